@@ -26,6 +26,7 @@ local names = {
 }
 local refusals = {
     [1] = "forged", [2] = "full", [3] = "unreachable", [4] = "misplaced", [5] = "ended", [6] = "engine",
+    [7] = "engine full", [8] = "busy",
 }
 local records = {
     [0] = "device", [1] = "group", [2] = "content", [3] = "deleted", [4] = "content deleted", [5] = "attached",

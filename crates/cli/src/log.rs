@@ -62,9 +62,15 @@ pub(crate) fn set_format(format: Option<LogFormat>) {
     out::set_json(format == LogFormat::Json);
 }
 fn targets(levels: &LogLevels) -> Targets {
-    levels.targets().fold(Targets::new().with_default(filter(levels.all)), |targets, (target, level)| {
-        targets.with_target(target, filter(level))
-    })
+    // What libraries write by the crate `log` is for whoever debugs: that a stroke of a drawing has no length is no problem
+    // of the person who drew it.
+    let of_libraries = match levels.all {
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error | LogLevel::Warn | LogLevel::Info => LevelFilter::ERROR,
+    };
+    let all = Targets::new().with_default(filter(levels.all)).with_target("log", of_libraries);
+    levels.targets().fold(all, |targets, (target, level)| targets.with_target(target, filter(level)))
 }
 fn filter(level: LogLevel) -> LevelFilter {
     match level {
@@ -190,6 +196,13 @@ mod tests {
         assert!(text.contains("attic\\u{1b}[2J\\n2026") && text.contains("peer=attic"), "{text}");
         let text = written("info", true, || tracing::warn!("{label} is there"));
         assert!(text.starts_with("<4>") && text.lines().count() == 1, "{text}");
+    }
+
+    #[test]
+    fn what_libraries_warn_of_is_for_whoever_debugs() {
+        let of_library = || tracing::warn!(target: "log", "path stroking failed");
+        assert_eq!(written("warn", false, of_library), "");
+        assert!(written("debug", false, of_library).contains("path stroking failed"));
     }
 
     #[test]

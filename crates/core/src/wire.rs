@@ -164,6 +164,17 @@ pub trait Writer {
     fn put_u16(&mut self, value: u16) {
         self.put(&value.to_be_bytes());
     }
+    /// A count in one byte, at most 255. Whoever encodes keeps the limit that the reader checks: a larger count than its
+    /// items would make another packet of it.
+    fn put_count8(&mut self, count: usize) {
+        debug_assert!(count <= usize::from(u8::MAX), "a count of {count} in one byte");
+        self.put_u8(u8::try_from(count).unwrap_or(u8::MAX));
+    }
+    /// A count in two bytes, at most 65,535; otherwise the same.
+    fn put_count16(&mut self, count: usize) {
+        debug_assert!(count <= usize::from(u16::MAX), "a count of {count} in two bytes");
+        self.put_u16(u16::try_from(count).unwrap_or(u16::MAX));
+    }
     /// Four bytes.
     fn put_u32(&mut self, value: u32) {
         self.put(&value.to_be_bytes());
@@ -174,9 +185,9 @@ pub trait Writer {
     }
     /// A byte string behind a 2-byte length. Callers keep the limit that the reader checks; what exceeds 65,535 bytes is cut.
     fn put_blob(&mut self, bytes: &[u8]) {
-        let len = bytes.len().min(usize::from(u16::MAX));
-        self.put_u16(len as u16);
-        self.put(&bytes[..len]);
+        let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+        self.put_u16(len);
+        self.put(&bytes[..usize::from(len)]);
     }
 }
 impl Writer for Vec<u8> {

@@ -18,7 +18,6 @@ pub(crate) enum Refusal {
 /// What a request means.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// The name.
     pub(crate) name: Name,
     /// Components of the name that no folder may be shorter than: those of a mirror.
     pub(crate) shortest: usize,

@@ -58,7 +58,6 @@ enum State {
     Failed(Failure, Instant),
 }
 
-/// All sessions.
 pub(crate) struct Sessions {
     api: Arc<LocalApi>,
     cache: ObjectCache,

@@ -62,6 +62,8 @@ pub struct Config {
     /// Records of names that this node holds for the network at most, if it is a resolver. Default: 1,000,000, of some 450
     /// bytes each for contents.
     pub records_max: u32,
+    /// Other routers that a router knows at most. Default: 1,024.
+    pub routers_max: u32,
     /// Lifetime of this node's bindings; they are renewed at a third of it. Default: 30 s.
     pub binding_lifetime: Duration,
     /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much as its
@@ -216,6 +218,7 @@ impl Config {
             cache_bytes: ByteCount(64 << 20),
             replicas: 5,
             records_max: crate::resolver::replica::RECORDS_HELD_MAX as u32,
+            routers_max: crate::router::link_state::ROUTERS_MAX as u32,
             binding_lifetime: Duration::from_secs(30),
             weights: BTreeMap::new(),
             readers: BTreeMap::new(),

@@ -23,7 +23,6 @@ pub(crate) struct Answer {
     pub(crate) custodian: Custodian,
     /// The token of the transfer.
     pub(crate) token: Token,
-    /// Which chunk.
     pub(crate) key: ChunkKey,
     /// What became of it.
     pub(crate) state: CustodyState,

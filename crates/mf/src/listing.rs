@@ -37,7 +37,6 @@ struct Child {
 }
 
 impl Listings {
-    /// Watches a scope.
     pub(crate) fn watch(&mut self, scope: &Name) {
         let place = Guid::of_name(scope);
         self.scopes.entry(place).or_insert_with(|| Scope {

@@ -95,9 +95,7 @@ pub(crate) enum Task {
 pub(crate) struct Asking {
     /// Whom to ask.
     pub(crate) source: Guid,
-    /// The transfer.
     pub(crate) transfer: u32,
-    /// The object.
     pub(crate) object: ObjectId,
     /// The token of the transfer.
     pub(crate) token: Token,

@@ -97,7 +97,7 @@ impl MfNode {
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),
-            table_limits: self.replica.iter().map(|_| ("name_records", u64::from(self.config.records_max))).collect(),
+            table_limits: self.table_limits(),
             links: Vec::new(),
             network: None,
         }
@@ -153,8 +153,16 @@ impl MfNode {
         names.extend(["sender", "receiver"]);
         names
     }
+    fn table_limits(&self) -> BTreeMap<&'static str, u64> {
+        let records = self.replica.iter().map(|_| ("name_records", u64::from(self.config.records_max)));
+        let routers = self.router.topology.iter().map(|_| ("routers", u64::from(self.config.routers_max)));
+        records.chain(routers).collect()
+    }
     fn tables(&self) -> BTreeMap<&'static str, u64> {
         let mut tables = BTreeMap::new();
+        if let Some(topology) = &self.router.topology {
+            tables.insert("routers", topology.router_count() as u64);
+        }
         match &self.replica {
             Some(Records::Embedded(replica)) => {
                 let (places, records) = replica.size();

@@ -54,12 +54,18 @@ pub struct Limits {
     pub records_max: u32,
     /// Items and scopes in one scope. Default: 100,000.
     pub children_max: u32,
+    /// Publishers of one item. Default: 4,096.
+    pub publishers_max: u32,
     /// Subscriptions to one item. Default: 4,096.
     pub subscriptions_max: u32,
     /// Subscribers of one scope. Default: 1,024.
     pub scope_subscribers_max: u32,
     /// Requests that a rendezvous node works on. Default: 8,192.
     pub requests_max: u32,
+    /// Hosts that a rendezvous node serves. Default: 8,192.
+    pub clients_max: u32,
+    /// Publications and subscriptions of this host. Default: 1,000,000.
+    pub wishes_max: u32,
     /// Transfers of a topology manager's domain. Default: 4,096.
     pub transfers_max: u32,
     /// Nodes of its domain. Default: 4,096.
@@ -73,9 +79,12 @@ impl Default for Limits {
         Limits {
             records_max: 1_000_000,
             children_max: 100_000,
+            publishers_max: 4_096,
             subscriptions_max: 4_096,
             scope_subscribers_max: 1_024,
             requests_max: 8_192,
+            clients_max: 8_192,
+            wishes_max: 1_000_000,
             transfers_max: 4_096,
             nodes_max: 4_096,
             links_max: 65_536,

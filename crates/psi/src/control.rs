@@ -7,14 +7,17 @@
 //! suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
 //!
 //! Messages to one node may overtake each other; contents that need an order carry versions. Those for whose answer
-//! somebody waits go before the bulk of publications ([`Message::is_bulk`]).
+//! somebody waits go before the bulk of publications ([`Message::is_bulk`]). What waits for the window goes together then
+//! ([`held`]).
 //!
 //! The window to a peer grows by what is acknowledged as long as the round-trip time shows that nothing queues on the way
-//! (at most a quarter more than the shortest one), and is halved by each timeout: what there is to say goes at the rate
-//! of the path.
+//! (at most a quarter more than the shortest one), and is halved by timeouts, once for all that was in flight together: what
+//! there is to say goes at the rate of the path.
 //!
 //! In a network with an authority each two nodes have a key of their own ([`pairs`]); without one, packets carry a code
 //! that finds damage and protects from nobody.
+mod held;
+mod packets;
 pub mod pairs;
 
 use alloc::{
@@ -26,7 +29,7 @@ use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, FaceId, NodeId, Time, TimerTable};
 use tributary_trust::{Grant, Identity};
 
-use self::pairs::Pairs;
+use self::{held::Held, pairs::Pairs};
 use crate::wire::{
     ControlBody, ControlPacket, DATAGRAM_BYTES_MIN, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message,
     MessageKey, OPEN_KEY, SECRECY_BYTES, Secrecy, seal, unseal,
@@ -48,9 +51,11 @@ pub struct ControlConfig {
     pub attempts_max: u32,
     /// Fragments in flight to one peer at the beginning. Default: 32.
     pub window_packets: u32,
-    /// Fragments in flight to one peer at most: the window grows while the round-trip time shows no queue. Default: 512.
+    /// Fragments in flight to one peer at most: the window grows while the round-trip time shows no queue. Default: 2,048,
+    /// which is some 200 Mbit/s over a round trip of 80 ms.
     pub window_packets_max: u32,
-    /// Messages to one peer that wait or are in flight. Default: 4,096.
+    /// Messages to one peer that wait or are in flight. Default: 32,768, four times as many as a rendezvous node works on
+    /// requests, each of which it tells two others and another one's scope.
     pub messages_max: usize,
     /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
     /// acknowledged. Default: 1,024.
@@ -78,8 +83,8 @@ impl Default for ControlConfig {
             rto_max: Duration::from_secs(3),
             attempts_max: 8,
             window_packets: 32,
-            window_packets_max: 512,
-            messages_max: 4_096,
+            window_packets_max: 2_048,
+            messages_max: 32_768,
             deliveries_max: 1_024,
             peers_max: 4_096,
             seen_max: 16_384,
@@ -253,7 +258,7 @@ impl ControlChannel {
 
     /// Accepts a message for `to`, over `route`, to be answered over `reply`; its fate comes from
     /// [`ControlChannel::poll_outcome`]. A message to this very node is delivered to it without any packet.
-    pub fn send(&mut self, _now: Time, to: NodeId, route: Fid, reply: Fid, message: &Message) -> MessageNumber {
+    pub fn send(&mut self, now: Time, to: NodeId, route: Fid, reply: Fid, message: &Message) -> MessageNumber {
         let number = MessageNumber(self.number_next);
         self.number_next = self.number_next.wrapping_add(1);
         let mut refuse = |result| self.outcomes.push_back(Outcome { number, to, result });
@@ -278,9 +283,8 @@ impl ControlChannel {
             refuse(SendResult::NoKey);
             return number;
         };
-        let bytes = secrecy.hide(&key.context(to), &bytes);
         if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
-            let idle = self.peers.iter().find(|(_, peer)| peer.messages.is_empty()).map(|(node, _)| *node);
+            let idle = self.peers.iter().find(|(_, peer)| peer.waiting == 0).map(|(node, _)| *node);
             match idle {
                 Some(node) => self.peers.remove(&node),
                 None => {
@@ -290,13 +294,20 @@ impl ControlChannel {
             };
         }
         let peer = self.peers.entry(to).or_insert_with(|| Peer::new(&self.config));
-        if peer.messages.len() >= self.config.messages_max {
+        if peer.waiting >= self.config.messages_max {
             refuse(SendResult::QueueFull);
             return number;
         }
-        let outgoing =
-            Outgoing { is_bulk: message.is_bulk(), ..Outgoing::new(bytes, self.config.fragment_bytes(), route, reply) };
-        peer.ready[usize::from(outgoing.is_bulk)].insert(number);
+        peer.waiting += 1;
+        let is_bulk = message.is_bulk();
+        if peer.holds(is_bulk) {
+            let held = Held::new(number, (route, reply), message, &bytes);
+            self.hold(now, to, is_bulk, held);
+            return number;
+        }
+        let bytes = secrecy.hide(&key.context(to), &bytes);
+        let outgoing = Outgoing { is_bulk, ..Outgoing::new(bytes, self.config.fragment_bytes(), route, reply) };
+        peer.ready[usize::from(is_bulk)].insert(number);
         peer.messages.insert(number, outgoing);
         self.sendable.insert(to);
         number
@@ -306,6 +317,7 @@ impl ControlChannel {
     /// attempts. Messages that have these routes already stay as they are.
     pub fn reroute(&mut self, to: NodeId, route: Fid, reply: Fid) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
+        peer.held.iter_mut().flatten().for_each(|held| held.reroute(route, reply));
         for (number, message) in &mut peer.messages {
             if message.route != route || message.reply != reply {
                 message.route = route;
@@ -333,11 +345,25 @@ impl ControlChannel {
     pub fn abandon(&mut self, to: NodeId) {
         let Some(peer) = self.peers.remove(&to) else { return };
         self.sendable.remove(&to);
-        for number in peer.messages.into_keys() {
+        self.timers.stop(&Timer::Held(to));
+        let mut given_up: Vec<MessageNumber> = peer.held.iter().flatten().map(Held::number).collect();
+        for (number, message) in peer.messages {
             self.timers.stop(&Timer::Message(to, number));
-            self.stats.timed_out += 1;
-            self.outcomes.push_back(Outcome { number, to, result: SendResult::TimedOut });
+            given_up.push(number);
+            given_up.extend(message.others);
         }
+        given_up.sort_unstable();
+        self.conclude(to, given_up, SendResult::TimedOut);
+    }
+
+    fn conclude(&mut self, to: NodeId, numbers: Vec<MessageNumber>, result: SendResult) {
+        if result == SendResult::TimedOut {
+            self.stats.timed_out += numbers.len() as u64;
+        }
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.waiting -= numbers.len();
+        }
+        self.outcomes.extend(numbers.into_iter().map(|number| Outcome { number, to, result }));
     }
 
     /// Takes the bytes behind the common header of a control packet that arrived on a face.
@@ -354,8 +380,11 @@ impl ControlChannel {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
-                Timer::Message(to, number) => self.on_message_timeout(to, number),
+                Timer::Message(to, number) => self.on_message_timeout(now, to, number),
                 Timer::Partial(key) => self.drop_partial(key),
+                Timer::Held(to) => {
+                    self.sendable.insert(to);
+                }
             }
         }
     }
@@ -400,289 +429,17 @@ impl ControlChannel {
 
     /// Messages to `to` that are not acknowledged yet.
     pub fn queued(&self, to: NodeId) -> usize {
-        self.peers.get(&to).map_or(0, |peer| peer.messages.len())
+        self.peers.get(&to).map_or(0, |peer| peer.waiting)
     }
 
     /// The nodes with messages waiting or in flight.
     pub fn busy(&self) -> Vec<NodeId> {
-        self.peers.iter().filter(|(_, peer)| !peer.messages.is_empty()).map(|(node, _)| *node).collect()
+        self.peers.iter().filter(|(_, peer)| peer.waiting > 0).map(|(node, _)| *node).collect()
     }
 
     /// The smoothed round-trip time to `to`; `None` before the first sample.
     pub fn rtt(&self, to: NodeId) -> Option<Duration> {
         self.peers.get(&to)?.rtt.map(|(smoothed, _)| smoothed)
-    }
-
-    fn on_packet(&mut self, now: Time, face: FaceId, bytes: &[u8]) -> Result<(), &'static str> {
-        let body = bytes.split_last_chunk::<MAC_BYTES>().ok_or("control: not authentic")?.0;
-        // Whose code it must have is read before that is checked.
-        let packet = ControlPacket::decode(body).map_err(|error| error.reason())?;
-        if packet.to != self.node {
-            return Err("control: for another node");
-        }
-        if packet.from == self.node {
-            return Err("control: from this very node");
-        }
-        let key = match (&mut self.pairs, &packet.body) {
-            (Some(pairs), ControlBody::Introduction { credential }) => {
-                pairs.meet(now, face, packet.from, credential)?
-            }
-            (Some(pairs), _) => pairs.code_key(packet.from).ok_or(pairs::reason::STRANGER)?,
-            (None, _) => OPEN_KEY,
-        };
-        unseal(&key, bytes).map_err(|_| "control: not authentic")?;
-        match packet.body {
-            ControlBody::Introduction { credential } => {
-                let pairs = self.pairs.as_mut().ok_or(pairs::reason::OPEN)?;
-                pairs.admit(now, packet.from, credential)
-            }
-            ControlBody::Ack { .. } if packet.boot != self.boot => Err("control: ack of an earlier run"),
-            ControlBody::Ack { received } => {
-                self.on_ack(now, packet.from, MessageNumber(packet.message), received);
-                Ok(())
-            }
-            ControlBody::Fragment { index, count, reply, payload } => {
-                if let Some(pairs) = &self.pairs {
-                    pairs.check(now, packet.from)?;
-                }
-                let key = MessageKey { from: packet.from, boot: packet.boot, message: packet.message };
-                self.on_fragment(now, key, index, count, reply, payload)
-            }
-        }
-    }
-
-    fn on_fragment(
-        &mut self,
-        now: Time,
-        key: MessageKey,
-        index: u8,
-        count: u8,
-        reply: Fid,
-        payload: &[u8],
-    ) -> Result<(), &'static str> {
-        if self.seen.touch(key) {
-            self.stats.duplicates += 1;
-            self.acknowledge(key, reply, all(count));
-            return Ok(());
-        }
-        if usize::from(count) * payload.len() > 2 * MESSAGE_BYTES_MAX {
-            return Err("control: message too long");
-        }
-        if !self.partials.contains_key(&key) {
-            if self.partials.len() >= self.config.partials_max {
-                let idle = self.partials.iter().min_by_key(|(_, partial)| partial.touched).map(|(key, _)| *key);
-                idle.into_iter().for_each(|key| self.drop_partial(key));
-            }
-            let fragments = Vec::from_iter((0..count).map(|_| Vec::new()));
-            self.partials.insert(key, Partial { touched: now, received: 0, fragments });
-        }
-        let partial = self.partials.get_mut(&key).expect("it was there or was just put there");
-        if partial.fragments.len() != usize::from(count) {
-            return Err("control: fragments of one message disagree");
-        }
-        let bit = 1u128 << index;
-        if partial.received & bit == 0 {
-            if self.partial_bytes + payload.len() > self.config.partial_bytes_max {
-                return Err("control: too many incomplete messages");
-            }
-            if partial.received | bit == all(count) && self.deliveries.len() >= self.config.deliveries_max {
-                return Err("control: delivery queue full");
-            }
-            partial.touched = now;
-            partial.received |= bit;
-            partial.fragments[usize::from(index)] = payload.into();
-            self.partial_bytes += payload.len();
-        }
-        let received = partial.received;
-        if received != all(count) {
-            self.timers.set(Timer::Partial(key), now + self.config.partial_lifetime);
-            self.acknowledge(key, reply, received);
-            return Ok(());
-        }
-        let bytes = partial.fragments.concat();
-        self.drop_partial(key);
-        self.seen.insert(key);
-        // Also what makes no sense is acknowledged: repeating it would not help.
-        self.acknowledge(key, reply, received);
-        if bytes.len() > MESSAGE_BYTES_MAX {
-            return Err("control: message too long");
-        }
-        let secrecy = self.pairs.as_ref().map_or(Some(&self.open), |pairs| pairs.secrecy(key.from));
-        let secrecy = secrecy.ok_or(pairs::reason::STRANGER)?;
-        let bytes = secrecy.reveal(&key.context(self.node), &bytes).map_err(|_| "control: not readable")?;
-        let message = Message::decode(&bytes).map_err(|error| error.reason())?;
-        self.stats.messages_delivered += 1;
-        self.deliveries.push_back(Delivery { from: key.from, reply, message });
-        Ok(())
-    }
-
-    fn acknowledge(&mut self, key: MessageKey, reply: Fid, received: u128) {
-        let reply = if reply.is_none() { self.routes.get(&key.from).copied().unwrap_or(reply) } else { reply };
-        if reply.is_none() || self.acks.len() >= self.config.acks_max {
-            return;
-        }
-        let body = ControlBody::Ack { received };
-        let packet = ControlPacket { from: self.node, to: key.from, boot: key.boot, message: key.message, body };
-        let mut out = Vec::with_capacity(64);
-        packet.encode(&mut out);
-        let Some(code_key) = self.code_key(key.from) else { return };
-        seal(&code_key, &mut out, 0);
-        self.acks.push_back((reply, out));
-    }
-
-    /// The key of the codes of packets to and from a node.
-    fn code_key(&mut self, node: NodeId) -> Option<[u8; 32]> {
-        self.pairs.as_mut().map_or(Some(OPEN_KEY), |pairs| pairs.code_key(node))
-    }
-
-    fn drop_partial(&mut self, key: MessageKey) {
-        self.timers.stop(&Timer::Partial(key));
-        if let Some(partial) = self.partials.remove(&key) {
-            self.partial_bytes -= partial.fragments.iter().map(Vec::len).sum::<usize>();
-        }
-    }
-
-    fn on_ack(&mut self, now: Time, from: NodeId, number: MessageNumber, received: u128) {
-        let Some(peer) = self.peers.get_mut(&from) else { return };
-        peer.heard = Some(now);
-        // Only who knows this node acknowledges anything.
-        peer.introduction = Introduction::Done;
-        let Some(message) = peer.messages.get_mut(&number) else { return };
-        let fresh = received & all(message.count) & !message.acked;
-        if fresh == 0 && received & all(message.count) != all(message.count) {
-            return;
-        }
-        let sample = message.sample(now, fresh);
-        message.acked |= fresh;
-        message.unsent &= !fresh;
-        let landed = (message.flying & fresh).count_ones();
-        message.flying &= !fresh;
-        peer.in_flight -= landed;
-        match sample {
-            Some(sample) => {
-                peer.backoff = 0;
-                fold(&mut peer.rtt, sample);
-                peer.rtt_min = Some(peer.rtt_min.map_or(sample, |least| least.min(sample)));
-            }
-            // Which transmission was acknowledged is not known; it was not sooner than this.
-            None if peer.rtt.is_none() && fresh != 0 => fold(&mut peer.rtt, now.since(message.first_sent)),
-            None => {}
-        }
-        if has_queue(sample, peer.rtt_min) {
-            // No more than at the beginning, unless it has grown beyond that already.
-            peer.window = (peer.window + landed).min(self.config.window_packets.max(peer.window));
-        } else if peer.window < peer.slow_start_end {
-            peer.window = (peer.window + landed).min(self.config.window_packets_max);
-        } else {
-            peer.landed += landed;
-            if peer.landed >= peer.window {
-                peer.landed = 0;
-                peer.window = (peer.window + 1).min(self.config.window_packets_max);
-            }
-        }
-        if received & all(message.count) == all(message.count) {
-            peer.in_flight -= message.expire_flight();
-            peer.ready[usize::from(message.is_bulk)].remove(&number);
-            peer.messages.remove(&number);
-            self.timers.stop(&Timer::Message(from, number));
-            self.outcomes.push_back(Outcome { number, to: from, result: SendResult::Delivered });
-        } else {
-            message.attempts = 1;
-            message.started = now;
-            let rto = peer.rto(&self.config, self.rto_initial, 1);
-            self.timers.set(Timer::Message(from, number), now + rto);
-        }
-        self.sendable.insert(from);
-    }
-
-    fn on_message_timeout(&mut self, to: NodeId, number: MessageNumber) {
-        let Some(peer) = self.peers.get_mut(&to) else { return };
-        let Some(message) = peer.messages.get_mut(&number) else { return };
-        // It may have forgotten this node.
-        peer.introduction = peer.introduction.again();
-        peer.in_flight -= message.expire_flight();
-        peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
-        peer.slow_start_end = peer.window.max(self.config.window_packets);
-        peer.backoff = peer.backoff.max(message.attempts).min(BACKOFF_KEPT_MAX);
-        if message.attempts >= self.config.attempts_max {
-            if peer.heard.is_none_or(|heard| heard < message.started) {
-                // Not a sign of life through all attempts: what waits behind would only fail later.
-                return self.abandon(to);
-            }
-            peer.ready[usize::from(message.is_bulk)].remove(&number);
-            peer.messages.remove(&number);
-            self.stats.timed_out += 1;
-            self.outcomes.push_back(Outcome { number, to, result: SendResult::TimedOut });
-        } else {
-            if message.unsent == 0 {
-                // Fragments were acknowledged one by one but never all together: the receiver lost its part of the
-                // message.
-                message.acked = 0;
-                message.unsent = all(message.count);
-            }
-            peer.ready[usize::from(message.is_bulk)].insert(number);
-        }
-        self.sendable.insert(to);
-    }
-
-    fn fragment_for(&mut self, now: Time, to: NodeId) -> Option<(Fid, Vec<u8>)> {
-        let fragment_bytes = self.config.fragment_bytes();
-        let Some(code_key) = self.code_key(to) else {
-            self.abandon(to);
-            return None;
-        };
-        let peer = self.peers.get_mut(&to)?;
-        if peer.in_flight >= peer.window {
-            return None;
-        }
-        let number = peer.next_ready()?;
-        let message = peer.messages.get_mut(&number)?;
-        if let (Some(pairs), Introduction::Due(due)) = (&self.pairs, peer.introduction)
-            && due <= now
-        {
-            let route = message.route;
-            peer.introduction = Introduction::Due(now + peer.rto(&self.config, self.rto_initial, 1));
-            let body = ControlBody::Introduction { credential: pairs.credential() };
-            let packet = ControlPacket { from: self.node, to, boot: self.boot, message: 0, body };
-            let mut out = Vec::new();
-            packet.encode(&mut out);
-            seal(&code_key, &mut out, 0);
-            return Some((route, out));
-        }
-        let index = message.unsent.trailing_zeros() as usize;
-        let bit = 1u128 << index;
-        let starts_round = message.flying == 0;
-        message.unsent &= !bit;
-        message.flying |= bit;
-        peer.in_flight += 1;
-        self.stats.fragments_sent += 1;
-        if message.sent[index].0 > 0 {
-            self.stats.fragments_repeated += 1;
-        }
-        message.sent[index] = (message.sent[index].0.saturating_add(1), now);
-        if starts_round {
-            message.attempts += 1;
-            if message.attempts == 1 {
-                message.started = now;
-            }
-            if message.first_sent == Time::ZERO {
-                message.first_sent = now;
-            }
-        }
-        let attempts = message.attempts;
-        let start = index * fragment_bytes;
-        let end = message.bytes.len().min(start + fragment_bytes);
-        let (route, reply, count) = (message.route, message.reply, message.count);
-        let body = ControlBody::Fragment { index: index as u8, count, reply, payload: &message.bytes[start..end] };
-        let packet = ControlPacket { from: self.node, to, boot: self.boot, message: number.0, body };
-        let mut out = Vec::with_capacity(self.config.packet_bytes);
-        packet.encode(&mut out);
-        seal(&code_key, &mut out, 0);
-        let rto = peer.rto(&self.config, self.rto_initial, attempts);
-        if starts_round {
-            self.timers.set(Timer::Message(to, number), now + rto);
-        }
-        Some((route, out))
     }
 }
 
@@ -709,10 +466,19 @@ struct Peer {
     messages: BTreeMap<MessageNumber, Outgoing>,
     /// Messages that may have something to send: those that are urgent, and the bulk.
     ready: [BTreeSet<MessageNumber>; 2],
+    /// Of the same classes, those that wait for the window or, of the bulk, for others; until when the latter do, and their
+    /// bytes.
+    held: [VecDeque<Held>; 2],
+    held_until: Option<Time>,
+    held_bytes: usize,
+    /// All messages that are not acknowledged yet.
+    waiting: usize,
     in_flight: u32,
     window: u32,
     /// Below this window it grows by all that is acknowledged, beyond it by one packet per round trip.
     slow_start_end: u32,
+    /// When the window was last halved.
+    halved_at: Time,
     /// Acknowledged since the window last grew.
     landed: u32,
     /// When it last acknowledged anything.
@@ -753,9 +519,14 @@ impl Peer {
         Peer {
             messages: BTreeMap::new(),
             ready: Default::default(),
+            held: Default::default(),
+            held_until: None,
+            held_bytes: 0,
+            waiting: 0,
             in_flight: 0,
             window: config.window_packets,
             slow_start_end: u32::MAX,
+            halved_at: Time::ZERO,
             landed: 0,
             heard: None,
             rtt: None,
@@ -764,15 +535,14 @@ impl Peer {
             introduction: Introduction::Due(Time::ZERO),
         }
     }
-    /// The message whose fragment goes next.
-    fn next_ready(&mut self) -> Option<MessageNumber> {
-        for class in &mut self.ready {
-            while let Some(number) = class.first().copied() {
-                if self.messages.get(&number).is_some_and(|message| message.unsent != 0) {
-                    return Some(number);
-                }
-                class.remove(&number);
+    /// The message of a class whose fragment goes next, of those that are ready.
+    fn next_ready(&mut self, class: usize) -> Option<MessageNumber> {
+        let ready = &mut self.ready[class];
+        while let Some(number) = ready.first().copied() {
+            if self.messages.get(&number).is_some_and(|message| message.unsent != 0) {
+                return Some(number);
             }
+            ready.remove(&number);
         }
         None
     }
@@ -814,6 +584,8 @@ struct Outgoing {
     count: u8,
     /// Whether it may wait behind others.
     is_bulk: bool,
+    /// The numbers of messages that go with it, which share its fate.
+    others: Vec<MessageNumber>,
     /// Fragments to send now, in flight, and acknowledged; the rest were lost to a timeout and are in `unsent` again.
     unsent: u128,
     flying: u128,
@@ -838,6 +610,7 @@ impl Outgoing {
             reply,
             count,
             is_bulk: false,
+            others: Vec::new(),
             unsent: all(count),
             flying: 0,
             acked: 0,
@@ -854,6 +627,11 @@ impl Outgoing {
         self.flying = 0;
         lost
     }
+    /// When the last of the fragments in flight was sent.
+    fn last_sent(&self) -> Time {
+        let flying = self.sent.iter().enumerate().filter(|(index, _)| self.flying >> index & 1 == 1);
+        flying.map(|(_, (_, at))| *at).max().unwrap_or(Time::ZERO)
+    }
     /// The round-trip time that `fresh` fragments show: of those sent only once (Karn), the last one sent.
     fn sample(&self, now: Time, fresh: u128) -> Option<Duration> {
         let fragments = self.sent.iter().enumerate().filter(|(index, _)| fresh >> index & 1 == 1);
@@ -865,6 +643,8 @@ impl Outgoing {
 enum Timer {
     Message(NodeId, MessageNumber),
     Partial(MessageKey),
+    /// Messages to a node have waited for others long enough.
+    Held(NodeId),
 }
 
 /// A message of which fragments are missing.

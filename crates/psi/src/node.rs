@@ -173,15 +173,18 @@ impl PsiNode {
             replicas: usize::from(config.replicas),
             records_max: limits.records_max as usize,
             children_max: limits.children_max as usize,
+            publishers_max: limits.publishers_max as usize,
             subscriptions_max: limits.subscriptions_max as usize,
             scope_subscribers_max: limits.scope_subscribers_max as usize,
             requests_max: limits.requests_max as usize,
+            clients_max: limits.clients_max as usize,
             ..RendezvousConfig::default()
         };
         let pubsub = PubSubConfig {
             node: config.node,
             label: config.label.clone(),
             lease: config.lease,
+            wishes_max: limits.wishes_max as usize,
             ..PubSubConfig::default()
         };
         let mut node = PsiNode {

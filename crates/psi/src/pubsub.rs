@@ -6,8 +6,9 @@
 //! node holds otherwise. So nothing is lost while any rendezvous node is reachable, and everything returns once one is
 //! reachable again.
 //!
-//! As many requests are in progress as the rendezvous nodes answer within a quarter of
-//! [`PubSubConfig::request_timeout`]. Subscriptions and withdrawals go before publications that wait.
+//! As many requests are in progress as the rendezvous nodes take, and answer within a quarter of
+//! [`PubSubConfig::request_timeout`] ([`flow`]). Subscriptions and withdrawals go before publications that wait.
+mod flow;
 mod listing;
 mod renewal;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::{
         PATHS_MAX, Rejection, Reply, ScopeNotice, VERSION_MAX, bucket_of,
     },
 };
+use flow::Flow;
 use listing::Listing;
 use renewal::Renewals;
 
@@ -53,7 +55,8 @@ pub struct PubSubConfig {
     pub retry_interval: Duration,
     /// How long a rendezvous node that did not answer is passed over. Default: 10 s.
     pub avoid_lifetime: Duration,
-    /// Requests in progress at most. Default: 2,048; at the beginning there are 64.
+    /// Requests in progress at most. Default: 2,048; there are 64 at the beginning, and then as many as the rendezvous nodes
+    /// take.
     pub requests_max: usize,
     /// Publications and subscriptions. Default: 1,000,000.
     pub wishes_max: usize,
@@ -97,14 +100,12 @@ pub struct PubSub {
     heard_from_used: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
-    /// Requests in progress, with the node that got each.
-    requests: BTreeMap<u32, (Key, NodeId)>,
+    /// Requests in progress, with the node that got each, and when.
+    requests: BTreeMap<u32, (Key, NodeId, Time)>,
     /// Unsolicited answers and notices.
     unsolicited: u64,
-    /// Wishes that wait for room among the requests in progress: those for whose answer somebody waits, and publications.
-    backlog: [VecDeque<Key>; 2],
-    /// Publications in progress at present.
-    window: usize,
+    refused: u64,
+    flow: Flow,
     renewals: Renewals,
     timers: TimerTable<Key>,
     request_next: u32,
@@ -206,8 +207,8 @@ impl PubSub {
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
             unsolicited: 0,
-            backlog: Default::default(),
-            window: WINDOW_MIN.min(config.requests_max),
+            refused: 0,
+            flow: Flow::new(&config),
             renewals: Renewals::default(),
             timers: TimerTable::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1),
@@ -313,7 +314,7 @@ impl PubSub {
                 self.on_renewed(now, renewed);
             }
             Message::Reply(reply)
-                if self.requests.get(&reply.request).is_some_and(|(_, addressee)| *addressee == from) =>
+                if self.requests.get(&reply.request).is_some_and(|(_, addressee, _)| *addressee == from) =>
             {
                 self.hear(now, from);
                 self.on_reply(now, reply);
@@ -351,6 +352,7 @@ impl PubSub {
     /// Serves the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.renew_if_due(now);
+        self.resume(now);
         while let Some(key) = self.timers.pop_due(now) {
             self.complain_if_unmet(now, &key);
             let Some(wish) = self.wishes.get(&key) else { continue };
@@ -366,7 +368,7 @@ impl PubSub {
     /// When to call [`PubSub::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let renewal = self.renewals.due(self.config.resolver_timeout, self.resolver.is_some());
-        self.timers.next().map(|(due, _)| due).into_iter().chain(renewal).min()
+        self.timers.next().map(|(due, _)| due).into_iter().chain(renewal).chain(self.flow.due()).min()
     }
     /// The next message, and for which rendezvous node.
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
@@ -380,6 +382,14 @@ impl PubSub {
     /// The rendezvous node in use; `None` if none is known.
     pub fn resolver(&self) -> Option<NodeId> {
         self.resolver
+    }
+    /// How many of them were refused because there are as many as this host may have.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+    /// How many publications and subscriptions there are.
+    pub fn wish_count(&self) -> usize {
+        self.wishes.len()
     }
     /// All publications and subscriptions.
     pub fn status(&self) -> Vec<WishStatus> {
@@ -396,6 +406,7 @@ impl PubSub {
     fn wish(&mut self, now: Time, key: Key, aim: Aim) {
         if !self.wishes.contains_key(&key) && self.wishes.len() >= self.config.wishes_max {
             let operation = operation_name(&key, &aim);
+            self.refused += 1;
             return self.reject(key.name(), operation, Limit::Wishes.reached(self.config.wishes_max));
         }
         let version = self.version(&key);
@@ -439,12 +450,10 @@ impl PubSub {
     fn send(&mut self, now: Time, key: Key) {
         let Some(resolver) = self.resolver else { return self.park(now, key) };
         let lease = self.lease();
-        let Some(wish) = self.wishes.get_mut(&key) else { return };
-        let is_bulk = wish.is_bulk(&key);
-        if wish.request.is_none() && self.requests.len() >= room(&self.config, self.window, is_bulk) {
-            self.timers.stop(&key);
-            return self.backlog[usize::from(is_bulk)].push_back(key);
+        if !self.has_room(&key) {
+            return;
         }
+        let Some(wish) = self.wishes.get_mut(&key) else { return };
         if let Some(request) = wish.request {
             self.requests.remove(&request);
         }
@@ -478,7 +487,7 @@ impl PubSub {
         let complain_at = wish.unmet_since + self.config.resolver_timeout;
         let complains_first = !wish.complained && complain_at > now && complain_at < wish.overdue_at;
         self.timers.set(key.clone(), if complains_first { complain_at } else { wish.overdue_at });
-        self.requests.insert(request, (key, resolver));
+        self.requests.insert(request, (key, resolver, now));
     }
 
     /// Whether a rendezvous node has granted a subscription to a name, and which one is in use; `None` without one.
@@ -504,6 +513,10 @@ impl PubSub {
 
     fn complain_if_unmet(&mut self, now: Time, key: &Key) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
+        // Of many publications some wait for long: that is no obstacle while others are granted.
+        if flow::Class::of(key, wish) != flow::Class::Urgent && !self.flow.is_stuck(now, &self.config) {
+            return;
+        }
         let waits = wish.request.is_some() || self.resolver.is_none();
         let (wish_since, unmet) = (wish.unmet_since, now.since(wish.unmet_since));
         if waits && !wish.complained && unmet >= self.config.resolver_timeout {
@@ -520,7 +533,7 @@ impl PubSub {
         if known == 0 {
             format!("{}: none is known after {seconds} s", Rejection::NoResolverReachable)
         } else if self.heard.is_some_and(|heard| heard >= since) {
-            let (open, waiting) = (self.requests.len(), self.backlog.iter().map(VecDeque::len).sum::<usize>());
+            let (open, waiting) = (self.requests.len(), self.flow.waiting());
             format!(
                 "{}: they answer, but not to this within {seconds} s ({open} requests are under way and {waiting} wait); \
                  it goes on",
@@ -536,8 +549,10 @@ impl PubSub {
     fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
         let timeout = self.config.request_timeout;
         let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < timeout);
+        if is_heard {
+            self.on_slow(now);
+        }
         if is_heard && let Some(wish) = self.wishes.get_mut(&key) {
-            self.window = (self.window / 2).max(WINDOW_MIN).min(self.config.requests_max);
             if wish.overdue < OVERDUE_MAX {
                 wish.overdue += 1;
                 wish.overdue_at = now + timeout;
@@ -578,7 +593,7 @@ impl PubSub {
     fn renew_everything(&mut self, now: Time) {
         self.heard_from_used = None;
         self.requests.clear();
-        self.backlog.iter_mut().for_each(VecDeque::clear);
+        self.flow.clear();
         let open = self.wishes.iter().filter(|(_, wish)| wish.held.is_none());
         let (bulk, urgent): (Vec<_>, Vec<_>) = open.partition(|(key, wish)| wish.is_bulk(key));
         let keys: Vec<Key> = urgent.into_iter().chain(bulk).map(|(key, _)| key.clone()).collect();
@@ -598,32 +613,13 @@ impl PubSub {
     }
 
     fn on_reply(&mut self, now: Time, reply: Reply) {
-        let Some((key, _)) = self.requests.remove(&reply.request) else { return };
+        let Some((key, _, sent)) = self.requests.remove(&reply.request) else { return };
         if let Some(wish) = self.wishes.get(&key) {
-            let timeout = self.config.request_timeout;
-            let began = Time::ZERO + wish.overdue_at.since(Time::ZERO).saturating_sub(timeout);
-            let is_busy = matches!(reply.answer, Answer::Rejected(Rejection::LimitReached(Limit::Requests, _)));
-            if is_busy || wish.overdue > 0 || now.since(began) > timeout / 2 {
-                self.window = self.window.saturating_sub(1).max(WINDOW_MIN).min(self.config.requests_max);
-            } else if now.since(began) < timeout / 4 {
-                self.window = (self.window + 1).min(self.config.requests_max);
-            }
+            let was_overdue = wish.overdue > 0;
+            self.on_answered(now, sent, was_overdue, &reply.answer);
         }
         self.on_answer(now, &key, reply.answer);
         self.send_backlog(now);
-    }
-
-    /// Sends what waits, as far as there is room.
-    fn send_backlog(&mut self, now: Time) {
-        for is_bulk in [false, true] {
-            while self.requests.len() < room(&self.config, self.window, is_bulk)
-                && let Some(key) = self.backlog[usize::from(is_bulk)].pop_front()
-            {
-                if self.wishes.get(&key).is_some_and(|wish| wish.request.is_none()) {
-                    self.send(now, key);
-                }
-            }
-        }
     }
 
     fn on_answer(&mut self, now: Time, key: &Key, answer: Answer) {
@@ -648,6 +644,7 @@ impl PubSub {
                 self.send(now, key.clone());
             }
             Answer::NotReady => self.timers.set(key.clone(), now + self.config.retry_interval),
+            Answer::Rejected(rejection) if rejection.is_busy() => self.on_busy(now, key, rejection),
             Answer::Rejected(rejection) => self.on_rejection(now, key, rejection),
         }
     }
@@ -721,14 +718,6 @@ impl Wish {
     }
 }
 
-/// How many requests may be in progress for another one to be sent. Publications leave a quarter of the room to others.
-fn room(config: &PubSubConfig, window: usize, is_bulk: bool) -> usize {
-    let max = config.requests_max;
-    if is_bulk { window.min(max - max / 4) } else { max }
-}
-
-/// Publications in progress at the beginning, and at least.
-const WINDOW_MIN: usize = 64;
 /// How often a request may be overdue before it is sent again to a rendezvous node that answers others.
 const OVERDUE_MAX: u8 = 2;
 

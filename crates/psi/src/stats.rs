@@ -18,7 +18,7 @@ use crate::{
         topology::{Link, NodeIndex},
     },
     router::cache::PacketCache,
-    wire::successions,
+    wire::{Limit, successions},
 };
 
 /// Links shown at most.
@@ -55,6 +55,7 @@ impl PsiNode {
                 ("restarts of the store of records", stats.restarts),
             ]);
         }
+        counters.extend(self.refusals());
         NodeStatus {
             node: self.config.node,
             label: self.config.label.clone(),
@@ -69,6 +70,16 @@ impl PsiNode {
             links: self.links(),
             network: None,
         }
+    }
+    /// What was refused here for a limit, by the counter of that limit.
+    fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let of = |limit: Limit| {
+            let resolver = self.rendezvous.as_ref().and_then(|rendezvous| rendezvous.refused().get(&limit));
+            let manager = self.manager.as_ref().and_then(|manager| manager.refused().get(limit.name()));
+            let own = if limit == Limit::Wishes { self.pubsub.refused() } else { 0 };
+            (limit.counter(), resolver.copied().unwrap_or(0) + manager.copied().unwrap_or(0) + own)
+        };
+        Limit::ALL.into_iter().map(of)
     }
     /// Why a fetch of `name` finds no source: the network lacks a topology manager or a rendezvous node, the rendezvous
     /// node does not answer, or it knows no publisher.
@@ -147,17 +158,27 @@ impl PsiNode {
                 ("rendezvous_records", rendezvous.records as u64),
                 ("rendezvous_publications", rendezvous.publications as u64),
                 ("rendezvous_subscriptions", rendezvous.subscriptions as u64),
+                ("rendezvous_requests", rendezvous.requests as u64),
+                ("rendezvous_clients", rendezvous.clients as u64),
             ]);
         }
         if let Some((nodes, links)) = self.manager.as_ref().map(|manager| manager.size()) {
             tables.extend([("topology_nodes", nodes as u64), ("topology_links", links as u64)]);
         }
+        if let Some(manager) = &self.manager {
+            tables.insert("topology_transfers", manager.transfer_count() as u64);
+        }
+        tables.insert("wishes", self.pubsub.wish_count() as u64);
         tables
     }
     fn table_limits(&self) -> BTreeMap<&'static str, u64> {
         let limits = &self.config.limits;
         let all = [
             (self.rendezvous.is_some(), "rendezvous_records", limits.records_max),
+            (self.rendezvous.is_some(), "rendezvous_requests", limits.requests_max),
+            (self.rendezvous.is_some(), "rendezvous_clients", limits.clients_max),
+            (true, "wishes", limits.wishes_max),
+            (self.manager.is_some(), "topology_transfers", limits.transfers_max),
             (self.manager.is_some(), "topology_nodes", limits.nodes_max),
             (self.manager.is_some(), "topology_links", limits.links_max),
         ];

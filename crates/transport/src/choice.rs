@@ -18,7 +18,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::{Manifest, Name, StoreOpener};
+use tributary_content::{Manifest, Name, StoreError, StoreOpener};
 
 /// What [`choose`] decides.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,15 +51,26 @@ pub enum Standing {
     Faulty(String),
 }
 
+/// Why a manifest may not be fetched under a name.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// It is for this name.
+    #[error("its manifest is for another name, '{0}'")]
+    OtherName(Name),
+    /// Its publisher is not trusted with the name.
+    #[error(transparent)]
+    Untrusted(StoreError),
+}
+
 /// Whether a manifest may be fetched as `name`.
 ///
 /// # Errors
-/// The reason for people: it is for another name, or `opener` does not trust its publisher.
-pub fn check(opener: &dyn StoreOpener, name: &Name, manifest: &Manifest) -> Result<(), String> {
+/// It is for another name, or `opener` does not trust its publisher.
+pub fn check(opener: &dyn StoreOpener, name: &Name, manifest: &Manifest) -> Result<(), Unfit> {
     if manifest.name != *name {
-        return Err(format!("its manifest is for another name, '{}'", manifest.name));
+        return Err(Unfit::OtherName(manifest.name.clone()));
     }
-    opener.trusts(manifest).map_err(|error| error.to_string())
+    opener.trusts(manifest).map_err(Unfit::Untrusted)
 }
 
 /// Chooses among what sources offer: one manifest per source, each of which has passed [`check`].
@@ -108,11 +119,11 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
 }
 
 /// The standing of a source that offers `offered` while the fetch transfers `chosen`. `check` is what [`check`] says of it.
-pub fn standing(offered: &Manifest, check: Result<(), String>, chosen: &Manifest) -> Standing {
+pub fn standing(offered: &Manifest, check: Result<(), Unfit>, chosen: &Manifest) -> Standing {
     if offered.object_id() == chosen.object_id() {
         Standing::Wanted
-    } else if let Err(reason) = check {
-        Standing::Faulty(reason)
+    } else if let Err(unfit) = check {
+        Standing::Faulty(unfit.to_string())
     } else if offered.publisher == chosen.publisher {
         Standing::Superseded(format!(
             "offers version {} of the object by now, this fetch is of version {}",
@@ -173,10 +184,10 @@ mod tests {
     fn the_same_bytes_serve_whoever_signs_them_and_under_whichever_version() {
         let chosen = of_bytes(1, 2, 7);
         for offered in [of_bytes(1, 9, 7), of_bytes(2, 1, 7)] {
-            assert_eq!(standing(&offered, Err("its key is not known".into()), &chosen), Standing::Wanted);
+            assert_eq!(standing(&offered, Err(Unfit::OtherName(name())), &chosen), Standing::Wanted);
         }
-        let other = standing(&of_bytes(2, 1, 8), Err("its key is not known".into()), &chosen);
-        assert_eq!(other, Standing::Faulty("its key is not known".into()));
+        let other = standing(&of_bytes(2, 1, 8), Err(Unfit::OtherName(name())), &chosen);
+        assert!(matches!(other, Standing::Faulty(_)));
     }
 
     #[test]

@@ -234,7 +234,7 @@ struct Opening {
 struct Offered {
     source: SourceId,
     manifest: Manifest,
-    check: Result<(), String>,
+    check: Result<(), choice::Unfit>,
     paths: Vec<PathOffer>,
 }
 
@@ -367,7 +367,9 @@ impl Transfer {
                 }
                 Choice::Nothing => {
                     for Offered { source, check, .. } in offered {
-                        check.err().into_iter().for_each(|reason| self.distrust(now, source, Evidence::Offer, reason));
+                        if let Err(unfit) = check {
+                            self.distrust(now, source, Evidence::Offer, unfit.to_string());
+                        }
                     }
                     return self.end_if_hopeless(now);
                 }

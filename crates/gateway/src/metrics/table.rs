@@ -41,7 +41,6 @@ pub(crate) enum Value {
     Times(LatencyView),
 }
 
-/// One metric.
 pub(crate) struct Metric {
     /// Without the prefix `tributary_` and without what its kind appends (`_total`).
     pub(crate) name: &'static str,
@@ -320,6 +319,11 @@ pub(crate) const METRICS: &[Metric] = &[
     counted("events_dropped", "Events of the node that nobody took in time.", &[]),
     counted("mf_requests_upstream", "Requests for missing chunks that a relay sent further up.", &[]),
     counted("mf_groups_without_proxy", "Chunks for groups whose proxy was away.", &[]),
+    counted(
+        "limit_refusals",
+        "Requests of others, or of this node itself, refused for a limit of this node.",
+        &["limit"],
+    ),
     counted("psi_link_states_unacknowledged", "Reports of this node's links that no manager acknowledged.", &[]),
 ];
 
@@ -329,6 +333,22 @@ pub(crate) const SHORTFALL: &str = "driver: socket buffer shortfall in bytes";
 /// Every counter of a node; one that is not here counts dropped packets by their reason. A test compares these with what
 /// nodes count.
 pub(crate) const COUNTED: &[Counted] = &[
+    Counted { counter: "refusals for records_max", metric: "limit_refusals", labels: &["records_max"] },
+    Counted { counter: "refusals for publishers_max", metric: "limit_refusals", labels: &["publishers_max"] },
+    Counted { counter: "refusals for subscriptions_max", metric: "limit_refusals", labels: &["subscriptions_max"] },
+    Counted { counter: "refusals for children_max", metric: "limit_refusals", labels: &["children_max"] },
+    Counted {
+        counter: "refusals for scope_subscribers_max",
+        metric: "limit_refusals",
+        labels: &["scope_subscribers_max"],
+    },
+    Counted { counter: "refusals for manifest_bytes_max", metric: "limit_refusals", labels: &["manifest_bytes_max"] },
+    Counted { counter: "refusals for requests_max", metric: "limit_refusals", labels: &["requests_max"] },
+    Counted { counter: "refusals for wishes_max", metric: "limit_refusals", labels: &["wishes_max"] },
+    Counted { counter: "refusals for transfers_max", metric: "limit_refusals", labels: &["transfers_max"] },
+    Counted { counter: "refusals for nodes_max", metric: "limit_refusals", labels: &["nodes_max"] },
+    Counted { counter: "refusals for links_max", metric: "limit_refusals", labels: &["links_max"] },
+    Counted { counter: "refusals for clients_max", metric: "limit_refusals", labels: &["clients_max"] },
     Counted { counter: "driver: datagrams in", metric: "socket_datagrams", labels: &["in"] },
     Counted { counter: "driver: datagrams out", metric: "socket_datagrams", labels: &["out"] },
     Counted { counter: "driver: bytes in", metric: "socket_bytes", labels: &["in"] },

@@ -3,7 +3,7 @@ use super::*;
 use crate::{
     config::CustodyUntil,
     custody::Answer,
-    router::{NO_ROOM, NO_SHARE, TOO_LARGE, signed_state::Untrusted},
+    router::{NO_ROOM, NO_SHARE, TOO_LARGE, link_state::TOO_MANY_ROUTERS, signed_state::Untrusted},
     sender::{Cached, is_pushed},
     wire::{CustodyState, DataTag, Reliability},
 };
@@ -317,11 +317,25 @@ impl MfNode {
                 if let (Some(seals), Some(key)) = (&mut self.seals, signed.key_of(state.router)) {
                     seals.meet(state.router, key, signed.identity());
                 }
-                topology.handle_state(now, from, state);
+                if !topology.handle_state(now, from, state) {
+                    self.refuse_router(from, message.len());
+                }
             }
             (Err(Untrusted(reason)), ..) => self.events.on_dropped(from, reason, message.len()),
             (Ok(_), ..) => {}
         }
+    }
+    /// There is no room for one more router in what this node knows of the network: nobody behind it is reached from here.
+    fn refuse_router(&mut self, from: FaceId, bytes: usize) {
+        if self.events.counters().get(TOO_MANY_ROUTERS).is_none() {
+            let text = format!(
+                "limit reached: routers in the network (routers_max = {}); further ones are not reached from here, and \
+                 their link states are counted",
+                self.config.routers_max
+            );
+            self.events.push(Event::Note(text));
+        }
+        self.events.on_dropped(from, TOO_MANY_ROUTERS, bytes);
     }
     pub(super) fn on_local(&mut self, now: Time, slot: Slot) {
         let Some(chunk) = self.router.consume(slot) else { return };
@@ -342,7 +356,11 @@ impl MfNode {
                 }
                 let state = unseal(&OPEN_KEY, &payload.to_bytes()).and_then(LinkState::decode);
                 match (state, &mut self.router.topology) {
-                    (Ok(state), Some(topology)) => topology.handle_state(now, from, state),
+                    (Ok(state), Some(topology)) => {
+                        if !topology.handle_state(now, from, state) {
+                            self.refuse_router(from, payload.len());
+                        }
+                    }
                     (Ok(_), None) => {}
                     (Err(error), _) => self.events.on_dropped(from, error.reason(), payload.len()),
                 }

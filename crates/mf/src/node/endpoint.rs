@@ -24,7 +24,7 @@ impl Endpoint for MfNode {
             topology.require_vouching();
             match &mut self.signed {
                 Some(signed) => signed.set_identity(now, identity.clone()),
-                None => self.signed = Some(SignedStates::new(identity.clone())),
+                None => self.signed = Some(SignedStates::new(identity.clone(), self.config.routers_max as usize)),
             }
         }
         self.review_routers(now);

@@ -175,7 +175,7 @@ pub struct MfNode {
 /// What a router knows of the network before anybody has told it.
 fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
     let topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
-    topology.with_depleted_percent(config.proxy.depleted_percent)
+    topology.with_depleted_percent(config.proxy.depleted_percent).with_routers_max(config.routers_max as usize)
 }
 
 impl MfNode {

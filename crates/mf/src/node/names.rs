@@ -329,7 +329,7 @@ impl MfNode {
             }
             Readers::Only(_) if self.rules.len() >= RULES_MAX && !self.rules.contains_key(&name) => return false,
             Readers::Only(stated) => {
-                self.rules.insert(name.clone(), Rule { stated, readers: Readers::All });
+                self.rules.insert(name.clone(), Rule { configured: stated, readers: Readers::All });
                 self.apply_rule(now, name);
             }
         }
@@ -363,7 +363,7 @@ impl MfNode {
     fn apply_rule(&mut self, now: Time, name: Option<Name>) {
         let Some(rule) = self.rules.get_mut(&name) else { return };
         let mut devices = BTreeSet::new();
-        for guid in &rule.stated {
+        for guid in &rule.configured {
             devices.append(&mut self.groups.listed(now, self.guid, *guid));
         }
         let count = devices.len();

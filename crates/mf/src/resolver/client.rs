@@ -33,8 +33,10 @@ const POSTPONED: Duration = Duration::from_secs(1);
 /// Records that are said again at a time because they end soon.
 const ENDING_MAX: usize = 1_024;
 /// Records that are on their way to the service at the same time: the rest waits here, and the service's answers set the
-/// pace.
+/// pace. When the service has too much to do the half of them is, then one more with each that is kept.
 const PUTS_OPEN_MAX: usize = 256;
+/// How long nothing is put after that.
+const PUTS_PAUSE: Duration = Duration::from_millis(200);
 
 /// The embedded resolver: asks the name service of an access router.
 #[derive(Debug)]
@@ -59,6 +61,9 @@ pub struct GnrsClient {
     /// Records that wait for their turn, by GUID and place.
     waiting: VecDeque<(Guid, Guid)>,
     puts_open: usize,
+    /// How many may be at present, and until when none is put.
+    puts_max: usize,
+    puts_paused_until: Time,
     /// What was refused; it is put again when the rest is renewed.
     refused: BTreeSet<(Guid, Guid)>,
     /// What the service is to hold of this node, by bucket.
@@ -206,6 +211,8 @@ impl GnrsClient {
             scopes: Scopes::default(),
             waiting: VecDeque::new(),
             puts_open: 0,
+            puts_max: PUTS_OPEN_MAX,
+            puts_paused_until: Time::ZERO,
             refused: BTreeSet::new(),
             holdings: BTreeMap::new(),
             renew_at: Time::MAX,
@@ -293,9 +300,9 @@ impl GnrsClient {
     /// Queues a put behind the others, so that what is never answered holds up nothing; where a device is goes first,
     /// since chunks wait for that.
     fn wait(&mut self, guid: Guid, place: Guid) {
-        match self.own.get(&guid).map(|own| &own.record.statement().body) {
-            Some(RecordBody::Device(_)) => self.waiting.push_front((guid, place)),
-            _ => self.waiting.push_back((guid, place)),
+        match self.is_urgent(&guid) {
+            true => self.waiting.push_front((guid, place)),
+            false => self.waiting.push_back((guid, place)),
         }
     }
     /// Counts what the service is to hold in or out.
@@ -342,9 +349,27 @@ impl GnrsClient {
     }
     /// Puts as much of what waits as there is room for.
     fn send_waiting(&mut self, now: Time) {
-        while self.reachable && self.puts_open < PUTS_OPEN_MAX {
-            let Some((guid, place)) = self.waiting.pop_front() else { break };
+        self.renew_postponed(now);
+        while self.reachable && self.puts_open < self.puts_max && self.puts_paused_until <= now {
+            let Some((guid, place)) = self.waiting.front().copied() else { break };
+            // A bucket into which something is put all the time would never be renewed, and what is kept there would fall: all
+            // contents of a scope are in one. Only where this device is does not wait for that.
+            if !self.postponed.is_empty() && !self.is_urgent(&guid) {
+                break;
+            }
+            self.waiting.pop_front();
             self.send_put(now, guid, place);
+        }
+    }
+    fn is_urgent(&self, guid: &Guid) -> bool {
+        self.own.get(guid).is_some_and(|own| matches!(own.record.statement().body, RecordBody::Device(_)))
+    }
+    /// Renews what was left out of a renewal once no put is open any more.
+    fn renew_postponed(&mut self, now: Time) {
+        let is_open = |open: &Open| matches!(open, Open::Renewal { .. });
+        if self.reachable && !self.postponed.is_empty() && self.puts_open == 0 && !self.open.values().any(is_open) {
+            let postponed = core::mem::take(&mut self.postponed);
+            self.send_renewals(now, Some(&postponed));
         }
     }
     fn send_put(&mut self, now: Time, guid: Guid, place: Guid) {
@@ -356,6 +381,21 @@ impl GnrsClient {
         self.open.insert(request, Open::Put { guid, place, version, due: now + self.patience });
         self.look(now + self.patience);
         self.outbox.push_back(NameMessage::Put { request, place, record });
+    }
+    /// The service had too much to do for a put: it is put again soon, with fewer beside it.
+    fn on_busy(&mut self, now: Time, request: u32) {
+        let Some(Open::Put { guid, place, .. }) = self.open.remove_if(request, |open| matches!(open, Open::Put { .. }))
+        else {
+            return;
+        };
+        self.puts_open -= 1;
+        self.waiting.push_front((guid, place));
+        // What was refused together is one sign.
+        if self.puts_paused_until <= now {
+            self.puts_max = (self.puts_max / 2).max(1);
+            self.puts_paused_until = now + PUTS_PAUSE;
+            self.look(self.puts_paused_until);
+        }
     }
     /// Takes an open put away; `None` if that is none or something newer was said since.
     fn close_put(&mut self, now: Time, request: u32) -> Option<(Guid, Guid)> {
@@ -477,7 +517,9 @@ impl GnrsClient {
         let open = self.open.values().map(Open::due);
         let own = Some(self.renew_at.min(self.postponed_at)).filter(|_| self.reachable);
         let watches = self.watches.values().map(|watched| watched.renew_at).filter(|_| self.reachable);
-        self.due = open.chain(own).chain(watches).min().unwrap_or(Time::MAX);
+        let puts = Some(self.puts_paused_until).filter(|_| self.reachable && !self.waiting.is_empty());
+        let puts = puts.filter(|until| *until > Time::ZERO && self.puts_open < self.puts_max);
+        self.due = open.chain(own).chain(watches).chain(puts).min().unwrap_or(Time::MAX);
     }
     fn authentic(&self, now: Time, place: Guid, records: &[Vec<u8>]) -> Vec<NameRecord> {
         let decoded = records.iter().filter_map(|bytes| NameRecord::decode(bytes).ok());
@@ -671,6 +713,7 @@ impl NameResolver for GnrsClient {
         };
         match message {
             NameMessage::Done { request, replicas } => {
+                self.puts_max = (self.puts_max + 1).min(PUTS_OPEN_MAX);
                 if let Some((guid, place)) = self.close_put(now, request) {
                     self.on_kept(guid, place, replicas);
                 }
@@ -683,6 +726,8 @@ impl NameResolver for GnrsClient {
                     self.send_again(now, &guid);
                 }
             }
+            // Any other question is said again when its answer is late.
+            NameMessage::Refused { request, refusal: Refusal::Busy } => self.on_busy(now, request),
             NameMessage::Refused { request, refusal } => {
                 if let Some(key) = self.close_put(now, request) {
                     let holds =
@@ -702,6 +747,7 @@ impl NameResolver for GnrsClient {
                     self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }))
                 {
                     self.on_missing(now, &stated, &missing);
+                    self.send_waiting(now);
                 }
             }
             NameMessage::Found { request, place, records } => {

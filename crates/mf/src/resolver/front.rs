@@ -32,6 +32,8 @@ const WATCHED_MAX: usize = 65_536;
 #[derive(Debug)]
 pub struct Front {
     own: NetworkAddress,
+    /// Questions that are worked on at most.
+    open_max: usize,
     /// This router itself, which delivers by all records.
     node: Guid,
     replicas: usize,
@@ -140,6 +142,7 @@ impl Front {
     /// The front of the router `node` at `own`; records have `replicas` replicas.
     pub fn new(own: NetworkAddress, node: Guid, replicas: usize) -> Front {
         Front {
+            open_max: OPEN_MAX,
             own,
             node,
             replicas,
@@ -193,6 +196,11 @@ impl Front {
             |question: &&mut Question| question.queried.contains(&member) && !question.answered.contains(&member);
         self.open.values_mut().filter(lost).for_each(|question| question.repeat(now));
     }
+    /// Works on so many questions at most.
+    #[cfg(test)]
+    pub(super) fn set_open_max(&mut self, open_max: usize) {
+        self.open_max = open_max;
+    }
     /// Takes a question of a host or of this node.
     pub fn handle_question(&mut self, now: Time, asker: Asker, message: NameMessage) {
         let request = match &message {
@@ -220,8 +228,8 @@ impl Front {
             NameMessage::Renew { request, author, .. } if *author == asker.guid => *request,
             _ => return,
         };
-        if self.open.len() >= OPEN_MAX {
-            let refused = NameMessage::Refused { request, refusal: Refusal::Full };
+        if self.open.len() >= self.open_max {
+            let refused = NameMessage::Refused { request, refusal: Refusal::Busy };
             return self.answers.push_back((asker, refused));
         }
         self.query(now, Some(asker), request, message);

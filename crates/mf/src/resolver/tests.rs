@@ -1005,6 +1005,56 @@ fn names_beyond_the_window_wait_for_answers() {
 }
 
 #[test]
+fn devices_with_far_more_names_than_a_router_takes_questions_put_them_all_and_nobody_is_told() {
+    let mut service = Service::new(3, 4);
+    service.front.set_open_max(40);
+    for client in 0..4 {
+        service.publish(client, (0..100).map(|name| format!("/{client}/{name}")));
+    }
+    service.run(Duration::from_secs(20));
+    for client in 0..4 {
+        let answers = service.answers(client);
+        let refused: Vec<_> = answers.iter().filter(|answer| matches!(answer, Answer::Refused(..))).collect();
+        let kept = answers.iter().filter(|answer| matches!(answer, Answer::Kept(..))).count();
+        assert!(kept >= 100 && refused.is_empty(), "{client}: {kept} are kept, {refused:?}");
+    }
+}
+
+#[test]
+fn what_is_kept_is_renewed_while_more_is_put_into_the_same_bucket_for_longer_than_a_lease() {
+    let mut client = GnrsClient::new(key(1), "host", LIFE, 0);
+    client.on_reachable(Time::ZERO);
+    for name in 0..3_000 {
+        client.put(Time::ZERO, content(&format!("/many/{name}")));
+    }
+    let listing = bucket_of(&Guid::of_name(&"/many".parse().unwrap()));
+    let (mut now, mut renewed_at, mut kept) = (Time::ZERO, Time::ZERO, 0);
+    // Each answer takes a second.
+    while client.poll_timeout().is_some() && now < Time::ZERO + LIFE * 3 {
+        let said: Vec<NameMessage> = core::iter::from_fn(|| client.poll_message()).collect();
+        now += Duration::from_secs(1);
+        for message in said {
+            match message {
+                NameMessage::Put { request, .. } => {
+                    kept += 1;
+                    client.handle_message(now, NameMessage::Done { request, replicas: 1 });
+                }
+                NameMessage::Renew { request, holdings, .. } => {
+                    if holdings.iter().any(|holding| holding.bucket == listing) {
+                        renewed_at = now;
+                    }
+                    client.handle_message(now, NameMessage::Renewed { request, missing: Vec::new() });
+                }
+                _ => {}
+            }
+        }
+        client.handle_timeout(now);
+        assert!(now.since(renewed_at) < LIFE * 2 / 3, "at {now}, {kept} are kept");
+    }
+    assert!(kept > 9_000, "{kept}");
+}
+
+#[test]
 fn a_full_replica_says_which_limit_refuses() {
     let mut service = Service::new(1, 1);
     service.replicas.insert(NetworkAddress(1), Replica::new(3));

@@ -17,8 +17,10 @@ use crate::{
 const REFRESH: Duration = Duration::from_secs(10);
 /// How long a router that tells nothing is believed.
 pub(super) const LIFETIME: Duration = Duration::from_secs(35);
-/// Routers that are known at most.
-const ROUTERS_MAX: usize = 1_024;
+/// Routers that are known at most, unless the config says otherwise.
+pub const ROUTERS_MAX: usize = 1_024;
+/// Why the link state of one more is dropped.
+pub(crate) const TOO_MANY_ROUTERS: &str = "link state of more routers than routers_max";
 /// How long changes are collected before they are told.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 /// How often a change of cost alone is looked for.
@@ -68,6 +70,7 @@ pub struct Topology {
     cost_at: Time,
     changed: bool,
     depleted_percent: u8,
+    routers_max: usize,
 }
 
 /// A neighbour's word that it is the router of an address.
@@ -96,7 +99,16 @@ impl Topology {
             cost_at: Time::ZERO,
             changed: true,
             depleted_percent: DEPLETED_PERCENT,
+            routers_max: ROUTERS_MAX,
         }
+    }
+    /// Knows so many routers at most, this one not among them.
+    pub fn with_routers_max(self, routers_max: usize) -> Topology {
+        Topology { routers_max, ..self }
+    }
+    /// How many other routers it knows.
+    pub fn router_count(&self) -> usize {
+        self.states.len()
     }
     /// A router that has less free than so many percent of its storage counts as depleted.
     pub fn with_depleted_percent(self, depleted_percent: u8) -> Topology {
@@ -164,8 +176,8 @@ impl Topology {
             self.announce_at.get_or_insert(now + DEBOUNCE);
         }
     }
-    /// Takes what a router tells of itself, and passes on what is news.
-    pub fn handle_state(&mut self, now: Time, from: FaceId, state: LinkState) {
+    /// Takes what a router tells of itself, and passes on what is news; `false` if as many others are known as may be.
+    pub fn handle_state(&mut self, now: Time, from: FaceId, state: LinkState) -> bool {
         if state.router == self.own.router {
             // What was said last comes back where routers stand in a ring; anything else is of an earlier life.
             let is_echo = state.sequence == self.own.sequence && !differs(&state, &self.own);
@@ -174,13 +186,14 @@ impl Topology {
                 self.own.sequence = state.sequence;
                 self.announce_at.get_or_insert(now);
             }
-            return;
+            return true;
         }
         let known = self.states.get(&state.router);
-        if known.is_some_and(|(known, _)| !is_newer(state.sequence, known.sequence))
-            || (known.is_none() && self.states.len() >= ROUTERS_MAX)
-        {
-            return;
+        if known.is_none() && self.states.len() >= self.routers_max {
+            return false;
+        }
+        if known.is_some_and(|(known, _)| !is_newer(state.sequence, known.sequence)) {
+            return true;
         }
         self.changed |= known.is_none_or(|(known, _)| differs(known, &state));
         let routers = self.claims.iter().filter(|(face, claim)| claim.is_bound && **face != from);
@@ -188,6 +201,7 @@ impl Topology {
         let (router, guid) = (state.router, state.guid);
         self.states.insert(router, (state, now));
         self.bind_waiting(now, |claim| (claim.address, claim.guid) == (router, guid));
+        true
     }
     /// Does what is due; `cost` gives SETT and LETT of a face.
     pub fn handle_timeout(&mut self, now: Time, cost: impl Fn(FaceId) -> (u32, u32)) {
@@ -319,6 +333,30 @@ mod tests {
     use proptest::prelude::*;
 
     const N: usize = 7;
+
+    #[test]
+    fn of_more_routers_than_may_be_known_the_last_is_refused_until_another_is_gone() {
+        let mut topology =
+            Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER).with_routers_max(2);
+        let state = |router: u32, sequence| LinkState {
+            router: NetworkAddress(router),
+            guid: Guid([router as u8; 20]),
+            sequence,
+            boot: 1,
+            roles: Roles::ROUTER,
+            storage_free: 100,
+            label: format!("r{router}"),
+            links: Vec::new(),
+        };
+        assert!(topology.handle_state(Time::ZERO, FaceId(1), state(2, 1)));
+        assert!(topology.handle_state(Time::ZERO, FaceId(1), state(3, 1)));
+        assert!(!topology.handle_state(Time::ZERO, FaceId(1), state(4, 1)));
+        assert!(topology.handle_state(Time::ZERO, FaceId(1), state(3, 2)), "those known go on");
+        assert_eq!(topology.router_count(), 2);
+        let later = Time::ZERO + LIFETIME + Duration::from_secs(1);
+        topology.handle_timeout(later, |face| (face.0, face.0));
+        assert!(topology.handle_state(later, FaceId(1), state(4, 2)));
+    }
 
     /// What router 0 knows of a graph of `N` routers with these costs; zero is no link.
     fn topology(costs: &[[u32; N]; N]) -> Topology {

@@ -14,14 +14,12 @@ use tributary_core::{
 };
 use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 
-use super::link_state::{LIFETIME, is_newer};
+use super::link_state::{LIFETIME, TOO_MANY_ROUTERS, is_newer};
 use crate::{
     ids::NetworkAddress,
     wire::{LinkState, Roles, WireError},
 };
 
-/// Routers whose certificates and states are remembered: as many as there are in a topology.
-const ROUTERS_MAX: usize = 1_024;
 /// How often a certificate is sent to the same neighbour again, in case it was not kept there.
 const REPEAT: Duration = Duration::from_secs(60);
 /// Signatures of a neighbour that are checked in a second, and in a row. A check takes 50 µs; routers say something every
@@ -33,6 +31,8 @@ const CONTEXT: &str = "tributary 1 mobilityfirst link state";
 /// What a router signs with, and what it knows of the certified routers around it.
 #[derive(Debug)]
 pub struct SignedStates {
+    /// Routers whose certificates and states are remembered: as many as there are in a topology.
+    routers_max: usize,
     identity: Identity,
     /// Certified routers by the fingerprints of their certificates, with the certificate's bytes.
     known: BTreeMap<[u8; 8], (Grant, Bytes)>,
@@ -68,8 +68,9 @@ impl From<WireError> for Untrusted {
 
 impl SignedStates {
     /// Those of the holder of `identity`.
-    pub fn new(identity: Identity) -> SignedStates {
+    pub fn new(identity: Identity, routers_max: usize) -> SignedStates {
         SignedStates {
+            routers_max,
             identity,
             known: BTreeMap::new(),
             latest: BTreeMap::new(),
@@ -180,8 +181,8 @@ impl SignedStates {
         if held.is_some_and(|held| held.key != grant.key) {
             return Err(Untrusted("link state for the address of another router"));
         }
-        if self.latest.len() >= ROUTERS_MAX && !self.latest.contains_key(&state.router) {
-            return Err(Untrusted("too many routers"));
+        if self.latest.len() >= self.routers_max && !self.latest.contains_key(&state.router) {
+            return Err(Untrusted(TOO_MANY_ROUTERS));
         }
         self.counts.1 += 1;
         if !grant.key.verify(CONTEXT, &[encoded, &fingerprint].concat(), &signature) {
@@ -213,12 +214,12 @@ impl SignedStates {
             .identity
             .verify(&read, now)
             .map_err(|_| Untrusted("link state with a certificate that is not valid"))?;
-        if self.known.len() >= ROUTERS_MAX {
+        if self.known.len() >= self.routers_max {
             let used: alloc::collections::BTreeSet<_> = self.latest.values().map(|latest| latest.fingerprint).collect();
             self.known.retain(|fingerprint, _| used.contains(fingerprint));
         }
-        if self.known.len() >= ROUTERS_MAX {
-            return Err(Untrusted("too many routers"));
+        if self.known.len() >= self.routers_max {
+            return Err(Untrusted(TOO_MANY_ROUTERS));
         }
         self.known.insert(fingerprint, (grant.clone(), Bytes::copy_from_slice(certificate)));
         Ok(grant)
@@ -261,7 +262,7 @@ mod tests {
     /// Node `node` with those roles in its certificate.
     fn node(node: u8, roles: CertifiedRoles) -> SignedStates {
         let clock = Arc::new(|now: Time| UnixTime(1_000 + now.since(Time::ZERO).as_millis() as u64 / 1_000));
-        SignedStates::new(Identity::new(key(node), Some(certificate(node, roles)), network(), clock))
+        SignedStates::new(Identity::new(key(node), Some(certificate(node, roles)), network(), clock), 1_024)
     }
     fn router(number: u8) -> SignedStates {
         node(number, CertifiedRoles::ROUTER)
@@ -322,7 +323,7 @@ mod tests {
         assert!(refused(node(5, CertifiedRoles::RESOLVER), Roles::RESOLVER).contains("not certified as a router"));
         assert!(refused(router(5), Roles::ROUTER | Roles::RESOLVER).contains("resolver that is not certified"));
         let other = Identity::new(key(5), None, network(), Arc::new(|_| UnixTime(1_000)));
-        let mut without = SignedStates::new(other);
+        let mut without = SignedStates::new(other, 1_024);
         assert!(without.message(Time::ZERO, FACE, &state(5, 1, Roles::ROUTER), true).is_none());
     }
 

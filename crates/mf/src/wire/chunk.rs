@@ -292,7 +292,7 @@ impl ChunkHeader {
         out.put(&self.source.0);
         out.put_u32(self.source_address.0);
         out.put(&self.destination.0);
-        out.put_u8(self.addresses.len().min(ADDRESSES_MAX) as u8);
+        out.put_count8(self.addresses.len().min(ADDRESSES_MAX));
         self.addresses.iter().take(ADDRESSES_MAX).for_each(|address| out.put_u32(address.0));
         match &self.kind {
             ChunkKind::Data(tag) => tag.encode(out),

@@ -227,7 +227,9 @@ impl Cack {
         match self.state {
             CackState::Complete | CackState::Held => u16::MAX,
             CackState::Refused | CackState::Window => 0,
-            CackState::Partial => self.first_missing + self.bitmap.len() as u16 * 8,
+            CackState::Partial => {
+                self.first_missing.saturating_add(u16::try_from(self.bitmap.len() * 8).unwrap_or(u16::MAX))
+            }
         }
     }
     /// Whether the packet is here.

@@ -14,6 +14,8 @@
 //! Everything else is a chunk: fragment 0 begins with a [`ChunkHeader`], which says whose it is and what its payload
 //! is: data of an object, a [transport message](transport), a [message about names](names), or [link state](routing).
 //! So all of these have the reliability of the hop link, and none needs another.
+// A number that is cut on its way into a packet or out of one makes another packet of it.
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 pub mod chunk;
 mod fields;
 #[cfg(test)]

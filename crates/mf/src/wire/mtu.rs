@@ -33,7 +33,10 @@ impl MtuMessage {
         }
         match reader.rest().iter().find(|byte| **byte != 0) {
             Some(found) => Err(WireError::Value { field: "padding", found: u64::from(*found) }),
-            None => Ok(MtuMessage::Probe(MtuProbe { number, size: bytes.len() as u32 })),
+            None => {
+                let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                Ok(MtuMessage::Probe(MtuProbe { number, size }))
+            }
         }
     }
     /// Appends the packet to `out`.

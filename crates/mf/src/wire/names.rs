@@ -270,7 +270,7 @@ impl Statement {
         out.put_blob(self.label.as_bytes());
         match &self.body {
             RecordBody::Device(addresses) => {
-                out.put_u8(addresses.len() as u8);
+                out.put_count8(addresses.len());
                 for (address, weight) in addresses {
                     out.put_u32(address.0);
                     out.put_u8(*weight);
@@ -279,7 +279,7 @@ impl Statement {
             RecordBody::Group { label, members, proxy } => {
                 out.put(&proxy.0);
                 out.put_blob(label);
-                out.put_u8(members.len() as u8);
+                out.put_count8(members.len());
                 members.iter().for_each(|member| out.put(&member.0));
             }
             RecordBody::Content(manifest) => out.put_blob(manifest),
@@ -294,7 +294,7 @@ impl Statement {
             | RecordBody::ScopeGone { name } => out.put_blob(name.as_tlv()),
         }
         if let Readers::Only(devices) = &self.readers {
-            out.put_u8(devices.len().min(usize::from(u8::MAX)) as u8);
+            out.put_count8(devices.len().min(usize::from(u8::MAX)));
             devices.iter().for_each(|device| out.put(&device.0));
         }
         out
@@ -399,10 +399,12 @@ pub enum Refusal {
     Engine = 6,
     /// That outside store has no room: nothing was acknowledged.
     EngineFull = 7,
+    /// As many questions are worked on as may be: the same is taken soon.
+    Busy = 8,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 7] = [
+    const ALL: [Refusal; 8] = [
         Refusal::Forged,
         Refusal::Full,
         Refusal::Unreachable,
@@ -410,6 +412,7 @@ impl Refusal {
         Refusal::Ended,
         Refusal::Engine,
         Refusal::EngineFull,
+        Refusal::Busy,
     ];
     /// Whether a resolver could not use the outside store under it: it says nothing of what is there.
     pub fn is_of_engine(self) -> bool {
@@ -439,6 +442,9 @@ impl Refusal {
                  and keeps nothing more until it is compacted and defragmented, and its alarm is disarmed; or, of a Kademlia \
                  swarm, a resolver has as many records as `records_max` in its [resolver] section allows, or a listing is as \
                  long as listings may be"
+            }
+            Refusal::Busy => {
+                "the name service works on as many questions as it takes at a time; it is asked again soon"
             }
         })
     }
@@ -741,7 +747,7 @@ impl NameMessage {
                 out.put_u8(6);
                 out.put_u32(*request);
                 out.put(&place.0);
-                out.put_u8(records.len().min(RECORDS_MAX) as u8);
+                out.put_count8(records.len().min(RECORDS_MAX));
                 records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
             }
             NameMessage::Watch { request, place, lease_ms, known } => {
@@ -775,7 +781,7 @@ impl NameMessage {
                 let ends = |key: &Option<RecordKey>, bit: u8| if key.is_some() { bit } else { 0 };
                 out.put_u8(ends(after, HAS_AFTER) | ends(last, HAS_LAST));
                 after.iter().chain(last).for_each(|key| put_key(out, key));
-                out.put_u8(records.len().min(RECORDS_MAX) as u8);
+                out.put_count8(records.len().min(RECORDS_MAX));
                 records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
             }
             NameMessage::Renew { request, author, lease_ms, holdings } => {
@@ -783,18 +789,18 @@ impl NameMessage {
                 out.put_u32(*request);
                 out.put(&author.0);
                 out.put_u32(*lease_ms);
-                out.put_u16(holdings.len().min(usize::from(BUCKETS)) as u16);
+                out.put_count16(holdings.len().min(usize::from(BUCKETS)));
                 holdings.iter().take(usize::from(BUCKETS)).for_each(|holding| holding.encode(out));
             }
             NameMessage::Renewed { request, missing } => {
                 out.put_u8(13);
                 out.put_u32(*request);
-                out.put_u16(missing.len().min(usize::from(BUCKETS)) as u16);
+                out.put_count16(missing.len().min(usize::from(BUCKETS)));
                 missing.iter().take(usize::from(BUCKETS)).for_each(|bucket| out.put_u16(*bucket));
             }
             NameMessage::Many(messages) => {
                 out.put_u8(MANY);
-                out.put_u16(messages.len().min(MESSAGES_MAX) as u16);
+                out.put_count16(messages.len().min(MESSAGES_MAX));
                 for message in messages.iter().take(MESSAGES_MAX) {
                     let mut bytes = Vec::with_capacity(64);
                     message.encode(&mut bytes);

@@ -82,7 +82,7 @@ impl LinkState {
         out.put_u64(self.boot);
         out.put(&[self.roles.bits(), self.storage_free]);
         out.put_blob(self.label.as_bytes());
-        out.put_u8(self.links.len() as u8);
+        out.put_count8(self.links.len());
         for link in &self.links {
             out.put_u32(link.neighbour.0);
             out.put_u32(link.short_us);

@@ -107,7 +107,7 @@ impl ChunkRanges {
         }
     }
     fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.0.len() as u8);
+        out.put_count8(self.0.len());
         for (first, count) in &self.0 {
             out.put_u32(*first);
             out.put_u32(*count);
@@ -445,7 +445,7 @@ impl TransportMessage {
             }
             Unreadable { why, .. } => out.put_u8(why.number()),
             Completed { members, .. } => {
-                out.put_u8(members.len().min(MEMBERS_LISTED_MAX) as u8);
+                out.put_count8(members.len().min(MEMBERS_LISTED_MAX));
                 members.iter().take(MEMBERS_LISTED_MAX).for_each(|member| out.put(&member.0));
             }
         }

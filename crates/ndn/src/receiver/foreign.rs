@@ -135,7 +135,6 @@ impl Stage {
     }
 }
 
-/// Segment 0.
 struct Segment {
     packet: bytes::Bytes,
     kind: SignatureType,

@@ -98,7 +98,6 @@ pub(super) struct Way {
 pub(super) struct Traffic {
     /// Of Interests with their tags.
     pub(super) interests: u64,
-    /// Of Data.
     pub(super) data: u64,
     /// Of what the Data brought.
     pub(super) content: u64,

@@ -41,7 +41,7 @@ pub(super) enum Change {
 
 impl Cover {
     /// Whether this prefix is to be registered.
-    pub(super) fn covers(&self, prefix: &Name) -> bool {
+    pub(super) fn includes(&self, prefix: &Name) -> bool {
         self.registered.contains_key(prefix)
     }
     /// Whether this prefix is registered for all names below it.
@@ -56,7 +56,7 @@ impl Cover {
     /// The prefix that is registered for a published name.
     pub(super) fn prefix_of(&self, name: &Name) -> Option<Name> {
         let common = (1..=name.len()).map(|depth| name.prefix(depth)).find(|prefix| self.is_common(prefix));
-        common.or_else(|| self.covers(name).then(|| name.clone()))
+        common.or_else(|| self.includes(name).then(|| name.clone()))
     }
     /// From now on prefixes may stand for names: all neighbours pass on elsewhere what is returned.
     pub(super) fn allow_common(&mut self) -> Vec<Change> {
@@ -75,7 +75,7 @@ impl Cover {
                 changes.push(Change::Register(prefix));
             }
         }
-        changes.retain(|change| matches!(change, Change::Register(prefix) if self.covers(prefix)));
+        changes.retain(|change| matches!(change, Change::Register(prefix) if self.includes(prefix)));
         changes
     }
     /// Takes a published name.
@@ -120,7 +120,7 @@ impl Cover {
         let changes: Vec<Change> = names.iter().flat_map(|name| self.add(name)).collect();
         let mut all = Vec::from([Change::Withdraw(prefix.clone())]);
         // Some of them may have come under a longer prefix since.
-        all.extend(changes.into_iter().filter(|change| matches!(change, Change::Register(of) if self.covers(of))));
+        all.extend(changes.into_iter().filter(|change| matches!(change, Change::Register(of) if self.includes(of))));
         all
     }
 
@@ -279,11 +279,11 @@ mod tests {
                 for change in changes {
                     match change {
                         Change::Register(prefix) => {
-                            registered.retain(|of| !prefix.is_prefix_of(of) || cover.covers(of));
+                            registered.retain(|of| !prefix.is_prefix_of(of) || cover.includes(of));
                             registered.insert(prefix);
                         }
                         Change::Withdraw(prefix) => {
-                            registered.retain(|of| !prefix.is_prefix_of(of) || cover.covers(of));
+                            registered.retain(|of| !prefix.is_prefix_of(of) || cover.includes(of));
                         }
                     }
                 }

@@ -138,11 +138,9 @@ pub(crate) struct Arrived {
     pub(crate) headers: Bytes,
     /// Whether the packet lies behind those bytes.
     pub(crate) behind: usize,
-    /// The packet.
     pub(crate) packet: Bytes,
 }
 
-/// One face.
 pub(crate) struct Face {
     pub(crate) id: FaceId,
     pub(crate) profile: FaceProfile,

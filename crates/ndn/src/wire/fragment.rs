@@ -102,7 +102,7 @@ pub fn cut(
     if count > pieces_max {
         return None;
     }
-    let mut pieces = Vec::with_capacity(count as usize);
+    let mut pieces = Vec::with_capacity(usize::try_from(count).ok()?);
     let mut at = 0;
     for index in 0..count {
         let room = if index == 0 { first_room } else { later_room };
@@ -182,7 +182,10 @@ impl Reassembler {
             count,
             bytes: 0,
             first: None,
-            assembled: Vec::with_capacity((count as usize * fragment.len()).min(PACKET_BYTES_MAX)),
+            assembled: Vec::with_capacity(
+                usize::try_from(count)
+                    .map_or(PACKET_BYTES_MAX, |count| count.saturating_mul(fragment.len()).min(PACKET_BYTES_MAX)),
+            ),
             joined: 0,
             later: BTreeMap::new(),
         });

@@ -74,7 +74,8 @@ pub struct BitStack {
 impl BitStack {
     /// The tag to send.
     pub fn value(&self) -> Vec<u8> {
-        let mut value = vec![(self.bytes.len() * 8 - self.bits) as u8];
+        let padding = self.bytes.len() * 8 - self.bits;
+        let mut value = vec![u8::try_from(padding).unwrap_or_default()];
         value.extend_from_slice(&self.bytes);
         value
     }
@@ -95,8 +96,8 @@ impl BitStack {
     /// Removes the last item, written with one of `books`. `None`, with the stack unchanged, if it is none of them.
     pub fn pop<'b>(&mut self, book: impl FnOnce(u8) -> Option<&'b CodeBook>) -> Option<usize> {
         let mut rest = self.clone();
-        let number = (rest.pop_bit()? << 1 | rest.pop_bit()?) as u8;
-        let book = book(number)?;
+        let number = rest.pop_bit()? << 1 | rest.pop_bit()?;
+        let book = book(u8::try_from(number).ok()?)?;
         let mut code = Code { value: 0, bits: 0 };
         while code.bits < CODE_BITS_MAX {
             code = Code { value: code.value << 1 | rest.pop_bit()?, bits: code.bits + 1 };
@@ -112,7 +113,7 @@ impl BitStack {
             self.bytes.push(0);
         }
         if let Some(last) = self.bytes.last_mut() {
-            *last |= (bit as u8) << (7 - self.bits % 8);
+            *last |= u8::from(bit != 0) << (7 - self.bits % 8);
         }
         self.bits += 1;
     }
@@ -167,7 +168,7 @@ impl CodeBook {
         for symbol in order {
             let bits = lengths[symbol];
             next <<= bits - bits_before;
-            codes[symbol] = Code { value: next as u16, bits };
+            codes[symbol] = Code { value: u16::try_from(next).unwrap_or(u16::MAX), bits };
             next += 1;
             bits_before = bits;
         }

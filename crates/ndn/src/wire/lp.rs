@@ -189,7 +189,7 @@ impl<'a> LpPacket<'a> {
         match u64::try_from(have).unwrap_or(u64::MAX).checked_sub(length) {
             None => return Err(WireError::Short { field: FIELD, needs: length, has: have }),
             Some(0) => {}
-            Some(extra) => return Err(WireError::Trailing { extra: extra as usize }),
+            Some(extra) => return Err(WireError::Trailing { extra: usize::try_from(extra).unwrap_or(usize::MAX) }),
         }
         let mut packet = LpPacket { is_canonical: true, ..LpPacket::default() };
         if body_len > 0 {

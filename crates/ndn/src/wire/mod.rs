@@ -15,6 +15,8 @@
 //!  └─ Fragment 80
 //!     └─ Interest 5 or Data 6                    end to end: covered by digests and signatures
 //! ```
+// A number that is cut on its way into a packet or out of one makes another packet of it.
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 pub mod certificate;
 pub mod control;
 pub mod data;

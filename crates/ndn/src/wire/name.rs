@@ -61,7 +61,8 @@ impl<'a> NameView<'a> {
         let mut reader = Reader::new("Name", self.0);
         core::iter::from_fn(move || {
             let element = reader.element().ok().flatten()?;
-            Some(Component { kind: element.kind as u16, value: element.value, end: element.end })
+            let kind = u16::try_from(element.kind).ok()?;
+            Some(Component { kind, value: element.value, end: element.end })
         })
     }
     /// How many components there are.

@@ -94,9 +94,9 @@ impl<'a> PathRates<'a> {
     pub fn pushed(&self, rate: Option<Rate>) -> Option<Vec<u8>> {
         let kbps = rate.map_or(0, |rate| rate.bits_per_second() / 1_000);
         let exponent = (u64::BITS - kbps.leading_zeros()).saturating_sub(MANTISSA_BITS);
-        let bits = match u16::try_from(exponent) {
-            Ok(exponent) if exponent < 1 << (16 - MANTISSA_BITS) => {
-                exponent << MANTISSA_BITS | (kbps >> exponent) as u16
+        let bits = match (u16::try_from(exponent), u16::try_from(kbps >> exponent)) {
+            (Ok(exponent), Ok(mantissa)) if exponent < 1 << (16 - MANTISSA_BITS) => {
+                exponent << MANTISSA_BITS | mantissa
             }
             _ => u16::MAX,
         };

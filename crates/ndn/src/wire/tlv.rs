@@ -238,7 +238,7 @@ impl Writer for Vec<u8> {
     fn put_number(&mut self, number: u64) {
         let bytes = number.to_be_bytes();
         match number_len(number) {
-            1 => self.push(number as u8),
+            1 => self.push(bytes[7]),
             3 => {
                 self.push(253);
                 self.extend_from_slice(&bytes[6..]);

@@ -44,7 +44,6 @@ impl Staging {
         let is_own = there.is_dir() && there.uid() == nix::unistd::geteuid().as_raw();
         is_own.then(|| Staging { folder: path.into() })
     }
-    /// The folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -376,7 +376,7 @@ fn most_in_flight(messages: u32, room: u64, rtt: impl Fn(u64) -> u64) -> u32 {
 
 #[test]
 fn the_window_grows_until_packets_queue() {
-    assert_eq!(most_in_flight(200, u64::MAX, |_| 80), 512, "an empty path: to the limit");
+    assert_eq!(most_in_flight(400, u64::MAX, |_| 80), 2_048, "an empty path: to the limit");
     let narrow = most_in_flight(200, 60, |beyond| 80 + 3 * beyond);
     assert!((32..200).contains(&narrow), "a path that queues beyond 60 packets: {narrow}");
 }
@@ -400,4 +400,66 @@ fn on_a_path_without_any_jitter_a_little_queue_is_no_loss() {
         assert_eq!(a.poll_packet(ms(now)), None, "nothing is repeated");
     }
     assert_eq!(a.stats().fragments_repeated, 0);
+}
+
+#[test]
+fn a_flood_of_small_messages_fills_packets_and_each_is_delivered_once_with_its_outcome() {
+    const COUNT: u32 = 2_000;
+    let (mut a, mut b) = pair();
+    // The round-trip time is known.
+    a.send(ms(0), B, route(B), route(A), &small(1));
+    carry(ms(40), &mut a, &mut b);
+    carry(ms(80), &mut b, &mut a);
+    a.poll_outcome();
+    b.poll_delivery();
+    // One at a time, as they come in.
+    let mut numbers: BTreeSet<MessageNumber> =
+        (0..COUNT).map(|request| a.send(ms(80), B, route(B), route(A), &big(request, 100))).collect();
+    let (mut now, mut packets, mut delivered) = (ms(80), 0, Vec::new());
+    while !numbers.is_empty() {
+        packets += carry(now, &mut a, &mut b);
+        now += Duration::from_millis(80);
+        delivered.extend(core::iter::from_fn(|| b.poll_delivery()));
+        carry(now, &mut b, &mut a);
+        while let Some(outcome) = a.poll_outcome() {
+            assert_eq!(outcome.result, SendResult::Delivered);
+            assert!(numbers.remove(&outcome.number), "two outcomes of one message");
+        }
+        now = now.max(a.poll_timeout().unwrap_or(now).min(now + Duration::from_millis(10)));
+        a.handle_timeout(now);
+        assert!(now < ms(60_000), "{} are left", numbers.len());
+    }
+    let mut requests: Vec<u32> = delivered
+        .iter()
+        .map(|delivery| match &delivery.message {
+            Message::Replicate(replicate) => replicate.request,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    requests.sort_unstable();
+    assert_eq!(requests, Vec::from_iter(0..COUNT));
+    assert!(packets < COUNT as usize / 5, "{packets} packets");
+    assert_eq!((a.queued(B), a.poll_timeout()), (0, None));
+}
+
+#[test]
+fn a_single_bulk_message_waits_for_nothing_and_held_ones_are_given_up_with_their_peer() {
+    let (mut a, mut b) = pair();
+    a.send(ms(0), B, route(B), route(A), &big(1, 100));
+    assert_eq!(carry(ms(40), &mut a, &mut b), 1);
+    carry(ms(80), &mut b, &mut a);
+    a.poll_outcome();
+    a.send(ms(100), B, route(B), route(A), &big(2, 100));
+    let held = a.send(ms(100), B, route(B), route(A), &big(3, 100));
+    assert_eq!(core::iter::from_fn(|| a.poll_packet(ms(100))).count(), 1, "the second one follows what is in flight");
+    // An eighth of the round-trip time later it goes too.
+    assert_eq!(a.poll_timeout(), Some(ms(105)));
+    a.handle_timeout(ms(105));
+    assert_eq!(core::iter::from_fn(|| a.poll_packet(ms(105))).count(), 1);
+    let last = a.send(ms(111), B, route(B), route(A), &big(4, 100));
+    a.abandon(B);
+    let outcomes: Vec<_> = core::iter::from_fn(|| a.poll_outcome()).map(|it| (it.number, it.result)).collect();
+    assert_eq!(outcomes.len(), 3);
+    assert!(outcomes.contains(&(held, SendResult::TimedOut)) && outcomes.contains(&(last, SendResult::TimedOut)));
+    assert_eq!(a.poll_timeout(), None);
 }

@@ -154,11 +154,6 @@ impl PsiNode {
     fn on_message(&mut self, now: Time, delivery: Delivery) {
         let Delivery { from, reply, message } = delivery;
         match message {
-            Message::Many(all) => {
-                for message in all {
-                    self.on_message(now, Delivery { from, reply, message });
-                }
-            }
             Message::LinkState(state) => {
                 if let Some(manager) = self.manager.as_mut().filter(|_| state.node == from) {
                     if let Some(grant) = self.control.grant(from) {

@@ -163,8 +163,8 @@ impl PubSub {
     }
     /// Buckets in which a publication or its withdrawal is in progress.
     fn busy_buckets(&self) -> BTreeSet<u16> {
-        let items = self.requests.values().filter(|(key, _)| matches!(key, Key::Item(_)));
-        items.filter_map(|(key, _)| Some(self.wishes.get(key)?.bucket)).collect()
+        let items = self.requests.values().filter(|(key, ..)| matches!(key, Key::Item(_)));
+        items.filter_map(|(key, ..)| Some(self.wishes.get(key)?.bucket)).collect()
     }
 
     /// Publishes again what somebody holds otherwise, unless that is so because it has just changed.

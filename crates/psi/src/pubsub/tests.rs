@@ -51,7 +51,7 @@ fn events(client: &mut PubSub) -> Vec<ResolverEvent> {
 }
 /// The answer of whoever was asked.
 fn answer(client: &mut PubSub, now: Time, request: u32, answer: Answer) {
-    let from = client.requests.get(&request).map_or(R1, |(_, asked)| *asked);
+    let from = client.requests.get(&request).map_or(R1, |(_, asked, _)| *asked);
     client.handle_message(now, from, Message::Reply(Reply { request, answer }));
 }
 fn put(client: &mut PubSub, now: Time, text: &str) {
@@ -563,4 +563,68 @@ fn it_is_told_whether_no_resolver_is_known_or_none_of_those_known_answers() {
         };
         assert_eq!(reported, text);
     }
+}
+
+#[test]
+fn what_a_busy_resolver_refuses_is_said_again_until_it_is_taken_and_nobody_is_told() {
+    let mut client = connected();
+    for item in 0..300 {
+        put(&mut client, ms(0), &format!("/{item}"));
+    }
+    let busy = || Answer::Rejected(Limit::Requests.reached(8));
+    let (mut now, mut refused, mut done, mut most) = (ms(0), 0, 0, 64);
+    while done < 300 {
+        let sent = requests(&mut client);
+        assert!(sent.len() <= most, "{} requests after {refused} refusals", sent.len());
+        now += Duration::from_millis(80);
+        // It takes eight at a time, as long as others leave it that many; then none for a second.
+        let room = if now < ms(2_000) || now > ms(3_000) { 8 } else { 0 };
+        for (at, (_, request)) in sent.iter().enumerate() {
+            let is_taken = at < room;
+            (done, refused) = if is_taken { (done + 1, refused) } else { (done, refused + 1) };
+            answer(&mut client, now, request.request, if is_taken { DONE } else { busy() });
+        }
+        if client.messages.is_empty() {
+            now = client.poll_timeout().expect("something waits").max(now);
+            client.handle_timeout(now);
+        }
+        // From the first refusal on the window keeps to what is taken, and at most an eighth more.
+        most = if refused > 0 && now > ms(600) { 16 } else { 64 };
+        assert!(now < ms(60_000), "{done} of 300 are published");
+    }
+    assert!(refused < 300, "{refused} refusals");
+    let told: Vec<_> =
+        events(&mut client).into_iter().filter(|event| !matches!(event, ResolverEvent::Published { .. })).collect();
+    assert_eq!(told, []);
+    // A withdrawal is not lost either.
+    client.unpublish(now, &name("/7"));
+    let request = requests(&mut client).remove(0).1;
+    answer(&mut client, now, request.request, busy());
+    while client.messages.is_empty() {
+        now = client.poll_timeout().expect("it waits").max(now);
+        client.handle_timeout(now);
+    }
+    let again = requests(&mut client);
+    assert!(again.iter().any(|(_, request)| request.operation == Operation::Unpublish), "{again:?}");
+    assert!(!events(&mut client).iter().any(|event| matches!(event, ResolverEvent::Rejected { .. })));
+}
+
+#[test]
+fn who_is_refused_for_long_is_told_once_and_which_limit_it_is() {
+    let mut client = connected();
+    for item in 0..5 {
+        put(&mut client, ms(0), &format!("/{item}"));
+    }
+    let mut now = ms(0);
+    let mut told = Vec::new();
+    while now < ms(20_000) {
+        for (_, request) in requests(&mut client) {
+            answer(&mut client, now, request.request, Answer::Rejected(Limit::Requests.reached(8)));
+        }
+        told.extend(events(&mut client));
+        now = client.poll_timeout().expect("it goes on").max(now + Duration::from_millis(1));
+        client.handle_timeout(now);
+    }
+    let [ResolverEvent::Rejected { reason, .. }] = &told[..] else { panic!("{told:?}") };
+    assert!(reason.contains("requests_max = 8") && reason.ends_with("it goes on"), "{reason}");
 }

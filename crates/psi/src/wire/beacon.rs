@@ -96,7 +96,7 @@ impl Beacon {
         out.put_u32(self.capability_epoch);
         out.put_blob(self.label.as_bytes());
         for route in [&self.to_manager, &self.from_manager] {
-            out.put_u8(route.len() as u8);
+            out.put_count8(route.len());
             route.iter().for_each(|label| out.extend_from_slice(label));
         }
     }

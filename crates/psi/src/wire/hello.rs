@@ -81,7 +81,8 @@ impl Hello {
             return Err(WireError::Value { field: "padding", found: u64::from(*found) });
         }
         reader.end()?;
-        Ok(Hello { node, nonce, face, roles, label, sent_us, heard, padding_bytes: padding.len() as u16 })
+        let padding_bytes = u16::try_from(padding.len()).unwrap_or(u16::MAX);
+        Ok(Hello { node, nonce, face, roles, label, sent_us, heard, padding_bytes })
     }
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {

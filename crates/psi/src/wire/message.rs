@@ -201,6 +201,16 @@ impl Message {
             _ => false,
         }
     }
+    /// Bytes of a [`Message::Many`] before its parts.
+    pub(crate) const MANY_HEAD_BYTES: usize = 3;
+    /// The encoding of a [`Message::Many`] of `count` messages, with the length and bytes of each in `parts`.
+    pub(crate) fn many_of_parts(count: u16, parts: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::MANY_HEAD_BYTES + parts.len());
+        bytes.push(MANY);
+        bytes.put_u16(count);
+        bytes.extend_from_slice(parts);
+        bytes
+    }
     /// Joins messages for one receiver into as few as there are units of [`MANY_BYTES_MAX`], in their order; those that
     /// may wait and those that may not are kept apart.
     pub fn join(messages: Vec<Message>) -> Vec<Message> {
@@ -235,7 +245,7 @@ impl Message {
 }
 
 fn encode_many(all: &[Message], out: &mut Vec<u8>) {
-    out.put_u16(all.len() as u16);
+    out.put_count16(all.len());
     for message in all {
         let mut bytes = Vec::with_capacity(256);
         message.encode(&mut bytes);

@@ -11,6 +11,8 @@
 //! written out: byte 0 = version (high nibble) and type (low nibble); byte 1 = flags; byte 2 = hops left;
 //! byte 3 = FID kind (high 2 bits) and FID length in 2-byte units (low 6 bits); byte 4 = salt; then the FID.
 //! Hello and Beacon go one hop and carry an empty FID.
+// A number that is cut on its way into a packet or out of one makes another packet of it.
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 mod beacon;
 mod control;
 mod data;

@@ -184,7 +184,7 @@ impl Digest {
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(self.kind as u8);
-        out.put_u16(self.records.len() as u16);
+        out.put_count16(self.records.len());
         for (key, fingerprint) in &self.records {
             out.extend_from_slice(&key.0);
             out.put_u64(*fingerprint);
@@ -201,7 +201,7 @@ impl Replicate {
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.request);
-        out.put_u16(self.records.len() as u16);
+        out.put_count16(self.records.len());
         self.records.iter().for_each(|record| record.encode(out));
     }
 }
@@ -219,7 +219,7 @@ impl RecordUpdate {
         put_name(&self.name, out);
         out.put_u64(self.revision);
         out.put_u64(self.registration);
-        out.put_u16(self.entries.len() as u16);
+        out.put_count16(self.entries.len());
         self.entries.iter().for_each(|entry| entry.encode(out));
     }
     /// Bytes of an update without its entries.

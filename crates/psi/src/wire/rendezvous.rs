@@ -222,9 +222,26 @@ pub enum Limit {
     Nodes,
     /// Directed links of the domain.
     Links,
+    /// Hosts that a rendezvous node serves.
+    Clients,
 }
 
 impl Limit {
+    /// All of them, in the order of their codes.
+    pub(crate) const ALL: [Limit; 12] = [
+        Limit::Records,
+        Limit::Publishers,
+        Limit::Subscriptions,
+        Limit::Children,
+        Limit::ScopeSubscribers,
+        Limit::ManifestBytes,
+        Limit::Requests,
+        Limit::Wishes,
+        Limit::Transfers,
+        Limit::Nodes,
+        Limit::Links,
+        Limit::Clients,
+    ];
     /// The name of the setting.
     pub fn name(self) -> &'static str {
         match self {
@@ -239,6 +256,24 @@ impl Limit {
             Limit::Transfers => "transfers_max",
             Limit::Nodes => "nodes_max",
             Limit::Links => "links_max",
+            Limit::Clients => "clients_max",
+        }
+    }
+    /// The counter of refusals for it.
+    pub(crate) fn counter(self) -> &'static str {
+        match self {
+            Limit::Records => "refusals for records_max",
+            Limit::Publishers => "refusals for publishers_max",
+            Limit::Subscriptions => "refusals for subscriptions_max",
+            Limit::Children => "refusals for children_max",
+            Limit::ScopeSubscribers => "refusals for scope_subscribers_max",
+            Limit::ManifestBytes => "refusals for manifest_bytes_max",
+            Limit::Requests => "refusals for requests_max",
+            Limit::Wishes => "refusals for wishes_max",
+            Limit::Transfers => "refusals for transfers_max",
+            Limit::Nodes => "refusals for nodes_max",
+            Limit::Links => "refusals for links_max",
+            Limit::Clients => "refusals for clients_max",
         }
     }
     /// The rejection for this limit, of which `max` is allowed.
@@ -258,6 +293,10 @@ impl Rejection {
                 | Rejection::StoreFull
                 | Rejection::LimitReached(Limit::Requests, _)
         )
+    }
+    /// Whether the node has too much to do now, and nothing else is in the way: fewer requests in progress help.
+    pub(crate) fn is_busy(self) -> bool {
+        matches!(self, Rejection::LimitReached(Limit::Requests, _) | Rejection::Overloaded)
     }
 }
 impl fmt::Display for Rejection {
@@ -301,6 +340,7 @@ impl fmt::Display for Limit {
             Limit::Transfers => "transfers in the domain of the topology manager",
             Limit::Nodes => "nodes in the domain of the topology manager",
             Limit::Links => "links in the domain of the topology manager",
+            Limit::Clients => "hosts that the resolver serves",
         })
     }
 }
@@ -521,33 +561,21 @@ impl Rejection {
         Rejection::StoreUnavailable,
         Rejection::StoreFull,
     ];
-    const LIMITS: [Limit; 11] = [
-        Limit::Records,
-        Limit::Publishers,
-        Limit::Subscriptions,
-        Limit::Children,
-        Limit::ScopeSubscribers,
-        Limit::ManifestBytes,
-        Limit::Requests,
-        Limit::Wishes,
-        Limit::Transfers,
-        Limit::Nodes,
-        Limit::Links,
-    ];
     /// From here on codes are limits.
     const LIMIT_CODE_FIRST: u8 = 0x80;
 
     /// All rejections that there are, limits with the value 0.
     pub fn all() -> impl Iterator<Item = Rejection> {
-        let limits = Rejection::LIMITS.into_iter().map(|limit| Rejection::LimitReached(limit, 0));
+        let limits = Limit::ALL.into_iter().map(|limit| Rejection::LimitReached(limit, 0));
         Rejection::PLAIN.into_iter().chain(limits)
     }
     /// Its number on the wire. The value of a limit follows it.
     pub fn code(self) -> u8 {
-        let position = |at: Option<usize>| at.expect("every rejection is in the table") as u8;
+        let position =
+            |at: Option<usize>| at.and_then(|at| u8::try_from(at).ok()).expect("every rejection is in the table");
         match self {
             Rejection::LimitReached(limit, _) => {
-                Rejection::LIMIT_CODE_FIRST + position(Rejection::LIMITS.iter().position(|l| *l == limit))
+                Rejection::LIMIT_CODE_FIRST + position(Limit::ALL.iter().position(|l| *l == limit))
             }
             other => 1 + position(Rejection::PLAIN.iter().position(|r| *r == other)),
         }
@@ -648,7 +676,7 @@ impl ScopeNotice {
             }
             NoticeKind::Change => out.put_u8(1),
         }
-        out.put_u16(self.children.len() as u16);
+        out.put_count16(self.children.len());
         for (component, child) in &self.children {
             out.put_blob(component);
             child.encode(out);

@@ -67,7 +67,7 @@ impl Renewal {
         out.put_u32(self.request);
         out.put_u64(self.client.0);
         put_lease(self.lease, out);
-        out.put_u16(self.holdings.len() as u16);
+        out.put_count16(self.holdings.len());
         self.holdings.iter().for_each(|holding| holding.encode(out));
     }
 }
@@ -80,7 +80,7 @@ impl Renewed {
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.request);
-        out.put_u16(self.missing.len() as u16);
+        out.put_count16(self.missing.len());
         self.missing.iter().for_each(|bucket| out.put_u16(*bucket));
     }
 }

@@ -76,7 +76,7 @@ impl Request {
         out.put_u16(self.packet_bytes);
         out.extend_from_slice(&self.capability);
         self.forward.encode(out);
-        out.put_u8(self.ranges.len() as u8);
+        out.put_count8(self.ranges.len());
         for (first, count) in &self.ranges {
             out.put_u32(*first);
             out.put_u8(*count);

@@ -20,7 +20,6 @@ use super::{
 /// One message that somebody was told to be stored.
 #[derive(Clone, Debug)]
 pub(super) struct Promise {
-    /// For which device.
     device: usize,
     pub(super) name: Name,
     object: ObjectId,

@@ -77,7 +77,7 @@ impl Transfer {
         })
     }
     /// Whether the other paths deliver all idle packets before this one could deliver any: near the end the fetch would
-    /// wait for a long path.
+    /// wait for a long path. Paths that cost more do not count: what a cheap path can carry is not theirs.
     fn is_too_far(&self, now: Time, id: PathId) -> bool {
         let flow = |id: &PathId| self.paths.get(id)?.flow.as_ref();
         let (Some(running), Some(own)) = (&self.running, flow(&id)) else { return false };
@@ -86,7 +86,10 @@ impl Transfer {
             return false;
         }
         let eta = own.arrival_of(now, 1);
+        let rank_of = |path: &Path| self.rules.rank(path.offer.face);
+        let Some(own_rank) = self.paths.get(&id).map(rank_of) else { return false };
         let others = self.paths.iter().filter(|(other, path)| **other != id && path.held.is_none());
+        let others = others.filter(|(_, path)| rank_of(path) <= own_rank);
         // Partial sources bring nothing but what they have.
         let (mut complete, mut partial) = (0u64, 0u64);
         for (source, flow) in others.filter_map(|(_, path)| Some((path.source, path.flow.as_ref()?))) {

@@ -112,6 +112,23 @@ fn a_dear_path_carries_only_what_the_cheap_one_has_no_room_for() {
     }
 }
 
+/// The dear path could deliver all that is left sooner than the cheap one has answered for the first time.
+#[test]
+fn a_cheap_path_that_is_found_late_is_used_though_a_dear_one_is_quicker() {
+    let mut world = World::new(3_000_000, TransferConfig::default(), 3);
+    let source = world.source(Conduct::Honest);
+    let dear = world.path_by(source, link(1_000, 1, 0.0), TWO);
+    world.shared.faces.set(Time::ZERO, TWO, FacePolicy { cost: 5, ..FacePolicy::default() });
+    world.transfer.set_limit(Time::ZERO, Some(Rate::from_mbps(8)));
+    world.offer();
+    world.run_until(Time::from_millis(300));
+    let cheap = world.path_by(source, link(1_000, 1, 0.0), ONE);
+    world.offer();
+    world.run(LIMIT);
+    world.assert_complete();
+    assert!(bytes(&world, dear) < 500_000 && bytes(&world, cheap) > 2_500_000, "{}", bytes(&world, cheap));
+}
+
 #[test]
 fn a_face_keeps_its_rate_and_the_others_their_own() {
     let (mut world, one, two) = two_uplinks(30_000_000);

@@ -70,7 +70,6 @@ impl<'a> Section<'a> {
         }
         sections
     }
-    /// A text.
     pub(crate) fn text(&self, key: &'static str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -310,7 +309,6 @@ impl<'a> Section<'a> {
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Located<T> {
-    /// The value.
     pub(crate) value: T,
     /// Its bytes in the file.
     pub(crate) span: std::ops::Range<usize>,

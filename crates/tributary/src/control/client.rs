@@ -119,7 +119,7 @@ impl Api for SocketApi {
         let mut reader = BufReader::new(connection);
         loop {
             let reply = self.read(&mut reader)?;
-            if let Some(notice) = reply.notify
+            if let Some(notice) = reply.notice
                 && notify(notice) == Flow::Stop
             {
                 // Closing the connection notifies the daemon.

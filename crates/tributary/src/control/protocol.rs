@@ -45,8 +45,8 @@ pub(crate) struct Reply {
     /// [`VERSION`].
     pub(crate) v: u32,
     /// A notice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) notify: Option<Notice>,
+    #[serde(default, rename = "tell", skip_serializing_if = "Option::is_none")]
+    pub(crate) notice: Option<Notice>,
     /// The operation is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
@@ -90,13 +90,13 @@ impl Call {
 }
 
 impl Reply {
-    pub(crate) fn notify(notice: Notice) -> Self {
-        Reply { v: VERSION, notify: Some(notice), end: None, error: None }
+    pub(crate) fn notice(notice: Notice) -> Self {
+        Reply { v: VERSION, notice: Some(notice), end: None, error: None }
     }
     pub(crate) fn end(result: Result<(), ApiError>) -> Self {
         let error = result.err();
         let end = if error.is_some() { End::Error } else { End::Done };
-        Reply { v: VERSION, notify: None, end: Some(end), error }
+        Reply { v: VERSION, notice: None, end: Some(end), error }
     }
     /// The line with its line feed.
     pub(crate) fn to_line(&self) -> Vec<u8> {
@@ -171,6 +171,8 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Reply>(&reply.to_line()).unwrap(), reply);
         let line = String::from_utf8(Reply::end(Ok(())).to_line()).unwrap();
         assert_eq!(line, "{\"v\":1,\"end\":\"done\"}\n");
+        let line = String::from_utf8(Reply::notice(Notice::Note { text: "so".into() }).to_line()).unwrap();
+        assert_eq!(line, "{\"v\":1,\"tell\":{\"event\":\"note\",\"text\":\"so\"}}\n");
     }
 
     #[test]

@@ -294,10 +294,10 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
         }
     };
     if let Some(begun) = shared.api.begin(&request, &shared.ended) {
-        let sent = send(client, &Reply::notify(begun?));
+        let sent = send(client, &Reply::notice(begun?));
         return sent.map_err(|error| ApiError::io("answer on", "the control socket", &error));
     }
-    shared.api.ask(request, stream, &mut |notice| match send(client, &Reply::notify(notice)) {
+    shared.api.ask(request, stream, &mut |notice| match send(client, &Reply::notice(notice)) {
         Ok(()) if !shared.ended.load(Ordering::SeqCst) => Flow::Continue,
         // The client has gone or the daemon stops: no reader is left.
         Ok(()) | Err(_) => Flow::Stop,

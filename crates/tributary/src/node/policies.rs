@@ -75,7 +75,6 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Now.
     pub(crate) fn now() -> Moment {
         let at = i64::try_from(time_of_day().0).unwrap_or(i64::MAX);
         let at = Timestamp::from_second(at).unwrap_or(Timestamp::MAX);

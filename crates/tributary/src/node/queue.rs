@@ -267,7 +267,6 @@ impl Queue {
 
     // Questions.
 
-    /// An entry.
     pub(crate) fn entry(&self, number: u64) -> Option<Entry> {
         self.lock().entries.iter().find(|entry| entry.number == number).cloned()
     }

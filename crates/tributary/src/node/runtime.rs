@@ -195,7 +195,6 @@ impl Runtime {
         };
         self.looked_up(number?).and_then(|peer| peer.problem).or_else(|| refused.map(in_words))
     }
-    /// Its events.
     pub(crate) fn events(&self) -> &Arc<EventBus> {
         &self.events
     }
@@ -231,7 +230,6 @@ impl Remote {
     ) -> Result<R, ApiError> {
         Ok(self.driver.call(command)?)
     }
-    /// Its events.
     pub(crate) fn events(&self) -> &Arc<EventBus> {
         &self.events
     }

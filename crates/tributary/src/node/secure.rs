@@ -235,7 +235,7 @@ impl SecureNode {
         }
         let mut known = neighbours.locked();
         while let Some((face, message)) = known.spread.as_mut().and_then(Spread::poll_message) {
-            self.secured.notify(face, &message);
+            self.secured.send_notice(face, &message);
         }
         let next = known.spread.as_ref().and_then(Spread::poll_timeout);
         known.review = known.review.into_iter().chain(next).min();

@@ -208,7 +208,6 @@ impl LocalNode {
         self.withdraw(&name)?;
         Ok(Notice::Unpublished { name: uri })
     }
-    /// Withdraws a name.
     pub(crate) fn withdraw(&self, name: &Name) -> Result<(), ApiError> {
         let (uri, of) = (name.to_string(), name.clone());
         self.runtime.call(move |node, now| node.unpublish(now, &of))?;

@@ -133,3 +133,27 @@ fn the_page_about_metrics_has_each_counter_of_a_node() {
         assert_eq!(counted, page, "{family}: docs/reference/metrics.md names other counters than the node has");
     }
 }
+
+#[test]
+fn the_page_about_limits_has_keys_and_defaults_as_the_page_about_the_config() {
+    let limits = include_str!("../../../../docs/reference/limits.md");
+    let config = include_str!("../../../../docs/reference/config.md");
+    let table = limits.split_once("## With a key").unwrap().1.split("\n## ").next().unwrap();
+    let mut keys = BTreeSet::new();
+    for row in table.lines().filter(|line| line.starts_with("| `[")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [section, key, default] = [cells[1], cells[2], cells[3]];
+        let of_section =
+            config.split_once(&format!("\n## {section}\n")).expect(section).1.split("\n## ").next().unwrap();
+        let documented = of_section.lines().find(|line| line.starts_with(&format!("| {key} |")));
+        let documented: Vec<&str> = documented.unwrap_or_else(|| panic!("{section} has no {key}")).split('|').collect();
+        assert_eq!(documented[3].trim(), default, "{section} {key}");
+        keys.insert((section.to_string(), key.to_string()));
+    }
+    // All limits of a resolver and a topology manager are there.
+    let psi = config.split_once("\n## `[psi]`\n").unwrap().1.split("\n## ").next().unwrap();
+    let named = psi.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |").map(|(key, _)| key));
+    for key in named.filter(|key| key.ends_with("_max`")) {
+        assert!(keys.contains(&("`[psi]`".to_string(), key.to_string())), "the page lacks {key}");
+    }
+}

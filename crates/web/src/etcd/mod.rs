@@ -107,7 +107,6 @@ struct Inbox {
 
 #[derive(Default)]
 struct Queues {
-    /// Answers to questions.
     questions: VecDeque<Answer>,
     /// Changes, and what was asked in the background.
     others: VecDeque<Answer>,

@@ -43,7 +43,6 @@ const LINK: &str = "rate = \"200Mbps\", delay = \"5ms\", queue = \"512KiB\"";
 /// Bytes at most; a fetch takes ten seconds then.
 const SIZE_MAX: u64 = 256 << 20;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0.min(SIZE_MAX))?;
     let (stage, trib) = (&context.stage, &context.trib);

@@ -20,7 +20,6 @@ use crate::{
 /// The largest datagram that UDP over IPv4 has.
 const DATAGRAM_BYTES_MAX: u32 = 65_507;
 
-/// Runs it.
 #[expect(clippy::too_many_lines, reason = "the script of one benchmark")]
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0)?;

@@ -19,7 +19,6 @@ const SOURCES: usize = 3;
 /// rqbit from three seeders, as recorded with the targets.
 const RQBIT_RECORDED_MBPS: f64 = 534.0;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0)?;
     let (stage, trib) = (&context.stage, &context.trib);

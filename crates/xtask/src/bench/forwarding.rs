@@ -36,7 +36,6 @@ const PAYLOAD_BYTES: usize = 1_384;
 /// What the labels of the measured router are made from.
 const SECRET: [u8; 16] = [1; 16];
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
     for links in [8, 64] {

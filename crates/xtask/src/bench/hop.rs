@@ -16,7 +16,6 @@ const NDND_RECORDED_MBPS: f64 = 172.0;
 /// What a cache needs beyond the payload that it holds, as a share.
 const CACHE_HEADROOM: f64 = 1.25;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0)?;
     let (stage, trib) = (&context.stage, &context.trib);

@@ -13,7 +13,6 @@ use crate::{
     },
 };
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0)?;
     let (stage, trib) = (&context.stage, &context.trib);

@@ -283,7 +283,7 @@ impl Trial<'_> {
             command.args(["--seconds-max", &seconds.to_string()]);
         }
         let client = Process::spawn("tcp-client", self.stage, &mut command)?.finish(TRANSFER_PATIENCE)?;
-        let fetched: Fetched = serde_json::from_str(client.lines.last().ok_or("the client told nothing")?)?;
+        let fetched: Fetched = serde_json::from_str(client.lines.last().ok_or("the client printed nothing")?)?;
         Ok(Sample { bytes: fetched.bytes, seconds: fetched.seconds, ..Sample::default() })
     }
 }

@@ -91,7 +91,6 @@ impl Transport {
     }
 }
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, SIZE)?;
     let (stage, trib) = (&context.stage, &context.trib);
@@ -249,7 +248,7 @@ impl Trial<'_> {
         let client = Process::spawn("http-client", self.stage, &mut command)?;
         self.travel(emulator)?;
         let ended = client.finish(PATIENCE)?;
-        let fetched: Fetched = serde_json::from_str(ended.lines.last().ok_or("the client told nothing")?)?;
+        let fetched: Fetched = serde_json::from_str(ended.lines.last().ok_or("the client printed nothing")?)?;
         Ok(fetched.seconds)
     }
 }

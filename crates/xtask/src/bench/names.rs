@@ -38,7 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes that etcd may take for 10⁶ names.
 const QUOTA: u64 = 8 << 30;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
     if tools::find("etcd").is_none() {

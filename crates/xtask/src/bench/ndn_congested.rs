@@ -28,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The name of the file that `ndnd put` publishes.
 const THEIRS: &str = "/bench/theirs";
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, SIZE)?;
     let (stage, trib) = (&context.stage, &context.trib);

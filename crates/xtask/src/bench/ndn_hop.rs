@@ -19,7 +19,6 @@ const SEGMENT_BYTES: f64 = 8_000.0;
 /// `ndnd` holds an object in memory several times over.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0.min(BYTES_MAX))?;
     let (stage, trib) = (&context.stage, &context.trib);

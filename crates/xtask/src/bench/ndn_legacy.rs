@@ -39,7 +39,6 @@ const FORWARDER: &str = "core:\n  log_level: ERROR\nfw:\n  threads: 2\ntables:\n
                          serve: false\nfaces:\n  udp:\n    enabled_multicast: false\n  tcp:\n    enabled: false\n  \
                          websocket:\n    enabled: false\n";
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "whose forwarders these are"))?;
     let source = Source::make(&mut context.stage, SIZE)?;

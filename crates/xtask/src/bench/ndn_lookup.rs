@@ -32,7 +32,6 @@ const FLOWS_OF_LONG: usize = 1_000;
 /// Flows that the acceleration base holds: the default of a node.
 const BASE_FLOWS: usize = 4_096;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
     let rounds = context.arguments.rounds();

@@ -32,7 +32,6 @@ const CONSUMER: usize = 1;
 /// The only link.
 const LINK: usize = 0;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
     for mbps in RATES_MBPS {

@@ -251,7 +251,7 @@ fn between<'a>(
 /// The time by its own account, which leaves out that it writes the object only afterwards.
 pub(super) fn printed_seconds(lines: &[String], bytes: u64) -> Outcome<f64> {
     let printed = lines.iter().find_map(|line| line.strip_prefix("Throughput: ")?.strip_suffix(" Mbit/s"));
-    let rate: f64 = printed.ok_or("ndnd cat told no throughput")?.trim().parse()?;
+    let rate: f64 = printed.ok_or("ndnd cat printed no throughput")?.trim().parse()?;
     Ok(bytes as f64 * 8.0 / rate / 1e6)
 }
 

@@ -148,7 +148,6 @@ impl<'a> Ground<'a> {
         let receiver = node("receiver", &["receiver"], to_router());
         Ok(Ground::new(trib, stage, source, vec![publisher], vec![router], receiver))
     }
-    /// Its contender.
     pub(super) fn contender(self: &Rc<Ground<'a>>, name: impl Into<String>) -> Contender<'a> {
         let ground = Rc::clone(self);
         Contender::new(name, move || ground.fetch())

@@ -26,7 +26,6 @@ const PATHS: u8 = 8;
 /// Requests in a round, each between other nodes.
 const REQUESTS: u64 = 200;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut rounds = Vec::new();
     let mut slowest = Vec::new();

@@ -90,7 +90,7 @@ pub(super) fn curl<'a>(stage: &'a Stage, source: &Source) -> Outcome<Contender<'
         let before = mirror.server.cpu_seconds()?;
         let client = Process::spawn("curl", stage, &mut command)?.finish(TRANSFER_PATIENCE)?;
         let server_cpu_seconds = mirror.server.cpu_seconds()? - before;
-        let seconds: f64 = client.lines.last().ok_or("curl told no time")?.parse()?;
+        let seconds: f64 = client.lines.last().ok_or("curl printed no time")?.parse()?;
         check_length(&output, source.size)?;
         clear(&output)?;
         Ok(sample(&source, seconds, server_cpu_seconds, mirror.server.peak_bytes(), &client))
@@ -220,7 +220,7 @@ fn own_client(
     let before = server.cpu_seconds()?;
     let client = Process::spawn("client", stage, command)?.finish(TRANSFER_PATIENCE)?;
     let server_cpu_seconds = server.cpu_seconds()? - before;
-    let fetched: Fetched = serde_json::from_str(client.lines.last().ok_or("the client told nothing")?)?;
+    let fetched: Fetched = serde_json::from_str(client.lines.last().ok_or("the client printed nothing")?)?;
     check_length(output, source.size)?;
     clear(output)?;
     if fetched.hash.as_ref().is_some_and(|hash| *hash != source.hash) {
@@ -251,6 +251,6 @@ pub(super) fn check_length(path: &Path, size: u64) -> Outcome {
 pub(super) fn sha256(stage: &Stage, source: &Source) -> Outcome<String> {
     let tool = tools::find("sha256sum").ok_or_else(|| tools::missing("sha256sum", "against aria2 with checksum"))?;
     let ended = Process::spawn("sha256sum", stage, Command::new(tool).arg(&source.path))?.finish(TRANSFER_PATIENCE)?;
-    let line = ended.lines.into_iter().next().ok_or("sha256sum told nothing")?;
+    let line = ended.lines.into_iter().next().ok_or("sha256sum printed nothing")?;
     Ok(line.split(' ').next().unwrap_or_default().into())
 }

@@ -90,7 +90,7 @@ fn quiet(rqbit: &Path, control: u16) -> Command {
 fn printed_seconds(lines: &[String]) -> Outcome<f64> {
     let at = |what: &str| {
         let line = lines.iter().find(|line| line.contains(what));
-        line.and_then(|line| time_of_day(line)).ok_or_else(|| format!("rqbit told no '{what}'"))
+        line.and_then(|line| time_of_day(line)).ok_or_else(|| format!("rqbit printed no '{what}'"))
     };
     let seconds = at("torrent finished downloading")? - at("Initial check results")?;
     Ok(if seconds < 0.0 { seconds + 86_400.0 } else { seconds })

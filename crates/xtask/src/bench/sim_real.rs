@@ -60,6 +60,6 @@ fn simulate(context: &Context<'_>, trouble: Trouble, seed: u64) -> Outcome<f64> 
     let mut command = context.trib.command();
     command.args(["sim", "--json", "--seed", &seed.to_string()]).arg(&path);
     let ended = Process::spawn("trib sim", &context.stage, &mut command)?.finish(paths::PATIENCE)?;
-    let run: Value = serde_json::from_str(ended.lines.first().ok_or("the run told nothing")?)?;
+    let run: Value = serde_json::from_str(ended.lines.first().ok_or("the run printed nothing")?)?;
     run["transfers"][0]["mbps"].as_f64().ok_or_else(|| format!("the simulated transfer is not complete: {run}").into())
 }

@@ -25,7 +25,6 @@ const HOPS: usize = 4;
 /// Packet-hops per second of an ns-3 release build with TCP on the same chain, as recorded with the targets.
 const NS3_RECORDED: f64 = 135_000.0;
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let object = MemoryObject::new(NAME.parse()?, vec![7; SIZE], &SigningKey::from_secret(&[1; 32]))?;
     let variants = [

@@ -21,7 +21,6 @@ const OBJECT: &str = "1MB";
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let zoo = std::env::var_os("TRIBUTARY_DATA").map(|data| PathBuf::from(data).join("topology-zoo/Kdl.graphml"));
     let zoo = zoo.filter(|path| path.is_file());
@@ -46,7 +45,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         let process = Process::spawn("trib sim", &context.stage, &mut command)?;
         let ended = process.finish(PATIENCE)?;
         let elapsed = start.elapsed().as_secs_f64();
-        let run: Value = serde_json::from_str(ended.lines.first().ok_or("the run told nothing")?)?;
+        let run: Value = serde_json::from_str(ended.lines.first().ok_or("the run printed nothing")?)?;
         let number = |key: &str| run[key].as_f64().unwrap_or(f64::NAN);
         note(&format!(
             "  round {}: {elapsed:.1} s ({:.1} s of CPU) for {:.1} s of virtual time, {} packet-hops, complete: {}",

@@ -94,7 +94,6 @@ struct Trial<'a> {
     checksum: &'a str,
 }
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, SIZE)?;
     let (stage, trib) = (&context.stage, &context.trib);

@@ -40,7 +40,6 @@ pub(crate) struct Link {
 /// A link is silent for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
-    /// Which link.
     pub(crate) link: usize,
     /// From when on, counted from [`Emulator::start`]'s return.
     pub(crate) from: Duration,

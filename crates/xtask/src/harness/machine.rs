@@ -19,7 +19,6 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This machine, now.
     pub(crate) fn now() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
         let processor = read("/proc/cpuinfo");

@@ -57,7 +57,6 @@ impl<'a> Contender<'a> {
     pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> Outcome<Sample> + 'a) -> Self {
         Contender { name: name.into(), run: Box::new(run), samples: Vec::new(), failure: None }
     }
-    /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -69,7 +69,6 @@ impl Face {
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
-    /// Its process.
     pub(crate) process: Process,
     /// Where it listens.
     pub(crate) address: SocketAddr,
@@ -352,7 +351,7 @@ impl Done {
     /// # Errors
     /// If the last line is not that of a verified download.
     pub(crate) fn read(lines: &[String]) -> Outcome<Done> {
-        let last = lines.last().ok_or("the fetch told nothing")?;
+        let last = lines.last().ok_or("the fetch printed nothing")?;
         let done: Value = serde_json::from_str(last)?;
         if done["event"] != "done" || done["verified"] != true {
             return Err(format!("the fetch ended with {last}").into());

@@ -105,7 +105,6 @@ impl Nodes {
             node
         });
     }
-    /// Publishes an object.
     pub(super) fn publish(&mut self, label: &str, object: MemoryObject) {
         self.with(label, |node, now| node.publish(now, Box::new(object)));
     }

@@ -63,7 +63,6 @@ pub(super) struct Measured {
     pub(super) record: Option<Record>,
 }
 
-/// Runs it.
 pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
     let mut results = Results::new(spec.name, settings);
     let (seconds, skipped) = seconds_of(spec, settings);

@@ -78,7 +78,6 @@ pub(super) fn object_name(name: &str) -> Name {
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     pub(super) node: u8,
-    /// Which object.
     pub(super) object: usize,
     pub(super) at: Time,
     /// `None` for the scheme's own; `Some` for a plain consumer of so many segments, whatever the scheme.

@@ -36,7 +36,6 @@ pub struct ConsumerConfig {
 
 /// The least margin of the retransmission timeout, the largest one, and the one before the first sample.
 const RTO: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(4), Duration::from_secs(1)];
-/// Its one face.
 const FACE: FaceId = FaceId(1);
 
 struct Pending {

@@ -50,7 +50,6 @@ pub(super) fn key_of((place, (author, guid)): &Slot) -> Vec<u8> {
 pub(super) fn author_key(author: &Guid) -> Vec<u8> {
     format!("a/{author}").into_bytes()
 }
-/// All authors.
 pub(super) fn authors_range() -> (Vec<u8>, Vec<u8>) {
     (b"a/".to_vec(), b"a0".to_vec())
 }
@@ -95,7 +94,7 @@ pub(super) fn is_stated(entry: &Entry) -> bool {
     entry.value.split_first().is_some_and(|(state, record)| *state == STATED && !NameRecord::bytes_are_deletion(record))
 }
 /// Whether it is kept as one that its author says, or takes back.
-pub(super) fn is_marked_as_said(entry: &Entry) -> bool {
+pub(super) fn is_marked_as_stated(entry: &Entry) -> bool {
     entry.value.first() == Some(&STATED)
 }
 /// The record that a store has at a slot, and whether it is said; `None` if nobody has signed that.

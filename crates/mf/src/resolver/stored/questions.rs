@@ -56,7 +56,7 @@ impl Stored {
     /// Opens a question; `None` and a refusal if there are too many.
     fn open(&mut self, now: Time, to: Asker, request: u32, what: What, left: u8) -> Option<u64> {
         if self.jobs.len() >= OPEN_MAX || self.pending.len() >= 4 * OPEN_MAX {
-            self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Full }));
+            self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Busy }));
             return None;
         }
         self.next_id += 1;

@@ -20,7 +20,7 @@ impl Rules for NameRules {
             // That a record has ended is signed by nobody: it is left to end by itself.
             Some(Key::Record(slot)) => {
                 entry.key == keys::key_of(&slot)
-                    && keys::is_marked_as_said(entry)
+                    && keys::is_marked_as_stated(entry)
                     && keys::verified(&slot, entry).is_some()
             }
             Some(Key::Author(author)) => {

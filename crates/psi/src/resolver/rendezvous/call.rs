@@ -1,13 +1,17 @@
 //! Requests on their way to the responsible node: those of clients, and those of operations on records elsewhere.
 use alloc::vec::Vec;
 
-use tributary_core::{NodeId, Time};
+use tributary_core::{Duration, NodeId, Time};
 
 use super::{Rendezvous, Target, Timer, key_of, operation::Origin};
 use crate::{
     ids::RecordKey,
     wire::{Answer, ClientRequest, Fid, Forward, Limit, Message, Operation, Rejection},
 };
+
+/// For how long a host is served after it was heard of last, though others wait for its place: two leases by default. One that
+/// comes again later is as good as new.
+const CLIENT_LIFETIME: Duration = Duration::from_secs(60);
 
 /// A request that waits for an answer of a responsible node.
 #[derive(Debug)]
@@ -38,10 +42,11 @@ pub(super) enum Purpose {
 
 impl Rendezvous {
     pub(super) fn on_client_request(&mut self, now: Time, from: NodeId, reply: Fid, request: ClientRequest) {
-        self.remember_client(now, from, reply);
-        let refusal = if matches!(request.operation, Operation::SetChild { .. }) {
+        let refusal = if !self.remember_client(now, from, reply) {
+            Some(Limit::Clients.reached(self.config.clients_max))
+        } else if matches!(request.operation, Operation::SetChild { .. }) {
             Some(Rejection::NotAuthorised)
-        } else if self.calls.len() >= self.config.requests_max {
+        } else if self.calls.len() >= self.room_for(&request.operation) {
             Some(Limit::Requests.reached(self.config.requests_max))
         } else {
             None
@@ -57,12 +62,33 @@ impl Rendezvous {
         }
     }
 
-    pub(super) fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) {
+    /// How many requests may be in progress for one more of this kind to be taken: those that hosts make for all that they
+    /// publish leave a quarter to those for whose answer somebody waits, and to what is needed to complete others.
+    pub(super) fn room_for(&self, operation: &Operation) -> usize {
+        let max = self.config.requests_max;
+        match operation {
+            Operation::Publish { .. }
+            | Operation::PublishScope { .. }
+            | Operation::Unpublish
+            | Operation::UnpublishScope => max - max / 4,
+            Operation::Subscribe { .. }
+            | Operation::Unsubscribe { .. }
+            | Operation::SubscribeScope { .. }
+            | Operation::UnsubscribeScope
+            | Operation::SetChild { .. } => max,
+        }
+    }
+
+    /// Remembers how a host is answered; not (`false`) if there are as many as this node serves, and all were heard of lately.
+    pub(super) fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) -> bool {
         if self.clients.len() >= self.config.clients_max && !self.clients.contains_key(&client) {
-            let oldest = self.clients.iter().min_by_key(|(_, (_, at))| *at).map(|(node, _)| *node);
-            oldest.and_then(|node| self.clients.remove(&node));
+            let oldest = self.clients.iter().min_by_key(|(_, (_, at))| *at);
+            let idle = oldest.filter(|(_, (_, at))| now.since(*at) >= CLIENT_LIFETIME).map(|(node, _)| *node);
+            let Some(idle) = idle else { return false };
+            self.clients.remove(&idle);
         }
         self.clients.insert(client, (reply, now));
+        true
     }
 
     /// Takes `request` to the node that is responsible for its name.

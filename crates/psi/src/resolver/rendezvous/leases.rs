@@ -102,7 +102,11 @@ impl Rendezvous {
             self.dropped += 1;
             return;
         }
-        self.remember_client(now, from, reply);
+        // Whoever is refused learns why by its next request.
+        if !self.remember_client(now, from, reply) {
+            self.dropped += 1;
+            return;
+        }
         let mut parts: BTreeMap<NodeId, Vec<Holding>> = BTreeMap::new();
         let nodes = self.members.nodes();
         let has_store = self.stored.is_some();

@@ -114,7 +114,7 @@ pub struct RendezvousConfig {
     pub manifest_bytes_max: usize,
     /// Requests being worked on. Default: 8,192.
     pub requests_max: usize,
-    /// Clients whose routes are remembered. Default: 8,192.
+    /// Hosts that are served, whose routes are remembered. Default: 8,192.
     pub clients_max: usize,
 }
 
@@ -181,6 +181,8 @@ pub struct RendezvousStatus {
     pub tombstones: usize,
     /// Requests being worked on.
     pub requests: usize,
+    /// Hosts that are served.
+    pub clients: usize,
     /// The live entry that falls next if it is not renewed.
     pub lease_next: Option<Time>,
     /// For each node, how many of the records held here it is responsible for.
@@ -486,6 +488,10 @@ impl Rendezvous {
         self.is_ready() && self.stored.as_ref().is_none_or(|store| store.has_read(bucket))
     }
 
+    /// Refusals for each limit that was reached.
+    pub fn refused(&self) -> &BTreeMap<Limit, u64> {
+        &self.refused
+    }
     /// Its contents and counters. Takes time proportional to the number of entries.
     pub fn status(&self) -> RendezvousStatus {
         let mut status = RendezvousStatus {
@@ -493,7 +499,8 @@ impl Rendezvous {
             suspected: self.members.suspected().collect(),
             ready: self.is_ready(),
             records: self.records.len(),
-            requests: self.calls.len() + self.operations.len(),
+            requests: self.calls.len(),
+            clients: self.clients.len(),
             refused: self.refused.clone(),
             dropped: self.dropped,
             ..RendezvousStatus::default()

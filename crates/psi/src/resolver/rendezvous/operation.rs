@@ -61,7 +61,7 @@ impl Rendezvous {
     /// Carries out `request` on behalf of `client`, which talks to the rendezvous node `home`.
     pub(super) fn operate(&mut self, now: Time, origin: Origin, client: NodeId, home: NodeId, request: ClientRequest) {
         let key = key_of(&request.name);
-        if self.operations.len() >= self.config.requests_max {
+        if self.operations.len() >= self.room_for(&request.operation) {
             let rejection = Limit::Requests.reached(self.config.requests_max);
             self.report_limit(&request.name, rejection);
             return self.reply_to(now, origin, Answer::Rejected(rejection));

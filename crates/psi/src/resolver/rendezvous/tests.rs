@@ -305,6 +305,35 @@ impl World {
     }
 }
 
+#[test]
+fn hosts_with_far_more_items_than_resolvers_take_requests_publish_them_all_and_subscriptions_do_not_wait() {
+    const HOSTS: u64 = 20;
+    const ITEMS: usize = 60;
+    let config = RendezvousConfig { requests_max: 32, ..RendezvousConfig::default() };
+    let mut world = World::with(12, Faults::NONE, 3, HOSTS, config);
+    world.seconds(1);
+    for host in 1..=HOSTS {
+        for item in 0..ITEMS {
+            world.publish(host, &format!("/{host}/{item}"));
+        }
+    }
+    world.run(Duration::from_millis(300));
+    world.subscribe(1, "/2/0", 1);
+    world.run(Duration::from_millis(300));
+    assert!(world.sources(1, 1).is_some(), "a subscription waits for publications");
+    world.seconds(20);
+    for host in 1..=HOSTS {
+        let events = world.events_of(host);
+        let published = events.iter().filter(|event| matches!(event, ResolverEvent::Published { .. })).count();
+        let rejected: Vec<_> = events.iter().filter(|it| matches!(it, ResolverEvent::Rejected { .. })).collect();
+        assert_eq!((published, rejected), (ITEMS, vec![]), "host {host}");
+    }
+    let held: usize = world.resolvers.values().map(|resolver| resolver.status().publications).sum();
+    assert_eq!(held, 3 * ITEMS * HOSTS as usize);
+    let refused: u64 = world.resolvers.values().flat_map(|resolver| resolver.refused.values()).sum();
+    assert!(refused > 0 && refused < 4 * HOSTS * ITEMS as u64, "{refused} refusals");
+}
+
 fn manifest(number: u64, text: &str) -> Vec<u8> {
     format!("{text} by {number}").into_bytes()
 }
@@ -693,6 +722,11 @@ fn every_rejection_reaches_the_application() {
     world.start_host(host(4));
     world.announce();
     expect(&mut world, 4, Rejection::LimitReached(Limit::Requests, 0), &put("/one/more", CREATE));
+    let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
+    (resolver.config.requests_max, resolver.config.clients_max) = (100, 2);
+    world.start_host(host(9));
+    world.announce();
+    expect(&mut world, 9, Rejection::LimitReached(Limit::Clients, 2), &put("/one/host/more", CREATE));
     world.start_host(host(4));
     world.announce();
     world.kill(NodeId(1));

@@ -183,7 +183,7 @@ fn every_rejection_has_its_own_code_and_text() {
             assert!(a.code() != b.code() && alloc::format!("{a}") != alloc::format!("{b}"));
         }
     }
-    assert_eq!(all.len(), 25);
+    assert_eq!(all.len(), 26);
 }
 
 fn name() -> impl Strategy<Value = Name> {

@@ -106,6 +106,9 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     if let Some(records) = section.integer("records_max", 1_000..=100_000_000) {
         mf.records_max = records as u32;
     }
+    if let Some(routers) = section.integer("routers_max", 1..=1_000_000) {
+        mf.routers_max = routers as u32;
+    }
     if let Some(packets) = section.integer("buffer_packets", 64..=1_000_000) {
         mf.buffer_packets = packets as u32;
     }

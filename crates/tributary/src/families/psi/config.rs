@@ -34,9 +34,12 @@ pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
     for (key, limit) in [
         ("records_max", &mut limits.records_max),
         ("children_max", &mut limits.children_max),
+        ("publishers_max", &mut limits.publishers_max),
         ("subscriptions_max", &mut limits.subscriptions_max),
         ("scope_subscribers_max", &mut limits.scope_subscribers_max),
         ("requests_max", &mut limits.requests_max),
+        ("clients_max", &mut limits.clients_max),
+        ("wishes_max", &mut limits.wishes_max),
         ("transfers_max", &mut limits.transfers_max),
         ("nodes_max", &mut limits.nodes_max),
         ("links_max", &mut limits.links_max),

@@ -69,7 +69,6 @@ impl StoreOpener for Inbox {
 pub(crate) struct Place {
     /// The node's files.
     pub(crate) files: Files,
-    /// The folder.
     pub(crate) folder: PathBuf,
     /// The only publisher to trust; `None` for any.
     pub(crate) publisher: Option<PublicKey>,

@@ -344,6 +344,10 @@ impl TopologyManager {
     pub fn has_role(&self, node: NodeId, role: Roles) -> bool {
         self.link_state(node).is_some_and(|state| state.roles.contains(role))
     }
+    /// How many transfers it keeps.
+    pub fn transfer_count(&self) -> usize {
+        self.transfers.len()
+    }
     /// The transfers that it keeps.
     pub fn transfers(&self) -> Vec<TransferInfo> {
         let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {

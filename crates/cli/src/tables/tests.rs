@@ -1,0 +1,67 @@
+use super::*;
+use tributary::views::SourceView;
+
+#[test]
+fn a_progress_line_says_total_sources_and_paths() {
+    let path = PathView {
+        id: "path-1".into(),
+        source: "attic".into(),
+        state: "active".into(),
+        mbps: 20.0,
+        rtt_ms: Some(41.25),
+        loss: 0.01,
+        ..PathView::default()
+    };
+    let progress = ProgressView {
+        bytes: 4 << 20,
+        stored_bytes: 1 << 20,
+        mbps: 20.0,
+        sources: vec![SourceView { id: "attic".into(), mbps: 20.0, ..SourceView::default() }],
+        paths: vec![path],
+        ..ProgressView::default()
+    };
+    assert_eq!(
+        progress_line(&progress),
+        "1 MiB of 4 MiB (25.0 %) at 20.0 Mbit/s, 1 s left | attic 20.0 \
+         | path-1 to attic active 20.0 Mbit/s rtt 41.2 ms loss 1.0 %"
+    );
+    let silent = ProgressView { mbps: 0.0, ..progress };
+    assert!(progress_line(&silent).contains("nothing arrives now"));
+    let waiting = ProgressView { name: "/a".into(), seconds: 2.0, ..ProgressView::default() };
+    assert_eq!(progress_line(&waiting), "waiting for a source of '/a' (2 s)");
+}
+
+#[test]
+fn what_others_are_called_moves_no_cursor_and_begins_no_line() {
+    let label = "\u{1b}[2Jattic\u{9b}31m\nfetched\u{202e}";
+    let source = SourceView { id: label.into(), bytes: 5, ..SourceView::default() };
+    let path = PathView { source: label.into(), via: label.into(), reason: label.into(), ..PathView::default() };
+    let done = DoneView { sources: vec![source.clone()], paths: vec![path.clone()], ..DoneView::default() };
+    let progress = ProgressView { bytes: 5, sources: vec![source], paths: vec![path.clone()], ..Default::default() };
+    let paths = Notice::Paths { transfer: label.into(), name: "/a".into(), paths: vec![path] };
+    let mut lines = answer(&Notice::Done(done));
+    lines.extend(answer(&paths));
+    lines.extend(answer(&Notice::Note { text: label.into() }));
+    lines.push(progress_line(&progress));
+    assert!(lines.iter().all(|line| !line.contains(printable::is_unsafe)), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("\\u{1b}[2Jattic\\u{9b}31m\\nfetched")), "{lines:?}");
+}
+
+#[test]
+fn tables_fit_the_terminal_by_cutting_their_widest_cells() {
+    let wide = "receiver>north>pub-a ".repeat(4);
+    let rows = [row(["path", "source", "Mbit/s", "over"]), row(["path-37840", "pub-a", "19.0", &wide])];
+    for columns in [40, 60, 80, 120] {
+        let lines = table_within(&rows, Some(columns));
+        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}: {lines:#?}");
+        assert!(lines[1].contains("path-37840") && lines[1].contains("19.0"), "{columns}: {lines:#?}");
+        assert_eq!(lines[1].ends_with('…'), columns < 120, "{columns}: {lines:#?}");
+    }
+    assert!(table_within(&rows, None)[1].ends_with("pub-a"), "programs get everything");
+}
+
+#[test]
+fn columns_are_as_wide_as_their_widest_cell() {
+    let rows = [row(["a", "bbb"]), row(["cc", ""])];
+    assert_eq!(table(&rows), ["  a   bbb", "  cc"]);
+}
