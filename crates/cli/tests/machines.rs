@@ -201,7 +201,7 @@ fn two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says() {
     let _publisher = publisher.begin(&walk(UPLINKS, "On the publisher", name)[0], "published '/demo/big'");
     let printed = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
     assert!(printed.contains("every byte verified"), "{printed}");
-    let paths = printed.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("MiB"));
+    let paths = printed.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("iB"));
     assert_eq!(paths.count(), 2, "bytes came over both: {printed}");
     let requested = walk(UPLINKS, "Start the receiver as a daemon", name);
     let _stays = receiver.begin(&requested[0], "listens on");

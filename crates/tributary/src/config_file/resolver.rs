@@ -76,7 +76,7 @@ fn fits(section: &Section<'_>, kind: Kind, family: Family, is_resolver: bool) {
     if family.profile().resolution == Resolution::Routes {
         let hint = "remove 'engine', or write family = \"mf\" or \"psi\" in [node]".to_string();
         section.problem(engine, format!("family {family} keeps no names in {name}"), hint);
-    } else if kind == Kind::Kademlia && family != Family::Mf {
+    } else if kind == Kind::Kademlia && !family.profile().abilities.signed_records {
         // Peers keep what they can verify.
         let message = format!(
             "family {family} keeps no records in kademlia: nobody signs them, so that strangers could not \
