@@ -267,7 +267,8 @@ impl ControlChannel {
                 refuse(SendResult::QueueFull);
             } else {
                 refuse(SendResult::Delivered);
-                self.deliveries.push_back(Delivery { from: to, reply: Fid::NONE, message: message.clone() });
+                let each = message.clone().each().into_iter();
+                self.deliveries.extend(each.map(|message| Delivery { from: to, reply: Fid::NONE, message }));
             }
             return number;
         }

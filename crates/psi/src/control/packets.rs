@@ -100,10 +100,7 @@ impl ControlChannel {
         let secrecy = secrecy.ok_or(pairs::reason::STRANGER)?;
         let bytes = secrecy.reveal(&key.context(self.node), &bytes).map_err(|_| "control: not readable")?;
         let message = Message::decode(&bytes).map_err(|error| error.reason())?;
-        let messages = match message {
-            Message::Many(all) => all,
-            one => Vec::from([one]),
-        };
+        let messages = message.each();
         self.stats.messages_delivered += messages.len() as u64;
         self.deliveries.extend(messages.into_iter().map(|message| Delivery { from: key.from, reply, message }));
         Ok(())

@@ -84,6 +84,15 @@ fn a_message_to_oneself_needs_no_packet() {
     assert_eq!(a.poll_packet(ms(0)), None);
 }
 
+/// A rendezvous node that publishes much asks itself.
+#[test]
+fn messages_that_go_together_come_one_by_one_also_to_oneself() {
+    let (mut a, _) = pair();
+    a.send(ms(0), A, Fid::NONE, Fid::NONE, &Message::Many([small(1), small(2)].into()));
+    let delivered = core::iter::from_fn(|| a.poll_delivery());
+    assert_eq!(delivered.map(|delivery| delivery.message).collect::<Vec<_>>(), [small(1), small(2)]);
+}
+
 #[test]
 fn backoff_doubles_to_its_limit_and_then_the_message_is_given_up() {
     let (mut a, _) = pair();

@@ -201,6 +201,13 @@ impl Message {
             _ => false,
         }
     }
+    /// The messages that it is.
+    pub fn each(self) -> Vec<Message> {
+        match self {
+            Message::Many(all) => all,
+            one => Vec::from([one]),
+        }
+    }
     /// Bytes of a [`Message::Many`] before its parts.
     pub(crate) const MANY_HEAD_BYTES: usize = 3;
     /// The encoding of a [`Message::Many`] of `count` messages, with the length and bytes of each in `parts`.
