@@ -3,7 +3,7 @@ use alloc::{string::String, vec::Vec};
 use tributary_content::{Name, PublicKey, Signature, SigningKey};
 use tributary_core::{
     printable,
-    wire::{Reader, WireError},
+    wire::{Reader, WireError, Writer},
 };
 
 use crate::{Roles, TextError, UnixTime, text};
@@ -213,11 +213,11 @@ fn body(network: &[u8; 8], terms: &Terms) -> Vec<u8> {
     bytes.extend_from_slice(&terms.not_before.0.to_be_bytes());
     bytes.extend_from_slice(&terms.not_after.0.to_be_bytes());
     bytes.push(terms.roles.bits());
-    bytes.push(terms.label.len() as u8);
+    bytes.put_count8(terms.label.len());
     bytes.extend_from_slice(terms.label.as_bytes());
-    bytes.push(terms.prefixes.len() as u8);
+    bytes.put_count8(terms.prefixes.len());
     for prefix in &terms.prefixes {
-        bytes.extend_from_slice(&(prefix.as_tlv().len() as u16).to_be_bytes());
+        bytes.put_count16(prefix.as_tlv().len());
         bytes.extend_from_slice(prefix.as_tlv());
     }
     bytes

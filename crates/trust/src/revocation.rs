@@ -1,7 +1,7 @@
 //! Certificates that an authority has taken back.
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use tributary_content::{PublicKey, Signature, SigningKey};
-use tributary_core::wire::{Reader, WireError};
+use tributary_core::wire::{Reader, WireError, Writer};
 
 use crate::{TextError, certificate::network_id, text};
 
@@ -142,9 +142,9 @@ fn body(network: &[u8; 8], number: u64, serials: &BTreeSet<u64>, keys: &BTreeSet
     bytes.push(LAYOUT);
     bytes.extend_from_slice(network);
     bytes.extend_from_slice(&number.to_be_bytes());
-    bytes.extend_from_slice(&(serials.len() as u16).to_be_bytes());
+    bytes.put_count16(serials.len());
     serials.iter().for_each(|serial| bytes.extend_from_slice(&serial.to_be_bytes()));
-    bytes.extend_from_slice(&(keys.len() as u16).to_be_bytes());
+    bytes.put_count16(keys.len());
     keys.iter().for_each(|key| bytes.extend_from_slice(&key.0));
     bytes
 }

@@ -2,8 +2,8 @@
 //!
 //! Rendezvous nodes answer many hosts, and none of these knows of the others. So each finds its part as TCP does (RFC 5681):
 //! the window grows by each answer until one comes late or says that the node has too much to do, then it is halved, at most
-//! once for what was in progress together, and grows by an eighth for each window of answers. What was refused so goes back to those that
-//! wait: nothing is wrong with it, and nobody is told unless nothing gets through for long.
+//! once for what was in progress together, and grows by an eighth for each window of answers. A request that was refused so
+//! waits again: nothing is wrong with it, and the application hears of it only if nothing gets through for long.
 use alloc::{collections::VecDeque, string::ToString};
 
 use tributary_core::{Duration, NodeId, Random, Time};

@@ -37,8 +37,8 @@ impl Fid {
     /// # Panics
     /// If `bytes` is longer than [`FID_BYTES_MAX`].
     pub fn new(kind: FidKind, salt: u8, bytes: &[u8]) -> Fid {
-        let len = u8::try_from(bytes.len().next_multiple_of(2)).ok().filter(|len| usize::from(*len) <= FID_BYTES_MAX);
-        let Some(len) = len else { panic!("an FID has at most {FID_BYTES_MAX} bytes, not {}", bytes.len()) };
+        assert!(bytes.len() <= FID_BYTES_MAX, "an FID has at most {FID_BYTES_MAX} bytes, not {}", bytes.len());
+        let len = u8::try_from(bytes.len().next_multiple_of(2)).expect("its limit fits a byte");
         let mut fid = Fid { kind, salt, len, bytes: [0; FID_BYTES_MAX] };
         fid.bytes[..bytes.len()].copy_from_slice(bytes);
         fid

@@ -24,8 +24,8 @@ const TERM_BOOT_BITS: u32 = 12;
 /// a late one of a former manager never counts as newer.
 pub fn term_after(seen: u32, boot: u64) -> u32 {
     let count = (successions(seen) + 1).min(successions(TERM_END - 1));
-    let [.., a, b, c, d] = (boot ^ (boot >> 32)).to_be_bytes();
-    let boot_bits = u32::from_be_bytes([a, b, c, d]) & ((1 << TERM_BOOT_BITS) - 1);
+    let boot_bits = (boot ^ (boot >> 32)) & ((1 << TERM_BOOT_BITS) - 1);
+    let boot_bits = u32::try_from(boot_bits).expect("a term has 32 bits");
     count << TERM_BOOT_BITS | boot_bits
 }
 /// How many managers ruled one after the other up to `term`.
