@@ -9,8 +9,6 @@ mod engines;
 mod folders;
 mod forwarding;
 mod gateway;
-#[cfg(feature = "kademlia")]
-mod kademlia;
 mod machines;
 mod metrics;
 mod mf;

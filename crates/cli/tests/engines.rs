@@ -275,27 +275,6 @@ fn a_config_with_an_engine_says_what_it_lacks() {
         let (is_right, printed) = check(family, roles, more);
         assert!(!is_right && printed.contains(says), "{more}: {printed}");
     }
-    let kademlia = "engine = \"kademlia\"\nlisten = [\"127.0.0.1:7400\"]\n";
-    let with = |more: &str| format!("{kademlia}{more}");
-    for (family, roles, more, says) in [
-        ("psi", roles, kademlia.to_string(), "nobody signs"),
-        ("ndn", r#""router""#, kademlia.to_string(), "family ndn keeps no names in kademlia"),
-        ("mf", r#""router""#, kademlia.to_string(), "resolver"),
-        ("mf", roles, "engine = \"kademlia\"\n".into(), "listen"),
-        ("mf", roles, "listen = [\"127.0.0.1:7400\"]\n".into(), "'listen' without engine"),
-        ("mf", roles, "engine = \"kademlia\"\nlisten = [\"here\"]\n".into(), "no address with a port"),
-        ("mf", roles, with("peers = [\"192.0.2.7\"]\n"), "no host with a port"),
-        ("mf", roles, with("prefix = \"names/\"\n"), "slash"),
-        ("mf", roles, with("endpoints = [\"http://a:1\"]\n"), "'endpoints' without engine"),
-    ] {
-        let (is_right, printed) = check(family, roles, &more);
-        assert!(!is_right && printed.contains(says), "{more}: {printed}");
-    }
-    let (is_right, printed) = check("mf", roles, &with("peers = [\"192.0.2.7:7400\", \"resolver.example:7400\"]\n"));
-    match cfg!(feature = "kademlia") {
-        true => assert!(is_right, "{printed}"),
-        false => assert!(!is_right && printed.contains("without the feature 'kademlia'"), "{printed}"),
-    }
     for family in ["mf", "psi"] {
         let (is_right, printed) = check(family, roles, etcd);
         assert!(is_right, "{printed}");

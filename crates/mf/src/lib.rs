@@ -115,7 +115,7 @@ pub mod wire;
 pub use config::Config;
 pub use link::Forwarding;
 pub use node::MfNode;
-pub use resolver::{Asker, Replica, stored::NameRules};
+pub use resolver::{Asker, Replica};
 pub use router::{
     StoreReason,
     proxy::{Kept, Proxy},

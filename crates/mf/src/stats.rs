@@ -82,7 +82,6 @@ impl MfNode {
                 ("changes told by the store of names", stats.changes),
                 ("failed requests to the store of names", stats.failed),
                 ("forged names in the store of names", stats.forged),
-                ("names refused for the store of names", stats.refused),
                 ("names ended in the store of names", stats.ended),
                 ("restarts of the store of names", stats.restarts),
             ]);

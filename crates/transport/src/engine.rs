@@ -17,17 +17,11 @@
 //! - While changes are told as soon as they happen, [`Answer::Current`] says so every few seconds. When it does not, what
 //!   was told may be long past.
 //! - Records need not be believed: a resolver verifies what it reads there as it verifies what comes from the network.
-//!
-//! An engine that strangers keep together, such as a Kademlia swarm, can promise less: [`Answer::Stored`] says that most of
-//! those who are to keep the record do, two puts at the same time may both be acknowledged, and changes are told of what
-//! is [watched](Engine::watch) only, by looking there now and then. It asks the resolver's [`Rules`] what may be kept.
 mod health;
-mod rules;
 
 use alloc::{string::String, vec::Vec};
 
 pub use health::{BLIND_AFTER, Health, Words};
-pub use rules::Rules;
 
 /// What keeps records alive: whatever was put under it goes when it has not been renewed for so long. Everybody who
 /// names the same number means the same lease.
@@ -204,23 +198,6 @@ pub enum Answer {
     },
     /// All changes of a moment ago have been told.
     Current,
-    /// How it stands with those who keep the store together, from an engine that has such; every few seconds.
-    Peers(Peers),
-}
-
-/// Those who keep a store together, as one of them sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Peers {
-    /// Others that are known and answer.
-    pub count: u32,
-    /// Records that this one keeps for all of them.
-    pub records: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Records that nobody had signed, offered or read since this was told last.
-    pub forged: u64,
-    /// Records for which this one had no room since then.
-    pub refused: u64,
 }
 
 impl Answer {
@@ -232,7 +209,7 @@ impl Answer {
             | Answer::Renewed { id, .. }
             | Answer::Listed { id, .. }
             | Answer::Failed { id, .. } => Some(*id),
-            Answer::Changed { .. } | Answer::Restarted { .. } | Answer::Current | Answer::Peers(_) => None,
+            Answer::Changed { .. } | Answer::Restarted { .. } | Answer::Current => None,
         }
     }
 }
@@ -245,9 +222,4 @@ pub trait Engine: Send {
     fn ask(&mut self, request: Request, priority: Priority);
     /// The next answer, those to questions first, or what is told unasked.
     fn poll(&mut self) -> Option<Answer>;
-    /// Changes of the records whose keys begin with `group` matter from now on, or do no longer. An engine that tells all
-    /// changes need not know.
-    fn watch(&mut self, group: &[u8], is_watched: bool) {
-        let _ = (group, is_watched);
-    }
 }

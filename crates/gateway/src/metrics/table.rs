@@ -441,7 +441,6 @@ pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "changes told by the store of names", metric: "mf_name_store", labels: &["told"] },
     Counted { counter: "failed requests to the store of names", metric: "mf_name_store", labels: &["failed"] },
     Counted { counter: "forged names in the store of names", metric: "mf_name_store", labels: &["forged"] },
-    Counted { counter: "names refused for the store of names", metric: "mf_name_store", labels: &["refused"] },
     Counted { counter: "names ended in the store of names", metric: "mf_name_store", labels: &["ended"] },
     Counted { counter: "restarts of the store of names", metric: "mf_name_store", labels: &["restarts"] },
     Counted { counter: "entries put into the store of records", metric: "psi_record_store", labels: &["stored"] },

@@ -434,14 +434,11 @@ impl Refusal {
                 "the name service refused it: the record has ended, or its end is too far away; are the clocks right?"
             }
             Refusal::Engine => {
-                "the name service cannot use its engine: the etcd cluster under it does not answer, or has lost its majority; or \
-                 too few peers of the Kademlia swarm answer"
+                "the name service cannot use its engine: the etcd cluster under it does not answer, or has lost its majority"
             }
             Refusal::EngineFull => {
                 "the name service's engine is full: the etcd cluster under it has used up its quota (`--quota-backend-bytes`) \
-                 and keeps nothing more until it is compacted and defragmented, and its alarm is disarmed; or, of a Kademlia \
-                 swarm, a resolver has as many records as `records_max` in its [resolver] section allows, or a listing is as \
-                 long as listings may be"
+                 and keeps nothing more until it is compacted and defragmented, and its alarm is disarmed"
             }
             Refusal::Busy => {
                 "the name service works on as many questions as it takes at a time; it is asked again soon"

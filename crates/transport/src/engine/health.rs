@@ -3,8 +3,6 @@ use alloc::{format, string::String};
 
 use tributary_core::{Duration, Time};
 
-use super::Peers;
-
 /// How often it is told that the store cannot be used, or is full.
 const NOTE_EACH: Duration = Duration::from_secs(10);
 /// How long the store may not have shown that it tells its changes: it does so every two seconds, and an election of its
@@ -29,10 +27,6 @@ pub struct Health {
     /// When this began to look, and whether it was told that changes are not.
     begun_at: Option<Time>,
     is_blind_noted: bool,
-    /// Of a store that peers keep together: what was told of them last.
-    peers: Option<Peers>,
-    /// When it was told last that there is no room for what others put.
-    refused_noted_at: Option<Time>,
 }
 
 /// What a resolver calls what it keeps, and what it does without its store.
@@ -58,8 +52,6 @@ impl Health {
             current_at: None,
             begun_at: None,
             is_blind_noted: false,
-            peers: None,
-            refused_noted_at: None,
         }
     }
     /// Since when the store does not answer, or does not tell its changes.
@@ -73,34 +65,7 @@ impl Health {
             (Some(_), ..) => "cannot be used now".into(),
             (_, true, _) => format!("does not tell its changes now: {}", self.words.blind),
             (.., Some(_)) => "full: keeps nothing new".into(),
-            _ => match self.peers {
-                None => "in use".into(),
-                Some(Peers { count: 0, .. }) => "in use, alone: no peer answers".into(),
-                Some(Peers { count, records, bytes, .. }) => {
-                    format!("in use, {count} peers; {records} records of the swarm are here, {bytes} bytes")
-                }
-            },
-        }
-    }
-    /// How it stands with peers: gives what is to be told of that.
-    pub fn on_peers(&mut self, now: Time, peers: Peers) -> Option<String> {
-        let before = self.peers.replace(peers).map(|before| before.count > 0);
-        let (topic, name) = (self.words.topic, self.name);
-        match (before, peers.count > 0) {
-            (None | Some(true), false) => Some(format!(
-                "{topic}: {name} is alone: no peer answers; what is put now is kept here only, and what others keep is not \
-                 found"
-            )),
-            (Some(false), true) => Some(format!("{topic}: {name} has peers again")),
-            _ if peers.refused > 0 && self.refused_noted_at.is_none_or(|at| now.since(at) >= NOTE_EACH) => {
-                self.refused_noted_at = Some(now);
-                Some(format!(
-                    "{topic}: {name}: there is no room here for {} records of the swarm, beside {} of {} bytes; raise \
-                     records_max or size_max in [resolver]",
-                    peers.refused, peers.records, peers.bytes
-                ))
-            }
-            _ => None,
+            _ => "in use".into(),
         }
     }
     /// Whether [`Health::look`] has found that changes are not told, and they have not been since.

@@ -39,7 +39,7 @@ pub use http::{HttpConfig, HttpMirror};
 pub(crate) use peer::is_own;
 pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
 pub use reader::parse_share;
-pub use resolver::{EngineConfig, EtcdConfig, KademliaConfig};
+pub use resolver::{EngineConfig, EtcdConfig};
 pub use settings::Settings;
 
 pub use crate::views::QuotaPeriod;

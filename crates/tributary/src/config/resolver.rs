@@ -1,9 +1,5 @@
 //! What `[resolver]` says: where a resolver keeps its records.
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-};
-use tributary_core::ByteCount;
+use std::{net::IpAddr, path::PathBuf};
 use tributary_web::Url;
 
 /// What keeps the names that a resolver holds for its network.
@@ -14,23 +10,6 @@ pub enum EngineConfig {
     Embedded,
     /// An etcd cluster, for any number of resolvers.
     Etcd(Box<EtcdConfig>),
-    /// A Kademlia swarm that resolvers keep together.
-    Kademlia(Box<KademliaConfig>),
-}
-
-/// A peer of a Kademlia swarm, as a config describes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KademliaConfig {
-    /// Where it listens for other peers, with TCP.
-    pub listen: Vec<SocketAddr>,
-    /// Peers to begin with, as `host:port`.
-    pub peers: Vec<String>,
-    /// What the name of its protocol begins with.
-    pub prefix: String,
-    /// Records that it keeps for the swarm at most, and so many of its own hosts.
-    pub records_max: u64,
-    /// Bytes of those that it keeps for the swarm at most.
-    pub bytes_max: ByteCount,
 }
 
 /// An etcd cluster, as a config names it.

@@ -1,11 +1,11 @@
 //! The engine under the records of a resolver: names of `mf`, rendezvous records of `psi`.
-use std::{collections::VecDeque, net::TcpListener, path::Path};
+use std::{collections::VecDeque, path::Path};
 use tributary_net::Bell;
 use tributary_transport::engine::{Answer, Engine, Priority, Request};
 use tributary_web::etcd::{Etcd, EtcdOptions};
 
 use crate::{
-    config::{EngineConfig, EtcdConfig, KademliaConfig, values::read_private},
+    config::{EngineConfig, EtcdConfig, values::read_private},
     error::{ApiError, ErrorKind},
 };
 
@@ -21,48 +21,21 @@ pub(super) fn check(config: &EngineConfig) -> Result<(), ApiError> {
         EngineConfig::Etcd(etcd) => options(etcd, "")
             .and_then(|options| options.check().map_err(|error| error.to_string()))
             .map_err(|reason| unusable("etcd", &reason).with_hint(HINT)),
-        EngineConfig::Kademlia(kademlia) => kademlia.listen.iter().try_for_each(|address| {
-            let failed = |error: std::io::Error| unusable("kademlia", &format!("cannot listen on {address}: {error}"));
-            let hint = "name an address of this machine and a free port in 'listen' of [resolver]";
-            TcpListener::bind(address).map(drop).map_err(|error| failed(error).with_hint(hint))
-        }),
     }
 }
 
-/// Starts the engine; `None` for the embedded one. It rings `bell` when it has something to say. The records of a `family`
-/// lie in a folder of their own. A peer's key is made from `secret`.
-pub(super) fn start(config: &EngineConfig, family: &str, secret: &[u8; 32], bell: &Bell) -> Option<Box<dyn Engine>> {
+/// Starts the engine; `None` for the embedded one. It rings `bell` when it has an answer. The records of a `family` lie in a
+/// folder of their own.
+pub(super) fn start(config: &EngineConfig, family: &str, bell: &Bell) -> Option<Box<dyn Engine>> {
+    let EngineConfig::Etcd(etcd) = config else { return None };
     let bell = bell.clone();
-    let (name, started): (_, Result<Box<dyn Engine>, String>) = match config {
-        EngineConfig::Embedded => return None,
-        EngineConfig::Etcd(etcd) => {
-            let started = options(etcd, family)
-                .and_then(|options| Etcd::start(&options, move || bell.ring()).map_err(|error| error.to_string()));
-            ("etcd", started.map(|engine| Box::new(engine) as Box<dyn Engine>))
-        }
-        EngineConfig::Kademlia(kademlia) => ("kademlia", start_peer(kademlia, family, secret, bell)),
-    };
-    // The files have been checked, so the system is out of something; names of the embedded engine would be others.
-    Some(started.unwrap_or_else(|reason| Box::new(Unusable { name, reason, failed: VecDeque::new() })))
-}
-
-#[cfg(feature = "kademlia")]
-fn start_peer(config: &KademliaConfig, family: &str, secret: &[u8; 32], bell: Bell) -> Result<Box<dyn Engine>, String> {
-    let options = tributary_kademlia::KademliaOptions {
-        listen: config.listen.clone(),
-        peers: config.peers.clone(),
-        prefix: format!("{}{family}/", config.prefix),
-        secret: blake3::derive_key("tributary 2026 key of a kademlia peer", secret),
-        records_max: usize::try_from(config.records_max).unwrap_or(usize::MAX),
-        bytes_max: usize::try_from(config.bytes_max.0).unwrap_or(usize::MAX),
-    };
-    let rules = std::sync::Arc::new(tributary_mf::NameRules);
-    let started = tributary_kademlia::Kademlia::start(&options, rules, move || bell.ring());
-    started.map(|engine| Box::new(engine) as Box<dyn Engine>).map_err(|error| error.to_string())
-}
-#[cfg(not(feature = "kademlia"))]
-fn start_peer(_: &KademliaConfig, _: &str, _: &[u8; 32], _: Bell) -> Result<Box<dyn Engine>, String> {
-    Err("this program was built without the feature 'kademlia'".into())
+    let started = options(etcd, family)
+        .and_then(|options| Etcd::start(&options, move || bell.ring()).map_err(|error| error.to_string()));
+    Some(match started {
+        Ok(engine) => Box::new(engine),
+        // The files have been checked, so the system lacks memory or descriptors. The embedded engine would hold other names.
+        Err(reason) => Box::new(Unusable { name: "etcd", reason, failed: VecDeque::new() }),
+    })
 }
 
 fn unusable(engine: &str, reason: &str) -> ApiError {

@@ -70,6 +70,4 @@ pub struct Abilities {
     pub routes: bool,
     /// Sources that are still fetching what they serve: their receivers learn what they have.
     pub partial_sources: bool,
-    /// Records of names signed by who says them, which strangers can keep and verify.
-    pub signed_records: bool,
 }

@@ -93,10 +93,6 @@ pub(super) fn ended(entry: Entry) -> Entry {
 pub(super) fn is_stated(entry: &Entry) -> bool {
     entry.value.split_first().is_some_and(|(state, record)| *state == STATED && !NameRecord::bytes_are_deletion(record))
 }
-/// Whether it is kept as one that its author says, or takes back.
-pub(super) fn is_marked_as_stated(entry: &Entry) -> bool {
-    entry.value.first() == Some(&STATED)
-}
 /// The record that a store has at a slot, and whether it is said; `None` if nobody has signed that.
 pub(super) fn verified(slot: &Slot, entry: &Entry) -> Option<(NameRecord, bool)> {
     let (state, bytes) = entry.value.split_first()?;

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | questions of fronts, and what the store answers | here |
 //! | keys, values, leases | [`keys`] |
-//! | what peers may keep, of a store that strangers keep together | [`NameRules`] |
 //! | places that are watched | [`places`] |
 //! | what each device has in which bucket, and which devices are there | [`authors`] |
 //! | whether the store can be used, and what people are told of that | [`Health`] |
@@ -22,7 +21,6 @@ mod authors;
 mod keys;
 mod places;
 mod questions;
-mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +35,6 @@ use tributary_core::{Duration, Time};
 use tributary_transport::engine::{Answer, Before, Engine, Entry, Health, Priority, Request, Words};
 use tributary_trust::Identity;
 
-pub use self::rules::NameRules;
 use self::{
     authors::Authors,
     keys::{Key, Leases, Slot},
@@ -124,8 +121,6 @@ pub struct StoreStats {
     pub failed: u64,
     /// Records in it that nobody has signed.
     pub forged: u64,
-    /// Records of others for which this resolver had no room, of a store that resolvers keep together.
-    pub refused: u64,
     /// Records that ended because their authors did not say them any more.
     pub ended: u64,
     /// How often all of it was read anew.
@@ -330,14 +325,9 @@ impl Stored {
             self.authors.forget_absent();
             self.unannounced.clear();
         }
-        let engine = &mut self.engine;
-        self.watched.retain(|guid, place| {
+        self.watched.retain(|_, place| {
             place.watchers.retain(|_, until| *until > now);
-            let is_watched = !place.watchers.is_empty() || !place.waiting.is_empty();
-            if !is_watched {
-                engine.watch(&keys::place_range(guid, None).0, false);
-            }
-            is_watched
+            !place.watchers.is_empty() || !place.waiting.is_empty()
         });
         self.held = self.watched.values().map(Place::len).sum();
     }
@@ -353,11 +343,6 @@ impl Stored {
                 return self.restart();
             }
             Answer::Current => return self.notes.extend(self.health.on_current(now)),
-            Answer::Peers(peers) => {
-                self.stats.forged += peers.forged;
-                self.stats.refused += peers.refused;
-                return self.notes.extend(self.health.on_peers(now, peers));
-            }
             _ => {}
         }
         let Some(id) = answer.id() else { return };
@@ -534,9 +519,6 @@ impl Stored {
             known.begin(priority);
         }
         let (at, (from, to)) = (known.reads_at(), keys::place_range(&place, behind));
-        if behind.is_none() {
-            self.engine.watch(&from, true);
-        }
         let list = |id| Request::List { id, from, to, count: PAGE, at };
         let id = self.ask_as(priority, Part::Place(place), list);
         self.watched.entry(place).or_default().expect(id);
@@ -550,7 +532,7 @@ impl Stored {
                 self.outbox.push_back((waiting.asker, refused));
             }
             self.watched.remove(&place);
-            return self.engine.watch(&keys::place_range(&place, None).0, false);
+            return;
         }
         let records: Vec<_> = entries.into_iter().filter_map(|entry| Some((slot_at(place, &entry)?, entry))).collect();
         let last = records.last().map(|(key, _)| *key);
@@ -587,7 +569,6 @@ impl Stored {
                         // Whoever watches it asks again, and is refused or finds room.
                         let gone = self.watched.remove(&place).map_or(0, |gone| gone.len());
                         self.held = self.held.saturating_sub(gone);
-                        self.engine.watch(&keys::place_range(&place, None).0, false);
                     }
                 }
                 self.authors.change(revision, slot, after, before);

@@ -38,14 +38,7 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Routers,
     liveness: Liveness::Hellos,
     delivery: Delivery::Custody,
-    abilities: Abilities {
-        listing: true,
-        echo: false,
-        messages: true,
-        routes: false,
-        partial_sources: false,
-        signed_records: true,
-    },
+    abilities: Abilities { listing: true, echo: false, messages: true, routes: false, partial_sources: false },
     is_standard: false,
     framing: None,
     demo_settings: "",
@@ -168,12 +161,12 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
             None => drop(mf.groups.remove(&label)),
         }
     }
-    let (keeps_names, secret) = (mf.resolver, mf.secret);
+    let keeps_names = mf.resolver;
     let mut node = match mf.router && mf.proxy.enabled {
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
-    if let Some(engine) = engine::start(&config.resolver, "mf", &secret, bell).filter(|_| keeps_names) {
+    if let Some(engine) = engine::start(&config.resolver, "mf", bell).filter(|_| keeps_names) {
         node.keep_names_by(engine);
     } else if keeps_names {
         node.keep_names(Time::ZERO, Box::new(DiskRepository::new(&folder.join("names"), bell)));

@@ -38,14 +38,7 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Routes,
     liveness: Liveness::Traffic,
     delivery: Delivery::Multipath,
-    abilities: Abilities {
-        listing: false,
-        echo: true,
-        messages: false,
-        routes: true,
-        partial_sources: false,
-        signed_records: false,
-    },
+    abilities: Abilities { listing: false, echo: true, messages: false, routes: true, partial_sources: false },
     is_standard: true,
     framing: Some(|| Arc::new(TlvFraming)),
     // With the demo's name, its signature and headers a segment just fits a datagram.

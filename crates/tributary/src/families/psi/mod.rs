@@ -30,14 +30,7 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Servers,
     liveness: Liveness::Hellos,
     delivery: Delivery::Multipath,
-    abilities: Abilities {
-        listing: true,
-        echo: false,
-        messages: false,
-        routes: false,
-        partial_sources: true,
-        signed_records: false,
-    },
+    abilities: Abilities { listing: true, echo: false, messages: false, routes: false, partial_sources: true },
     is_standard: false,
     framing: None,
     demo_settings: "",
@@ -86,9 +79,7 @@ impl FamilySettings for Config {
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode {
         let mut inner = PsiNode::new(Config { seed, ..self.clone() });
         // A simulated node has no storage, and no store beside it.
-        if let Some(engine) =
-            config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", &self.secret, bell))
-        {
+        if let Some(engine) = config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", bell)) {
             inner.keep_records_by(engine);
         }
         let share = config.faults.corrupt_cache;
