@@ -113,7 +113,7 @@ mod wire;
 pub mod wire;
 
 pub use config::Config;
-pub use link::Forwarding;
+pub use link::{Forwarding, PartKey, Partials, Slot};
 pub use node::MfNode;
 pub use resolver::{Asker, Replica};
 pub use router::{

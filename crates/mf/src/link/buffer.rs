@@ -21,7 +21,7 @@ const WEIGHT_ALL: u64 = 1 << 20;
 const WEIGHT_MIN: u64 = 1 << 8;
 
 /// A chunk in a [`Buffer`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Slot(u32);
 
 /// Where a chunk in the buffer came from.
@@ -104,6 +104,21 @@ impl Chunk {
     pub(super) fn describe(&self) -> (u16, Vec<u8>) {
         Cack::describe(self.first_missing..self.end, |index| self.fragment(index).is_some())
     }
+    /// How its payload is cut into packets, as far as those that are here tell: the first and any other one. `None` if
+    /// that does not add up to as many bytes as its header says.
+    pub(crate) fn even_cut(&self) -> Option<EvenCut> {
+        let (count, total) = (u32::from(self.count()), self.header.as_ref()?.payload_bytes);
+        let first = self.fragment(0)?.len() as u32;
+        let between = (1..self.count().saturating_sub(1)).find_map(|index| self.fragment(index));
+        let rest = match (count, between) {
+            (1, _) => 0,
+            (2, _) => total.checked_sub(first)?,
+            (_, Some(between)) => between.len() as u32,
+            (_, None) => total.checked_sub(first + self.fragment(self.count() - 1)?.len() as u32)? / (count - 2),
+        };
+        let cut = EvenCut { first, rest, total };
+        (cut.range(self.count() - 1).0 < total.max(1) && cut.end(count - 1) >= u64::from(total)).then_some(cut)
+    }
     /// Payload bytes that are here.
     pub fn bytes(&self) -> u64 {
         self.fragments.iter().flatten().map(|fragment| fragment.len() as u64).sum()
@@ -115,6 +130,26 @@ impl Chunk {
     /// Lengths of the fragments.
     pub fn lengths(&self) -> Vec<u32> {
         self.fragments.iter().map(|fragment| fragment.as_ref().map_or(0, |bytes| bytes.len() as u32)).collect()
+    }
+}
+
+/// A payload cut into packets that are equally long but for the first and the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EvenCut {
+    first: u32,
+    rest: u32,
+    total: u32,
+}
+
+impl EvenCut {
+    /// The bytes of the payload in a packet: the first and the one after the last.
+    pub(crate) fn range(self, index: u16) -> (u32, u32) {
+        let end = |index: u32| self.end(index).min(u64::from(self.total)) as u32;
+        (u32::from(index).checked_sub(1).map_or(0, end), end(u32::from(index)))
+    }
+    /// Where a packet of full length would end.
+    fn end(self, index: u32) -> u64 {
+        u64::from(self.first) + u64::from(index) * u64::from(self.rest)
     }
 }
 

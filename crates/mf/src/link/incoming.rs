@@ -99,6 +99,10 @@ impl Incoming {
     pub fn slots(&self) -> impl Iterator<Item = (Slot, Time)> {
         self.arriving.values().map(|arriving| (arriving.slot, arriving.heard))
     }
+    /// The chunks that have begun to arrive, and when.
+    pub fn begun(&self) -> impl Iterator<Item = (Slot, Time)> {
+        self.arriving.values().map(|arriving| (arriving.slot, arriving.arrival.begun))
+    }
     /// Takes a data packet: its header, and the packet without it.
     ///
     /// A hop id alone identifies packets, so a replayed one of another chunk may pass for one of this: the packets of a
@@ -176,7 +180,9 @@ impl Incoming {
         let is_complete = chunk.is_complete();
         match header.index < arriving.highest {
             true => arriving.arrival.late += 1,
-            false => arriving.highest = header.index,
+            // The last one may have come first, to ask what is here.
+            false if header.index + 1 < header.count => arriving.highest = header.index,
+            false => {}
         }
         let arrival = arriving.arrival;
         if let Some(chunk_header) = chunk_header {

@@ -5,18 +5,21 @@
 //! | the back-pressure buffer, which holds all chunks of a node | [`buffer`] |
 //! | reassembly, CACKs, the advertised window | [`incoming`] |
 //! | fragments, CSYNs, retransmission, window and pace | [`outgoing`] |
+//! | stored parts of interrupted chunks | [`partial`] |
 //! | what the neighbour has room for, in all and for each destination | `windows` |
 pub mod buffer;
 pub mod incoming;
 pub mod outgoing;
+pub mod partial;
 mod windows;
 
 pub use buffer::{Arrival, Buffer, Chunk, Origin, Slot};
 pub use incoming::{Arrived, Incoming};
 pub use outgoing::{Outgoing, OutgoingStats, Sent};
+pub use partial::{PartKey, Partials};
 pub use windows::{Backlog, Room};
 
-use tributary_core::Duration;
+use tributary_core::{ByteCount, Duration};
 
 /// Settings of a hop.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,6 +47,9 @@ pub struct HopConfig {
     /// How long an incomplete chunk is kept for a neighbour that is away; longer as long as more than half of the buffer
     /// is free. Default: 60 s.
     pub arriving_lifetime: Duration,
+    /// Maximum size of the partial store in bytes; zero disables it. It counts against a router's storage, and its parts
+    /// are evicted before any complete chunk. Default: 64 MiB.
+    pub partial_bytes_max: ByteCount,
 }
 
 impl Default for HopConfig {
@@ -58,6 +64,7 @@ impl Default for HopConfig {
             window_bytes_max: 16 << 20,
             quantum: Duration::from_millis(1),
             arriving_lifetime: Duration::from_secs(60),
+            partial_bytes_max: ByteCount(64 << 20),
         }
     }
 }

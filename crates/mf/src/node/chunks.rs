@@ -3,7 +3,10 @@ use super::*;
 use crate::{
     config::CustodyUntil,
     custody::Answer,
-    router::{NO_ROOM, NO_SHARE, TOO_LARGE, link_state::TOO_MANY_ROUTERS, signed_state::Untrusted},
+    router::{
+        NO_ROOM, NO_SHARE, TOO_LARGE, link_state::TOO_MANY_ROUTERS, proxy::CHUNK_OVERHEAD_BYTES,
+        signed_state::Untrusted,
+    },
     sender::{Cached, is_pushed},
     wire::{CustodyState, DataTag, Reliability},
 };
@@ -156,6 +159,7 @@ impl MfNode {
         if header.tag().is_some_and(|tag| tag.reliability == Reliability::DontCare) {
             return;
         }
+        self.leave_room(slot);
         let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else { return };
         let mut copy = header.clone();
         copy.flags = copy.flags.without(Flags::DELEGATE);
@@ -255,7 +259,30 @@ impl MfNode {
         answer.source_address = self.config.address;
         self.router.originate(now, answer, &payload.into(), Origin::Local);
     }
+    /// Evicts parts of interrupted chunks where the store needs their room for a complete chunk.
+    fn leave_room(&mut self, slot: Slot) {
+        if let (Some(proxy), Some(chunk)) = (&self.proxy, self.router.buffer.chunk(slot)) {
+            let (used, capacity) = proxy.usage();
+            self.router.partials.set_room(capacity.0.saturating_sub(used.0 + chunk.bytes() + CHUNK_OVERHEAD_BYTES));
+        }
+    }
+    pub(super) fn settle_partials(&mut self, now: Time) {
+        if let Some(proxy) = &self.proxy {
+            let (used, capacity) = proxy.usage();
+            self.router.partials.set_room(capacity.0.saturating_sub(used.0));
+        }
+        let is_known = self.router.partials.is_failing();
+        if let Err(error) = self.router.partials.settle(now)
+            && !is_known
+        {
+            self.events.push(Event::Note(format!("cannot keep the chunks that were interrupted: {error}")));
+        }
+        for _ in 0..self.router.partials.take_dropped() {
+            self.events.on_dropped(FaceId::default(), "part of a chunk beyond partial_size", 0);
+        }
+    }
     pub(super) fn on_store(&mut self, now: Time, slot: Slot, reason: StoreReason) {
+        self.leave_room(slot);
         let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else {
             return self.router.drop_chunk(slot, "no storage");
         };

@@ -48,7 +48,7 @@ use crate::{
     custody::Answers,
     groups::Groups,
     ids::{ChunkKey, Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
-    link::{Origin, Slot},
+    link::{Origin, Partials, Slot},
     listing::Listings,
     payload::Payload,
     receiver::Receiver,
@@ -290,6 +290,16 @@ impl MfNode {
             self.events.push(Event::Note(format!("cannot read the stored names: {error}")));
         }
     }
+    /// Stores parts of interrupted chunks in `repository`, and restores those of an earlier run.
+    pub fn keep_partials(&mut self, now: Time, repository: Box<dyn ChunkRepository>) {
+        let lifetime = self.config.proxy.lifetime;
+        match Partials::open(now, self.config.hop.partial_bytes_max, lifetime, repository) {
+            Ok(partials) => self.router.partials = partials,
+            Err(error) => {
+                self.events.push(Event::Note(format!("cannot read the chunks that were interrupted: {error}")));
+            }
+        }
+    }
     /// Keeps the records of names in an outside store from now on, if it is a resolver.
     pub fn keep_names_by(&mut self, engine: Box<dyn Engine>) {
         if let Some(records) = &mut self.replica {
@@ -452,6 +462,7 @@ impl MfNode {
             self.detach_face(now, face);
         }
         self.router.expire(now);
+        self.settle_partials(now);
         self.review_routers(now);
         for guid in self.anycasts.expire(now) {
             self.resolver.lookup(now, guid);

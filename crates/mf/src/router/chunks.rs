@@ -366,6 +366,7 @@ impl Router {
     }
     /// Tells the neighbour that it may forget a chunk.
     pub(super) fn taken(&mut self, slot: Slot) {
+        self.forget_part(slot);
         if let Some(Origin::Face(face, id)) = self.buffer.chunk(slot).map(|chunk| chunk.origin)
             && let Some(hop) = self.hops.get_mut(&face)
         {

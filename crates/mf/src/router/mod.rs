@@ -44,7 +44,8 @@ use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     link::{
-        Arrived, Backlog, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
+        Arrived, Backlog, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, PartKey, Partials, Room,
+        Sent, Slot,
         buffer::{Copies, cut},
     },
     payload::Payload,
@@ -73,6 +74,8 @@ const QUEUE_KEPT: usize = 2;
 const HOPS_APART: u32 = 0x9E37_79B9;
 /// How long nothing may be heard of a chunk from a neighbour that is there: it asks about what it has begun more often.
 const ABANDONED: Duration = Duration::from_secs(10);
+/// Age from which on an arriving chunk is written to the partial store; faster chunks are written once, complete.
+const KEPT_FROM: Duration = Duration::from_secs(1);
 /// How long a router whose neighbours have no room waits until it makes some of its own.
 const STUCK: Duration = Duration::from_secs(1);
 /// How long nothing is pushed to a proxy that had no room.
@@ -234,6 +237,8 @@ pub struct Router {
     waiting: Vec<Slot>,
     /// Chunks that are sent on while they arrive.
     cut: BTreeMap<Slot, FaceId>,
+    /// Stored parts of chunks whose arrival was interrupted.
+    pub partials: Partials,
     /// Chunks of which copies are sent while they arrive.
     copying: BTreeMap<Slot, Copying>,
     diverted: BTreeMap<Guid, Time>,
@@ -270,6 +275,7 @@ impl Router {
             unresolved: BTreeMap::new(),
             waiting: Vec::new(),
             cut: BTreeMap::new(),
+            partials: Partials::default(),
             copying: BTreeMap::new(),
             diverted: BTreeMap::new(),
             suspects: BTreeSet::new(),
@@ -358,6 +364,7 @@ impl Router {
     }
     /// It does not any more: what waits for it goes another way.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
+        self.keep_arriving(now, face, Duration::ZERO);
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let Some(peer) = hop.peer.take() else { return };
         let again = self.take_back(now, face);
@@ -460,6 +467,7 @@ impl Router {
         let lifetime = self.config.hop.arriving_lifetime;
         let faces: Vec<FaceId> = self.hops.keys().copied().collect();
         for face in faces {
+            self.keep_arriving(now, face, KEPT_FROM);
             // A neighbour that comes back goes on with what it had begun.
             let has_room = self.buffer.free() > self.buffer.capacity() / 2;
             let Some(hop) = self.hops.get_mut(&face) else { continue };

@@ -24,7 +24,14 @@ impl Router {
         if kind == PacketType::Cack {
             self.on_sent(now, face);
         }
-        let result = result.map(|arrived| arrived.into_iter().for_each(|arrived| self.on_arrived(now, arrived)));
+        let result = result.map(|arrived| {
+            arrived.into_iter().for_each(|arrived| {
+                self.on_arrived(now, arrived);
+                if let Arrived::Fragment(slot, _) = arrived {
+                    self.resume(now, slot);
+                }
+            });
+        });
         if let Err(error) = result {
             self.outputs.push_back(Output::Dropped(face, error.reason(), bytes));
         }
@@ -55,6 +62,7 @@ impl Router {
                 };
                 let bytes = self.buffer.chunk(slot).map_or(0, Chunk::bytes) as usize;
                 self.outputs.push_back(Output::Dropped(face, "chunk with a packet of another one", bytes));
+                self.forget_part(slot);
                 self.give_up(Vec::from([slot]));
             }
             Arrived::Fragment(slot, 0) if self.buffer.chunk(slot).is_some_and(|chunk| self.is_for_me(chunk)) => {
@@ -134,6 +142,47 @@ impl Router {
         hop.incoming.forget(id);
         self.buffer.adopt(slot, old);
         self.buffer.chunk(slot).is_some_and(Chunk::is_complete)
+    }
+    /// Stores the received part of each chunk that began to arrive over a face at least `age` ago.
+    pub(super) fn keep_arriving(&mut self, now: Time, face: FaceId, age: Duration) {
+        let Some(hop) = self.hops.get(&face).filter(|hop| hop.peer.is_some()) else { return };
+        for (slot, begun) in hop.incoming.begun() {
+            let Some(chunk) = self.buffer.chunk(slot).filter(|_| now.since(begun) >= age) else { continue };
+            let Some(header) = &chunk.header else { continue };
+            let may_be_kept = !header.flags.contains(Flags::NO_PROXY) || header.destination == self.config.guid;
+            // A host must not add bytes to a chunk of another source.
+            if may_be_kept && self.forged_origin(slot).is_none() {
+                self.partials.keep(now, hop.guid, slot, chunk);
+            }
+        }
+    }
+    /// Adds the stored part of a chunk, as soon as its packets determine the cut.
+    fn resume(&mut self, now: Time, slot: Slot) {
+        let Some(key) = self.part_of(slot).filter(|key| self.partials.has(key, slot)) else { return };
+        let Some(cut) = self.buffer.chunk(slot).and_then(Chunk::even_cut) else { return };
+        let Some((payload, here)) = self.partials.resume(&key, slot) else { return };
+        let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
+        for index in 0..count {
+            let (start, end) = cut.range(index);
+            if here.len_between(start, end) < u64::from(end - start) {
+                continue;
+            }
+            match self.buffer.fill(slot, index, payload.slice(start as usize..end as usize)).map(Chunk::is_complete) {
+                None => {}
+                Some(true) => return self.on_adopted(now, slot),
+                Some(false) => self.on_arrived(now, Arrived::Fragment(slot, index)),
+            }
+        }
+    }
+    /// The key of a neighbour's chunk in the partial store; `None` while that is empty.
+    fn part_of(&self, slot: Slot) -> Option<PartKey> {
+        let chunk = self.buffer.chunk(slot).filter(|_| !self.partials.is_empty())?;
+        let Origin::Face(face, _) = chunk.origin else { return None };
+        PartKey::of(self.hops.get(&face)?.guid, chunk.header.as_ref()?)
+    }
+    /// Removes the stored part of a chunk that was taken over or is wrong.
+    pub(super) fn forget_part(&mut self, slot: Slot) {
+        self.part_of(slot).into_iter().for_each(|key| self.partials.remove(&key));
     }
     /// What two neighbours have brought of a chunk is all of it.
     fn on_adopted(&mut self, now: Time, slot: Slot) {

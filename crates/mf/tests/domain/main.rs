@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
 mod buckets;
+mod contacts;
 mod custody;
 mod directory;
 mod disconnection;
@@ -46,6 +47,8 @@ pub(crate) struct Domain {
     pub repositories: BTreeMap<String, Disk>,
     /// Where nodes keep names for others; in memory alone if they have none.
     names: BTreeMap<String, Disk>,
+    /// Where nodes keep parts of chunks; nowhere if they have none.
+    pub partials: BTreeMap<String, Disk>,
     pub events: Events,
     seed: u64,
 }
@@ -78,6 +81,7 @@ impl Domain {
             connections: BTreeMap::new(),
             repositories: BTreeMap::new(),
             names: BTreeMap::new(),
+            partials: BTreeMap::new(),
             events,
             seed,
         }
@@ -136,21 +140,28 @@ impl Domain {
         self.names.insert(label.into(), disk.clone());
         self.with(label, |node, now| node.keep_names(now, Box::new(disk)));
     }
+    /// From now on a node keeps parts of interrupted chunks on a disk.
+    pub(crate) fn keep_partials(&mut self, label: &str) {
+        let disk = Disk::default();
+        self.partials.insert(label.into(), disk.clone());
+        self.with(label, |node, now| node.keep_partials(now, Box::new(disk)));
+    }
     /// Kills a node at any moment; what its disk has not committed is gone.
     pub(crate) fn kill(&mut self, label: &str) {
         self.net.kill(self.nodes[label]);
         self.repositories[label].crash();
-        self.names.get(label).into_iter().for_each(Disk::crash);
+        [&self.names, &self.partials].iter().flat_map(|disks| disks.get(label)).for_each(Disk::crash);
     }
     /// Starts it again with what its disk has.
     pub(crate) fn restart(&mut self, label: &str) {
         let config = self.configs.get_mut(label).unwrap();
         config.seed += 1_000_003;
         let (config, faces, disk) = (config.clone(), self.faces[label].clone(), self.repositories[label].clone());
-        let names = self.names.get(label).cloned();
+        let (names, partials) = (self.names.get(label).cloned(), self.partials.get(label).cloned());
         self.net.restart(self.nodes[label], |now| {
             let mut node = MfNode::with_repository(now, config, Box::new(disk));
             names.into_iter().for_each(|names| node.keep_names(now, Box::new(names)));
+            partials.into_iter().for_each(|partials| node.keep_partials(now, Box::new(partials)));
             for face in faces {
                 node.add_face(now, face, FaceOptions { mtu: 1472, rate: None });
             }

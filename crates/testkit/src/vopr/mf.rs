@@ -167,7 +167,7 @@ impl Family for Mf {
         config.transfer.nack_timeout = settings.nack_timeout;
         config.transfer.delegate = settings.delegate;
         config.check().expect("drawn within the limits");
-        // What real nodes keep, in the same two places.
+        // What real nodes keep, in the same places.
         if plan.profile == Profile::Laboratory {
             return MfNode::new(config);
         }
@@ -179,6 +179,7 @@ impl Family for Mf {
         if resolves {
             node.keep_names(now, disk.repository("names"));
         }
+        node.keep_partials(now, disk.repository("partial"));
         node
     }
     fn roles(topology: &Topology, index: usize) -> Roles {

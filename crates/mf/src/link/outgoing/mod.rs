@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
-    wire::{CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, Class, DataHeader},
+    wire::{CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, Class, DataHeader, Flags},
 };
 
 /// Bytes that a datagram takes on a wire in addition to its own, so that the pace is that of the link.
@@ -66,7 +66,10 @@ pub struct Outgoing {
     config: HopConfig,
     datagram_bytes: usize,
     sending: Vec<Sending>,
-    suspended: VecDeque<(ChunkKey, Progress)>,
+    /// Interrupted chunks; without progress if the neighbour has rebooted since.
+    suspended: VecDeque<(ChunkKey, Option<Progress>)>,
+    /// Whether a chunk has begun with the question which packets the neighbour has.
+    has_asked: bool,
     first_hop: u32,
     next_hop: u32,
     first_csyn: u32,
@@ -126,6 +129,7 @@ struct Progress {
     sent_end: u16,
     ever_sent: Vec<bool>,
     lengths: Vec<u32>,
+    asks: bool,
 }
 
 /// A CSYN that was sent.
@@ -164,6 +168,7 @@ impl Outgoing {
             datagram_bytes: datagram_bytes as usize,
             sending: Vec::new(),
             suspended: VecDeque::new(),
+            has_asked: false,
             first_hop,
             next_hop: first_hop.max(1),
             first_csyn,
@@ -283,8 +288,11 @@ impl Outgoing {
         }
         let Some(header) = buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref()) else { return };
         let (key, destination, header_len) = (header.key(), header.destination, header.len());
-        let progress = key.and_then(|key| self.suspended.iter().position(|(known, _)| *known == key));
-        let progress = progress.and_then(|at| self.suspended.remove(at)).map(|(_, progress)| progress);
+        let is_repeated = header.flags.contains(Flags::REPEATED);
+        let suspended = key.and_then(|key| self.suspended.iter().position(|(known, _)| *known == key));
+        let suspended = suspended.and_then(|at| self.suspended.remove(at)).map(|(_, progress)| progress);
+        let may_be_there = is_repeated || suspended.is_some() || !self.has_asked && self.is_slow();
+        let progress = suspended.flatten();
         if let Some(progress) = &progress {
             buffer.cut_as(slot, &progress.lengths);
         }
@@ -313,12 +321,15 @@ impl Outgoing {
             duplicates: 0,
             parked: false,
             resumed: false,
+            asks: false,
         };
+        sending.asks = complete && may_be_there && sending.may_ask();
+        self.has_asked |= sending.asks;
         let lengths = chunk.lengths();
         match progress.filter(|progress| progress.lengths == lengths) {
             Some(progress) => {
                 sending.hop = progress.hop;
-                sending.resumed = true;
+                (sending.resumed, sending.asks) = (true, progress.asks);
                 sending.order = progress.order;
                 sending.ever_sent = progress.ever_sent;
                 sending.sent_end = progress.sent_end;
@@ -343,7 +354,7 @@ impl Outgoing {
     /// The packets that the neighbour did not have of a chunk when it went away, if that is cut as it was; `None` if it had
     /// nothing of it.
     pub fn missing_of(&self, key: &ChunkKey, chunk: &Chunk) -> Option<Vec<u16>> {
-        let (_, progress) = self.suspended.iter().find(|(known, _)| known == key)?;
+        let progress = self.suspended.iter().find(|(known, _)| known == key)?.1.as_ref()?;
         let missing = (0..).zip(&progress.order).filter(|(_, order)| **order != ACKNOWLEDGED).map(|(index, _)| index);
         let missing: Vec<u16> = missing.collect();
         (missing.len() < progress.order.len() && progress.lengths == chunk.lengths()).then_some(missing)
@@ -418,9 +429,13 @@ impl Outgoing {
             self.reorder = (self.reorder + 1).min(REORDER_MAX);
         }
         let horizon = queried.as_ref().map_or(0, |queried| queried.order);
-        let begins_anew = queried.is_some() && (core::mem::take(&mut sending.resumed) || sending.is_forgotten(cack));
+        let is_forgotten = queried.is_some() && sending.is_forgotten(cack);
+        let begins_anew = queried.is_some() && core::mem::take(&mut sending.resumed) || is_forgotten;
         let (acknowledged, lost) = self.take_fragments(at, cack, horizon, begins_anew, buffer);
         let sending = &mut self.sending[at];
+        let is_whole = buffer.chunk(sending.slot).is_some_and(Chunk::is_complete);
+        sending.asks |= is_forgotten && is_whole && sending.may_ask();
+        sending.asks &= !sending.is_known(cack);
         let count = sending.order.len() as u16;
         if sending.parked && cack.end() > 0 {
             // There was room for its later packets, and there is room reserved for all of it.
@@ -589,9 +604,10 @@ impl Outgoing {
                     sent_end: sending.sent_end,
                     ever_sent: sending.ever_sent.clone(),
                     lengths: chunk.lengths(),
+                    asks: sending.asks,
                 };
                 self.suspended.retain(|(known, _)| *known != key);
-                self.suspended.push_back((key, progress));
+                self.suspended.push_back((key, Some(progress)));
             }
         }
         while self.suspended.len() > SUSPENDED_MAX {
@@ -606,9 +622,9 @@ impl Outgoing {
         self.interrupted_at = self.order;
         self.sending.drain(..).map(|sending| sending.slot).collect()
     }
-    /// The neighbour has started anew: nothing of what it had is there any more.
+    /// The neighbour has rebooted: its CACKs tell which packets of interrupted chunks it still has.
     pub fn reset(&mut self) {
-        self.suspended.clear();
+        self.suspended.iter_mut().for_each(|(_, progress)| *progress = None);
         self.windows = Windows::default();
     }
     /// Nothing waits for the neighbour's window any more.
@@ -678,6 +694,10 @@ impl Outgoing {
 
     // Private.
 
+    /// Whether the configured first window would occupy the link for longer than [`FIRST_WINDOW_TIME`].
+    fn is_slow(&self) -> bool {
+        self.transfer.window_initial_packets < self.config.window_initial_packets
+    }
     /// A controller that starts from what was known before the neighbour went away: what is too old to be believed would
     /// make it probe instead of send.
     fn fresh_controller(&self, now: Time) -> Box<dyn Controller> {

@@ -10,6 +10,9 @@ use crate::{
     wire::{Cack, Class},
 };
 
+/// Chunks of fewer packets are sent without a question to the neighbour.
+const ASKING_MIN: usize = 8;
+
 /// What has become of each of its packets, and what was asked about.
 pub(super) struct Sending {
     pub(super) slot: Slot,
@@ -41,10 +44,28 @@ pub(super) struct Sending {
     pub(super) parked: bool,
     /// Goes on where it was: the first CACK tells whether the neighbour still has what it had.
     pub(super) resumed: bool,
+    /// The neighbour may have stored a part of the chunk before either node rebooted: until a CACK reports which, only
+    /// the first packet and the last are sent. Their lengths determine the cut, and the last packet is the least likely
+    /// to be stored already.
+    pub(super) asks: bool,
 }
 
 impl Sending {
+    /// Whether the chunk is long enough for the question which packets the neighbour has.
+    pub(super) fn may_ask(&self) -> bool {
+        self.class == Class::Bulk && self.order.len() >= ASKING_MIN
+    }
+    /// Whether a CACK shows that the neighbour knows the chunk and its cut.
+    pub(super) fn is_known(&self, cack: &Cack) -> bool {
+        self.asking().into_iter().all(|index| cack.has(index))
+    }
+    fn asking(&self) -> [u16; 2] {
+        [0, self.order.len() as u16 - 1]
+    }
     pub(super) fn has_unsent(&self) -> bool {
+        if self.asks {
+            return self.unsent_of_asking().is_some();
+        }
         usize::from(self.next) < self.order.len() || !self.again.is_empty()
     }
     /// Whether the neighbour has given up the chunk and begun anew: most of what was here for sure is not any more. A few
@@ -60,6 +81,9 @@ impl Sending {
     }
     /// What was lost goes before what was never sent.
     pub(super) fn take_next(&mut self) -> Option<u16> {
+        if self.asks {
+            return self.unsent_of_asking();
+        }
         while let Some(index) = self.again.pop_front() {
             if self.order[usize::from(index)] == 0 {
                 return Some(index);
@@ -73,6 +97,9 @@ impl Sending {
             }
         }
         None
+    }
+    fn unsent_of_asking(&self) -> Option<u16> {
+        self.asking().into_iter().find(|index| self.order[usize::from(*index)] == 0)
     }
     pub(super) fn restart(&mut self, buffer: &Buffer) {
         self.again.clear();

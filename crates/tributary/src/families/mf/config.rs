@@ -122,6 +122,9 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     if let Some(packets) = section.integer("csyn_packets", 1..=u64::from(u16::MAX)) {
         mf.hop.csyn_packets = packets as u16;
     }
+    if let Some(bytes) = size(section, "partial_size", 0, 1 << 40) {
+        mf.hop.partial_bytes_max = ByteCount(bytes);
+    }
     mf.store_ratio = section.number("store_ratio", 1.0..=1_000.0).unwrap_or(mf.store_ratio);
     storage(section, &mut mf.proxy);
     transfers(section, &mut mf.transfer);

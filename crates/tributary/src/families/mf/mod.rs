@@ -82,10 +82,11 @@ impl FamilySettings for Config {
         readers::load(&config.state_dir)?;
         groups::load(&config.state_dir)?;
         engine::check(&config.resolver)?;
-        let names = folder.join("names");
+        let (names, partial) = (folder.join("names"), folder.join(PARTIAL));
         let stores = self.router && self.proxy.enabled;
         let keeps_names = self.resolver && config.resolver == EngineConfig::Embedded;
-        let folders = [(stores, folder.as_path()), (keeps_names, &names)];
+        let keeps_partials = self.hop.partial_bytes_max.0 > 0;
+        let folders = [(stores, folder.as_path()), (keeps_names, &names), (keeps_partials, &partial)];
         for (_, folder) in folders.into_iter().filter(|(is_used, _)| *is_used) {
             DiskRepository::check(folder).map_err(|error| {
                 let hint =
@@ -145,6 +146,9 @@ impl FamilySettings for Config {
     }
 }
 
+/// Where in the folder of the store what has come of interrupted chunks is kept.
+const PARTIAL: &str = "partial";
+
 fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNode {
     let mut mf = Config { seed, ..settings.clone() };
     let Some(folder) = &config.store else { return MfNode::new(mf) };
@@ -161,11 +165,14 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
             None => drop(mf.groups.remove(&label)),
         }
     }
-    let keeps_names = mf.resolver;
+    let (keeps_names, keeps_partials) = (mf.resolver, mf.hop.partial_bytes_max.0 > 0);
     let mut node = match mf.router && mf.proxy.enabled {
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
+    if keeps_partials {
+        node.keep_partials(Time::ZERO, Box::new(DiskRepository::new(&folder.join(PARTIAL), bell)));
+    }
     if let Some(engine) = engine::start(&config.resolver, "mf", bell).filter(|_| keeps_names) {
         node.keep_names_by(engine);
     } else if keeps_names {
