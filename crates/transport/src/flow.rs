@@ -363,6 +363,7 @@ impl Flow {
     }
     fn on_answer(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let from_cache = came == Came::FromCache;
+        let is_beside = from_cache && self.models_source();
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
         let Some(position) = request.position(packet) else { return Answer::Unsolicited };
@@ -393,11 +394,11 @@ impl Flow {
         if came == Came::FromSource {
             self.highest_arrived = self.highest_arrived.max(sequence);
         }
-        if request.sent_at > self.first_sent_at {
-            self.first_sent_at = request.sent_at;
+        if !is_beside {
+            self.first_sent_at = self.first_sent_at.max(request.sent_at);
+            self.delivered += bytes;
+            self.delivered_at = now;
         }
-        self.delivered += bytes;
-        self.delivered_at = now;
         let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut was_silent = false;
         if came != Came::ByAnyPath {
@@ -437,11 +438,31 @@ impl Flow {
         let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, came });
         arrived.bytes += bytes;
         arrived.rtt = arrived.rtt.or(rtt);
+        if is_beside {
+            self.on_cached_beside_source();
+        }
         answer
+    }
+    /// Whether what is measured describes the path to the source. Rates and round trips of caches must not mix with it:
+    /// requests would leave at the rate of a near cache, and fill the queue of a far source with what it cannot send.
+    fn models_source(&self) -> bool {
+        !self.rtt_from_caches && self.rtt.smoothed().is_some()
+    }
+    /// A cache has answered what the source was paced for: the source has less to send than its path carries, and the
+    /// next request need not wait for it.
+    fn on_cached_beside_source(&mut self) {
+        self.on_starved();
+        if let Some(rate) = self.pace() {
+            self.pace_at = self.pace_at - rate.time_for(self.packet_bytes);
+        }
     }
     /// Forgets measurements that came from caches alone: they describe another path than the one behind the caches.
     pub(crate) fn forget_caches(&mut self, now: Time) {
         if core::mem::replace(&mut self.rtt_from_caches, false) {
+            // Nothing of what caches delivered counts in the rate of the source.
+            for request in &mut self.requests {
+                (request.delivered, request.starved) = (self.delivered, true);
+            }
             self.controller = controller(&self.config, self.packet_bytes, now);
             self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
         }
@@ -494,7 +515,7 @@ impl Flow {
             requested_at: request.sent_at,
         };
         match came {
-            Came::FromCache => self.controller.on_cached_data(now, &arrival),
+            Came::FromCache => self.controller.on_cached_data(now, &arrival, self.models_source()),
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
     }

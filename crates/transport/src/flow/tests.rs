@@ -223,3 +223,60 @@ fn what_is_taken_back_is_lost_again_like_anything_else() {
     flow.give_up_all(&mut lost);
     assert_eq!(lost, [LostPacket { packet: 1, covered: false }], "nobody else answers for it any more");
 }
+
+/// Fetches for `seconds` over a path whose source has a round trip of 20 ms and sends a packet each 600 µs, with a cache
+/// 1 ms away that sends one each 50 µs and has runs of packets as other receivers leave them. Gives the source's longest queue, the last of the
+/// window and the share of the time from the first second on in which the source was busy.
+fn beside_a_cache(seed: u64, cached: f64, run: u64, seconds: u64) -> (Duration, u64, f64) {
+    let (per_far, per_near) = (Duration::from_micros(600), Duration::from_micros(50));
+    let (mut flow, mut random) = (flow(), Random::new(seed, 1));
+    let (far, near) = (Duration::from_millis(20), Duration::from_millis(1));
+    let mut answers = alloc::collections::BTreeMap::new();
+    let (mut now, mut busy_until, mut near_until) = (Time::ZERO, Time::ZERO, Time::ZERO);
+    let (mut queue, mut sent) = (Duration::ZERO, 0u32);
+    let (mut packet, mut left, mut is_cached) = (0u32, 0, false);
+    while now < Time::from_millis(seconds * 1_000) {
+        while let Some(((at, number, packet), came)) = answers.pop_first() {
+            if at > now {
+                answers.insert((at, number, packet), came);
+                break;
+            }
+            flow.on_data(at, number, packet, PACKET, came);
+            flow.on_batch_end(at);
+        }
+        flow.detect_overdue(now, &mut Vec::new());
+        for _ in 0..flow.room(now) {
+            if left == 0 {
+                (left, is_cached) = (1 + random.below(run), random.chance(cached));
+            }
+            (packet, left) = (packet + 1, left - 1);
+            let number = ask(&mut flow, now, packet);
+            if is_cached {
+                near_until = near_until.max(now) + per_near;
+                answers.insert((near_until + near, number, packet), Came::FromCache);
+                continue;
+            }
+            busy_until = busy_until.max(now) + per_far;
+            queue = queue.max(busy_until.since(now));
+            sent += u32::from(now >= Time::from_millis(1_000));
+            answers.insert((busy_until + far, number, packet), Came::FromSource);
+        }
+        now += Duration::from_micros(250);
+    }
+    let busy = (per_far * sent).as_secs_f64() / (seconds - 1) as f64;
+    (queue, flow.window() / PACKET, busy)
+}
+
+#[test]
+fn a_cache_that_answers_in_between_neither_floods_nor_starves_the_source() {
+    let product = 34;
+    for seed in 0..40 {
+        let mut random = Random::new(seed, 2);
+        let (cached, run) = (0.9 * random.unit(), 1 + random.below(200));
+        let (queue, window, busy) = beside_a_cache(seed, cached, run, 5);
+        let case = alloc::format!("seed {seed}, {cached:.2} cached, runs of {run}: {queue:?}, {window}, {busy:.2}");
+        assert!(queue < Duration::from_millis(150), "the source's queue: {case}");
+        assert!((product / 2..product * 4).contains(&window), "the window: {case}");
+        assert!(busy > 0.5, "the source waits: {case}");
+    }
+}

@@ -31,8 +31,9 @@ use crate::{ControllerKind, TransferConfig};
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
-    /// Takes one that a cache on the way answered with.
-    fn on_cached_data(&mut self, now: Time, arrival: &Arrival) {
+    /// Takes one that a cache on the way answered with; `is_beside` if what is measured describes the path to the source.
+    fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
+        let _ = is_beside;
         self.on_data(now, arrival);
     }
     /// Takes packets lost by order. Called once for each batch found at one time.

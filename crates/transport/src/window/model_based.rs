@@ -757,6 +757,12 @@ impl Controller for ModelBased {
         self.advance(now, arrival.in_flight);
         self.conclude();
     }
+    fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
+        // A model is of one responder: what a cache delivers beside a source says nothing about the path to the source.
+        if !is_beside {
+            self.on_data(now, arrival);
+        }
+    }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         self.rivals.on_loss(now, loss.requested_at);
         self.loss.on_lost(loss.requested_at, loss.bytes);

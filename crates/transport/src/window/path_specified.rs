@@ -110,7 +110,7 @@ impl Controller for PathSpecified {
         }
         self.grow(arrival, false);
     }
-    fn on_cached_data(&mut self, _: Time, arrival: &Arrival) {
+    fn on_cached_data(&mut self, _: Time, arrival: &Arrival, _: bool) {
         self.grow(arrival, true);
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn what_caches_answer_adds_to_the_window_and_does_not_double_it() {
         let mut window = controller();
-        (0..17).for_each(|_| window.on_cached_data(Time::ZERO, &arrival()));
+        (0..17).for_each(|_| window.on_cached_data(Time::ZERO, &arrival(), false));
         assert_eq!(state(&window), ("slow start", 17));
     }
 }

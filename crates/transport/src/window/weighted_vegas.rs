@@ -92,7 +92,7 @@ impl Controller for WeightedVegas {
             self.on_round();
         }
     }
-    fn on_cached_data(&mut self, _: Time, _: &Arrival) {
+    fn on_cached_data(&mut self, _: Time, _: &Arrival, _: bool) {
         // Its round trip says nothing about the path.
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
