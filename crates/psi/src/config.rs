@@ -33,6 +33,9 @@ pub struct Config {
     pub cache_policy: String,
     /// What the packet cache keeps of payloads. Default: copies.
     pub cache_memory: PayloadMemory,
+    /// How long after a request that a router with a cache has passed on others for the same packet wait for its answer.
+    /// Default: 2 s.
+    pub pending_lifetime: Duration,
     /// Time between hellos. A neighbour is down after five are missed. Default: 200 ms.
     pub hello_interval: Duration,
     /// Kinds of FID that the topology manager may use, in this order: `bloom`, `bitmap`, `list`.
@@ -41,13 +44,13 @@ pub struct Config {
     pub lease: Duration,
     /// How many rendezvous nodes hold each record. Default: 3.
     pub replicas: u8,
-    /// How much a rendezvous node and a topology manager take.
+    /// How much it takes.
     pub limits: Limits,
     /// How transfers are run.
     pub transfer: TransferConfig,
 }
 
-/// How much a rendezvous node and a topology manager take. Whoever is refused is told which of these it was.
+/// How much a node takes. Whoever is refused by a rendezvous node or a topology manager is told which of these it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Records of a rendezvous node. Default: 1,000,000, of some 1 kB each for items.
@@ -72,6 +75,8 @@ pub struct Limits {
     pub nodes_max: u32,
     /// Directed links of its domain. Default: 65,536.
     pub links_max: u32,
+    /// Packets that a router with a cache waits for on behalf of several receivers. Default: 65,536.
+    pub pending_packets_max: u32,
 }
 
 impl Default for Limits {
@@ -88,6 +93,7 @@ impl Default for Limits {
             transfers_max: 4_096,
             nodes_max: 4_096,
             links_max: 65_536,
+            pending_packets_max: 65_536,
         }
     }
 }
@@ -107,6 +113,7 @@ impl Config {
             cache_bytes: ByteCount(64 << 20),
             cache_policy: "object-oriented".into(),
             cache_memory: PayloadMemory::Copied,
+            pending_lifetime: Duration::from_secs(2),
             hello_interval: Duration::from_millis(200),
             fid_kinds: ["bloom", "bitmap", "list"].map(String::from).into(),
             lease: Duration::from_secs(30),

@@ -158,6 +158,8 @@ impl PsiNode {
             cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
             cache_policy: config.cache_policy.clone(),
             cache_memory: config.cache_memory,
+            pending_packets_max: config.limits.pending_packets_max as usize,
+            pending_lifetime: config.pending_lifetime,
             ..RouterConfig::new(config.node, secret)
         };
         let (seed, own) = (config.seed.to_be_bytes(), config.node.0.to_be_bytes());

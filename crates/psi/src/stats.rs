@@ -36,6 +36,8 @@ impl PsiNode {
         counters.extend([
             ("packets arrived", router.arrived),
             ("packets originated", router.originated),
+            ("packets that wait for another request's answer", self.router.pending().joined),
+            ("pending packets forgotten for pending_packets_max", self.router.pending().evicted),
             ("requests answered", self.sender.requests),
             ("data packets answered with", self.sender.packets),
             ("requests for unknown objects", self.sender.unknown_objects),

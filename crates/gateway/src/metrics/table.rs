@@ -324,6 +324,11 @@ pub(crate) const METRICS: &[Metric] = &[
         "Requests of others, or of this node itself, refused for a limit of this node.",
         &["limit"],
     ),
+    counted(
+        "psi_pending_packets",
+        "Packets that receivers requested while another request for them was under way.",
+        &["event"],
+    ),
     counted("psi_link_states_unacknowledged", "Reports of this node's links that no manager acknowledged.", &[]),
 ];
 
@@ -362,6 +367,16 @@ pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "packets originated", metric: "psi_packets", labels: &["originated"] },
     Counted { counter: "requests answered", metric: "requests", labels: &["answered"] },
     Counted { counter: "requests for unknown objects", metric: "requests", labels: &["unknown object"] },
+    Counted {
+        counter: "packets that wait for another request's answer",
+        metric: "psi_pending_packets",
+        labels: &["joined"],
+    },
+    Counted {
+        counter: "pending packets forgotten for pending_packets_max",
+        metric: "psi_pending_packets",
+        labels: &["forgotten"],
+    },
     Counted { counter: "requests dropped, too many wait for the disk", metric: "requests", labels: &["disk busy"] },
     Counted { counter: "interests answered here", metric: "requests", labels: &["answered"] },
     Counted { counter: "interests for what is not here", metric: "requests", labels: &["unknown object"] },

@@ -1,25 +1,29 @@
-//! The packet cache at work (paper §III-A): what passes is kept, and requests with a valid capability are answered.
-use alloc::vec::Vec;
+//! The packet cache at work (paper §III-A): what passes is kept, and requests with a valid capability are answered, or wait
+//! for the answer to another receiver's request.
+use alloc::{sync::Arc, vec::Vec};
 
 use bytes::Bytes;
-use tributary_core::{Datagram, HEAD_BYTES_MAX};
+use tributary_core::{Datagram, HEAD_BYTES_MAX, Time};
 
 use super::{
     Router,
     cache::{Body, Provenance},
+    decision::Ports,
+    pending::Way,
     reason, ttl_of_copies,
     view::{FidView, View, parts_after, write_header},
 };
 use crate::{
     capability::CapabilityKeys,
     wire::{
-        DataHeader, FLAG_CACHED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Header, PacketType, REQUEST_RANGES_MAX, Request,
-        StreamKey, TTL_MAX, WireError,
+        DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Header, PacketType,
+        REQUEST_RANGES_MAX, Request, StreamKey, TTL_MAX, WireError,
     },
 };
 
 impl Router {
-    /// Keeps a packet that passes through; `head` and `body` are what stands behind its header.
+    /// Keeps a packet that passes through, and copies it to the receivers that wait for it; `head` and `body` are what stands
+    /// behind its header.
     pub(super) fn on_data(&mut self, view: View, head: &[u8], body: Body<'_>) {
         let Some(cache) = self.cache.as_mut().filter(|_| view.flags & FLAG_UNAVAILABLE == 0) else { return };
         let front = if head.is_empty() { &body[..] } else { head };
@@ -30,9 +34,49 @@ impl Router {
         };
         let from = if view.flags & FLAG_CACHED == 0 { Provenance::Source } else { Provenance::Cache };
         cache.insert_body(data.stream, data.packet, head, body, from);
+        let mut payload = None;
+        for way in self.pending.take((data.stream, data.packet)) {
+            let copy = || match (head, body) {
+                ([], Body::Shared(bytes)) => bytes.clone(),
+                _ => [head, &body[..]].concat().into(),
+            };
+            let payload = payload.get_or_insert_with(copy).clone();
+            // A face may have gone meanwhile.
+            let Some(first) = self.face_index.get(&way.face).copied().filter(|at| self.faces[*at].stats.up) else {
+                continue;
+            };
+            let ports = Ports { copies: 1, first, is_local: false };
+            let mut out = [0; HEAD_BYTES_MAX];
+            let flags = FLAG_CACHED | view.flags & FLAG_MARKED;
+            let out = self.answer_head(&mut out, flags, TTL_MAX, &way.forward, way.tag, data.stream);
+            set_packet(out, data.packet);
+            self.enqueue_copies(out, payload, ports, &mut 0);
+        }
+    }
+    /// The headers of an answer of this cache, whose packet number is not set yet.
+    fn answer_head<'a>(
+        &self,
+        out: &'a mut [u8; HEAD_BYTES_MAX],
+        flags: u8,
+        ttl: u8,
+        forward: &Fid,
+        tag: u32,
+        stream: StreamKey,
+    ) -> &'a mut [u8] {
+        let header_len = write_header(out, PacketType::Data, flags, ttl, forward);
+        let data = DataHeader { tag, packet: 0, stream, origin: self.config.node.0 as u16 };
+        let out = &mut out[..header_len + DataHeader::BYTES];
+        out[header_len..].copy_from_slice(&data.to_bytes());
+        out
     }
     /// Verifies a request and answers what the cache has of it. `self.matches` is left as it was.
-    pub(super) fn on_request(&mut self, view: View, datagram: &Datagram, local: bool) -> Result<Answer, &'static str> {
+    pub(super) fn on_request(
+        &mut self,
+        now: Time,
+        view: View,
+        datagram: &Datagram,
+        local: bool,
+    ) -> Result<Answer, &'static str> {
         let reverse = view.fid(datagram.header_bytes()).to_fid();
         let [head, body] = parts_after(datagram, view.header_len);
         let joined;
@@ -50,18 +94,14 @@ impl Router {
             return Ok(Answer::None);
         }
         self.scratch.clone_from(&self.matches);
-        let answer = self.answer(view, &reverse, &request);
+        let answer = self.answer(now, view, &reverse, &request);
         core::mem::swap(&mut self.scratch, &mut self.matches);
         Ok(answer)
     }
-    /// Sends what the cache has of `request`, whose own way on is in `self.scratch`.
-    fn answer(&mut self, view: View, reverse: &Fid, request: &Request) -> Answer {
+    /// Sends what the cache has of `request`, whose own way on is in `self.scratch`, and takes out what another request for
+    /// is pending.
+    fn answer(&mut self, now: Time, view: View, reverse: &Fid, request: &Request) -> Answer {
         let stream = StreamKey::new(&request.object, request.packet_bytes);
-        let Some(cache) = &mut self.cache else { return Answer::None };
-        if !cache.holds(stream) {
-            cache.count_misses(request.ranges.iter().map(|(_, count)| u64::from(*count)).sum());
-            return Answer::None;
-        }
         if self.match_fid(FidView::of(&request.forward)).is_err() {
             return Answer::None;
         }
@@ -76,13 +116,11 @@ impl Router {
         }
         let mut head = [0; HEAD_BYTES_MAX];
         let Some(ttl) = ttl_of_copies(TTL_MAX, copies) else { return Answer::None };
-        let header_len = write_header(&mut head, PacketType::Data, FLAG_CACHED, ttl, &request.forward);
-        let head = &mut head[..header_len + DataHeader::BYTES];
-        let data = DataHeader { tag: request.tag, packet: 0, stream, origin: self.config.node.0 as u16 };
-        head[header_len..].copy_from_slice(&data.to_bytes());
+        let head = self.answer_head(&mut head, FLAG_CACHED, ttl, &request.forward, request.tag, stream);
+        let way = self.way_of(request, ports).map(Arc::new);
 
         let mut remaining = Remaining::default();
-        let mut answered = 0;
+        let (mut answered, mut joined) = (0, 0);
         // It is put back below: packets are queued while it is looked at.
         let Some(mut cache) = self.cache.take() else { return Answer::None };
         for (i, (first, count)) in request.ranges.iter().enumerate() {
@@ -91,10 +129,14 @@ impl Router {
                 // A hit may split a range in two; the rewritten request must not get too many ranges.
                 let may_split = remaining.ranges.len() + 1 + ranges_to_come <= REQUEST_RANGES_MAX;
                 let Some(payload) = found.filter(|_| may_split) else {
-                    remaining.push(packet);
+                    let way = way.as_ref().filter(|_| may_split);
+                    match way.is_some_and(|way| self.pending.ask(now, (stream, packet), way)) {
+                        true => joined += 1,
+                        false => remaining.push(packet),
+                    }
                     return false;
                 };
-                head[header_len + 4..header_len + 8].copy_from_slice(&packet.to_be_bytes());
+                set_packet(head, packet);
                 self.enqueue_copies(head, payload.clone(), ports, &mut 0);
                 answered += 1;
                 true
@@ -102,7 +144,7 @@ impl Router {
             remaining.close();
         }
         self.cache = Some(cache);
-        if answered == 0 {
+        if answered + joined == 0 {
             return Answer::None;
         }
         self.stats.answered += answered as u64;
@@ -116,9 +158,23 @@ impl Router {
         rest.encode(&mut bytes);
         Answer::Some { rest: Some(bytes.into()), answered }
     }
+    /// Where the answer to a request goes that may wait for another one's: by one face, as the request does.
+    fn way_of(&self, request: &Request, ports: Ports) -> Option<Way> {
+        let words = || self.scratch.iter().enumerate().filter(|(_, word)| **word != 0);
+        let onward = words().next().filter(|_| words().map(|(_, word)| word.count_ones()).sum::<u32>() == 1);
+        let onward = onward.map(|(index, word)| index * 64 + word.trailing_zeros() as usize)?;
+        let face_at = |index: usize| self.faces.get(index).filter(|_| ports.copies == 1).map(|face| face.id);
+        Some(Way { forward: request.forward, tag: request.tag, face: face_at(ports.first)?, onward: face_at(onward)? })
+    }
 }
 
-/// What the cache did with a request.
+/// Sets the number of the packet in headers that end in a [`DataHeader`].
+fn set_packet(head: &mut [u8], packet: u32) {
+    let start = head.len() - DataHeader::BYTES + 4;
+    head[start..start + 4].copy_from_slice(&packet.to_be_bytes());
+}
+
+/// What the cache did with a request; `rest` is what is passed on.
 pub(super) enum Answer {
     None,
     Some { rest: Option<Bytes>, answered: usize },

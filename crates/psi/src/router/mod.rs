@@ -15,6 +15,7 @@ mod decision;
 mod egress;
 pub mod labels;
 pub mod neighbour;
+mod pending;
 mod view;
 
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -22,15 +23,17 @@ use bytes::{Buf, Bytes};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{ByteCount, Datagram, DatagramBatch, FaceId, HEAD_BYTES_MAX, NodeId, Time};
+use tributary_core::{ByteCount, Datagram, DatagramBatch, Duration, FaceId, HEAD_BYTES_MAX, NodeId, Time};
 use tributary_transport::FaceOptions;
 
+pub use self::pending::PendingCounters;
 use self::{
     answers::{Answer, Verified},
     cache::{Body, PacketCache, PayloadMemory},
     decision::{BitmapTable, Memo, Ports},
     egress::{Batch, Face},
     labels::{LabelKey, LabelTables, Port},
+    pending::PendingPackets,
     view::{FidView, parts_after, write_header},
 };
 pub(crate) use self::{decision::is_overfull, view::View};
@@ -71,6 +74,10 @@ pub struct RouterConfig {
     pub cache_policy: alloc::string::String,
     /// What the cache keeps of payloads. Default: copies.
     pub cache_memory: PayloadMemory,
+    /// Packets at most that a router with a cache waits for on behalf of several receivers; zero for none. Default: 65,536.
+    pub pending_packets_max: usize,
+    /// How long after a request others for the same packet wait for its answer. Default: 2 s.
+    pub pending_lifetime: Duration,
 }
 
 impl RouterConfig {
@@ -91,6 +98,8 @@ impl RouterConfig {
             cache_bytes: ByteCount(64 << 20),
             cache_policy: cache::POLICIES[0].0.into(),
             cache_memory: PayloadMemory::Copied,
+            pending_packets_max: 65_536,
+            pending_lifetime: Duration::from_secs(2),
         }
     }
 }
@@ -114,6 +123,7 @@ pub struct Router {
     keys: CapabilityKeys,
     verified: Verified,
     cache: Option<PacketCache>,
+    pending: PendingPackets,
     queued: usize,
     spare: Option<Batch>,
     next_face: usize,
@@ -241,6 +251,7 @@ impl Router {
             keys: CapabilityKeys::new(),
             verified: Verified::default(),
             cache,
+            pending: PendingPackets::new(config.pending_packets_max, config.pending_lifetime),
             queued: 0,
             spare: None,
             next_face: 0,
@@ -312,7 +323,7 @@ impl Router {
     /// [`Verdict::local`] has is verified always, so a node without keys gets no requests. Whatever comes from a face
     /// whose neighbour has never answered is dropped if [`RouterConfig::neighbours_only`] says so.
     #[inline]
-    pub fn forward(&mut self, _now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
+    pub fn forward(&mut self, now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
         self.stats.arrived += 1;
         let arrived_index = arrived.and_then(|face| self.index_of_arrival(face));
         if let Some(index) = arrived_index {
@@ -328,7 +339,7 @@ impl Router {
             Err(error) => return self.drop(error.reason()),
         };
         match self.decide(view.fid(datagram.header_bytes()), arrived_index) {
-            Ok(ports) => self.dispatch(Passage::Transit, view, ports, datagram),
+            Ok(ports) => self.dispatch(now, Passage::Transit, view, ports, datagram),
             Err(reason) => self.drop(reason),
         }
     }
@@ -427,7 +438,7 @@ impl Router {
     ///
     /// # Panics
     /// If header and `next` together are longer than [`HEAD_BYTES_MAX`].
-    pub fn originate(&mut self, _now: Time, header: &Header, next: &[u8], body: Bytes) -> Verdict {
+    pub fn originate(&mut self, now: Time, header: &Header, next: &[u8], body: Bytes) -> Verdict {
         self.stats.originated += 1;
         let mut head = [0; HEAD_BYTES_MAX];
         let header_len = write_header(&mut head, header.packet_type, header.flags, header.ttl, &header.fid);
@@ -438,7 +449,7 @@ impl Router {
             Err(reason) => return self.drop(reason),
         };
         let view = View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len };
-        self.dispatch(Passage::Own, view, ports, Datagram::new(&head[..len], body))
+        self.dispatch(now, Passage::Own, view, ports, Datagram::new(&head[..len], body))
     }
 
     /// Whether nothing waits to be sent.
@@ -460,6 +471,10 @@ impl Router {
     /// The packet cache, if any.
     pub fn cache(&self) -> Option<&PacketCache> {
         self.cache.as_ref()
+    }
+    /// Counters of the requests for packets that other receivers had requested.
+    pub fn pending(&self) -> PendingCounters {
+        self.pending.counters
     }
     /// The capability keys that it holds.
     pub fn keys(&self) -> &CapabilityKeys {
@@ -487,7 +502,7 @@ impl Router {
     }
     /// Always inlined: arguments moved into a call are copied, and every packet takes this path.
     #[inline(always)]
-    fn dispatch(&mut self, passage: Passage, view: View, ports: Ports, mut datagram: Datagram) -> Verdict {
+    fn dispatch(&mut self, now: Time, passage: Passage, view: View, ports: Ports, mut datagram: Datagram) -> Verdict {
         let Ports { copies, is_local: local, .. } = ports;
         let mut verdict = Verdict::default();
         match (view.packet_type, passage) {
@@ -495,7 +510,7 @@ impl Router {
                 return self.drop(reason::NO_KEYS);
             }
             (PacketType::Request, Passage::Transit) if !self.keys.is_empty() => {
-                match self.on_request(view, &datagram, local) {
+                match self.on_request(now, view, &datagram, local) {
                     Ok(Answer::None) => {}
                     Ok(Answer::Some { rest, answered }) => {
                         verdict.answered = answered;

@@ -386,6 +386,60 @@ fn the_cache_answers_what_it_has_and_passes_on_the_rest() {
 }
 
 #[test]
+fn requests_for_a_packet_under_way_join_the_first_one() {
+    let mut bench = CacheBench::new();
+    let routes = [0, 2].map(|receiver| list_to(&bench.router, &[face(receiver)]));
+    // What is passed on when the receiver behind a face asks for packets `first` to `first + count` at a millisecond.
+    let ask = |bench: &mut CacheBench, ms: u64, receiver: usize, first: u32, count: u8| {
+        bench.forward = routes[receiver];
+        let request = bench.request(0, &[(first, count)]);
+        bench.router.forward(Time::from_millis(ms), Some(FaceId(receiver as u32 * 2)), request);
+        let passed = sent(&mut bench.router);
+        assert!(passed.iter().all(|(face, _)| *face == 1), "nothing is cached");
+        let ranges = |bytes: &Vec<u8>| Request::decode(&bytes[Header::decode(bytes).unwrap().len()..]).unwrap().ranges;
+        passed.iter().flat_map(|(_, bytes)| ranges(bytes)).collect::<Vec<_>>()
+    };
+    let arrive = |bench: &mut CacheBench, packet: u32| {
+        bench.router.forward(NOW, Some(FaceId(1)), data(routes[0], packet, b"it"));
+        let copies = sent(&mut bench.router).into_iter().map(|(face, bytes)| {
+            let header = Header::decode(&bytes).unwrap();
+            let data = DataHeader::decode(&bytes[header.len()..]).unwrap();
+            assert_eq!((data.packet, &bytes[header.len() + DataHeader::BYTES..]), (packet, &b"it"[..]));
+            (face, header.flags, data.tag)
+        });
+        copies.collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut bench, 0, 0, 0, 4), [(0, 4)]);
+    assert_eq!(ask(&mut bench, 1, 1, 2, 4), [(4, 2)], "two of them are under way");
+    assert_eq!(arrive(&mut bench, 2), [(2, FLAG_CACHED, 77), (0, 0, 1)], "each gets it by its own route, once");
+    assert_eq!(arrive(&mut bench, 0), [(0, 0, 1)]);
+    // An answer is lost: the one who asks again is passed on, the others join that request once more, and not for ever.
+    assert_eq!(ask(&mut bench, 300, 1, 3, 1), [(3, 1)], "it waits no longer");
+    for (ms, passed) in [(310, 0), (320, 0), (330, 0), (340, 1)] {
+        assert_eq!(ask(&mut bench, ms, 0, 3, 1).len(), passed, "{ms} ms");
+        if passed == 0 {
+            assert_eq!(ask(&mut bench, ms + 5, 1, 3, 1).len(), 1, "the other one lost the answer again");
+        }
+    }
+    assert_eq!(bench.router.pending(), PendingCounters { joined: 5, evicted: 0 });
+    // After the lifetime nobody joins what was never answered.
+    assert_eq!(ask(&mut bench, 2_000, 0, 4, 1), Vec::new());
+    assert_eq!(ask(&mut bench, 2_002, 0, 5, 1), [(5, 1)]);
+}
+
+#[test]
+fn a_full_table_of_pending_packets_forgets_the_oldest() {
+    let mut bench = CacheBench::new();
+    bench.router.pending = PendingPackets::new(4, Duration::from_secs(2));
+    let [here, there] = [0, 2].map(|receiver| list_to(&bench.router, &[face(receiver)]));
+    for (forward, first, count) in [(here, 0, 6), (there, 2, 4)] {
+        bench.forward = forward;
+        bench.router.forward(NOW, Some(FaceId(0)), bench.request(0, &[(first, count)]));
+    }
+    assert_eq!(bench.router.pending(), PendingCounters { joined: 4, evicted: 2 });
+}
+
+#[test]
 fn no_cache_and_another_way_back_pass_the_cache() {
     let mut bench = CacheBench::new();
     bench.fill(0..4);

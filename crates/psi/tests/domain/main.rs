@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
 mod control;
+mod crowd;
 mod fetches;
 mod hostile;
 mod offers;

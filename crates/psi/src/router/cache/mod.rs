@@ -257,14 +257,6 @@ impl PacketCache {
             counters.misses += all - hits;
         }
     }
-    /// Whether any packet of `stream` is held.
-    pub fn holds(&self, stream: StreamKey) -> bool {
-        self.objects.contains_key(&stream)
-    }
-    /// Counts requested packets of a stream that is not cached.
-    pub fn count_misses(&mut self, packets: u64) {
-        self.counters.misses += packets;
-    }
     /// Drops all packets of `stream`, or (`None`) all packets.
     pub fn invalidate(&mut self, stream: Option<StreamKey>) {
         let gone: Vec<PacketKey> = self

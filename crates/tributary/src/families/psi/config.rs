@@ -24,6 +24,8 @@ pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
     if let Some(interval) = duration(section, "hello_interval", Duration::from_millis(10), Duration::from_secs(60)) {
         psi.hello_interval = interval;
     }
+    let lifetime = duration(section, "pending_lifetime", Duration::from_millis(10), Duration::from_secs(60));
+    psi.pending_lifetime = lifetime.unwrap_or(psi.pending_lifetime);
     if let Some(lease) = duration(section, "lease", Duration::from_secs(1), Duration::from_secs(86_400)) {
         psi.lease = lease;
     }
@@ -43,6 +45,7 @@ pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
         ("transfers_max", &mut limits.transfers_max),
         ("nodes_max", &mut limits.nodes_max),
         ("links_max", &mut limits.links_max),
+        ("pending_packets_max", &mut limits.pending_packets_max),
     ] {
         if let Some(max) = section.integer(key, 1..=100_000_000) {
             *limit = max as u32;
