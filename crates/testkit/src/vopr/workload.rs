@@ -144,6 +144,9 @@ impl Operation {
     }
 }
 
+/// Within which time all receivers of a crowd begin.
+const CROWD_SPREAD: Duration = Duration::from_secs(2);
+
 /// Draws objects and operations of the time before `end`, in order of time.
 pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<ObjectSpec>, Vec<(Time, Operation)>) {
     let nodes = |wanted: &dyn Fn(usize) -> bool| (0..topology.nodes.len()).filter(|node| wanted(*node)).collect();
@@ -174,6 +177,16 @@ pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<Obj
         }
     }
     let mut number = 0;
+    // Receivers that fetch one object at about the same time: caches meet requests for what is still on its way.
+    if random.chance(0.4) {
+        let object = random.below(objects.len() as u64) as usize;
+        let (start, spread) = (draw_time(random), random.unit() * CROWD_SPREAD.as_secs_f64());
+        for &node in receivers.iter().filter(|_| receivers.len() > 1) {
+            let start = start + Duration::from_secs_f64(random.unit() * spread);
+            operations.push((start, Operation::Fetch(draw_fetch(number, node, object, random))));
+            number += 1;
+        }
+    }
     for &node in &receivers {
         for _ in 0..1 + random.below(5) {
             let object = random.below(objects.len() as u64) as usize;
