@@ -68,7 +68,8 @@ pub struct BulkConfig {
     pub retry_min: Duration,
     /// The longest wait. Default: 8 s.
     pub retry_max: Duration,
-    /// Failures in a row after which a mirror that has never answered is closed. Default: 4.
+    /// Failures in a row after which a mirror that has never answered is closed, and refusals in a row after which any mirror
+    /// is. Default: 4.
     pub failures_unanswered_max: u32,
     /// The part by which an uplink has to deliver more for one more connection to stay in use. Default: 0.03.
     pub connection_gain: f64,
@@ -162,8 +163,13 @@ pub enum BulkFailure {
         /// How long the server asks to wait.
         wait: Option<Duration>,
     },
-    /// The mirror does not have the object any more, or refuses it: it is closed.
+    /// The mirror does not have the object, or refuses it. It is closed, unless it has delivered before: then the flow tries
+    /// again, because a server that limits connections or the age of addresses refuses some requests only.
     Refused(String),
+    /// The mirror delivers no ranges: it is used as one stream.
+    NoRanges(String),
+    /// The mirror has another version of the object by now: it is closed.
+    Changed(String),
     /// The mirror sent something wrong: it is distrusted.
     Faulty(String),
 }
@@ -251,6 +257,8 @@ struct Mirror {
     distrusted: Option<String>,
     closed: Option<String>,
     failures: u32,
+    /// Whether it refuses one more connection than it has.
+    is_full: bool,
 }
 impl Mirror {
     fn is_usable(&self) -> bool {
@@ -395,6 +403,7 @@ impl Bulk {
             distrusted: None,
             closed: None,
             failures: 0,
+            is_full: false,
         });
         id
     }
@@ -528,8 +537,13 @@ impl Bulk {
         let Some(index) = self.index_of(flow, number) else { return };
         let mirror = self.flows[index].mirror;
         match failure {
-            BulkFailure::Refused(reason) => self.close(mirror, reason, pool),
+            BulkFailure::Refused(reason) => self.back_off(now, index, (reason, Failure::Refusal), pool),
+            BulkFailure::Changed(reason) => self.close(mirror, reason, pool),
             BulkFailure::Faulty(reason) => self.distrust(mirror, reason, pool),
+            BulkFailure::NoRanges(_) => {
+                self.mirrors[mirror].delivers = Delivers::Everything;
+                self.give_back(index, pool);
+            }
             BulkFailure::Again { reason, wait } => {
                 let failure = wait.map_or(Failure::Request, Failure::Busy);
                 self.back_off(now, index, (reason, failure), pool);
@@ -548,9 +562,12 @@ impl Bulk {
         let mirror = self.add_mirror(label, Delivers::Ranges);
         match objection {
             Some(BulkFailure::Faulty(reason)) => self.distrust_mirror(mirror, reason, pool),
-            Some(BulkFailure::Refused(reason) | BulkFailure::Again { reason, .. }) => {
-                self.close_mirror(mirror, reason, pool);
-            }
+            Some(
+                BulkFailure::Refused(reason)
+                | BulkFailure::NoRanges(reason)
+                | BulkFailure::Changed(reason)
+                | BulkFailure::Again { reason, .. },
+            ) => self.close_mirror(mirror, reason, pool),
             None => uplinks.iter().for_each(|uplink| _ = self.add_flow(mirror, uplink, None)),
         }
     }
@@ -662,6 +679,16 @@ impl Bulk {
         let is_meant = self.only.is_none_or(|only| only == mirror);
         is_meant && self.mirrors.get(usize::from(mirror.0)).is_some_and(Mirror::is_usable)
     }
+    /// What a mirror delivers.
+    pub fn delivers(&self, mirror: MirrorId) -> Delivers {
+        self.mirrors.get(usize::from(mirror.0)).map_or(Delivers::Everything, |mirror| mirror.delivers)
+    }
+    /// The connections over which a mirror delivers, if it refuses more.
+    pub fn connections_max(&self, mirror: MirrorId) -> Option<usize> {
+        let at = usize::from(mirror.0);
+        let in_use = self.flows.iter().filter(|flow| flow.mirror == at && !flow.is_spare).count();
+        self.mirrors.get(at).filter(|mirror| mirror.is_full).map(|_| in_use.max(1))
+    }
     /// The mirror of a flow.
     pub fn mirror_of(&self, flow: BulkFlowId) -> Option<MirrorId> {
         self.flows.get(usize::from(flow.0)).map(|flow| MirrorId(flow.mirror as u16))
@@ -715,6 +742,8 @@ enum Failure {
     Stall,
     /// The request failed.
     Request,
+    /// The server refused it.
+    Refusal,
     /// The server asks to wait.
     Busy(Duration),
 }

@@ -176,7 +176,7 @@ impl Bulk {
             // them soon notices that the uplink is back.
             Failure::Stall if age.is_zero() => ANSWER_MIN * turn / turns,
             Failure::Stall => (age / 8).min(config.retry_max),
-            Failure::Request => doubled.min(config.retry_min.max(age / 4)).min(config.retry_max),
+            Failure::Request | Failure::Refusal => doubled.min(config.retry_min.max(age / 4)).min(config.retry_max),
         };
         flow.retry_at = now + wait;
         if flow.trouble.is_none() {
@@ -185,12 +185,22 @@ impl Bulk {
         }
         flow.trouble = Some(Trouble { reason: reason.clone(), since });
         let at = flow.mirror;
+        let has_head = |flow: &Flow| flow.order.as_ref().is_some_and(|order| order.has_head);
+        let is_delivering = self.flows.iter().any(|flow| flow.mirror == at && has_head(flow));
         let mirror = &mut self.mirrors[at];
         mirror.failures += 1;
+        // A server that refuses the connection on trial is tried with no further one.
+        mirror.is_full |=
+            self.uplinks[uplink].trial == Some(index) && matches!(failure, Failure::Busy(_) | Failure::Refusal);
         let flows = self.flows.iter().filter(|flow| flow.mirror == at && !flow.is_spare).count() as u32;
         // A server that asks to wait is there.
         let is_there = matches!(failure, Failure::Busy(_)) || mirror.has_answered;
-        if !is_there && mirror.failures >= config.failures_unanswered_max * flows {
+        let is_hopeless = match failure {
+            Failure::Refusal if !mirror.has_answered => true,
+            Failure::Refusal => mirror.failures >= config.failures_unanswered_max && !is_delivering,
+            _ => !is_there && mirror.failures >= config.failures_unanswered_max * flows,
+        };
+        if is_hopeless {
             self.close(at, reason, pool);
         }
     }

@@ -247,6 +247,64 @@ fn a_mirror_that_never_answers_is_closed_and_one_that_asks_to_wait_is_not() {
     assert_eq!(pool.idle.len(), 8, "no chunk is lost");
 }
 
+#[test]
+fn a_server_that_refuses_one_connection_more_keeps_those_that_it_has() {
+    let (mut bulk, mut pool) = (Bulk::new(BulkConfig::default(), SourceId(1), PathId(1)), Pool::new(800));
+    let mirror = bulk.add_mirror("m", Delivers::Ranges);
+    (0..3).for_each(|_| _ = bulk.add_flow(mirror, "", None));
+    let (mut now, mut refused, mut current) = (Time::from_millis(1), 0, None);
+    while now < Time::from_millis(20_000) {
+        bulk.handle_timeout(now, &mut pool);
+        while let Some(order) = bulk.poll_order(now, &mut pool) {
+            if order.flow == BulkFlowId(0) {
+                bulk.handle_head(now, order.flow, order.number);
+                current = Some((order.number, order.chunks));
+            } else {
+                refused += 1;
+                bulk.handle_failure(now, order.flow, order.number, BulkFailure::Refused("403".into()), &mut pool);
+            }
+        }
+        now += Duration::from_millis(100);
+        if let Some((number, chunks)) = &mut current
+            && let Some(chunk) = chunks.next()
+        {
+            pool.held[chunk as usize] = true;
+            bulk.handle_bytes(now, BulkFlowId(0), *number, u64::from(CHUNK));
+            bulk.handle_chunk(now, BulkFlowId(0), *number, (chunk, CHUNK), BulkChunk::Kept, &mut pool);
+        }
+    }
+    assert_eq!((refused, bulk.connections_max(mirror), bulk.is_usable(mirror)), (1, Some(1), true));
+}
+
+#[test]
+fn a_mirror_that_delivered_before_is_closed_by_refusals_in_a_row_and_one_without_ranges_becomes_a_stream() {
+    let (mut bulk, mut pool) = (Bulk::new(BulkConfig::default(), SourceId(1), PathId(1)), Pool::new(8));
+    let (gone, stream) = (bulk.add_mirror("gone", Delivers::Ranges), bulk.add_mirror("stream", Delivers::Ranges));
+    bulk.add_flow(gone, "", None);
+    bulk.add_flow(stream, "", None);
+    let (mut now, mut refused) = (Time::from_millis(1), 0);
+    while bulk.is_usable(gone) && now < Time::from_millis(20_000) {
+        while let Some(order) = bulk.poll_order(now, &mut pool) {
+            if order.flow == BulkFlowId(1) {
+                // Its order as a stream goes on.
+                if bulk.delivers(stream) == Delivers::Ranges {
+                    let failure = BulkFailure::NoRanges("200".into());
+                    bulk.handle_failure(now, order.flow, order.number, failure, &mut pool);
+                }
+                continue;
+            }
+            if refused == 0 {
+                bulk.handle_head(now, order.flow, order.number);
+            }
+            refused += 1;
+            bulk.handle_failure(now, order.flow, order.number, BulkFailure::Refused("403".into()), &mut pool);
+        }
+        now += Duration::from_millis(500);
+    }
+    assert_eq!((refused, bulk.is_usable(gone)), (4, false));
+    assert_eq!(bulk.delivers(stream), Delivers::Everything);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]

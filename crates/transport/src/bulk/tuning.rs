@@ -16,7 +16,7 @@ pub(super) struct Uplink {
     from: Option<Time>,
     /// What it delivered before the flow on trial.
     before: f64,
-    trial: Option<usize>,
+    pub(super) trial: Option<usize>,
     next_trial: Time,
     pause: Duration,
 }
@@ -122,6 +122,7 @@ impl Bulk {
                 && flow.is_spare
                 && flow.order.is_none()
                 && mirror.is_usable()
+                && !mirror.is_full
                 && is_meant
                 && mirror.delivers == Delivers::Ranges
         };
