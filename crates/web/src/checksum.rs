@@ -22,9 +22,11 @@ impl Algorithm {
         ("sha-384", Algorithm::Sha384),
         ("sha-512", Algorithm::Sha512),
     ];
-    /// The one of this name; `None` for others, MD5 among them, which anybody can forge.
+    /// The one of this name, also as Metalink 3 writes it (`sha256`); `None` for others, MD5 among them, which anybody can
+    /// forge.
     pub fn of_name(name: &str) -> Option<Algorithm> {
-        Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, algorithm)| *algorithm)
+        let plain = |name: &str| name.replace('-', "").to_ascii_lowercase();
+        Self::ALL.iter().find(|(known, _)| plain(known) == plain(name)).map(|(_, algorithm)| *algorithm)
     }
     fn ring(self) -> &'static digest::Algorithm {
         match self {
@@ -68,6 +70,10 @@ impl Checksum {
         let digest: Option<Vec<u8>> = (0..need).map(|at| byte(2 * at)).collect();
         let digest = digest.ok_or_else(|| format!("'{text}' is not hexadecimal"))?;
         Ok(Checksum { algorithm, digest })
+    }
+    /// One of these bytes; `None` if they are too few or too many.
+    pub fn of_bytes(algorithm: Algorithm, digest: Vec<u8>) -> Option<Checksum> {
+        (digest.len() == algorithm.ring().output_len()).then_some(Checksum { algorithm, digest })
     }
     /// Whether these bytes have it.
     pub fn fits(&self, bytes: &[u8]) -> bool {

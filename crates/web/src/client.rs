@@ -1,10 +1,21 @@
 //! Connections: TLS with the system's roots, proxies from the environment, one client per uplink.
-use reqwest::{Client, Url, redirect};
+use reqwest::{
+    Client, Url,
+    header::{HeaderMap, SET_COOKIE},
+    redirect,
+};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::IpAddr,
+    path::PathBuf,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tributary_transport::bulk::connections_for;
 
@@ -89,9 +100,8 @@ pub enum Redirects {
 }
 
 /// What all requests of a fetch share.
-#[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) cookies: Cookies,
+    cookies: Mutex<Cookies>,
     pub(crate) netrc: Netrc,
     pub(crate) redirects: Redirects,
     pub(crate) store: Store,
@@ -111,12 +121,22 @@ impl Shared {
             }
         };
         Ok(Arc::new(Shared {
-            cookies: Cookies::parse(&cookies.unwrap_or_default()),
+            cookies: Mutex::new(Cookies::parse(&cookies.unwrap_or_default())),
             netrc: Netrc::parse(&netrc),
             redirects: options.redirects,
             store: options.store.clone().unwrap_or_else(Store::of_environment),
             origin: options.origin,
         }))
+    }
+    /// The header with the cookies for a request.
+    pub(crate) fn cookies(&self, url: &Url, now: u64) -> Option<String> {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).header(url, now)
+    }
+    /// Keeps the cookies that an answer sets until the end of the fetch. True if one is new.
+    pub(crate) fn learn_cookies(&self, url: &Url, headers: &HeaderMap) -> bool {
+        let mut cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = headers.get_all(SET_COOKIE).iter().filter_map(|value| value.to_str().ok());
+        set.filter(|text| cookies.learn(url, text)).count() > 0
     }
 }
 
@@ -157,7 +177,11 @@ impl Lanes {
     }
     /// The first place of each uplink.
     pub(crate) fn firsts(&self) -> impl Iterator<Item = usize> {
-        (0..self.uplinks.len()).filter(|at| *at == 0 || self.uplinks[*at] != self.uplinks[at - 1])
+        (0..self.uplinks.len()).filter(|at| self.is_first(*at))
+    }
+    /// Whether a place is the first one of its uplink.
+    pub(crate) fn is_first(&self, at: usize) -> bool {
+        at == 0 || self.uplinks[at] != self.uplinks[at - 1]
     }
 }
 
@@ -179,6 +203,10 @@ pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions
         .tcp_keepalive(Duration::from_secs(15))
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .http2_adaptive_window(true)
+        // Old servers fold fields over several lines, write spaces before the colon, and put text between the fields.
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
+        .http1_allow_spaces_after_header_name_in_responses(true)
+        .http1_ignore_invalid_headers_in_responses(true)
         .referer(false)
         .user_agent(options.user_agent.as_deref().unwrap_or(concat!("tributary/", env!("CARGO_PKG_VERSION"))));
     if let Some(resolver) = options.origin.resolver() {

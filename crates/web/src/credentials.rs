@@ -4,6 +4,9 @@ use reqwest::Url;
 /// Bytes of a file of passwords or cookies at most.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Cookies with which no further one of a server is taken.
+const COOKIES_MAX: usize = 4_096;
+
 /// Passwords by host.
 #[derive(Clone, Default)]
 pub struct Netrc(Vec<(Option<String>, String, String)>);
@@ -85,6 +88,26 @@ impl Cookies {
             })
         };
         Cookies(text.lines().filter_map(read).collect())
+    }
+    /// Takes a cookie that `url` sets, for its host alone. True if it is a new one or has another value. RFC 6265 §5.3, without
+    /// domains and lifetimes: what a fetch learns ends with it.
+    pub fn learn(&mut self, url: &Url, set_cookie: &str) -> bool {
+        let pair = set_cookie.split(';').next().unwrap_or_default().trim();
+        let (Some(host), Some((name, _))) = (url.host_str(), pair.split_once('=')) else { return false };
+        let is_same = |cookie: &Cookie| {
+            cookie.domain == host && cookie.pair.split_once('=').is_some_and(|(known, _)| known == name)
+        };
+        if self.0.iter().any(|cookie| is_same(cookie) && cookie.pair == pair) {
+            return false;
+        }
+        self.0.retain(|cookie| !is_same(cookie));
+        let has_room = self.0.len() < COOKIES_MAX;
+        if has_room {
+            let (domain, path) = (host.to_ascii_lowercase(), "/".into());
+            let secure = url.scheme() == "https";
+            self.0.push(Cookie { domain, subdomains: false, path, secure, expires: 0, pair: pair.into() });
+        }
+        has_room
     }
     /// The header for a request to `url` at `now`, in seconds since 1970; `None` if no cookie is for it. RFC 6265 §5.4.
     pub fn header(&self, url: &Url, now: u64) -> Option<String> {

@@ -3,15 +3,13 @@ use reqwest::Url;
 use std::{
     collections::BTreeMap,
     fmt,
+    io::Read,
     ops::Range,
     path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tributary_content::{
     ChunkIndex, ChunkStore, Manifest, Name, PublicKey, StoreError, chunk_hash, manifest::chunk_size_for,
 };
@@ -24,7 +22,7 @@ use tributary_net::{
     disk::{Existing, PartFile, PartOptions},
 };
 use tributary_transport::{
-    bulk::{Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, ChunkPool, Delivers, MirrorId},
+    bulk::{Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, BulkShape, ChunkPool, Delivers, MirrorId},
     limit::TokenBucket,
     ranges::RangeSet,
     record::Record,
@@ -33,10 +31,13 @@ use tributary_transport::{
 use crate::{
     checksum::{Checksum, Hasher, Pieces},
     client::{ClientOptions, Lanes, Shared, Uplink, client, tls},
-    flow::{Came, FlowTask, Job},
-    probing::{Probed, probe_all},
-    request::{Head, Place, Refusal, failure, open, shown},
+    flow::{Came, Common, Flow},
+    habits::Habit,
+    probing::Probed,
+    request::{Answer, Ask, Place, Refusal, Validator, request, shown},
     s3,
+    search::{Candidate, Search},
+    spool::{self, Spool},
 };
 
 /// Mirrors of a file at most.
@@ -48,14 +49,14 @@ pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Chunks that wait for the disk at most, of all flows together.
 const QUEUE_CHUNKS: usize = 32;
 /// How long a rate limit lets bytes pass at once.
-const LIMIT_BURST: Duration = Duration::from_millis(50);
+pub(crate) const LIMIT_BURST: Duration = Duration::from_millis(50);
 /// Bytes of a document that is read into memory at most.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// A file to fetch.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Where it is: the first one decides what the file is if nothing else does.
+    /// Where it is. The checksum, the pieces, or else most of these decide what the file is.
     pub mirrors: Vec<Url>,
     /// Where it goes.
     pub output: PathBuf,
@@ -67,7 +68,8 @@ pub struct Wanted {
     pub pieces: Option<Pieces>,
     /// Whether an existing file may be replaced.
     pub existing: Existing,
-    /// Where it is remembered which files were fetched from where; without it no file is replaced.
+    /// Where it is remembered which files were fetched from where, and which habits servers have; without it no file is
+    /// replaced.
     pub state_dir: Option<PathBuf>,
     /// The rate not to exceed.
     pub rate_limit: Option<Rate>,
@@ -141,7 +143,7 @@ impl WebError {
 /// # Errors
 /// [`WebError`] says what failed, on what, why.
 pub fn fetch(wanted: &Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
-    run(Fetch::run(wanted, on_update))
+    run(Search::run(wanted, on_update))
 }
 /// Reads a small document, such as a Metalink file, from a URL.
 ///
@@ -151,17 +153,16 @@ pub fn fetch_document(url: &Url, options: &ClientOptions) -> Result<Vec<u8>, Web
     run(async {
         let shared = Shared::new(options)?;
         let client = client(options.uplinks.first().unwrap_or(&Uplink::Any), tls(options)?, options)?;
-        let place = Place { url: url.clone(), validator: Default::default(), size: None };
         let failed = |why: &str| WebError::NotFound(format!("cannot fetch '{}': {why}", shown(url)));
-        let mut response = open(&client, &shared, &place, None).await.map_err(|refusal| failed(&in_words(&refusal)))?;
+        let refused = |refusal: Refusal| failed(&refusal.reason());
+        let mut answer = request(&client, &shared, url, &Ask::Whole).await.map_err(refused)?;
         let mut bytes = Vec::new();
         loop {
-            let read = tokio::time::timeout(crate::client::HEAD_TIME_MAX, response.chunk()).await;
-            match read.map_err(|_| failed("it stalls"))? {
-                Ok(Some(more)) if bytes.len() + more.len() <= DOCUMENT_BYTES_MAX => bytes.extend_from_slice(&more),
-                Ok(Some(_)) => return Err(failed(&format!("it has more than {DOCUMENT_BYTES_MAX} bytes"))),
-                Ok(None) => return Ok(bytes),
-                Err(error) => return Err(failed(&in_words(&failure(&error)))),
+            let read = tokio::time::timeout(crate::client::HEAD_TIME_MAX, answer.read()).await;
+            match read.map_err(|_| failed("it stalls"))?.map_err(refused)? {
+                Some(more) if bytes.len() + more.len() <= DOCUMENT_BYTES_MAX => bytes.extend_from_slice(&more),
+                Some(_) => return Err(failed(&format!("it has more than {DOCUMENT_BYTES_MAX} bytes"))),
+                None => return Ok(bytes),
             }
         }
     })
@@ -174,12 +175,6 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<
     runtime.shutdown_background();
     result
 }
-pub(crate) fn in_words(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Again { reason, .. } | Refusal::Refused(reason) | Refusal::Faulty(reason) => reason.clone(),
-    }
-}
-
 // The chunks on the disk.
 
 /// The chunks of the file, for the scheduler.
@@ -217,20 +212,32 @@ impl ChunkPool for Chunks {
 struct MirrorPlace {
     id: MirrorId,
     place: Place,
-    delivers: Delivers,
+    is_encoded: bool,
+    /// The connections that it allows, if that is known.
+    connections: Option<usize>,
+    /// An answer that brings the file from its beginning on.
+    held: Option<Answer>,
     /// How long the head of its first answer took over uplinks, by their places in the lanes.
     times: BTreeMap<usize, Duration>,
 }
-struct FlowEnd {
-    mirror: usize,
-    jobs: mpsc::UnboundedSender<Job>,
-    cuts: watch::Sender<(u64, u32)>,
-    arrived: Arc<AtomicU64>,
-    counted: u64,
-    number: u64,
+
+/// Why an attempt ended without the file.
+pub(crate) enum End {
+    /// For good.
+    Failed(WebError),
+    /// The file has changed on every mirror.
+    Changed(WebError),
+    /// It has another checksum, and `decoded` has the right one, if the servers say that they encode it.
+    Mismatch { error: WebError, servers: usize, decoded: Option<Spool> },
+}
+impl<E: Into<WebError>> From<E> for End {
+    fn from(error: E) -> End {
+        End::Failed(error.into())
+    }
 }
 
-struct Fetch<'a> {
+/// One attempt to fetch the file of a certain size.
+pub(crate) struct Fetch<'a> {
     wanted: &'a Wanted,
     clock: Clock,
     bulk: Bulk,
@@ -239,7 +246,7 @@ struct Fetch<'a> {
     manifest: Manifest,
     pieces: Option<&'a Pieces>,
     mirrors: Vec<MirrorPlace>,
-    flows: Vec<FlowEnd>,
+    flows: Vec<(MirrorId, Flow)>,
     record: Record,
     stored_bytes: u64,
     /// Which mirror delivered a chunk in this run.
@@ -247,6 +254,7 @@ struct Fetch<'a> {
     prefix: Prefix,
     heard: Time,
     reported: Time,
+    has_changed: bool,
 }
 
 /// The front of the file that is hashed already, so that little is left to do once the last chunk is here.
@@ -257,69 +265,46 @@ struct Prefix {
 }
 
 impl<'a> Fetch<'a> {
-    async fn run(wanted: &'a Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
-        let shared = Shared::new(&wanted.client)?;
-        let lanes = Lanes::new(&wanted.mirrors, &wanted.client)?;
-        let heads = probe_all(&wanted.mirrors, wanted.patience, &lanes, &shared, on_update).await?;
-        let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
-        let mut fetch = Fetch::open(wanted, heads, on_update)?;
-        fetch.connect(&lanes, &shared, &came);
-        drop(came);
-        fetch.transfer(&mut arrivals, on_update).await?;
-        fetch.check(&mut arrivals, on_update).await?;
-        fetch.store.finish()?;
-        fetch.record.complete(fetch.clock.now());
-        fetch.on_update(on_update)?;
-        let report = fetch.report();
-        let verified = wanted.checksum.is_some() || wanted.pieces.is_some();
-        let checksum = wanted.checksum.as_ref().map(ToString::to_string);
-        Ok(Outcome { report, path: fetch.store.target().into(), verified, checksum })
-    }
-    /// Judges what the mirrors said, and opens the store.
-    fn open(
+    /// Opens the store. Mirrors that are not `usable` have another file; `clock` was started when the first byte was requested.
+    pub(crate) fn open(
         wanted: &'a Wanted,
-        probed: Vec<Probed>,
+        clock: Clock,
+        size: u64,
+        mirrors: Vec<Candidate>,
         on_update: &mut dyn FnMut(Update) -> Control,
     ) -> Result<Self, WebError> {
-        let clock = Clock::new();
         let mut bulk = Bulk::new(BulkConfig::default(), SourceId(1), PathId(1));
         let mut nothing = Chunks { idle: RangeSet::new(), held: Vec::new(), chunk_size: 1 };
-        let mut mirrors = Vec::new();
-        let size = wanted.size.or_else(|| probed.iter().find_map(|of| of.head.as_ref().ok()?.size));
-        for (url, Probed { head, times }) in wanted.mirrors.iter().zip(probed) {
-            let delivers = match &head {
-                Ok(head) if !head.ranges => Delivers::Everything,
+        let is_proven = wanted.checksum.is_some() || wanted.pieces.is_some();
+        let (mut places, mut first) = (Vec::new(), None);
+        for Candidate { url, answer, habit } in mirrors {
+            let delivers = match &answer {
+                Ok(probed) if !probed.head.ranges => Delivers::Everything,
                 _ => Delivers::Ranges,
             };
-            let id = bulk.add_mirror(&label_of(url), delivers);
-            match head {
+            let id = bulk.add_mirror(&label_of(&url), delivers);
+            match answer {
                 Err(Refusal::Faulty(reason)) => bulk.distrust_mirror(id, reason, &mut nothing),
-                Err(refusal) => bulk.close_mirror(id, in_words(&refusal), &mut nothing),
-                Ok(Head { size: Some(has), .. }) if size.is_some_and(|size| size != has) => {
-                    let what = if wanted.size.is_some() { "the file has" } else { "the first mirror's has" };
-                    let reason = format!("has another file, of {has} bytes: {what} {}", size.unwrap_or_default());
-                    bulk.distrust_mirror(id, reason, &mut nothing);
-                }
-                Ok(Head { validator, .. }) => {
-                    let place = Place { url: url.clone(), validator, size };
-                    mirrors.push(MirrorPlace { id, place, delivers, times });
+                Err(refusal) => bulk.close_mirror(id, refusal.reason(), &mut nothing),
+                Ok(Probed { head, held, times }) => {
+                    let place = Place::new(url, Some(size), is_proven, habit.range_max);
+                    // It is the first answer, so there is nothing that it could contradict.
+                    let _ = place.compare(&head);
+                    first.get_or_insert(head.validator);
+                    let (is_encoded, connections) = (head.is_encoded, habit.connections);
+                    places.push(MirrorPlace { id, place, is_encoded, connections, held, times });
                 }
             }
         }
-        let name = shown(&wanted.mirrors[0]);
         if !bulk.any_usable() {
             while let Some(event) = bulk.poll_event() {
                 on_update(Update::Event(event));
             }
-            return Err(WebError::NotFound(format!("cannot fetch '{name}': {}", bulk.hopeless_reason())));
+            let (name, why) = (shown(&wanted.mirrors[0]), bulk.hopeless_reason());
+            return Err(WebError::NotFound(format!("cannot fetch '{name}': {why}")));
         }
-        let size = size.ok_or_else(|| {
-            WebError::Incomplete(format!(
-                "cannot fetch '{name}': no mirror says how long the file is, so nothing could show that it is complete"
-            ))
-        })?;
         let (chunk_size, pieces) = cut(wanted, size);
-        let manifest = describe(wanted, size, chunk_size, mirrors.first().map(|mirror| &mirror.place))?;
+        let manifest = describe(wanted, size, chunk_size, first.as_ref())?;
         let options =
             PartOptions { existing: wanted.existing, state_dir: wanted.state_dir.clone(), ..PartOptions::default() };
         let store = PartFile::open(&wanted.output, &manifest, &options)?;
@@ -338,7 +323,7 @@ impl<'a> Fetch<'a> {
             store,
             manifest,
             pieces,
-            mirrors,
+            mirrors: places,
             flows: Vec::new(),
             record,
             stored_bytes,
@@ -346,36 +331,72 @@ impl<'a> Fetch<'a> {
             prefix: Prefix::default(),
             heard: Time::ZERO,
             reported: Time::ZERO,
+            has_changed: false,
+        })
+    }
+    /// Fetches what is missing, beside what `spool` has, and gives the file its name.
+    pub(crate) async fn complete(
+        &mut self,
+        lanes: &Lanes,
+        shared: &Arc<Shared>,
+        spool: Option<&Spool>,
+        on_update: &mut dyn FnMut(Update) -> Control,
+    ) -> Result<Outcome, End> {
+        let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
+        let limit = Arc::new(Mutex::new(TokenBucket::new(self.wanted.rate_limit, LIMIT_BURST)));
+        self.connect(lanes, Common { shared: Arc::clone(shared), came, limit, clock: self.clock });
+        if let Some(spool) = spool {
+            self.take_all(spool)?;
+        }
+        self.transfer(&mut arrivals, on_update).await?;
+        self.check(&mut arrivals, on_update).await?;
+        self.store.finish()?;
+        self.record.complete(self.clock.now());
+        self.on_update(on_update)?;
+        let verified = self.wanted.checksum.is_some() || self.wanted.pieces.is_some();
+        let checksum = self.wanted.checksum.as_ref().map(ToString::to_string);
+        Ok(Outcome { report: self.report(), path: self.store.target().into(), verified, checksum })
+    }
+    /// What was learnt about the servers.
+    pub(crate) fn habits(&self) -> impl Iterator<Item = (&Url, Habit)> {
+        self.mirrors.iter().map(|mirror| {
+            let (id, place) = (mirror.id, &mirror.place);
+            let connections = self.bulk.connections_max(id).or(mirror.connections);
+            let is_stream = self.bulk.delivers(id) == Delivers::Everything;
+            (&place.url, Habit { is_stream, connections, range_max: place.range_max(), day: 0 })
         })
     }
     /// Starts the tasks of the flows.
-    fn connect(&mut self, lanes: &Lanes, shared: &Arc<Shared>, came: &mpsc::Sender<Came>) {
-        let limit = Arc::new(Mutex::new(TokenBucket::new(self.wanted.rate_limit, LIMIT_BURST)));
-        for (at, mirror) in self.mirrors.iter().enumerate() {
+    fn connect(&mut self, lanes: &Lanes, common: Common) {
+        let shape = BulkShape { size: self.manifest.size, chunk_size: self.manifest.chunk_size };
+        for mirror in &mut self.mirrors {
             let clients = &lanes.clients[usize::from(mirror.id.0)];
             for (lane, (uplink, client)) in lanes.uplinks.iter().zip(clients).enumerate() {
+                // Each uplink keeps one connection.
+                let flows = self.flows.iter().filter(|(id, _)| *id == mirror.id).count();
+                if !lanes.is_first(lane) && mirror.connections.is_some_and(|most| flows >= most) {
+                    continue;
+                }
                 // The probe took the time of a connection too.
                 let rtt = mirror.times.get(&lane).map(|time| *time / 2);
                 let Some(id) = self.bulk.add_flow(mirror.id, &uplink.to_string(), rtt) else { continue };
-                let (jobs, todo) = mpsc::unbounded_channel();
-                let (cuts, watched) = watch::channel((0, 0));
-                let arrived = Arc::new(AtomicU64::new(0));
-                let task = FlowTask {
-                    id,
-                    client: client.clone(),
-                    shared: Arc::clone(shared),
-                    size: self.manifest.size,
-                    chunk_size: self.manifest.chunk_size,
-                    arrived: Arc::clone(&arrived),
-                    cuts: watched,
-                    came: came.clone(),
-                    limit: Arc::clone(&limit),
-                    clock: self.clock,
-                };
-                tokio::spawn(task.run(todo));
-                self.flows.push(FlowEnd { mirror: at, jobs, cuts, arrived, counted: 0, number: 0 });
+                let way = (client, &mirror.place, mirror.held.take());
+                self.flows.push((mirror.id, Flow::start(id, way, shape, &common)));
             }
         }
+    }
+    /// Takes what came as one stream from the first mirror.
+    fn take_all(&mut self, spool: &Spool) -> Result<(), WebError> {
+        let flow = BulkFlowId(0);
+        for chunk in 0..self.manifest.chunk_count() {
+            let index = ChunkIndex(chunk);
+            let mut bytes = vec![0; self.manifest.chunk_len(index) as usize];
+            spool.read_at(&mut bytes, self.manifest.chunk_offset(index))?;
+            let verdict = self.take(flow, chunk, &bytes)?;
+            let of_chunk = (chunk, bytes.len() as u32);
+            self.bulk.handle_chunk(self.clock.now(), flow, 0, of_chunk, verdict, &mut self.chunks);
+        }
+        Ok(())
     }
 
     /// Until every chunk is here.
@@ -383,7 +404,7 @@ impl<'a> Fetch<'a> {
         &mut self,
         arrivals: &mut mpsc::Receiver<Came>,
         on_update: &mut dyn FnMut(Update) -> Control,
-    ) -> Result<(), WebError> {
+    ) -> Result<(), End> {
         self.heard = self.clock.now();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -391,7 +412,7 @@ impl<'a> Fetch<'a> {
             tokio::select! {
                 came = arrivals.recv() => match came {
                     Some(came) => self.handle(came)?,
-                    None => return Err(WebError::System("the connections' tasks have ended".into())),
+                    None => return Err(WebError::System("the connections' tasks have ended".into()).into()),
                 },
                 _ = tick.tick() => {}
             }
@@ -402,11 +423,12 @@ impl<'a> Fetch<'a> {
             self.hash_next()?;
             self.on_update(on_update)?;
             if !self.bulk.any_usable() {
-                return Err(self.incomplete(&self.bulk.hopeless_reason()));
+                let error = self.incomplete(&self.bulk.hopeless_reason());
+                return Err(if self.has_changed { End::Changed(error) } else { End::Failed(error) });
             }
             if now.since(self.heard) >= self.wanted.patience {
                 let (why, patience) = (self.bulk.hopeless_reason(), self.wanted.patience);
-                return Err(self.incomplete(&format!("nothing came for {patience:?} ({why})")));
+                return Err(self.incomplete(&format!("nothing came for {patience:?} ({why})")).into());
             }
         }
         Ok(())
@@ -441,6 +463,7 @@ impl<'a> Fetch<'a> {
                     // A server that asks to wait is there.
                     self.heard = now + *wait;
                 }
+                self.has_changed |= matches!(failure, BulkFailure::Changed(_));
                 self.bulk.handle_failure(now, flow, number, failure, &mut self.chunks);
             }
             Came::Chunk(flow, number, chunk, bytes) => {
@@ -475,11 +498,10 @@ impl<'a> Fetch<'a> {
         Ok(BulkChunk::Kept)
     }
     fn count_bytes(&mut self, now: Time) {
-        for (index, flow) in self.flows.iter_mut().enumerate() {
-            let arrived = flow.arrived.load(Ordering::Relaxed);
-            if arrived > flow.counted {
-                self.bulk.handle_bytes(now, BulkFlowId(index as u16), flow.number, arrived - flow.counted);
-                flow.counted = arrived;
+        for (index, (_, flow)) in (0..).zip(&mut self.flows) {
+            let arrived = flow.arrived();
+            if arrived > 0 {
+                self.bulk.handle_bytes(now, BulkFlowId(index), flow.number, arrived);
                 self.heard = self.heard.max(now);
             }
         }
@@ -487,21 +509,11 @@ impl<'a> Fetch<'a> {
     fn send_orders(&mut self, now: Time) {
         loop {
             while let Some(cut) = self.bulk.poll_cut() {
-                let flow = &self.flows[usize::from(cut.flow.0)];
-                flow.cuts.send_replace((cut.number, cut.end));
+                self.flows[usize::from(cut.flow.0)].1.cut(cut);
             }
             let Some(order) = self.bulk.poll_order(now, &mut self.chunks) else { return };
-            let flow = &mut self.flows[usize::from(order.flow.0)];
-            let mirror = &self.mirrors[flow.mirror];
-            flow.number = order.number;
-            let job = Job {
-                number: order.number,
-                chunks: order.chunks,
-                place: mirror.place.clone(),
-                delivers: mirror.delivers,
-            };
-            // A task that has ended cannot be: it ends with this end of its channel.
-            let _ = flow.jobs.send(job);
+            let (mirror, flow) = &mut self.flows[usize::from(order.flow.0)];
+            flow.order(order, self.bulk.delivers(*mirror));
         }
     }
     fn on_update(&mut self, on_update: &mut dyn FnMut(Update) -> Control) -> Result<(), WebError> {
@@ -537,9 +549,10 @@ impl<'a> Fetch<'a> {
         &mut self,
         arrivals: &mut mpsc::Receiver<Came>,
         on_update: &mut dyn FnMut(Update) -> Control,
-    ) -> Result<(), WebError> {
+    ) -> Result<(), End> {
         let Some(found) = self.mismatch()? else { return Ok(()) };
         let name = shown(&self.wanted.mirrors[0]);
+        let decoded = self.decoded()?;
         let mut tries: Vec<MirrorId> =
             self.mirrors.iter().map(|mirror| mirror.id).filter(|id| self.bulk.is_usable(*id)).collect();
         let delivered = |id: &MirrorId| self.owners.values().filter(|owner| *owner == id).count();
@@ -565,9 +578,16 @@ impl<'a> Fetch<'a> {
                 self.chunks.idle.insert(chunk, chunk + 1);
                 self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(chunk)));
             }
+            if decoded.is_some() {
+                break;
+            }
             self.bulk.set_only(Some(honest));
             match self.transfer(arrivals, on_update).await {
-                Err(WebError::Incomplete(_)) if self.bulk.any_usable() && !self.bulk.is_usable(honest) => continue,
+                Err(End::Failed(WebError::Incomplete(_)) | End::Changed(_))
+                    if self.bulk.any_usable() && !self.bulk.is_usable(honest) =>
+                {
+                    continue;
+                }
                 ended => ended?,
             }
             self.bulk.set_only(None);
@@ -585,12 +605,34 @@ impl<'a> Fetch<'a> {
                 let reason = format!("sent other bytes than those that fit the checksum, near byte {at}");
                 self.bulk.distrust_mirror(mirror, reason, &mut self.chunks);
             }
-            return self.on_update(on_update);
+            return Ok(self.on_update(on_update)?);
         }
         let wanted = self.wanted.checksum.as_ref().map(ToString::to_string).unwrap_or_default();
-        Err(WebError::Incomplete(format!(
+        let error = WebError::Incomplete(format!(
             "cannot fetch '{name}': no mirror has the file with {wanted}; the last one tried has {found}"
-        )))
+        ));
+        let servers = self.mirrors.iter().map(|mirror| mirror.place.servers()).sum();
+        // Nothing of a wrong file is worth keeping.
+        (0..self.manifest.chunk_count()).try_for_each(|chunk| self.store.forget(ChunkIndex(chunk)))?;
+        Err(End::Mismatch { error, servers, decoded })
+    }
+    /// The decoded file, if it has the checksum: some servers compress files although they were asked not to.
+    fn decoded(&self) -> Result<Option<Spool>, WebError> {
+        let is_encoded = self.mirrors.iter().any(|mirror| mirror.is_encoded);
+        let Some(checksum) = self.wanted.checksum.as_ref().filter(|_| is_encoded) else { return Ok(None) };
+        let stored = || Stored { fetch: self, at: 0 };
+        let mut hasher = checksum.hasher();
+        // Hashed before anything is written: what does not fit may be of any length.
+        let fits = spool::decode(stored(), &mut |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        }) && hasher.finish(checksum.algorithm) == *checksum;
+        if !fits {
+            return Ok(None);
+        }
+        let mut spool = Spool::beside(&self.wanted.output)?;
+        spool::decode(stored(), &mut |bytes| spool.write(bytes));
+        Ok(Some(spool))
     }
     fn read(&self, chunk: u32) -> Result<Vec<u8>, WebError> {
         let mut bytes = vec![0; self.manifest.chunk_len(ChunkIndex(chunk)) as usize];
@@ -626,6 +668,20 @@ impl<'a> Fetch<'a> {
     }
 }
 
+/// The stored bytes, one after another.
+struct Stored<'a, 'b> {
+    fetch: &'a Fetch<'b>,
+    at: u64,
+}
+impl Read for Stored<'_, '_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let length = (self.fetch.manifest.size - self.at).min(bytes.len() as u64) as usize;
+        self.fetch.store.read_at(&mut bytes[..length], self.at).map_err(std::io::Error::other)?;
+        self.at += length as u64;
+        Ok(length)
+    }
+}
+
 /// Bytes of the smallest chunks, and how many chunks a file has at most before they are larger: near the end connections
 /// share what is left by whole chunks, and one that shares its uplink with several others takes long for each.
 const CHUNK_MIN: u32 = 64 << 10;
@@ -651,10 +707,10 @@ fn cut(wanted: &Wanted, size: u64) -> (u32, Option<&Pieces>) {
     }
 }
 /// Describes the file for its store. An interrupted fetch of another version has another description.
-fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Place>) -> Result<Manifest, WebError> {
+fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Validator>) -> Result<Manifest, WebError> {
     let url = shown(&wanted.mirrors[0]);
     let mut hasher = blake3::Hasher::new();
-    match (&wanted.checksum, &wanted.pieces, first.map(|first| &first.validator)) {
+    match (&wanted.checksum, &wanted.pieces, first) {
         (Some(checksum), ..) => _ = hasher.update(checksum.bytes()),
         (None, Some(pieces), _) => pieces.hashes.iter().for_each(|hash| _ = hasher.update(hash.bytes())),
         (None, None, Some(validator)) if validator.etag.is_some() || validator.modified.is_some() => {

@@ -1,4 +1,4 @@
-//! The task of a flow: it carries out one order after another over one connection.
+//! A flow: a task that carries out orders over one connection, and the handle that gives it orders.
 use reqwest::Client;
 use std::{
     ops::Range,
@@ -10,22 +10,21 @@ use std::{
 use tokio::sync::{mpsc, watch};
 use tributary_net::Clock;
 use tributary_transport::{
-    bulk::{BulkFailure, BulkFlowId, Delivers},
+    bulk::{BulkCut, BulkFailure, BulkFlowId, BulkOrder, BulkShape, Delivers},
     limit::TokenBucket,
 };
 
 use crate::{
     client::Shared,
     download::TICK,
-    request::{Place, Refusal, failure, open},
+    request::{Answer, Ask, Place, Refusal, open},
 };
 
 /// What a flow's task is to do.
-pub(crate) struct Job {
-    pub(crate) number: u64,
-    pub(crate) chunks: Range<u32>,
-    pub(crate) place: Place,
-    pub(crate) delivers: Delivers,
+struct Job {
+    number: u64,
+    chunks: Range<u32>,
+    delivers: Delivers,
 }
 /// What a flow's task reports.
 pub(crate) enum Came {
@@ -34,30 +33,79 @@ pub(crate) enum Came {
     Failed(BulkFlowId, u64, BulkFailure),
 }
 
-/// A connection: it carries out one job after another.
-pub(crate) struct FlowTask {
-    pub(crate) id: BulkFlowId,
-    pub(crate) client: Client,
+/// The end of a flow that gives it orders.
+pub(crate) struct Flow {
+    jobs: mpsc::UnboundedSender<Job>,
+    cuts: watch::Sender<(u64, u32)>,
+    arrived: Arc<AtomicU64>,
+    counted: u64,
+    pub(crate) number: u64,
+}
+impl Flow {
+    /// Starts the task of a flow to `place`; `held` is an answer whose head has come already.
+    pub(crate) fn start(
+        id: BulkFlowId,
+        (client, place, held): (&Client, &Place, Option<Answer>),
+        shape: BulkShape,
+        common: &Common,
+    ) -> Flow {
+        let (jobs, todo) = mpsc::unbounded_channel();
+        let (cuts, watched) = watch::channel((0, 0));
+        let arrived = Arc::new(AtomicU64::new(0));
+        let task = FlowTask {
+            id,
+            client: client.clone(),
+            place: place.clone(),
+            shape,
+            arrived: Arc::clone(&arrived),
+            cuts: watched,
+            common: common.clone(),
+            held,
+        };
+        tokio::spawn(task.run(todo));
+        Flow { jobs, cuts, arrived, counted: 0, number: 0 }
+    }
+    /// Bytes that have arrived since the last call.
+    pub(crate) fn arrived(&mut self) -> u64 {
+        let arrived = self.arrived.load(Ordering::Relaxed);
+        arrived - std::mem::replace(&mut self.counted, arrived)
+    }
+    pub(crate) fn order(&mut self, order: BulkOrder, delivers: Delivers) {
+        self.number = order.number;
+        // A task ends with this end of its channel, not before.
+        let _ = self.jobs.send(Job { number: order.number, chunks: order.chunks, delivers });
+    }
+    pub(crate) fn cut(&self, cut: BulkCut) {
+        self.cuts.send_replace((cut.number, cut.end));
+    }
+}
+
+/// What all flows of a fetch share.
+#[derive(Clone)]
+pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) size: u64,
-    pub(crate) chunk_size: u32,
-    pub(crate) arrived: Arc<AtomicU64>,
-    pub(crate) cuts: watch::Receiver<(u64, u32)>,
     pub(crate) came: mpsc::Sender<Came>,
     pub(crate) limit: Arc<Mutex<TokenBucket>>,
     pub(crate) clock: Clock,
 }
+
+struct FlowTask {
+    id: BulkFlowId,
+    client: Client,
+    place: Place,
+    shape: BulkShape,
+    arrived: Arc<AtomicU64>,
+    cuts: watch::Receiver<(u64, u32)>,
+    common: Common,
+    /// The answer to the last order, if more of the file follows in it.
+    held: Option<Answer>,
+}
 impl FlowTask {
-    pub(crate) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             let number = job.number;
-            let end = match self.carry_out(job).await {
-                Ok(()) => continue,
-                Err(Refusal::Again { reason, wait }) => BulkFailure::Again { reason, wait },
-                Err(Refusal::Refused(reason)) => BulkFailure::Refused(reason),
-                Err(Refusal::Faulty(reason)) => BulkFailure::Faulty(reason),
-            };
-            if self.came.send(Came::Failed(self.id, number, end)).await.is_err() {
+            let Err(refusal) = self.carry_out(job).await else { continue };
+            if self.common.came.send(Came::Failed(self.id, number, refusal.into())).await.is_err() {
                 return;
             }
         }
@@ -67,68 +115,120 @@ impl FlowTask {
         let (of, cut) = *self.cuts.borrow();
         if of == number { end.min(cut) } else { end }
     }
+    fn at(&self, chunk: u32) -> u64 {
+        (u64::from(chunk) * u64::from(self.shape.chunk_size)).min(self.shape.size)
+    }
     async fn carry_out(&mut self, job: Job) -> Result<(), Refusal> {
-        let Job { number, chunks, place, delivers } = job;
-        let at = |chunk: u32| (u64::from(chunk) * u64::from(self.chunk_size)).min(self.size);
-        let range = (delivers == Delivers::Ranges).then(|| at(chunks.start)..at(chunks.end));
-        let mut passed_over = if range.is_none() { at(chunks.start) } else { 0 };
-        let (client, shared) = (self.client.clone(), Arc::clone(&self.shared));
-        let mut cuts = self.cuts.clone();
-        let opening = open(&client, &shared, &place, range);
-        tokio::pin!(opening);
-        let mut response = loop {
-            tokio::select! {
-                opened = &mut opening => break opened?,
-                changed = cuts.changed() => if changed.is_err() || self.end_of(number, chunks.end) <= chunks.start { return Ok(()) },
-            }
-        };
-        if self.came.send(Came::Head(self.id, number)).await.is_err() {
-            return Ok(());
-        }
-        let mut chunk = chunks.start;
-        let mut bytes: Vec<u8> = Vec::new();
-        while chunk < self.end_of(number, chunks.end) {
-            let read = tokio::select! {
-                read = response.chunk() => read,
-                changed = cuts.changed() => if changed.is_ok() { continue } else { return Ok(()) },
+        // The held answer is reused if it is at the order's first byte; one stream may also be before it.
+        let start = self.at(job.chunks.start);
+        let fits = |held: &Answer| held.at == start || job.delivers == Delivers::Everything && held.at < start;
+        let mut answer = self.held.take().filter(fits);
+        let (mut chunk, mut part, mut has_head) = (job.chunks.start, Vec::new(), false);
+        while chunk < self.end_of(job.number, job.chunks.end) {
+            let next = self.at(chunk) + part.len() as u64;
+            let opened = match answer.take() {
+                Some(answer) => Some(answer),
+                None => self.open_at(&job, chunk, next).await?,
             };
-            let read = read.map_err(|error| failure(&error))?;
-            let Some(mut read) = read else {
-                let reason =
-                    format!("the connection ended {} bytes too early", at(chunks.end) - at(chunk) - bytes.len() as u64);
-                return Err(Refusal::Again { reason, wait: None });
-            };
-            self.pace(read.len() as u64).await;
-            self.arrived.fetch_add(read.len() as u64, Ordering::Relaxed);
-            let passed = passed_over.min(read.len() as u64);
-            passed_over -= passed;
-            let _ = read.split_to(passed as usize);
-            while !read.is_empty() && chunk < chunks.end {
-                let need = (at(chunk + 1) - at(chunk)) as usize;
-                if bytes.capacity() == 0 {
-                    bytes.reserve_exact(need);
-                }
-                let taken = read.split_to(read.len().min(need - bytes.len()));
-                bytes.extend_from_slice(&taken);
-                if bytes.len() == need {
-                    let whole = std::mem::take(&mut bytes);
-                    if self.came.send(Came::Chunk(self.id, number, chunk, whole)).await.is_err() {
-                        return Ok(());
-                    }
-                    chunk += 1;
-                }
+            let Some(mut current) = opened else { return Ok(()) };
+            if !has_head && self.common.came.send(Came::Head(self.id, job.number)).await.is_err() {
+                return Ok(());
             }
-        }
-        if chunk == chunks.end {
-            // The end of the body lets the connection be used again.
-            let _ = tokio::time::timeout(TICK, response.chunk()).await;
+            has_head = true;
+            let begun_at = current.at;
+            if !self.read_on(&job, &mut current, &mut chunk, &mut part).await? {
+                return Ok(());
+            }
+            if chunk == job.chunks.end {
+                match current.is_over() {
+                    // The end of the body lets the connection be used again.
+                    true => current.end(TICK).await,
+                    false => self.held = Some(current),
+                }
+                return Ok(());
+            }
+            // A server may deliver less than a request asks for (RFC 9110 §15.3.7): the rest is requested again.
+            let is_stuck = job.delivers == Delivers::Everything || current.at == begun_at;
+            if chunk < self.end_of(job.number, job.chunks.end) && is_stuck {
+                let missing = self.at(job.chunks.end) - self.at(chunk) - part.len() as u64;
+                let reason = format!("the connection ended {missing} bytes too early");
+                return Err(match job.delivers {
+                    Delivers::Ranges => Refusal::NoRanges(reason),
+                    Delivers::Everything => Refusal::Again { reason, wait: None },
+                });
+            }
         }
         Ok(())
     }
+    /// Requests the order's bytes from `next` on; `None` if the order is cut meanwhile.
+    async fn open_at(&mut self, job: &Job, chunk: u32, next: u64) -> Result<Option<Answer>, Refusal> {
+        let ask = match job.delivers {
+            Delivers::Ranges => self.place.limited(next..self.at(job.chunks.end)),
+            Delivers::Everything => Ask::Whole,
+        };
+        let mut cuts = self.cuts.clone();
+        let opening = open(&self.client, &self.common.shared, &self.place, &ask);
+        tokio::pin!(opening);
+        loop {
+            tokio::select! {
+                opened = &mut opening => return match opened? {
+                    answer if job.delivers == Delivers::Ranges && !answer.head.ranges => {
+                        Err(Refusal::NoRanges("does not answer ranges any more".into()))
+                    }
+                    answer => Ok(Some(answer)),
+                },
+                changed = cuts.changed() => if changed.is_err() || self.end_of(job.number, job.chunks.end) <= chunk {
+                    return Ok(None);
+                },
+            }
+        }
+    }
+    /// Delivers the chunks of an order from an answer; `part` has the first bytes of `chunk`, the next one. False if the fetch
+    /// has ended.
+    async fn read_on(
+        &mut self,
+        job: &Job,
+        answer: &mut Answer,
+        chunk: &mut u32,
+        part: &mut Vec<u8>,
+    ) -> Result<bool, Refusal> {
+        let mut cuts = self.cuts.clone();
+        while *chunk < self.end_of(job.number, job.chunks.end) && !answer.is_over() {
+            let begun_at = answer.at;
+            let read = tokio::select! {
+                read = answer.read() => read?,
+                changed = cuts.changed() => if changed.is_ok() { continue } else { return Ok(false) },
+            };
+            let Some(mut read) = read else { break };
+            // The next order gets the bytes behind this one.
+            let wanted = self.at(job.chunks.end).saturating_sub(begun_at).min(read.len() as u64);
+            answer.give_back(read.split_off(wanted as usize));
+            self.pace(wanted).await;
+            self.arrived.fetch_add(wanted, Ordering::Relaxed);
+            let next = self.at(*chunk) + part.len() as u64;
+            let _ = read.split_to(next.saturating_sub(begun_at).min(wanted) as usize);
+            while !read.is_empty() {
+                let need = (self.at(*chunk + 1) - self.at(*chunk)) as usize;
+                if part.capacity() == 0 {
+                    part.reserve_exact(need);
+                }
+                let taken = read.split_to(read.len().min(need - part.len()));
+                part.extend_from_slice(&taken);
+                if part.len() == need {
+                    let whole = std::mem::take(part);
+                    if self.common.came.send(Came::Chunk(self.id, job.number, *chunk, whole)).await.is_err() {
+                        return Ok(false);
+                    }
+                    *chunk += 1;
+                }
+            }
+        }
+        Ok(true)
+    }
     async fn pace(&self, bytes: u64) {
         let wait = {
-            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.clock.now();
+            let mut limit = self.common.limit.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.common.clock.now();
             limit.on_pass(now, bytes);
             limit.ready_at().since(now)
         };

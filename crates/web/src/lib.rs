@@ -12,11 +12,13 @@
 //! |---|---|
 //! | one file, from the first request to its final name | [`download`] |
 //! | web servers as sources of a node's fetch | [`node`] |
-//! | what mirrors say of a file; the task of a connection | `probing`, `flow` (private) |
+//! | which file it is, when mirrors have different ones | `search` (private) |
+//! | what mirrors say of a file; the task of a connection; files of unknown length | `probing`, `flow`, `spool` (private) |
+//! | what was learnt about servers | `habits` (private) |
 //! | requests: redirects, ranges, validators, time limits | [`request`] |
 //! | connections: TLS, proxies, uplinks | [`client`] |
 //! | checksums and piece hashes | [`checksum`] |
-//! | Metalink 4 (RFC 5854) | [`metalink`] |
+//! | Metalink 4 (RFC 5854), Metalink 3, fields of HTTP (RFC 6249) | [`metalink`] |
 //! | passwords and cookies from files | [`credentials`] |
 //! | stores that speak the protocol of Amazon S3 | [`s3`] |
 //! | an etcd cluster as the store of a resolver's names | [`etcd`] |
@@ -29,12 +31,15 @@ pub mod credentials;
 pub mod download;
 pub mod etcd;
 mod flow;
+mod habits;
 pub mod metalink;
 pub mod node;
 pub mod origin;
 mod probing;
 pub mod request;
 pub mod s3;
+mod search;
+mod spool;
 
 pub use checksum::{Algorithm, Checksum, Pieces};
 pub use client::{ClientOptions, Uplink};

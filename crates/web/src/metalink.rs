@@ -1,5 +1,6 @@
-//! Metalink 4 (RFC 5854): files, sizes, hashes, and where they are.
-use reqwest::Url;
+//! Metalink 4 (RFC 5854), Metalink 3, and the fields of HTTP that say the same (RFC 6249): sizes, hashes, and where files are.
+use base64ct::{Base64, Encoding};
+use reqwest::{Url, header::HeaderMap};
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::checksum::{Algorithm, Checksum, Pieces};
@@ -11,6 +12,7 @@ pub const FILES_MAX: usize = 10_000;
 /// URLs of a file at most.
 pub const URLS_MAX: usize = 64;
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
+const NAMESPACE_3: &str = "http://www.metalinker.org/";
 /// The priority of a URL without one: the lowest (RFC 5854 §4.2.16.1).
 const PRIORITY_LAST: u32 = 999_999;
 
@@ -63,10 +65,12 @@ impl Metalink {
         if root.tag_name().name() != "metalink" {
             return Err(format!("it begins with <{}>, not with <metalink>", root.tag_name().name()));
         }
-        if root.tag_name().namespace() != Some(NAMESPACE) {
-            return Err("it is not of Metalink 4 (RFC 5854)".into());
-        }
-        let files = children(root, "file").map(read_file).collect::<Result<Vec<_>, _>>()?;
+        let listed = match root.tag_name().namespace() {
+            Some(NAMESPACE) => root,
+            Some(NAMESPACE_3) => child(root, "files"),
+            _ => return Err("it is neither of Metalink 4 (RFC 5854) nor of Metalink 3".into()),
+        };
+        let files = children(listed, "file").map(read_file).collect::<Result<Vec<_>, _>>()?;
         if files.is_empty() {
             return Err("it lists no file".into());
         }
@@ -83,7 +87,12 @@ impl Metalink {
 }
 
 fn children<'a, 'input: 'a>(of: Node<'a, 'input>, name: &'static str) -> impl Iterator<Item = Node<'a, 'input>> {
-    of.children().filter(move |child| child.has_tag_name((NAMESPACE, name)))
+    let namespace = of.tag_name().namespace();
+    of.children().filter(move |child| child.tag_name().name() == name && child.tag_name().namespace() == namespace)
+}
+/// The child in which Metalink 3 has what Metalink 4 has in `of` itself.
+fn child<'a, 'input: 'a>(of: Node<'a, 'input>, name: &'static str) -> Node<'a, 'input> {
+    children(of, name).next().unwrap_or(of)
 }
 fn text<'a>(of: Node<'a, '_>) -> &'a str {
     of.text().unwrap_or_default().trim()
@@ -101,7 +110,8 @@ fn read_file(of: Node<'_, '_>) -> Result<MetalinkFile, String> {
     let size = children(of, "size").next().map(|size| text(size).parse::<u64>());
     let size = size.transpose().map_err(|_| wrong("its size is no number".into()))?;
     let mut checksum: Option<Checksum> = None;
-    for hash in children(of, "hash") {
+    let (hashes_of, urls_of) = (child(of, "verification"), child(of, "resources"));
+    for hash in children(hashes_of, "hash") {
         let Some(algorithm) = hash.attribute("type").and_then(Algorithm::of_name) else { continue };
         let found = Checksum::parse(algorithm, text(hash)).map_err(wrong)?;
         if checksum.as_ref().is_none_or(|known| known.algorithm < algorithm) {
@@ -109,7 +119,7 @@ fn read_file(of: Node<'_, '_>) -> Result<MetalinkFile, String> {
         }
     }
     let mut pieces: Option<Pieces> = None;
-    for list in children(of, "pieces") {
+    for list in children(hashes_of, "pieces") {
         let Some(algorithm) = list.attribute("type").and_then(Algorithm::of_name) else { continue };
         let length = list.attribute("length").and_then(|length| length.parse().ok()).filter(|length| *length > 0);
         let length = length.ok_or_else(|| wrong("the length of its pieces is no positive number".into()))?;
@@ -126,13 +136,15 @@ fn read_file(of: Node<'_, '_>) -> Result<MetalinkFile, String> {
         }
     }
     let mut urls = Vec::new();
-    for url in children(of, "url") {
+    for url in children(urls_of, "url") {
         let Ok(address) = text(url).parse::<Url>() else { return Err(wrong(format!("'{}' is no URL", text(url)))) };
         // Other schemes, such as ftp, are for other programs.
         if !matches!(address.scheme(), "http" | "https") {
             continue;
         }
-        let priority = url.attribute("priority").and_then(|number| number.parse().ok());
+        let number = |name| url.attribute(name).and_then(|number| number.parse::<u32>().ok());
+        // Metalink 3 has preferences up to 100, of which the largest is best.
+        let priority = number("priority").or_else(|| number("preference").map(|best| 101 - best.min(100)));
         let location = url.attribute("location").map(str::to_ascii_lowercase);
         urls.push(MetalinkUrl { url: address, priority: priority.unwrap_or(PRIORITY_LAST), location });
     }
@@ -142,6 +154,46 @@ fn read_file(of: Node<'_, '_>) -> Result<MetalinkFile, String> {
         return Err(wrong("it has no URL of http or https".into()));
     }
     Ok(MetalinkFile { name: name.into(), size, checksum, pieces, urls })
+}
+
+/// What the fields of answers say of a file: where else it is, and its checksum. RFC 6249.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Advertised {
+    /// The best mirrors first.
+    pub(crate) mirrors: Vec<MetalinkUrl>,
+    /// The SHA-256 of the file.
+    pub(crate) checksum: Option<Checksum>,
+}
+impl Advertised {
+    /// Reads `Link: <URL>; rel=duplicate; pri=1; geo=de` (RFC 6249 §3), `Digest: SHA-256=…` (RFC 3230) and
+    /// `Repr-Digest: sha-256=:…:` (RFC 9530). An encoded answer has the digest of its encoded bytes.
+    pub(crate) fn read(&mut self, base: &Url, headers: &HeaderMap) {
+        let texts = |name: &str| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        // A comma may be in an address, and no address has a `<` in it.
+        for link in texts("link").flat_map(|text| text.split('<').skip(1)) {
+            let Some((url, rest)) = link.split_once('>') else { continue };
+            let field = |name: &str| {
+                let mut fields = rest.split([';', ',']).filter_map(|field| field.split_once('='));
+                fields
+                    .find(|(key, _)| key.trim().eq_ignore_ascii_case(name))
+                    .map(|(_, value)| value.trim().trim_matches('"'))
+            };
+            let is_duplicate = field("rel").is_some_and(|rel| rel.eq_ignore_ascii_case("duplicate"));
+            let url = base.join(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+            if let Some(url) = url.filter(|_| is_duplicate && self.mirrors.len() < URLS_MAX) {
+                let priority = field("pri").and_then(|number| number.parse().ok()).unwrap_or(PRIORITY_LAST);
+                self.mirrors.push(MetalinkUrl { url, priority, location: field("geo").map(str::to_ascii_lowercase) });
+            }
+        }
+        self.mirrors.sort_by_key(|mirror| mirror.priority);
+        for digest in texts("digest").chain(texts("repr-digest")).flat_map(|text| text.split(',')) {
+            let Some((name, value)) = digest.trim().split_once('=') else { continue };
+            let bytes = Base64::decode_vec(value.trim_matches(':')).unwrap_or_default();
+            if name.eq_ignore_ascii_case("sha-256") {
+                self.checksum = Checksum::of_bytes(Algorithm::Sha256, bytes).or(self.checksum.take());
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +220,37 @@ mod tests {
         assert_eq!(file.pieces.as_ref().map(|pieces| (pieces.length, pieces.hashes.len())), Some((8_000_000, 2)));
         let urls: Vec<_> = file.urls.iter().map(|url| (url.url.host_str(), url.location.as_deref())).collect();
         assert_eq!(urls, [(Some("a.example"), Some("us")), (Some("b.example"), Some("de"))]);
+    }
+
+    #[test]
+    fn metalink_3_and_the_fields_of_answers_say_the_same() {
+        let digits = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let text = format!(
+            "<metalink version='3.0' xmlns='{NAMESPACE_3}'><files><file name='a.iso'><size>5</size><verification>\
+             <hash type='md5'>00</hash><hash type='sha256'>{digits}</hash><pieces length='4' type='sha256'><hash piece='0'>\
+             {digits}</hash><hash piece='1'>{digits}</hash></pieces></verification><resources maxconnections='1'>\
+             <url type='http' preference='90'>http://b/a</url><url type='http' location='DE' preference='100'>http://c/a</url>\
+             </resources></file></files></metalink>"
+        );
+        let file = &Metalink::parse(text.as_bytes()).expect("legal").files[0];
+        assert_eq!((file.name.as_str(), file.size), ("a.iso", Some(5)));
+        assert_eq!(file.pieces.as_ref().map(|pieces| (pieces.length, pieces.hashes.len())), Some((4, 2)));
+        let hosts = |urls: &[MetalinkUrl]| urls.iter().map(|url| url.url.to_string()).collect::<Vec<_>>();
+        assert_eq!(hosts(&file.urls), ["http://c/a", "http://b/a"]);
+
+        let fields = [
+            ("link", "<http://b/a,1>; rel=duplicate; pri=2, <http://c/a>; rel=\"duplicate\"; pri=1; geo=de"),
+            ("link", "<a.meta4>; rel=describedby; type=\"application/metalink4+xml\""),
+            ("digest", "MD5=xx,SHA-256=ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="),
+        ];
+        let headers: HeaderMap = fields
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+            .into_iter()
+            .collect();
+        let mut read = Advertised::default();
+        read.read(&"http://a/".parse().expect("a URL"), &headers);
+        assert_eq!(hosts(&read.mirrors), ["http://c/a", "http://b/a,1"]);
+        assert_eq!((&read.checksum, read.checksum.is_some()), (&file.checksum, true));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Web servers as sources of a node's fetch: the node decides, verifies and stores; this end carries its orders out.
-use reqwest::{Client, Url};
+use reqwest::Url;
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering},
+    sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tributary_net::Clock;
 use tributary_transport::{
     bulk::{BulkFailure, BulkFlowId, BulkInput, BulkShape, BulkStep, Delivers},
@@ -13,10 +13,10 @@ use tributary_transport::{
 
 use crate::{
     client::{ClientOptions, Lanes, Shared},
-    download::{Control, TICK, WebError, in_words, label_of, run},
-    flow::{Came, FlowTask, Job},
+    download::{Control, TICK, WebError, label_of, run},
+    flow::{Came, Common, Flow},
     origin::Origin,
-    probing::probe_all,
+    probing::{Probe, probe_all},
     request::{Head, Place, Refusal},
 };
 
@@ -32,15 +32,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Chunks that wait for the node at most, of all flows together.
 const QUEUE_CHUNKS: usize = 8;
-
-struct FlowEnd {
-    place: Place,
-    jobs: mpsc::UnboundedSender<Job>,
-    cuts: watch::Sender<(u64, u32)>,
-    arrived: Arc<AtomicU64>,
-    counted: u64,
-    number: u64,
-}
 
 /// Serves a node's fetch from web servers until it ends. Blocks.
 ///
@@ -59,31 +50,33 @@ async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions
     let shared = Shared::new(options)?;
     let lanes = Lanes::new(mirrors, options)?;
     let Some(shape) = shape_of(host).await else { return Ok(()) };
-    let heads = probe_all(mirrors, PROBE_TIME_MAX, &lanes, &shared, &mut |_| Control::Continue).await?;
+    let how = |_: &Url| Probe::FirstByte;
+    let heads = probe_all(mirrors, &how, PROBE_TIME_MAX, &lanes, &shared, &mut |_| Control::Continue).await?;
     let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
+    let limit = Arc::new(Mutex::new(TokenBucket::new(None, Duration::ZERO)));
+    let common = Common { shared, came, limit, clock: Clock::new() };
     let (mut inputs, mut flows) = (Vec::new(), Vec::new());
     for ((url, clients), probed) in mirrors.iter().zip(&lanes.clients).zip(heads) {
-        let (objection, validator) = judge(probed.head, shape, options.origin);
+        let objection = judge(probed.map(|probed| probed.head), shape, options.origin);
         if objection.is_none() {
-            let place = Place { url: url.clone(), validator, size: Some(shape.size) };
+            // The manifest shows which file it is.
+            let place = Place::new(url.clone(), Some(shape.size), true, 0);
             for client in clients {
-                flows.push(start(BulkFlowId(flows.len() as u16), client, &shared, shape, &place, &came));
+                flows.push(Flow::start(BulkFlowId(flows.len() as u16), (client, &place, None), shape, &common));
             }
         }
         let uplinks = lanes.uplinks.iter().map(ToString::to_string).collect();
         inputs.push(BulkInput::Mirror { label: label_of(url), uplinks, objection });
     }
-    drop(came);
+    drop(common);
     inputs.push(BulkInput::Settled);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        for (index, flow) in flows.iter_mut().enumerate() {
-            let arrived = flow.arrived.load(Ordering::Relaxed);
-            let (id, bytes) = (BulkFlowId(index as u16), arrived - flow.counted);
+        for (index, flow) in (0..).zip(&mut flows) {
+            let (flow_id, number, bytes) = (BulkFlowId(index), flow.number, flow.arrived());
             if bytes > 0 {
-                flow.counted = arrived;
-                inputs.insert(0, BulkInput::Bytes { flow: id, number: flow.number, bytes });
+                inputs.insert(0, BulkInput::Bytes { flow: flow_id, number, bytes });
             }
         }
         let Some(step) = host.step(std::mem::take(&mut inputs)) else { return Ok(()) };
@@ -91,15 +84,11 @@ async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions
             return Ok(());
         }
         for cut in step.cuts {
-            let flow = flows.get(usize::from(cut.flow.0));
-            flow.iter().for_each(|flow| _ = flow.cuts.send_replace((cut.number, cut.end)));
+            flows.get(usize::from(cut.flow.0)).iter().for_each(|flow| flow.cut(cut));
         }
         for order in step.orders {
             let Some(flow) = flows.get_mut(usize::from(order.flow.0)) else { continue };
-            flow.number = order.number;
-            let (number, chunks, place) = (order.number, order.chunks, flow.place.clone());
-            // A task ends with this end of its channel, not before.
-            let _ = flow.jobs.send(Job { number, chunks, place, delivers: Delivers::Ranges });
+            flow.order(order, Delivers::Ranges);
         }
         tokio::select! {
             came = arrivals.recv(), if !flows.is_empty() => inputs.extend(came.map(input_of)),
@@ -114,6 +103,10 @@ fn input_of(came: Came) -> BulkInput {
     match came {
         Came::Head(flow, number) => BulkInput::Head { flow, number },
         Came::Chunk(flow, number, chunk, bytes) => BulkInput::Chunk { flow, number, chunk, bytes },
+        // Beside other sources one stream would only repeat what they deliver.
+        Came::Failed(flow, number, BulkFailure::NoRanges(reason)) => {
+            BulkInput::Failed { flow, number, failure: BulkFailure::Changed(reason) }
+        }
         Came::Failed(flow, number, failure) => BulkInput::Failed { flow, number, failure },
     }
 }
@@ -127,57 +120,24 @@ async fn shape_of(host: &mut dyn Host) -> Option<BulkShape> {
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
-/// Whether a mirror can be used, by what it says of the file.
-fn judge(
-    head: Result<Head, Refusal>,
-    shape: BulkShape,
-    origin: Origin,
-) -> (Option<BulkFailure>, crate::request::Validator) {
+/// What is wrong with a mirror, by what it says of the file.
+fn judge(head: Result<Head, Refusal>, shape: BulkShape, origin: Origin) -> Option<BulkFailure> {
     match head {
-        Err(Refusal::Faulty(reason)) => (Some(BulkFailure::Faulty(reason)), Default::default()),
-        Err(refusal) => (Some(BulkFailure::Refused(in_words(&refusal))), Default::default()),
-        Ok(head) if head.size.is_some_and(|size| size != shape.size) => {
-            let has = head.size.unwrap_or_default();
-            let reason = format!("has another file, of {has} bytes: the object has {}", shape.size);
-            (Some(BulkFailure::Faulty(reason)), Default::default())
+        Err(Refusal::Faulty(reason)) => Some(BulkFailure::Faulty(reason)),
+        Err(refusal) => Some(BulkFailure::Refused(refusal.reason())),
+        Ok(Head { size: Some(has), .. }) if has != shape.size => {
+            Some(BulkFailure::Faulty(format!("has another file, of {has} bytes: the object has {}", shape.size)))
         }
         // Whoever names a server may mean to have it asked by many: it is asked for nothing that it does not seem to have.
         Ok(head) if head.size.is_none() && !origin.is_trusted() => {
-            let reason = "does not say how long its file is".into();
-            (Some(BulkFailure::Refused(reason)), Default::default())
+            Some(BulkFailure::Refused("does not say how long its file is".into()))
         }
         Ok(head) if !head.ranges => {
             let reason = "delivers no ranges, so it would only repeat what others deliver".into();
-            (Some(BulkFailure::Refused(reason)), Default::default())
+            Some(BulkFailure::Refused(reason))
         }
-        Ok(head) => (None, head.validator),
+        Ok(_) => None,
     }
-}
-fn start(
-    id: BulkFlowId,
-    client: &Client,
-    shared: &Arc<Shared>,
-    shape: BulkShape,
-    place: &Place,
-    came: &mpsc::Sender<Came>,
-) -> FlowEnd {
-    let (jobs, todo) = mpsc::unbounded_channel();
-    let (cuts, watched) = watch::channel((0, 0));
-    let arrived = Arc::new(AtomicU64::new(0));
-    let task = FlowTask {
-        id,
-        client: client.clone(),
-        shared: Arc::clone(shared),
-        size: shape.size,
-        chunk_size: shape.chunk_size,
-        arrived: Arc::clone(&arrived),
-        cuts: watched,
-        came: came.clone(),
-        limit: Arc::new(Mutex::new(TokenBucket::new(None, Duration::ZERO))),
-        clock: Clock::new(),
-    };
-    tokio::spawn(task.run(todo));
-    FlowEnd { place: place.clone(), jobs, cuts, arrived, counted: 0, number: 0 }
 }
 
 #[cfg(test)]
@@ -187,8 +147,8 @@ mod tests {
     #[test]
     fn a_server_that_a_stranger_names_is_asked_for_a_file_only_if_it_says_how_long_that_is() {
         let shape = BulkShape { size: 9, chunk_size: 1_024 };
-        let head = |size| Ok(Head { size, ranges: true, validator: Default::default(), time: Duration::ZERO });
-        let is_used = |size, origin| judge(head(size), shape, origin).0.is_none();
+        let head = |size| Ok(Head { size, ranges: true, ..Head::default() });
+        let is_used = |size, origin| judge(head(size), shape, origin).is_none();
         for origin in [Origin::Person, Origin::Stranger, Origin::StrangerAnywhere] {
             assert!(is_used(Some(9), origin) && !is_used(Some(8), origin));
             assert_eq!(is_used(None, origin), origin == Origin::Person);

@@ -1,18 +1,26 @@
 //! One request: redirects, ranges, validators, and what a server's answer means.
+use bytes::Bytes;
 use reqwest::{
     Client, RequestBuilder, Response, StatusCode, Url,
-    header::{self, HeaderMap, HeaderValue},
+    header::{self, HeaderMap, HeaderName},
 };
 use std::{
+    collections::BTreeMap,
     ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::time::timeout;
 use tributary_core::Time;
 use tributary_net::{Clock, wall_clock};
+use tributary_transport::bulk::BulkFailure;
 
 use crate::{
     client::{HEAD_TIME_MAX, Redirects, Shared},
+    metalink::Advertised,
     s3,
 };
 
@@ -22,6 +30,12 @@ pub const REDIRECTS_MAX: usize = 10;
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
 /// The wait if a busy server does not name one.
 const WAIT_DEFAULT: Duration = Duration::from_secs(2);
+/// Bytes that are requested of a server at least, even if it delivered less.
+const RANGE_LEAST: u64 = 1 << 20;
+/// Bytes before those that were requested that an answer may begin with, as those of caches do that have blocks.
+const OVERLAP_MAX: u64 = 1 << 20;
+/// Servers behind one URL whose validators are remembered at most; validators of further servers are not compared.
+const SERVERS_MAX: usize = 64;
 
 /// What shows whether a file on a server is still the same one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,13 +47,9 @@ pub struct Validator {
 }
 impl Validator {
     fn of(headers: &HeaderMap) -> Validator {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let etag = text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
-        Validator { etag, modified: text(header::LAST_MODIFIED) }
-    }
-    /// For `If-Range`.
-    fn condition(&self) -> Option<HeaderValue> {
-        self.etag.as_deref().or(self.modified.as_deref()).and_then(|text| HeaderValue::from_str(text).ok())
+        let etag = text(headers, header::ETAG).filter(|tag| !tag.starts_with("W/"));
+        let modified = text(headers, header::LAST_MODIFIED);
+        Validator { etag: etag.map(str::to_owned), modified: modified.map(str::to_owned) }
     }
     /// Whether an answer with validator `now` may be of the same file.
     fn agrees(&self, now: &Validator) -> bool {
@@ -51,8 +61,31 @@ impl Validator {
     }
 }
 
+/// What a request asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Ask {
+    /// The whole file, by a request without a range.
+    Whole,
+    /// The whole file, by a range without an end: the answer shows whether the server delivers ranges.
+    FromStart,
+    /// These bytes.
+    Bytes(Range<u64>),
+}
+impl Ask {
+    fn header(&self) -> Option<String> {
+        match self {
+            Ask::Whole => None,
+            Ask::FromStart => Some("bytes=0-".into()),
+            Ask::Bytes(range) => Some(format!("bytes={}-{}", range.start, range.end - 1)),
+        }
+    }
+    fn start(&self) -> u64 {
+        if let Ask::Bytes(range) = self { range.start } else { 0 }
+    }
+}
+
 /// What a server says of a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Head {
     /// Bytes of the file; `None` if the server does not say.
     pub size: Option<u64>,
@@ -60,8 +93,53 @@ pub struct Head {
     pub ranges: bool,
     /// Its validator.
     pub validator: Validator,
+    /// Whether it says that these bytes are a compressed form of the file (`Content-Encoding`).
+    pub is_encoded: bool,
+    /// The server and path that answered, after all redirects.
+    pub answered_by: String,
     /// The time from the request to the head of the answer.
     pub time: Duration,
+    /// The mirrors and the checksum that the fields of RFC 6249 name.
+    pub(crate) advertised: Advertised,
+}
+
+/// An answer whose bytes are read one piece after another.
+pub(crate) struct Answer {
+    response: Response,
+    /// Bytes that were read and given back.
+    rest: Bytes,
+    pub(crate) head: Head,
+    /// The place in the file of the next byte.
+    pub(crate) at: u64,
+    /// The place at which the answer ends, if the server says.
+    pub(crate) end: Option<u64>,
+}
+impl Answer {
+    /// Reads on; `None` at the end of the answer.
+    pub(crate) async fn read(&mut self) -> Result<Option<Bytes>, Refusal> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        if !self.rest.is_empty() {
+            self.at += self.rest.len() as u64;
+            return Ok(Some(std::mem::take(&mut self.rest)));
+        }
+        let read = self.response.chunk().await.map_err(|error| failure(&error))?;
+        self.at += read.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        Ok(read)
+    }
+    /// Gives back the end of the piece that was read last.
+    pub(crate) fn give_back(&mut self, bytes: Bytes) {
+        self.at -= bytes.len() as u64;
+        self.rest = bytes;
+    }
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.at >= end)
+    }
+    /// Reads the end of the body, after which the connection can be used again.
+    pub(crate) async fn end(mut self, patience: Duration) {
+        let _ = timeout(patience, self.response.chunk()).await;
+    }
 }
 
 /// Why a request brought nothing.
@@ -74,110 +152,170 @@ pub enum Refusal {
         /// How long the server asks to wait.
         wait: Option<Duration>,
     },
+    /// The server failed (5xx); it may work later, or by a request of another form.
+    Failed(String),
     /// The server does not have it, or denies it.
     Refused(String),
-    /// The answer contradicts the request or earlier answers.
+    /// The server does not deliver the range that was requested.
+    NoRanges(String),
+    /// The file is another one than before.
+    Changed(String),
+    /// The answer contradicts the request.
     Faulty(String),
+}
+impl Refusal {
+    /// What happened, in words.
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Refusal::Again { reason, .. }
+            | Refusal::Failed(reason)
+            | Refusal::Refused(reason)
+            | Refusal::NoRanges(reason)
+            | Refusal::Changed(reason)
+            | Refusal::Faulty(reason) => reason,
+        }
+    }
+}
+impl From<Refusal> for BulkFailure {
+    fn from(refusal: Refusal) -> BulkFailure {
+        match refusal {
+            Refusal::Again { reason, wait } => BulkFailure::Again { reason, wait },
+            Refusal::Failed(reason) => BulkFailure::Again { reason, wait: None },
+            Refusal::Refused(reason) => BulkFailure::Refused(reason),
+            Refusal::NoRanges(reason) => BulkFailure::NoRanges(reason),
+            Refusal::Changed(reason) => BulkFailure::Changed(reason),
+            Refusal::Faulty(reason) => BulkFailure::Faulty(reason),
+        }
+    }
 }
 
 /// A mirror's address, and what is known of the file there.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) url: Url,
-    pub(crate) validator: Validator,
     pub(crate) size: Option<u64>,
+    /// Whether a checksum or the hashes of pieces show which file it is. Then validators are ignored: the mirrors behind a
+    /// redirector have different ones for the same file.
+    pub(crate) is_proven: bool,
+    /// The longest range that this server delivers; zero while it delivers whole ranges.
+    range_max: Arc<AtomicU64>,
+    /// The validators by the servers that answered.
+    seen: Arc<Mutex<BTreeMap<String, Validator>>>,
+}
+impl Place {
+    pub(crate) fn new(url: Url, size: Option<u64>, is_proven: bool, range_max: u64) -> Place {
+        Place { url, size, is_proven, range_max: Arc::new(range_max.into()), seen: Arc::default() }
+    }
+    pub(crate) fn range_max(&self) -> u64 {
+        self.range_max.load(Ordering::Relaxed)
+    }
+    /// The part of a range to request.
+    pub(crate) fn limited(&self, range: Range<u64>) -> Ask {
+        let most = Some(self.range_max()).filter(|most| *most > 0).unwrap_or(u64::MAX);
+        Ask::Bytes(range.start..range.end.min(range.start.saturating_add(most)))
+    }
+    /// How many servers have answered for this URL.
+    pub(crate) fn servers(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+    /// Compares an answer with what this and other servers said before.
+    pub(crate) fn compare(&self, head: &Head) -> Result<(), Refusal> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seen.get(&head.answered_by).cloned();
+        match (self.size, head.size) {
+            (Some(was), Some(now)) if was != now && before.is_none() => {
+                let reason = format!("redirects to another file, of {now} bytes");
+                return Err(Refusal::Again { reason, wait: None });
+            }
+            (Some(was), Some(now)) if was != now => {
+                let reason = format!("the file has changed on the server: it had {was} bytes and has {now} now");
+                return Err(Refusal::Changed(reason));
+            }
+            _ => {}
+        }
+        match before {
+            Some(before) if !self.is_proven && !before.agrees(&head.validator) => {
+                let what = difference(&before, &head.validator);
+                Err(Refusal::Changed(format!("the file has changed on the server: {what}")))
+            }
+            None if seen.len() < SERVERS_MAX => {
+                seen.insert(head.answered_by.clone(), head.validator.clone());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// Asks for the first byte: this shows size, validator, and whether the server knows ranges.
-pub(crate) async fn probe(client: &Client, shared: &Shared, url: &Url) -> Result<Head, Refusal> {
+/// Requests bytes of a file that is known.
+pub(crate) async fn open(client: &Client, shared: &Shared, place: &Place, ask: &Ask) -> Result<Answer, Refusal> {
+    let answer = request(client, shared, &place.url, ask).await?;
+    place.compare(&answer.head)?;
+    if let (Ask::Bytes(range), Some(end)) = (ask, answer.end.filter(|_| answer.head.ranges))
+        && end < range.end
+    {
+        place.range_max.fetch_max((end - range.start).max(RANGE_LEAST), Ordering::Relaxed);
+    }
+    Ok(answer)
+}
+
+/// Requests bytes of a file without comparing the answer to earlier ones.
+pub(crate) async fn request(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<Answer, Refusal> {
     let clock = Clock::new();
-    let response = send(client, shared, url, Some(0..1), None).await?;
-    let time = clock.now().since(Time::ZERO);
-    let validator = Validator::of(response.headers());
-    match response.status() {
-        StatusCode::PARTIAL_CONTENT => {
-            let (_, size) = content_range(response.headers())
-                .ok_or_else(|| Refusal::Faulty("answers a range without saying which".into()))?;
-            Ok(Head { size, ranges: true, validator, time })
-        }
-        StatusCode::RANGE_NOT_SATISFIABLE => {
-            let size = unsatisfied(response.headers());
-            match size {
-                Some(0) => Ok(Head { size, ranges: true, validator, time }),
-                _ => Err(Refusal::Refused("refuses the first byte of the file".into())),
-            }
-        }
-        _ => Ok(Head { size: response.content_length(), ranges: false, validator, time }),
-    }
-}
-
-/// Requests bytes of a file. With `None` all of it.
-pub(crate) async fn open(
-    client: &Client,
-    shared: &Shared,
-    place: &Place,
-    range: Option<Range<u64>>,
-) -> Result<Response, Refusal> {
-    let condition = range.as_ref().and_then(|_| place.validator.condition());
-    let response = send(client, shared, &place.url, range.clone(), condition).await?;
-    let now = Validator::of(response.headers());
-    let changed =
-        || Refusal::Refused(format!("the file has changed on the server: {}", difference(&place.validator, &now)));
-    if !place.validator.agrees(&now) {
-        return Err(changed());
-    }
-    match (response.status(), range) {
-        (StatusCode::PARTIAL_CONTENT, Some(range)) => {
-            let got = content_range(response.headers());
-            match got {
-                Some((bytes, total)) if bytes == range && (total.is_none() || total == place.size) => Ok(response),
-                Some((bytes, total)) if bytes == range => Err(Refusal::Refused(format!(
-                    "the file has changed on the server: it had {} bytes and has {} now",
-                    place.size.unwrap_or_default(),
-                    total.unwrap_or_default()
-                ))),
-                Some((bytes, _)) => Err(Refusal::Faulty(format!(
-                    "answered bytes {} to {} for {} to {}",
-                    bytes.start,
-                    bytes.end.saturating_sub(1),
-                    range.start,
-                    range.end - 1
-                ))),
-                None => Err(Refusal::Faulty("answered a range without saying which".into())),
-            }
-        }
-        (StatusCode::OK, Some(_)) => match place.validator.condition() {
-            Some(_) => Err(changed()),
-            None => Err(Refusal::Refused("does not answer ranges any more".into())),
+    let (response, at, advertised) = send(client, shared, url, ask).await?;
+    let headers = response.headers();
+    let length = response.content_length();
+    // Some servers deliver a range with the status of a whole file.
+    let is_range = |bytes: &Range<u64>| {
+        response.status() == StatusCode::PARTIAL_CONTENT || length == Some(bytes.end - bytes.start)
+    };
+    let (at_byte, end, size, ranges) = match content_range(headers).filter(|(bytes, _)| is_range(bytes)) {
+        _ if response.status() == StatusCode::RANGE_NOT_SATISFIABLE => match unsatisfied(headers) {
+            Some(0) if ask.start() == 0 => (0, Some(0), Some(0), true),
+            _ => return Err(Refusal::NoRanges("refuses a range that is in the file".into())),
         },
-        (StatusCode::OK, None) => match (response.content_length(), place.size) {
-            (Some(now), Some(was)) if now != was => Err(changed()),
-            _ => Ok(response),
-        },
-        (StatusCode::RANGE_NOT_SATISFIABLE, _) => Err(changed()),
-        (status, _) => Err(Refusal::Faulty(format!("answered with status {status}"))),
-    }
+        Some((bytes, _)) if bytes.start + OVERLAP_MAX < ask.start() && bytes.end > ask.start() => {
+            return Err(Refusal::NoRanges("answers ranges with more than these".into()));
+        }
+        Some((bytes, size)) if bytes.contains(&ask.start()) => (bytes.start, Some(bytes.end), size, *ask != Ask::Whole),
+        Some((bytes, _)) => {
+            let asked = ask.header().unwrap_or_else(|| "the file".into());
+            let (first, last) = (bytes.start, bytes.end - 1);
+            return Err(Refusal::Faulty(format!("answered bytes {first} to {last} for {asked}")));
+        }
+        None if response.status() == StatusCode::PARTIAL_CONTENT && (*ask != Ask::Whole || length == Some(0)) => {
+            return Err(Refusal::NoRanges("answered a range without saying which".into()));
+        }
+        None => (0, length, length, false),
+    };
+    let is_encoded =
+        text(headers, header::CONTENT_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
+    let answered_by = format!("{}{}", at.authority(), at.path());
+    let (validator, time) = (Validator::of(headers), clock.now().since(Time::ZERO));
+    let head = Head { size, ranges, validator, is_encoded, answered_by, time, advertised };
+    Ok(Answer { response, rest: Bytes::new(), head, at: at_byte, end })
 }
 
 /// Follows redirects to an answer that has a body.
-async fn send(
-    client: &Client,
-    shared: &Shared,
-    url: &Url,
-    range: Option<Range<u64>>,
-    condition: Option<HeaderValue>,
-) -> Result<Response, Refusal> {
+async fn send(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<(Response, Url, Advertised), Refusal> {
     let object = (url.scheme() == s3::SCHEME).then_some(url);
     let mut at =
         object.map_or_else(|| Ok(url.clone()), |object| shared.store.address(object)).map_err(Refusal::Refused)?;
     let mut seen = vec![at.clone()];
+    let mut advertised = Advertised::default();
+    let mut is_repeated = false;
     loop {
         shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not asked: {why}", shown(&at))))?;
         // The proof is for the store alone: whoever it redirects to gets none.
         let is_store = object.is_some() && seen.len() == 1;
-        let request = request_for(client, shared, (&at, is_store), range.as_ref(), condition.as_ref());
+        let request = request_for(client, shared, (&at, is_store), ask);
         let response = match timeout(HEAD_TIME_MAX, request.send()).await {
             Ok(Ok(response)) => response,
+            // The server may have ended a connection that it promised to keep.
+            Ok(Err(error)) if error.is_request() && !error.is_connect() && !error.is_timeout() && !is_repeated => {
+                is_repeated = true;
+                continue;
+            }
             Ok(Err(error)) => return Err(failure(&error)),
             Err(_) => {
                 let reason = format!("no complete answer within {} s", HEAD_TIME_MAX.as_secs());
@@ -185,9 +323,11 @@ async fn send(
             }
         };
         let status = response.status();
+        let is_new_cookie = shared.origin.is_trusted() && shared.learn_cookies(&at, response.headers());
+        advertised.read(&at, response.headers());
         if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-            let to = response.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
-            let next = to.and_then(|to| at.join(to).ok());
+            let to = response.headers().get(header::LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()));
+            let next = to.and_then(|to| at.join(to.trim()).ok());
             let next =
                 next.ok_or_else(|| Refusal::Faulty(format!("redirects (status {status}) without saying where")))?;
             if !matches!(next.scheme(), "http" | "https") {
@@ -197,7 +337,8 @@ async fn send(
                 let reason = format!("redirects from https to '{}', which is not encrypted", shown(&next));
                 return Err(Refusal::Refused(reason));
             }
-            if seen.contains(&next) {
+            // A server may send back to the same address with a cookie.
+            if seen.contains(&next) && !is_new_cookie {
                 return Err(Refusal::Refused(format!("redirects in a circle, back to '{}'", shown(&next))));
             }
             if seen.len() > REDIRECTS_MAX {
@@ -212,18 +353,15 @@ async fn send(
             retry_after_text.and_then(retry_after).unwrap_or(WAIT_DEFAULT).min(WAIT_MAX)
         };
         return match status {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-                let encoding = response.headers().get(header::CONTENT_ENCODING);
-                match encoding.filter(|encoding| *encoding != "identity") {
-                    Some(encoding) => Err(Refusal::Refused(format!("sends only encoded bytes ({encoding:?})"))),
-                    None => Ok(response),
-                }
-            }
+            StatusCode::OK
+            | StatusCode::NON_AUTHORITATIVE_INFORMATION
+            | StatusCode::PARTIAL_CONTENT
+            | StatusCode::RANGE_NOT_SATISFIABLE => Ok((response, at, advertised)),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 Err(Refusal::Again { reason: format!("busy (status {status})"), wait: Some(wait()) })
             }
             status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
-                Err(Refusal::Again { reason: format!("status {status}"), wait: None })
+                Err(Refusal::Failed(format!("status {status}")))
             }
             status if object.is_some() => {
                 let region = response.headers().get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
@@ -238,28 +376,21 @@ async fn send(
 }
 
 /// The request for a range of a file or of an object of a store.
-fn request_for(
-    client: &Client,
-    shared: &Shared,
-    (at, is_store): (&Url, bool),
-    range: Option<&Range<u64>>,
-    condition: Option<&HeaderValue>,
-) -> RequestBuilder {
+fn request_for(client: &Client, shared: &Shared, (at, is_store): (&Url, bool), ask: &Ask) -> RequestBuilder {
     let mut request = client.get(at.clone()).header(header::ACCEPT_ENCODING, "identity");
-    let range = range.map(|range| format!("bytes={}-{}", range.start, range.end - 1));
+    let range = ask.header();
     if let Some(range) = &range {
         request = request.header(header::RANGE, range);
     }
-    if let Some(condition) = condition {
-        request = request.header(header::IF_RANGE, condition.clone());
-    }
+    // Some servers compute digests on request only (RFC 6249 §5).
+    request = request.header("want-digest", "sha-256");
     let seconds = wall_clock().as_secs();
     if is_store {
         let signed: Vec<(&str, &str)> = range.iter().map(|range| ("range", range.as_str())).collect();
         let headers = shared.store.sign(at, &signed, seconds).into_iter();
         return headers.fold(request, |request, (name, value)| request.header(name, value));
     }
-    if let Some(cookies) = shared.cookies.header(at, seconds) {
+    if let Some(cookies) = shared.cookies(at, seconds) {
         request = request.header(header::COOKIE, cookies);
     }
     // The password of one host is never sent to another.
@@ -324,10 +455,21 @@ fn difference(was: &Validator, now: &Validator) -> String {
     format!("it was {}, and is {} now", say(was), say(now))
 }
 
-/// `bytes 0-99/1234`: the range and the size, `None` for `*`. RFC 9110 §14.4.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+/// The field without its unit. Servers write `bytes 0-9/10` (RFC 9110 §14.4), and also `bytes=0-9/10`, `bytes: 0-9/10`,
+/// `Bytes 0-9/10` and `0-9/10`.
+fn of_bytes(headers: &HeaderMap) -> Option<&str> {
+    let text = text(headers, header::CONTENT_RANGE)?;
+    let unit = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (unit, rest) = text.split_at(unit);
+    (unit.is_empty() || unit.eq_ignore_ascii_case("bytes")).then(|| rest.trim_start_matches([' ', '\t', '=', ':']))
+}
+/// `bytes 0-99/1234`: the range and the size, `None` for `*` or if it is left out.
 fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
-    let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?;
-    let (range, size) = text.split_once('/')?;
+    let text = of_bytes(headers)?;
+    let (range, size) = text.split_once('/').unwrap_or((text, "*"));
     let (first, last) = range.split_once('-')?;
     let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     let size = if size.trim() == "*" { None } else { Some(size.trim().parse().ok()?) };
@@ -336,7 +478,7 @@ fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
 }
 /// `bytes */1234`.
 fn unsatisfied(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes */")?.trim().parse().ok()
+    of_bytes(headers)?.strip_prefix("*/")?.trim().parse().ok()
 }
 /// Seconds or a date. RFC 9110 §10.2.3.
 fn retry_after(text: &str) -> Option<Duration> {
@@ -351,15 +493,17 @@ fn retry_after(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
-        [(name, HeaderValue::from_str(value).expect("legal"))].into_iter().collect()
+    fn headers(name: HeaderName, value: &str) -> HeaderMap {
+        [(name, header::HeaderValue::from_str(value).expect("legal"))].into_iter().collect()
     }
 
     #[test]
     fn ranges_are_read_and_impossible_ones_refused() {
         let of = |text| content_range(&headers(header::CONTENT_RANGE, text));
         assert_eq!(of("bytes 0-99/1234"), Some((0..100, Some(1234))));
-        assert_eq!(of("bytes 5-5/*"), Some((5..6, None)));
+        for odd in ["bytes 5-5/*", "bytes=5-5/*", "Bytes: 5 - 5 / *", "5-5", "bytes  5-5/*"] {
+            assert_eq!(of(odd), Some((5..6, None)), "{odd}");
+        }
         let last = format!("bytes 0-{}/*", u64::MAX);
         for wrong in ["bytes 9-3/10", "bytes 0-99/50", "items 0-1/2", "bytes */5", "bytes -1-2/3", &last] {
             assert_eq!(of(wrong), None, "{wrong}");

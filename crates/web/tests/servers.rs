@@ -178,6 +178,20 @@ fn a_server_that_ignores_ranges_is_used_as_one_stream_if_it_is_the_only_one() {
 }
 
 #[test]
+fn a_server_that_ignores_ranges_is_remembered_and_asked_for_none_the_next_time() {
+    let (file, folder) = (bytes(1 << 20), temp());
+    let server = Server::start(&file, Behaviour { no_ranges: true, ..Behaviour::default() });
+    let mut wanted = wanted(&[&server], folder.path());
+    std::fs::create_dir(folder.path().join("state")).expect("writable");
+    for (out, sends_range) in [("first", true), ("second", false)] {
+        wanted.output = folder.path().join(out);
+        get(&wanted).expect("it delivers everything in order");
+        assert!(read(&wanted) == file);
+        assert_eq!(server.last_head().to_ascii_lowercase().contains("\r\nrange:"), sends_range, "{out}");
+    }
+}
+
+#[test]
 fn what_was_interrupted_goes_on_where_it_stopped_unless_the_file_has_changed() {
     let (file, folder) = (bytes(8 << 20), temp());
     let server = Server::start(&file, Behaviour { rate: Some(8 << 20), ..Behaviour::default() });

@@ -17,7 +17,7 @@ use super::{
     EtcdOptions,
     wire::{self, Failure, Reply, base64, value_of},
 };
-use crate::request::{Refusal, failure};
+use crate::request::failure;
 
 /// How long a connection may take.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_millis(400);
@@ -333,7 +333,7 @@ impl Cluster {
             request = request.header(header::AUTHORIZATION, token);
         }
         let response = request.send().await.map_err(|error| {
-            let (Refusal::Again { reason, .. } | Refusal::Refused(reason) | Refusal::Faulty(reason)) = failure(&error);
+            let reason = failure(&error).reason();
             CallError::of_network(format!("{}: {reason}", crate::shown(endpoint)))
         })?;
         if response.status().is_success() {
