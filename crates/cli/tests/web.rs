@@ -4,7 +4,15 @@
 #[expect(dead_code, reason = "other tests use the rest of the server")]
 mod server;
 
-use std::{fs, path::Path, process::Output, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
 
 use crate::common::{self, Daemon, begin, lines, port, rest, run, talk, trib, until};
 use server::{Behaviour, Server};
@@ -291,4 +299,118 @@ fn a_metalink_file_and_a_wrong_one() {
     let output = run(folder.path(), &["get", &at(folder.path(), "bad.meta4")]);
     assert_eq!(common::class(output.status.code()), Some(2));
     assert!(talk(&output).contains("its name would lead elsewhere"), "{}", talk(&output));
+}
+
+/// A habit of web servers: how many mirrors have it (0: one, and then two), the checksum if it is given, and the files that may
+/// arrive. See `common/servers.py`.
+#[derive(serde::Deserialize)]
+struct Habit {
+    habit: String,
+    mirrors: usize,
+    sha256: Option<String>,
+    files: Vec<String>,
+}
+/// What became of the fetches of a habit, by program and number of mirrors; the error is what the program said.
+type Fetched = BTreeMap<String, Result<(), String>>;
+/// The server with all habits.
+struct Corpus(std::process::Child, u16, Vec<Habit>);
+impl Corpus {
+    fn start(folder: &Path) -> Option<Corpus> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/servers.py");
+        let mut server = std::process::Command::new("python3");
+        if !common::has_program("python3") {
+            return None;
+        }
+        let mut server = server.arg(script).arg(folder).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let port = lines.next().unwrap().parse().unwrap();
+        let habits = lines.take_while(|line| line != "end").map(|line| serde_json::from_str(&line).unwrap());
+        Some(Corpus(server, port, habits.collect()))
+    }
+    /// Fetches the file by a program; the error is what the program said.
+    fn fetch(&self, folder: &Path, habit: &Habit, program: &str, mirrors: usize) -> Result<(), String> {
+        let client = format!("{program}-{mirrors}");
+        let folder = folder.join(format!("{}-{client}", habit.habit));
+        fs::create_dir(&folder).unwrap();
+        let out = at(&folder, "out");
+        let url = |mirror| format!("http://127.0.0.1:{}/{}/{client}/{mirror}/file", self.1, habit.habit);
+        let urls: Vec<String> = (0..mirrors).map(url).collect();
+        let mut command = match program {
+            "trib" => {
+                let mut command = trib(&folder);
+                command.args(["get", &urls[0], "-o", &out, "--timeout", "10s"]);
+                urls[1..].iter().for_each(|url| _ = command.args(["--mirror", url]));
+                habit.sha256.iter().for_each(|sum| _ = command.args(["--sha256", sum]));
+                command
+            }
+            "aria2" => {
+                let mut command = std::process::Command::new("aria2c");
+                command.args(["--no-conf", "-q", "-s4", "-x4", "-k1M", "--max-tries=4", "--retry-wait=1", "-t10"]);
+                command.args(["-o", "out"]).arg("-d").arg(&folder).args(&urls);
+                habit.sha256.iter().for_each(|sum| _ = command.arg(format!("--checksum=sha-256={sum}")));
+                command
+            }
+            _ => {
+                let mut command = std::process::Command::new("curl");
+                command.args(["-sSfL", "--retry", "3", "--retry-delay", "1", "-m", "30", "-o", &out, &urls[0]]);
+                command
+            }
+        };
+        let ended = command.output().unwrap();
+        let is_right = |file: &String| fs::read(file).unwrap() == fs::read(&out).unwrap_or(vec![0; 7]);
+        let is_fetched = ended.status.success() && habit.files.iter().any(is_right);
+        is_fetched.then_some(()).ok_or_else(|| talk(&ended))
+    }
+    /// All habits with what became of each fetch.
+    fn fetch_all(&self, folder: &Path, programs: &[&str]) -> Vec<(&str, Fetched)> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            while let Some(habit) = self.2.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let counts = if habit.mirrors == 0 { vec![1, 2] } else { vec![habit.mirrors] };
+                let each = |program: &&str| {
+                    let counts = counts.iter().filter(|count| **count == counts[0] || *program != "curl");
+                    counts
+                        .map(|count| (format!("{program} {count}"), self.fetch(folder, habit, program, *count)))
+                        .collect::<Vec<_>>()
+                };
+                done.push((habit.habit.as_str(), programs.iter().flat_map(each).collect()));
+            }
+            done
+        };
+        let mut all: Vec<_> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        all.sort_by_key(|(habit, _)| self.2.iter().position(|known| known.habit == **habit));
+        all
+    }
+}
+impl Drop for Corpus {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `trib` completes everything, and so all that aria2 or curl complete: the table of docs/results/web.md is what this prints.
+#[test]
+fn whatever_habits_web_servers_have_the_file_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(corpus) = Corpus::start(folder.path()) else { return };
+    let peers = [("aria2c", "aria2"), ("curl", "curl")];
+    let peers = peers.into_iter().filter(|(program, _)| common::has_program(program)).map(|(_, name)| name);
+    let programs: Vec<&str> = ["trib"].into_iter().chain(peers).collect();
+    let fetched = corpus.fetch_all(folder.path(), &programs);
+    let mut failures = Vec::new();
+    for (habit, all) in &fetched {
+        let of = |program: &str| {
+            let own = all.iter().filter(|(name, _)| name.starts_with(program));
+            own.map(|(_, fetched)| if fetched.is_ok() { "yes" } else { "no" }).collect::<Vec<_>>().join(", ")
+        };
+        println!("| {} | {} | {} | {} |", habit.replace('-', " "), of("trib"), of("aria2"), of("curl"));
+        let errors = all.iter().filter(|(name, _)| name.starts_with("trib"));
+        failures.extend(errors.filter_map(|(_, fetched)| Some(format!("{habit}: {}", fetched.as_ref().err()?))));
+    }
+    assert!(fetched.len() > 80 && failures.is_empty(), "{failures:#?}");
 }
