@@ -151,6 +151,65 @@ fn objects_are_read_whole_and_in_ranges_in_mobility_first() {
     objects_are_read_whole_and_in_ranges("mf");
 }
 
+/// Names that nobody publishes are 404 at once, take nothing from an object that somebody reads, are no transfers, and are
+/// there as soon as they are published.
+fn missing_names_cost_little(family: &str) {
+    // A round trip takes 40 ms.
+    let site = Site::new(family, "[face.egress]\ndelay = \"40ms\"\n");
+    let original = file(site.path());
+    site.put(&original, "/lab/there");
+    assert_eq!(site.get("/lab/there").0, 200);
+    let begun = Instant::now();
+    let mut taken: Vec<Duration> = (0..9)
+        .map(|number| {
+            let begun = Instant::now();
+            assert_eq!(site.get(&format!("/y{number}")).0, 404);
+            begun.elapsed()
+        })
+        .collect();
+    taken.sort();
+    let _ = writeln!(
+        std::io::stderr(),
+        "{family}: a missing name is 404 after {:?} (median), {:?} (last)",
+        taken[4],
+        taken[8]
+    );
+    let missing = |number: usize| site.get(&format!("/x{number}/1/2/3/4/5/6/7/8"));
+    thread::scope(|scope| {
+        let asked: Vec<_> = (0..40).map(|number| scope.spawn(move || missing(number).0)).collect();
+        assert_eq!(site.get("/lab/there").0, 200);
+        assert!(asked.into_iter().all(|asked| asked.join().unwrap() == 404));
+    });
+    assert_eq!(site.get("/favicon.ico").0, 404);
+    // The site's patience is 3 s for each of 50 names: the network has said that there is nothing.
+    assert!(
+        taken[8] < Duration::from_millis(2_500) && begun.elapsed() < Duration::from_secs(20),
+        "{family}: {taken:?}"
+    );
+    let metrics = String::from_utf8(site.get("/metrics").2).unwrap();
+    let failed =
+        metrics.lines().find(|line| line.starts_with("tributary_transfers_ended_total") && line.contains("failed"));
+    assert!(failed.is_some_and(|line| line.ends_with(" 0")), "{family}: {failed:?}");
+
+    site.put(&original, "/x0/1");
+    let published = Instant::now();
+    while site.get("/x0/1").0 != 200 {
+        assert!(published.elapsed() < Duration::from_secs(1), "{family}: a publication ends the negative answer");
+    }
+}
+#[test]
+fn missing_names_cost_little_in_psi() {
+    missing_names_cost_little("psi");
+}
+#[test]
+fn missing_names_cost_little_in_ndn() {
+    missing_names_cost_little("ndn");
+}
+#[test]
+fn missing_names_cost_little_in_mobility_first() {
+    missing_names_cost_little("mf");
+}
+
 #[test]
 fn many_clients_of_an_object_share_one_fetch_and_a_warm_cache_needs_no_source() {
     let site = Site::new("psi", "");

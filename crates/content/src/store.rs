@@ -217,6 +217,10 @@ pub trait StoreOpener: Send {
     fn bind_no_key(&mut self) {}
     /// Whether an interrupted fetch left verified chunks of this object: the same name and bytes.
     fn resumes(&self, manifest: &Manifest) -> bool;
+    /// Whether the fetch ends with the manifest: it is a lookup, and no transfer.
+    fn only_looks(&self) -> bool {
+        false
+    }
     /// Opens the store, which remembers the key, if it is the first for this name, once the object is complete. Like the
     /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another
     /// thread and says so by [`ChunkStore::is_open`].

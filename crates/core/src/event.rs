@@ -147,6 +147,11 @@ pub enum TransferEvent {
         /// Bytes that an earlier fetch had already verified.
         resumed_bytes: u64,
     },
+    /// The network knows nobody who publishes the name. The fetch waits for a publication until its patience ends.
+    Absent {
+        /// Who says so.
+        reason: String,
+    },
     /// A source was offered.
     SourceAdded {
         /// Its number in this transfer.

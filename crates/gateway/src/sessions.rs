@@ -10,8 +10,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{OnceCell, watch},
-    task::JoinSet,
+    sync::{OnceCell, oneshot, watch},
     time::Instant,
 };
 use tributary::{ApiError, ErrorKind, Flow, Get, LocalApi, Output};
@@ -114,8 +113,7 @@ impl Sessions {
     pub(crate) fn new(api: Arc<LocalApi>, cache: ObjectCache, config: GatewayConfig) -> Sessions {
         Sessions { api, cache, config, open: Mutex::default(), replaced: Mutex::default() }
     }
-    /// The object that a name means, or the folder in which the rest of it is: the first one that is found, the longest
-    /// if several are known.
+    /// The object that a name means, or else the longest folder above it that is published.
     pub(crate) async fn locate(self: &Arc<Self>, place: &Place) -> Result<Located, Failure> {
         let name = &place.name;
         let shortest = place.shortest.max(name.len().saturating_sub(LEVELS_MAX)).min(name.len());
@@ -127,28 +125,14 @@ impl Sessions {
                 return Ok(located);
             }
         }
-        let mut looking = JoinSet::new();
-        for prefix in prefixes {
-            let sessions = Arc::clone(self);
-            looking.spawn(async move {
-                let len = prefix.len();
-                (len, sessions.session(prefix).await)
-            });
-        }
-        let mut failure = Failure::new(404, format!("there is no '{name}'"));
-        while let Some(found) = looking.join_next().await {
-            let Ok((len, found)) = found else { continue };
-            match found {
-                Ok(found) => {
-                    if let Some(located) = fits(found, name, len) {
-                        return Ok(located);
-                    }
-                }
-                Err(reason) if len == name.len() || reason.status == 403 => failure = reason,
-                Err(_) => {}
-            }
-        }
-        Err(failure)
+        let (answer, resolved) = oneshot::channel();
+        let answer = |found| _ = answer.send(found);
+        self.api.resolve(name, shortest, self.config.patience, answer).map_err(|error| Failure::of(&error))?;
+        let resolved = resolved.await.map_err(|_| Failure::new(503, "the node has ended"))?;
+        let found = resolved.map_err(|error| Failure::of(&error))?;
+        let len = found.len();
+        let session = Arc::clone(self).session(found).await?;
+        fits(session, name, len).ok_or_else(|| Failure::new(404, format!("there is no '{name}'")))
     }
     /// The session of a name that is open and fresh.
     fn known(&self, name: &Name) -> Option<Use> {

@@ -112,6 +112,8 @@ pub struct PubSub {
     version_next: u64,
     messages: VecDeque<(NodeId, Message)>,
     events: VecDeque<ResolverEvent>,
+    /// Names that are no items, as subscriptions to them have shown.
+    scopes: VecDeque<Name>,
     /// The round trip of a long message over the slowest link of this node.
     answer_time: Duration,
     /// The lease with which renewals over that link take no more than their part of it.
@@ -215,6 +217,7 @@ impl PubSub {
             version_next: u64::from(boot >> 2) << 32,
             messages: VecDeque::new(),
             events: VecDeque::new(),
+            scopes: VecDeque::new(),
             config,
             answer_time: Duration::ZERO,
             lease_min: Duration::ZERO,
@@ -373,6 +376,10 @@ impl PubSub {
     /// The next message, and for which rendezvous node.
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
+    }
+    /// A name that was subscribed to as an item and is a scope: the node responsible for it knows no publisher.
+    pub(crate) fn poll_scope(&mut self) -> Option<Name> {
+        self.scopes.pop_front()
     }
     /// The next thing for the application.
     pub fn poll_event(&mut self) -> Option<ResolverEvent> {
@@ -677,6 +684,9 @@ impl PubSub {
     fn on_rejection(&mut self, now: Time, key: &Key, rejection: Rejection) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let operation = operation_name(key, &wish.aim);
+        if rejection == Rejection::IsScope && matches!(key, Key::Subscription(..)) {
+            self.scopes.push_back(key.name().clone());
+        }
         let keeps = (wish.granted || rejection.is_passing()) && wish.aim != Aim::Withdraw;
         let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;
         if keeps {

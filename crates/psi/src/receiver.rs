@@ -32,6 +32,9 @@ use crate::{
 const OFFER_PATIENCE: Duration = Duration::from_millis(250);
 /// How long it waits while nothing is known of the publisher: a part of the offers must not decide who that is.
 const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
+/// Why there is no source: the topology manager has it from the rendezvous node that is responsible for the name.
+const NOBODY: &str = "the rendezvous node knows nobody who publishes it";
+const LEVEL: &str = "it is a level above other names";
 /// Packets leave room for an FID of this length at least, so that a path that appears later and needs a longer one fits
 /// too; the topology manager of a large domain says how much more ([`Offer::fid_room`]).
 const FID_BYTES_BUDGET: usize = 16;
@@ -104,7 +107,7 @@ impl Receiver {
     }
     /// Starts a fetch; the node subscribes to its name.
     pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        let id = self.transfers.number();
+        let id = self.transfers.number_for(&*fetch.opener);
         let transfer =
             Transfer::new(now, fetch.name, self.config.clone(), fetch.opener, fetch.rate_limit, fetch.patience);
         let entry = Entry {
@@ -149,7 +152,13 @@ impl Receiver {
         let entry = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended())?;
         entry.transfer.set_refusal(reason).then(|| entry.transfer.name().clone())
     }
-    /// The same of all fetches of a name.
+    /// A name is a level above others: nobody publishes an object of it.
+    pub fn set_absent(&mut self, name: &Name) {
+        for (_, entry) in self.transfers.running_mut().filter(|(_, entry)| entry.transfer.name() == name) {
+            entry.transfer.set_absent(LEVEL);
+        }
+    }
+    /// The network refuses to serve all fetches of a name.
     pub fn set_refusal_of(&mut self, name: &str, reason: &str) {
         for (_, entry) in self.transfers.running_mut().filter(|(_, entry)| entry.transfer.name().to_string() == name) {
             entry.transfer.set_refusal(reason);
@@ -172,6 +181,9 @@ impl Receiver {
         let Some(pending) = entry.pending.as_mut().filter(|pending| pending.version == offer.version) else { return };
         if offer.count > 0 {
             pending.offers.insert(offer.index, is_of_use.then_some(offer));
+        } else {
+            // Only the node that acts for a name and holds all that was published of it asks for its paths.
+            entry.transfer.set_absent(NOBODY);
         }
         if pending.offers.len() >= usize::from(pending.count) {
             self.apply_offers(now, id, face_of);
@@ -396,6 +408,9 @@ impl Fetching for Entry {
     }
     fn is_settled(&self) -> bool {
         self.ended_reported
+    }
+    fn was_in_vain(&self) -> bool {
+        self.transfer.was_in_vain()
     }
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.transfer.set_limit(now, rate);

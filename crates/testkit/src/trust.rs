@@ -9,9 +9,15 @@
 //! person has to decide, however many have the same one. With a pinned key a source of other bytes under another key is
 //! distrusted; one that publishes another version under the same key is honest. Whoever has the chosen bytes serves them,
 //! whichever key signed them there and under whichever version.
+use std::{cell::Cell, rc::Rc};
+
 use bytes::Bytes;
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, SigningKey, StoreOpener};
-use tributary_core::{Duration, FaceId, Rate, TransferId, event::TransferReport, link::LinkConfig};
+use tributary_core::{
+    Duration, FaceId, Rate, TransferId,
+    event::{Event, TransferEvent, TransferReport},
+    link::LinkConfig,
+};
 use tributary_sim::{Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
@@ -43,6 +49,7 @@ pub fn run<N: Endpoint>(make: impl Fn(Part, &str, u64) -> N, route: impl Fn(&mut
     goes_on_when_a_newer_version_appears(star());
     copies_under_other_keys_and_versions_serve(star());
     believes_keys_that_sign_the_same_bytes_and_remembers_none(star());
+    learns_at_once_that_nobody_publishes(star());
 }
 
 /// Two keys with one source each: neither is believed, and the reason names both.
@@ -132,6 +139,38 @@ fn believes_keys_that_sign_the_same_bytes_and_remembers_none<N: Endpoint>(mut st
     assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
     assert!(report.sources.len() == PUBLISHERS && !opener.knows_publisher(&name()), "{report:#?}");
 }
+
+/// Nobody publishes the name: the receiver learns it within three round trips and 50 ms, a fetch that ends then was no
+/// transfer, and a publication ends the negative answer.
+fn learns_at_once_that_nobody_publishes<N: Endpoint>(mut star: Star<N>) {
+    let learnt = Rc::new(Cell::new(None));
+    let heard = Rc::clone(&learnt);
+    star.net.set_observer(move |now, _, event| {
+        if matches!(event, Event::Transfer(_, TransferEvent::Absent { .. })) {
+            heard.set(heard.get().or(Some(now)));
+        }
+    });
+    let fetch = star.fetch(MemoryOpener::new(), None);
+    let begun = star.net.now();
+    star.run(Duration::from_secs(1));
+    let taken = learnt.get().expect("the network says that nobody publishes it").since(begun);
+    assert!(taken <= RTT * 3 + Duration::from_millis(50), "it took {taken:?}");
+    let given_up = star.fetch(MemoryOpener::new(), None);
+    star.run(Duration::from_millis(500));
+    let transfers = star.net.with(star.receiver, |node, now| {
+        node.cancel(now, given_up.id);
+        node.transfers()
+    });
+    assert_eq!(transfers, [(fetch.id, name())]);
+    star.publish(0, 1, 1);
+    let published = star.net.now();
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+    assert!(star.net.now().since(published) <= Duration::from_secs(2), "{report:#?}");
+}
+
+/// From the receiver to a publisher and back.
+const RTT: Duration = Duration::from_millis(20);
 
 fn name() -> Name {
     "/trust/object".parse().expect("a name")

@@ -1,12 +1,12 @@
 //! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that
 //! ended.
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 use core::ops::Bound::{Excluded, Included, Unbounded};
 
-use tributary_content::Name;
+use tributary_content::{Name, StoreOpener};
 use tributary_core::{
     Duration, FaceId, Rate, Time, TransferId,
     event::{TransferEvent, TransferReport},
@@ -32,6 +32,10 @@ pub trait Fetching {
     fn is_settled(&self) -> bool {
         self.is_ended()
     }
+    /// Whether it has ended and nobody published its name: then it is not among the transfers of the node.
+    fn was_in_vain(&self) -> bool {
+        false
+    }
     /// Changes its rate limit; `None` lifts it.
     fn set_limit(&mut self, now: Time, rate: Option<Rate>);
     /// Changes what it wants of the paths that it uses. False if it cannot choose.
@@ -46,6 +50,8 @@ pub trait Fetching {
 #[derive(Debug)]
 pub struct FetchTable<F> {
     fetches: BTreeMap<TransferId, F>,
+    /// Those that only look, and are no transfers.
+    lookups: BTreeSet<TransferId>,
     number: u32,
     /// Ended fetches whose accounts are kept.
     ended_max: usize,
@@ -61,6 +67,7 @@ impl<F: Fetching> FetchTable<F> {
     pub fn new(number: u32, ended_max: usize) -> FetchTable<F> {
         FetchTable {
             fetches: BTreeMap::new(),
+            lookups: BTreeSet::new(),
             number: number & NUMBER_MAX,
             ended_max,
             served: TransferId(0),
@@ -74,12 +81,23 @@ impl<F: Fetching> FetchTable<F> {
         self.number = self.number.max(1);
         TransferId(self.number)
     }
-    /// Adds a fetch. If more than the limit have ended, the oldest of those are forgotten, and returned.
+    /// The same for a fetch with this opener, which may only look.
+    pub fn number_for(&mut self, opener: &dyn StoreOpener) -> TransferId {
+        let id = self.number();
+        if opener.only_looks() {
+            self.lookups.insert(id);
+        }
+        id
+    }
+    /// Adds a fetch. Lookups that have ended are forgotten, and, if more than the limit of others have, the oldest of those;
+    /// all of them are returned.
     pub fn insert(&mut self, id: TransferId, fetch: F) -> Vec<(TransferId, F)> {
         self.fetches.insert(id, fetch);
         let settled = |(id, fetch): (&TransferId, &F)| fetch.is_settled().then_some(*id);
-        let ended: Vec<TransferId> = self.fetches.iter().filter_map(settled).collect();
-        let surplus = ended.into_iter().rev().skip(self.ended_max);
+        let ended = self.fetches.iter().filter_map(settled);
+        let (looked, ended): (Vec<TransferId>, Vec<TransferId>) = ended.partition(|id| self.lookups.contains(id));
+        looked.iter().for_each(|id| _ = self.lookups.remove(id));
+        let surplus = ended.into_iter().rev().skip(self.ended_max).chain(looked);
         let mut forgotten: Vec<_> = surplus.filter_map(|id| Some((id, self.fetches.remove(&id)?))).collect();
         forgotten.reverse();
         forgotten
@@ -165,15 +183,19 @@ impl<F: Fetching> FetchTable<F> {
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.fetches.get(&id).map(|fetch| fetch.report(now))
     }
-    /// All fetches, the oldest first, with the names that they fetch.
+    /// All transfers, the oldest first, with the names that they fetch: lookups and names that nobody published are none.
     pub fn names(&self) -> Vec<(TransferId, Name)> {
-        self.iter().map(|(id, fetch)| (id, fetch.name().clone())).collect()
+        let transfers = self.iter().filter(|(id, fetch)| !self.lookups.contains(id) && !fetch.was_in_vain());
+        transfers.map(|(id, fetch)| (id, fetch.name().clone())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use alloc::string::ToString;
+    use tributary_content::{ChunkStore, HadStore, Manifest, StoreError};
 
     struct Sham(Name, bool);
     impl Fetching for Sham {
@@ -195,6 +217,34 @@ mod tests {
             table.insert(id, Sham("/x".parse().expect("a name"), *is_ended));
         }
         table
+    }
+
+    struct Look;
+    impl StoreOpener for Look {
+        fn trusts(&self, _: &Manifest) -> Result<(), StoreError> {
+            Ok(())
+        }
+        fn resumes(&self, _: &Manifest) -> bool {
+            false
+        }
+        fn only_looks(&self) -> bool {
+            true
+        }
+        fn open(&mut self, manifest: &Manifest) -> Result<alloc::boxed::Box<dyn ChunkStore>, StoreError> {
+            Ok(alloc::boxed::Box::new(HadStore::new(manifest)))
+        }
+    }
+
+    #[test]
+    fn lookups_are_no_transfers_and_take_no_place_of_one() {
+        let mut table = table(&[true, true]);
+        for _ in 0..4 {
+            let id = table.number_for(&Look);
+            table.insert(id, Sham("/y".parse().expect("a name"), true));
+        }
+        let names: Vec<_> = table.names().into_iter().map(|(_, name)| name.to_string()).collect();
+        assert_eq!(names, ["/x", "/x"]);
+        assert_eq!(table.lookups.len(), 0, "those that have ended are forgotten");
     }
 
     #[test]

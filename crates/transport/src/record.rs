@@ -14,6 +14,7 @@ pub struct Record {
     started: Time,
     ended: Option<Time>,
     failure: Option<String>,
+    is_absent: bool,
     resumed_bytes: u64,
     /// Bytes that caches on the way delivered.
     pub cached_bytes: u64,
@@ -31,6 +32,7 @@ impl Record {
             started,
             ended: None,
             failure: None,
+            is_absent: false,
             resumed_bytes: 0,
             cached_bytes: 0,
             retransmitted_bytes: 0,
@@ -45,6 +47,20 @@ impl Record {
     /// Whether it has ended with the whole object.
     pub fn is_completed(&self) -> bool {
         self.is_ended() && self.failure.is_none()
+    }
+    /// The network knows nobody who publishes the name, as `reason` says. Told once until that changes.
+    pub fn on_absent(&mut self, reason: &str) {
+        if !self.is_ended() && !core::mem::replace(&mut self.is_absent, true) {
+            self.push(TransferEvent::Absent { reason: reason.into() });
+        }
+    }
+    /// Somebody publishes the name.
+    pub fn on_present(&mut self) {
+        self.is_absent = false;
+    }
+    /// Whether it has ended and nobody published its name: there was nothing to transfer.
+    pub fn was_in_vain(&self) -> bool {
+        self.is_ended() && self.is_absent
     }
     /// The store of the object, of `bytes` bytes, is open; an earlier run has left `resumed_bytes` in it.
     pub fn on_open(&mut self, bytes: u64, resumed_bytes: u64) {

@@ -341,12 +341,25 @@ impl Transfer {
         self.refusal = Some(refusal.into());
         is_news
     }
+    /// The network knows nobody who publishes the name, as `reason` says; sources that it named before still count.
+    pub fn set_absent(&mut self, reason: &str) {
+        if self.sources.is_empty() {
+            self.record.on_absent(reason);
+        }
+    }
+    /// Whether it has ended and nobody published its name.
+    pub fn was_in_vain(&self) -> bool {
+        self.record.was_in_vain()
+    }
     /// Takes the complete present offer of the network: earlier offers that it lacks are withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
         if self.record.is_ended() {
             return;
         }
-        self.refusal = None;
+        if !offers.is_empty() {
+            self.refusal = None;
+            self.record.on_present();
+        }
         if let Some(opening) = &mut self.opening {
             opening.offers = offers;
             return;

@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, mpsc},
 };
-use tributary_content::PublicKey;
+use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Rate, link::LinkState};
 use tributary_net::disk::{ObjectCache, OnOpen};
 
@@ -136,6 +136,20 @@ impl LocalApi {
         notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, notify)
+    }
+    /// Finds out which name an object or a folder has that the path `path` means, without waiting, and gives that to `answer`.
+    /// No name that is looked up has fewer than `shortest` components. Nobody sees a lookup among the transfers.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone; `answer` gets one that says why the path means nothing.
+    pub fn resolve(
+        &self,
+        path: &Name,
+        shortest: usize,
+        patience: Duration,
+        answer: impl FnOnce(Result<Name, ApiError>) + Send + 'static,
+    ) -> Result<(), ApiError> {
+        self.node.resolve(path, shortest, patience, answer)
     }
     /// Carries out a request about the queue that leaves something running: [`Request::Begin`], [`Request::Resume`] and
     /// [`Request::Move`]; `None` for others. Such a fetch goes on when the client has gone, until `ended` is set, and after

@@ -575,7 +575,8 @@ pub(crate) struct Get {
     /// Maximum rate, such as 20Mbps
     #[arg(long, value_name = "RATE")]
     pub(crate) limit: Option<Rate>,
-    /// Give up after this long without any source [default: the node's patience, 10s]
+    /// Wait this long for a source, and for somebody to publish the name [default: the node's patience, 10s, but not for a
+    /// publication]
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Bytes of a chunk to request, such as 64KiB (family mf) [default: the node's chunk_size]

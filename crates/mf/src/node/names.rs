@@ -240,6 +240,9 @@ impl MfNode {
                 }
                 self.groups.handle_found(place, &records);
                 let own = self.readable(records);
+                if own.is_empty() {
+                    self.receiver.handle_absence(place);
+                }
                 self.on_announced(now, place, &own, Announced::All);
                 self.listings.handle_found(place, &own);
             }

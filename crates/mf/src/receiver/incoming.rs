@@ -185,6 +185,9 @@ impl Fetching for Incoming {
     fn is_ended(&self) -> bool {
         self.record.is_ended()
     }
+    fn was_in_vain(&self) -> bool {
+        self.record.was_in_vain()
+    }
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.credit.set_limit(now, rate);
     }
@@ -270,6 +273,7 @@ impl Incoming {
     /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each
     /// device by the best that it announces.
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
+        self.record.on_present();
         let Some(opener) = self.opener.as_ref() else { return Opened::No };
         let checked: Vec<(&Announcer, &Manifest, Result<(), choice::Unfit>)> = found
             .iter()

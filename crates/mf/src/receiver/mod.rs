@@ -252,7 +252,7 @@ impl Receiver {
 
     /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
     pub fn fetch(&mut self, now: Time, fetch: Fetch, options: GetOptions) -> TransferId {
-        let id = self.fetches.number();
+        let id = self.fetches.number_for(&*fetch.opener);
         let reliability = options.reliability.unwrap_or(self.config.reliability);
         let token = Token::of(&self.secret, &Guid::NONE, id.0);
         let mut incoming = Incoming::new(now, fetch.name, (id.0, token), reliability, self.config.window_chunks);
@@ -290,6 +290,14 @@ impl Receiver {
                 continue;
             }
             self.decide(now, id, found);
+        }
+    }
+    /// The name service holds no announcement at a place that this node may read.
+    pub fn handle_absence(&mut self, place: Guid) {
+        let is_meant = |fetch: &Incoming| fetch.sources.is_empty() && fetch.gathered.is_none();
+        let fetches = self.fetches.running_mut().map(|(_, fetch)| fetch).filter(|fetch| is_meant(fetch));
+        for fetch in fetches.filter(|fetch| fetch.opener.is_some() && Guid::of_name(&fetch.name) == place) {
+            fetch.record.on_absent("the name service knows nobody who publishes it");
         }
     }
     /// Chooses among announcements, or judges the sources of a fetch that has chosen by them.

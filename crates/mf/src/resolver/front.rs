@@ -524,6 +524,8 @@ impl Front {
                 let refused = |asker: &Asker| (*asker, NameMessage::Refused { request: 0, refusal });
                 return self.answers.extend(watchers.map(refused));
             }
+            // The first answer to a watch is the truth about a place; the watch itself goes on.
+            (NameMessage::Lookup { .. }, ..) if request == 0 && question.answered.is_empty() => return,
             (NameMessage::Lookup { place, .. }, ..) => {
                 NameMessage::Found { request, place: *place, records: Vec::new() }
             }

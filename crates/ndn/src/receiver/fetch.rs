@@ -158,6 +158,9 @@ impl tributary_transport::fetches::Fetching for Fetching {
     fn is_ended(&self) -> bool {
         self.transfer.is_ended()
     }
+    fn was_in_vain(&self) -> bool {
+        self.transfer.was_in_vain()
+    }
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.transfer.set_limit(now, rate);
     }
@@ -500,6 +503,11 @@ impl Fetching {
         if matches!(local.nack, Some(NackReason::NoRoute | NackReason::Congestion)) && probe.sent >= self.refused_at {
             (self.refusals, self.refused_at) = (self.refusals.saturating_add(1), now);
             self.probe_at = self.probe_at.max(now + self.probe_pause());
+        }
+        // A probe takes one way of several: none of them may be left.
+        if local.nack == Some(NackReason::NoRoute) && self.probes.is_empty() && self.heard_at.is_none() {
+            self.probe_at = self.probe_at.max(now + self.config.probe_interval_max);
+            self.transfer.set_absent("forwarders know no route to it, or only to nodes that do not have it");
         }
     }
     fn on_probe_answer(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {

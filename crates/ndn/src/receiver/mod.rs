@@ -34,7 +34,7 @@ use crate::{
     config::{PathConfig, SharedKey, Unsigned},
     router::LocalPacket,
     trust::Anchors,
-    wire::{Certificate, LpPacket, VerifyKey},
+    wire::{Certificate, Interest, LpPacket, NameView, VerifyKey},
 };
 use fetch::{Fetching, Trust};
 
@@ -116,8 +116,10 @@ impl Receiver {
     }
     /// Starts a fetch. With a certificate only what its key has signed is believed, whatever anchors there are.
     pub fn fetch(&mut self, now: Time, fetch: Fetch, pinned: Option<Certificate>) -> TransferId {
-        let id = self.fetches.number();
+        let id = self.fetches.number_for(&*fetch.opener);
         let paths = PathConfig {
+            // A lookup seeks no paths.
+            probes_initial: if fetch.opener.only_looks() { 1 } else { self.paths.probes_initial },
             in_use_max: self.paths.in_use_max.min(usize::from(fetch.paths_per_source.max(1)) * SOURCES_TYPICAL),
             ..self.paths.clone()
         };
@@ -173,8 +175,12 @@ impl Receiver {
         }
         // Several fetches may have requested the same: one answer serves all.
         let mut taken = false;
+        // Hundreds of lookups may be open, and each Nack concerns one of them: it is decoded once.
+        let returned = local.nack.and_then(|_| Some(Interest::decode(&local.packet).ok()?.name));
         for (_, fetch) in self.fetches.iter_mut() {
-            taken |= fetch.handle_packet(now, local, &mut self.random);
+            if returned.is_none_or(|name| NameView::from(fetch.transfer.name()).is_prefix_of(name)) {
+                taken |= fetch.handle_packet(now, local, &mut self.random);
+            }
         }
         self.unsolicited += u64::from(!taken);
         self.collect_events(now);

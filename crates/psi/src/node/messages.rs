@@ -37,6 +37,9 @@ impl PsiNode {
         while let Some((id, event)) = self.receiver.poll_event() {
             self.events.push(Event::Transfer(id, event));
         }
+        while let Some(name) = self.pubsub.poll_scope() {
+            self.receiver.set_absent(&name);
+        }
         while let Some(event) = self.pubsub.poll_event() {
             if let ResolverEvent::Rejected { name, operation: "subscribe", reason } = &event {
                 self.receiver.set_refusal_of(name, reason);

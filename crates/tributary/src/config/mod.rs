@@ -371,6 +371,8 @@ pub struct Limits {
     pub transfers: usize,
     /// Of these, fetches of the queue. Default: 8.
     pub queue_transfers: usize,
+    /// Names that are looked up at one time, those included whose negative answer is kept. Default: 1,024.
+    pub lookups: usize,
 }
 
 /// Deliberate misbehaviour, for demos and tests; all off by default.

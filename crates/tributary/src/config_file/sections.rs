@@ -610,6 +610,7 @@ pub(super) fn limits(section: Section<'_>) -> Limits {
     set(section.integer("publications", 1..=1_000_000), &mut limits.publications);
     set(section.integer("transfers", 1..=10_000), &mut limits.transfers);
     set(section.integer("queue_transfers", 1..=10_000), &mut limits.queue_transfers);
+    set(section.integer("lookups", 16..=65_536), &mut limits.lookups);
     if limits.rate == Some(Rate::from_bits_per_second(0)) {
         let hint = "leave 'rate' out for no limit".to_string();
         section.problem(section.span_of("rate"), "'rate' of [limits] is zero: nothing would pass".into(), hint);
@@ -705,6 +706,7 @@ impl Default for Limits {
             publications: 10_000,
             transfers: 64,
             queue_transfers: 8,
+            lookups: 1_024,
         }
     }
 }

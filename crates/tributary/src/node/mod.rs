@@ -7,6 +7,7 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
+//! | names that are looked up | `lookups` |
 //! | its fetches that go on without a client | `queue` |
 //! | what may be fetched over which face now | `policies` |
 //! | its key, trust and downloads | `files` |
@@ -20,6 +21,7 @@ pub(crate) mod files;
 pub(crate) mod inbox;
 pub(crate) mod keys;
 pub(crate) mod log_limit;
+pub(crate) mod lookups;
 pub(crate) mod membership;
 pub(crate) mod mirrors;
 mod peer_lookup;
@@ -44,8 +46,8 @@ use tributary_net::{Clock, disk};
 use tributary_transport::Messaging;
 
 use self::{
-    files::Files, keys::KeyFinder, policies::Policies, publications::Publications, queue::Queue, runtime::Runtime,
-    state_lock::StateLock,
+    files::Files, keys::KeyFinder, lookups::Lookups, policies::Policies, publications::Publications, queue::Queue,
+    runtime::Runtime, state_lock::StateLock,
 };
 use crate::{
     config::{NodeConfig, Role},
@@ -189,6 +191,9 @@ impl LocalNode {
     }
     pub(crate) fn receiving(&self) -> &AtomicBool {
         &self.receiving
+    }
+    pub(crate) fn lookups(&self) -> Arc<Lookups> {
+        Arc::clone(self.runtime.lookups())
     }
     pub(crate) fn current(&self) -> MutexGuard<'_, NodeConfig> {
         lock(&self.current)

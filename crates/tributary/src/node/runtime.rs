@@ -13,6 +13,7 @@ use tributary_trust::Identity;
 use super::{
     driver_config::{datagram_face, datagram_faces, driver_config, options, security},
     event_bus::EventBus,
+    lookups::Lookups,
     membership,
     peer_lookup::{LookedUp, PeerLookups},
     secure,
@@ -33,9 +34,10 @@ struct Neighbours {
 /// A node that runs. Dropping it stops it.
 pub(crate) struct Runtime {
     driver: Arc<DriverHandle<BoxedNode>>,
-    lookups: Mutex<Option<PeerLookups>>,
+    peers: Mutex<Option<PeerLookups>>,
     neighbours: Mutex<Neighbours>,
     events: Arc<EventBus>,
+    lookups: Arc<Lookups>,
     storage: Storage,
 }
 
@@ -63,12 +65,15 @@ impl Runtime {
         node: BoxedNode,
     ) -> Result<Self, ApiError> {
         let events = Arc::new(EventBus::default());
-        let to_events = Arc::clone(&events);
+        let lookups = Arc::<Lookups>::default();
+        let (to_events, to_lookups) = (Arc::clone(&events), Arc::clone(&lookups));
         let driver = Arc::new(Driver::spawn(
             move || node,
             DriverConfig { bell: storage.bell().clone(), ..driver_config(config, seed) },
             move |now, event| {
-                to_events.handle_event(now, event);
+                if !to_lookups.handle_event(&event) {
+                    to_events.handle_event(now, event);
+                }
             },
         )?);
         for warning in driver.warnings() {
@@ -87,9 +92,9 @@ impl Runtime {
         })?;
         let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face.clone()));
         let neighbours = Neighbours { faces: numbered.collect(), next: face_id(config.faces.len()) };
-        let lookups = PeerLookups::start(&neighbours.faces, &config.listen, BTreeMap::new(), &driver, &events)?;
-        let (lookups, neighbours) = (Mutex::new(lookups), Mutex::new(neighbours));
-        Ok(Runtime { driver, lookups, neighbours, events, storage: storage.clone() })
+        let peers = PeerLookups::start(&neighbours.faces, &config.listen, BTreeMap::new(), &driver, &events)?;
+        let (peers, neighbours) = (Mutex::new(peers), Mutex::new(neighbours));
+        Ok(Runtime { driver, peers, neighbours, events, lookups, storage: storage.clone() })
     }
     /// The neighbours that the config names now, and their faces.
     pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
@@ -116,7 +121,7 @@ impl Runtime {
             return Ok(Vec::new());
         }
         // The thread must not replace a face while faces change.
-        let mut known = locked(&self.lookups).take().map(|lookups| lookups.states()).unwrap_or_default();
+        let mut known = locked(&self.peers).take().map(|peers| peers.states()).unwrap_or_default();
         let mut done = Vec::new();
         for id in gone {
             match self.driver.leave_face(id) {
@@ -147,8 +152,8 @@ impl Runtime {
             });
             neighbours.faces.insert(id, face);
         }
-        let lookups = PeerLookups::start(&neighbours.faces, &config.listen, known, &self.driver, &self.events)?;
-        *locked(&self.lookups) = lookups;
+        let peers = PeerLookups::start(&neighbours.faces, &config.listen, known, &self.driver, &self.events)?;
+        *locked(&self.peers) = peers;
         Ok(done)
     }
     /// Runs a command on the node's thread and gives its result.
@@ -157,6 +162,10 @@ impl Runtime {
         command: impl FnOnce(&mut BoxedNode, Time) -> R + Send + 'static,
     ) -> Result<R, ApiError> {
         Ok(self.driver.call(command)?)
+    }
+    /// The same without waiting for it.
+    pub(crate) fn post(&self, command: impl FnOnce(&mut BoxedNode, Time) + Send + 'static) -> Result<(), ApiError> {
+        Ok(self.driver.post(command)?)
     }
     /// The node for other threads.
     pub(crate) fn remote(&self) -> Remote {
@@ -177,7 +186,7 @@ impl Runtime {
     }
     /// The latest lookup of a neighbour; `None` for those that the config names by an address.
     pub(crate) fn looked_up(&self, face: FaceId) -> Option<LookedUp> {
-        locked(&self.lookups).as_ref()?.state(face)
+        locked(&self.peers).as_ref()?.state(face)
     }
     /// The time of the node.
     pub(crate) fn now(&self) -> Time {
@@ -197,6 +206,9 @@ impl Runtime {
     }
     pub(crate) fn events(&self) -> &Arc<EventBus> {
         &self.events
+    }
+    pub(crate) fn lookups(&self) -> &Arc<Lookups> {
+        &self.lookups
     }
     /// Withdraws the node's publications, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {

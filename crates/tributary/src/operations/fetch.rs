@@ -4,6 +4,7 @@ use std::{
     sync::{
         Arc, PoisonError,
         atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, TryRecvError},
     },
 };
 use tributary_content::{ByteRanges, Name, PublicKey, StoreError, StoreOpener};
@@ -21,7 +22,7 @@ use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 use super::{
     diagnosis::{self, Diagnosis},
     parse_name,
-    within::{Above, Keys, LOOK_AFTER, Within},
+    resolve::{Keys, place_in},
 };
 use crate::{
     api::Flow,
@@ -33,6 +34,7 @@ use crate::{
         LocalNode,
         event_bus::{Subscription, Waited},
         files::{Portion, Sink, Trouble, unfinished_at},
+        lookups::Outcome,
         mirrors::{Mirrors, Named, NamedMirrors},
         versions::{LaterVersions, Versions},
     },
@@ -87,8 +89,8 @@ impl LocalNode {
             Err(error) if error.kind == ErrorKind::NotFound => error,
             ended => return ended,
         };
-        // No folder has it, but an object of that name may come yet.
-        let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
+        // No folder has it, but an object of that name may come yet, if it is to be waited for.
+        let patience = get.patience_ms.map_or(Duration::ZERO, Duration::from_millis);
         let left = patience.saturating_sub(begun.now().since(Time::ZERO));
         let Some(path) = path.filter(|_| left > Duration::ZERO) else { return Err(within) };
         let patience_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
@@ -105,7 +107,7 @@ impl LocalNode {
         sink: Sink,
         may_be_within: bool,
         notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<Option<Within>, ApiError> {
+    ) -> Result<Option<((Name, String), Option<PublicKey>)>, ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
         let has_options = get.options != GetOptions::default();
@@ -149,6 +151,8 @@ impl LocalNode {
         let mut following = Following {
             named: Some((findings.named.clone(), demands.clone())),
             may_be_within: keys,
+            // A given timeout covers a publication too, and a follower waits for later versions.
+            waits: get.patience_ms.is_some() || get.every_ms.is_some() || !get.web.urls.is_empty(),
             ..Following::new(transfer, &name, part.as_deref(), Some(patience))
         };
         match self.follow(&mut following, &subscription, notify)? {
@@ -288,7 +292,6 @@ impl LocalNode {
         let mut may_be_level = self.config().family().profile().abilities.listing;
         let part = following.part.map(Into::into);
         let (queue, waiting) = (None, false);
-        let mut above = None;
         let mut flow =
             notify(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
@@ -301,22 +304,13 @@ impl LocalNode {
                 })) if of == name => {
                     following.obstacle = Some(Obstacle { kind: ObstacleKind::Silent, reason });
                 }
-                Waited::Event(Event::Transfer(of, event)) if of == transfer => match event {
-                    TransferEvent::Completed => ending = Some(None),
-                    TransferEvent::Failed { reason } => ending = Some(Some(reason)),
-                    event => {
-                        let is_found =
-                            matches!(event, TransferEvent::SourceAdded { .. } | TransferEvent::Started { .. });
-                        // Only whoever began it knows when that was.
-                        if is_found && following.patience.is_some() && !std::mem::replace(&mut following.is_found, true)
-                        {
-                            self.note_latency("find", following.clock.now().since(Time::ZERO));
-                        }
-                        if let Some(notice) = Notice::from_event(&Event::Transfer(of, event)) {
-                            flow = notify(notice);
-                        }
+                Waited::Event(Event::Transfer(of, event)) if of == transfer => {
+                    let was_absent = following.is_absent;
+                    ending = self.on_event(following, event, &mut |notice| flow = notify(notice));
+                    if following.is_absent && !was_absent {
+                        next = Time::ZERO;
                     }
-                },
+                }
                 Waited::Event(_) | Waited::TimedOut => {}
                 Waited::Closed => return Err(ApiError::new(ErrorKind::Gone, "the node was stopped")),
             }
@@ -347,14 +341,19 @@ impl LocalNode {
             {
                 flow = notify(notice);
             }
-            if let Some(place) = self.look_around(following, &mut above, &report, ending.is_some())? {
+            if let Some(place) = self.look_around(following, &report, ending.is_some())? {
                 return Ok(Ended::Within(place));
             }
-            if now >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
+            let is_absent = following.is_absent && !is_found && ending.is_none();
+            if (now >= LEVEL_LOOK || is_absent) && ending.is_none() && std::mem::take(&mut may_be_level) {
                 let below = if is_found { Vec::new() } else { self.below(name) };
                 if !below.is_empty() {
                     return Ok(Ended::Level(below));
                 }
+            }
+            if is_absent && !following.waits && following.above.is_none() && now >= ABSENT_FOR {
+                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                return Ok(Ended::Failed(report, "nobody publishes it".into()));
             }
             // The event of an end may still be on its way, or was lost.
             let ending = ending.or_else(|| report.ended.map(|_| report.failure.clone()));
@@ -367,6 +366,34 @@ impl LocalNode {
         Ok(Ended::Stopped)
     }
 
+    /// Takes an event of a transfer. `Some` once it has ended, with the reason of a failure.
+    fn on_event(
+        &self,
+        following: &mut Following<'_>,
+        event: TransferEvent,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Option<Option<String>> {
+        match event {
+            TransferEvent::Completed => return Some(None),
+            TransferEvent::Failed { reason } => return Some(Some(reason)),
+            TransferEvent::Absent { reason } => {
+                following.is_absent = true;
+                following.look_at = following.look_at.min(following.clock.now());
+                if following.waits {
+                    notify(Notice::Note { text: format!("nobody publishes '{}' yet: {reason}", following.name) });
+                }
+            }
+            event => {
+                let is_found = matches!(event, TransferEvent::SourceAdded { .. } | TransferEvent::Started { .. });
+                // Only whoever began it knows when that was.
+                if is_found && following.patience.is_some() && !std::mem::replace(&mut following.is_found, true) {
+                    self.note_latency("find", following.clock.now().since(Time::ZERO));
+                }
+                Notice::from_event(&Event::Transfer(following.transfer, event)).into_iter().for_each(notify);
+            }
+        }
+        None
+    }
     /// Lets web servers serve that the publisher names, once they are known. What is amiss with them is no reason to fail.
     fn ask_named(&self, following: &Following<'_>) {
         let Some((named, demands)) = &following.named else { return };
@@ -382,32 +409,36 @@ impl LocalNode {
     }
     /// Lets web servers serve that the publisher names, and gives the folder that has the path which is being fetched, if
     /// nobody offers an object of that name.
-    fn look_around<'a>(
-        &'a self,
-        following: &Following<'_>,
-        above: &mut Option<Above<'a>>,
+    fn look_around(
+        &self,
+        following: &mut Following<'_>,
         report: &TransferReport,
         is_over: bool,
     ) -> Result<Option<(Name, String)>, ApiError> {
-        let is_over = is_over || report.ended.is_some();
-        if !is_over {
+        let is_found = |report: &TransferReport| !report.sources.is_empty() || report.ended.is_some();
+        if !is_over && report.ended.is_none() {
             self.ask_named(following);
         }
-        let is_found = !report.sources.is_empty() || report.bytes > 0;
-        let Some(keys) = following.may_be_within.filter(|_| !is_found && !is_over) else {
+        let Some(keys) = following.may_be_within.filter(|_| !is_over && !is_found(report)) else {
             // An object of the very name is what is meant.
-            *above = None;
+            following.above = None;
             return Ok(None);
         };
-        let name = parse_name(following.name)?;
-        if above.is_none() && following.clock.now() >= LOOK_AFTER {
-            *above = Some(self.look_above(&name, keys)?);
+        let (path, now) = (parse_name(following.name)?, following.clock.now());
+        if following.above.is_none() && now >= following.look_at {
+            let is_over = following.is_absent && !following.waits;
+            following.look_at = if is_over { Time::MAX } else { now + LOOK_AGAIN };
+            following.above = Some(self.look_above(&path, keys)?);
         }
-        let Some(place) = above.as_ref().and_then(|above| above.found(&name)) else { return Ok(None) };
+        let outcome = match following.above.as_ref().map(Receiver::try_recv) {
+            None | Some(Err(TryRecvError::Empty)) => return Ok(None),
+            Some(outcome) => outcome.ok(),
+        };
+        following.above = None;
+        let place = outcome.and_then(|outcome| place_in(&path, outcome));
         // The object may have been found since the last look: then it is what is meant.
-        let report = self.report(following.transfer)?;
-        let is_found = report.is_some_and(|(_, report)| !report.sources.is_empty() || report.ended.is_some());
-        Ok((!is_found).then_some(place))
+        let is_found = self.report(following.transfer)?.is_some_and(|(_, report)| is_found(&report));
+        Ok(place.filter(|_| !is_found))
     }
     /// Finds out what keeps a fetch from finding a source. The finding is kept: the node forgets it when the fetch
     /// ends. If the network lacks a role, this returns a notice, once, since waiting does not help.
@@ -496,6 +527,13 @@ struct Following<'a> {
     named: Option<(NamedMirrors, PathDemands)>,
     /// Whether its name may be a path in a folder, and whom to believe about that.
     may_be_within: Option<Keys>,
+    /// The lookup of the folders above its name, and when the next one begins.
+    above: Option<Receiver<Outcome>>,
+    look_at: Time,
+    /// Whether it waits for a publication that the network does not know yet.
+    waits: bool,
+    /// Whether the network knows nobody who publishes its name.
+    is_absent: bool,
 }
 
 impl<'a> Following<'a> {
@@ -513,6 +551,10 @@ impl<'a> Following<'a> {
             is_found: false,
             named: None,
             may_be_within: None,
+            above: None,
+            look_at: LOOK_AFTER,
+            waits: true,
+            is_absent: false,
         }
     }
 }
@@ -584,6 +626,13 @@ enum Ended {
 
 /// When a fetch without a source checks whether its name is only a prefix, by listing it.
 const LEVEL_LOOK: Time = Time::from_millis(500);
+/// A fetch without a source and without a negative answer looks up the folders above its name after this time, so that the
+/// fetch of an object costs no such lookups.
+const LOOK_AFTER: Time = Time::from_millis(500);
+/// Interval of those lookups. Most are answered from the findings that this node keeps.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// A negative answer ends no younger fetch: a publication may be on its way to the resolver.
+const ABSENT_FOR: Time = Time::from_millis(1_000);
 /// How long after a fetch's patience it is ended, if its family does not end it.
 const PATIENCE_SLACK: Duration = Duration::from_secs(1);
 /// How long the network may seem to lack something before that is reported: beacons and routes take a moment to arrive.

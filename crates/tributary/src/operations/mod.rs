@@ -10,12 +10,12 @@ mod policies;
 mod publish;
 mod receive;
 mod reload;
+mod resolve;
 mod rules;
 mod send;
 mod serve;
 mod status;
 mod watch;
-mod within;
 
 use tributary_content::Name;
 use tributary_core::{Duration, Time};

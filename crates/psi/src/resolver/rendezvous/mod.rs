@@ -92,6 +92,9 @@ pub struct RendezvousConfig {
     pub operation_timeout: Duration,
     /// Time between repetitions of a request for the records of a node that has become known. Default: 3 s.
     pub pull_timeout: Duration,
+    /// How long after its start a node says of no item that nobody publishes it. Hosts publish again meanwhile, if all nodes
+    /// have started anew. Default: 2 s.
+    pub silence: Duration,
     /// How long records are kept at least for which this node is not responsible any more; then they go once all nodes that
     /// are have confirmed that they hold them. Default: 10 s.
     pub drop_grace: Duration,
@@ -130,6 +133,7 @@ impl Default for RendezvousConfig {
             retry_interval: Duration::from_millis(200),
             operation_timeout: Duration::from_secs(8),
             pull_timeout: Duration::from_secs(3),
+            silence: Duration::from_secs(2),
             drop_grace: Duration::from_secs(10),
             compare_interval: Duration::from_secs(10),
             records_max: 1_000_000,
@@ -204,6 +208,8 @@ pub struct Rendezvous {
     members: Members,
     /// Whether a membership was ever announced: before, a node knows nothing of its share.
     joined: bool,
+    /// Since when it may say that nobody publishes an item.
+    speaks_from: Time,
     records: BTreeMap<RecordKey, Record>,
     /// Records without a live entry: the first to go when room is short.
     dead: BTreeSet<RecordKey>,
@@ -258,6 +264,7 @@ enum Timer {
     Forgive,
     Compare,
     Query,
+    Speak,
     Store,
 }
 
@@ -275,6 +282,7 @@ impl Rendezvous {
             config,
             me,
             joined: false,
+            speaks_from: Time::ZERO,
             records: BTreeMap::new(),
             dead: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -310,6 +318,8 @@ impl Rendezvous {
         let (came, went) = self.members.replace(nodes);
         if !self.joined {
             self.joined = true;
+            self.speaks_from = now + self.config.silence;
+            self.timers.set(Timer::Speak, self.speaks_from);
             self.timers.set(Timer::Compare, now + self.config.compare_interval);
             self.review_store(now);
             self.touch_all();
@@ -447,6 +457,7 @@ impl Rendezvous {
                 Timer::Store => self.on_store_due(now),
                 Timer::Compare if self.stored.is_some() => self.repeat_ready(now),
                 Timer::Compare => self.compare(now),
+                Timer::Speak => self.touch_all(),
                 Timer::Query => {
                     for (key, subscriber, transfer) in core::mem::take(&mut self.unasked) {
                         if let Some(record) = self.records.get_mut(&key) {

@@ -176,11 +176,16 @@ impl Rendezvous {
             })
             .collect();
         let withdrawn = record.withdrawn_publishers(WITHDRAWN_MAX);
+        let is_too_early = publishers.is_empty() && withdrawn.is_empty() && now < self.speaks_from;
         for (subscriber, transfer) in core::mem::take(&mut record.matches) {
             let item = item.clone();
             // The lease of a forgotten entry has ended at the topology managers too.
             let Some(held) = record.entries.get(&EntryKey::Subscription(subscriber, transfer)) else { continue };
             let version = held.version;
+            if is_too_early && held.value.is_some() {
+                record.matches.insert((subscriber, transfer));
+                continue;
+            }
             let request = match &held.value {
                 Some(EntryValue::Subscription { k, metric }) => PathRequest {
                     subscriber,
