@@ -13,7 +13,7 @@ impl Budget {
     /// counted then.
     pub fn take(&mut self, now: Time, most: u32, per_second: u64) -> bool {
         let regained = now.since(self.since).as_millis() as u64 * per_second / 1_000;
-        // Only then: what is less than one would be lost at each call of a flood.
+        // Only then does the clock advance: otherwise each call during a flood would lose its fraction of a token.
         if regained > 0 {
             *self = Budget { spent: self.spent.saturating_sub(regained.min(u64::from(u32::MAX)) as u32), since: now };
         }

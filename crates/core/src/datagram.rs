@@ -8,7 +8,7 @@ use crate::FaceId;
 /// The longest header that a node may put in front of a shared payload.
 pub const HEAD_BYTES_MAX: usize = 184;
 
-/// One packet: a head of its own and a reference-counted body.
+/// One packet: its own header and a reference-counted body.
 ///
 /// A packet from a socket has an empty head and everything in its body. A node that changes a few
 /// header bytes emits a new head in front of a slice of the same body. A header never straddles the
@@ -61,7 +61,7 @@ impl Head {
             Head::Heap { start, bytes } => &mut bytes[usize::from(*start)..],
         }
     }
-    /// Drops `count` bytes, which are there, from the front.
+    /// Drops the first `count` bytes. The caller has checked the length.
     fn strip(&mut self, count: usize) {
         let (Head::Inline { start, .. } | Head::Heap { start, .. }) = self;
         *start += count as u8;
@@ -130,8 +130,8 @@ impl Datagram {
     pub fn take_body(&mut self) -> Bytes {
         core::mem::take(&mut self.body)
     }
-    /// Whether a queue on the way to this node marked the packet instead of dropping it. The mark is delivered with the
-    /// packet and not sent on by itself: a node that forwards puts it into its own header.
+    /// Whether a queue on the way to this node marked the packet instead of dropping it. A forwarder copies the mark
+    /// into its own header, because the link does not carry it further.
     pub fn is_marked(&self) -> bool {
         self.marked
     }
@@ -193,7 +193,7 @@ impl fmt::Debug for Datagram {
     }
 }
 
-/// Packets that arrived together: one shared buffer cut into equal parts, of which the last may be shorter (GRO).
+/// Packets that arrived together: one shared buffer cut into equal parts; the last part may be shorter (GRO).
 #[derive(Clone, Debug)]
 pub struct DatagramBatch {
     bytes: Bytes,
@@ -226,7 +226,7 @@ impl DatagramBatch {
         let (start, end) = self.place(index);
         self.bytes.slice(start + skip..end)
     }
-    /// One packet by itself.
+    /// One packet of the batch.
     pub fn datagram(&self, index: usize) -> Datagram {
         Datagram::from(self.share(index, 0))
     }

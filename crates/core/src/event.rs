@@ -17,11 +17,11 @@ pub enum Event {
         /// Its length.
         bytes: u32,
     },
-    /// A neighbour answers on a face, or does not any more.
+    /// A neighbour started or stopped answering on a face.
     Neighbour {
         /// The face.
         face: FaceId,
-        /// Who is there.
+        /// The neighbour's id.
         node: NodeId,
         /// Whether it answers.
         up: bool,
@@ -30,9 +30,9 @@ pub enum Event {
     Transfer(TransferId, TransferEvent),
     /// What the resolver answered to a publication, a subscription or a listing.
     Resolver(ResolverEvent),
-    /// What came of an echo request.
+    /// The outcome of an echo request.
     Echo(EchoReport),
-    /// A publication of this node cannot be read any more; its receivers learn why. Each reason once.
+    /// This node can no longer read one of its publications; its receivers get the reason. Emitted once per reason.
     Unreadable {
         /// Its name, as an NDN URI.
         name: String,
@@ -101,14 +101,14 @@ pub enum ResolverEvent {
     },
 }
 
-/// What came of one echo request: each ends with exactly one report.
+/// The outcome of one echo request; each request ends with exactly one report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EchoReport {
     /// The request.
     pub echo: EchoId,
     /// From sending it to the answer, or until it was given up.
     pub rtt: Duration,
-    /// What came.
+    /// How the request ended.
     pub outcome: EchoOutcome,
     /// The path that the answer names, as the next request may ask for it; `None` if it names none.
     pub path: Option<String>,
@@ -118,7 +118,7 @@ pub struct EchoReport {
     pub path_failed: bool,
 }
 
-/// What came of an echo request.
+/// How an echo request ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EchoOutcome {
@@ -170,7 +170,7 @@ pub enum TransferEvent {
         /// The evidence.
         reason: String,
     },
-    /// A source cannot be used any more, and it is not its fault: it offers another version by now, for example.
+    /// A source became unusable through no fault, for example because it now offers another version.
     SourceClosed {
         /// Its number in this transfer.
         source: SourceId,
@@ -261,7 +261,7 @@ impl fmt::Display for PathState {
 pub struct TransferReport {
     /// Bytes of the object; zero until the manifest is known.
     pub bytes: u64,
-    /// Bytes verified and stored, those of earlier fetches included.
+    /// Bytes verified and stored, including those from earlier fetches.
     pub stored_bytes: u64,
     /// Bytes that earlier fetches had stored.
     pub resumed_bytes: u64,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::wire::{Reader, WireError, Writer};
 
-/// What is kept in one bucket.
+/// The holdings in one bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Holding {
     /// Which one.

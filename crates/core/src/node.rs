@@ -24,14 +24,14 @@ pub trait Node {
     fn poll_timeout(&self) -> Option<(Time, TimerId)>;
     /// The next thing worth telling.
     fn poll_event(&mut self) -> Option<Event>;
-    /// Takes note of a face that the driver opened or closed by itself: a stream that was accepted or broke, a peer that
-    /// was silent for long. By default nothing comes of it.
+    /// Takes note of a face that the driver opened or closed without a request: a stream was accepted or broke, or a
+    /// peer was silent for long. The default ignores it.
     fn handle_face(&mut self, _now: Time, _face: FaceId, _change: FaceChange) {}
     /// Storage that was injected into the node, and that works on another thread, has answered: the node looks at it. By
     /// default nothing comes of it. Storage that answers at once, as in a simulation, needs none of this.
     fn handle_storage(&mut self, _now: Time) {}
     /// A request to a driver with sockets: a face to open or close. Polled after events; a driver answers each
-    /// [`FaceRequest::Open`] by [`Node::handle_face_answer`]. By default there are none.
+    /// [`FaceRequest::Open`] by [`Node::handle_face_answer`]. The default makes no requests.
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         None
     }
@@ -52,7 +52,7 @@ pub enum FaceRequest {
         /// Bytes of the largest datagram that it is to carry; `None` as usual.
         mtu: Option<u32>,
     },
-    /// A face is not wanted any more.
+    /// The node no longer needs a face.
     Close {
         /// The face.
         face: FaceId,
@@ -71,7 +71,7 @@ pub enum FaceRequest {
 pub enum FaceRefusal {
     /// This face leads there already.
     Exists(FaceId),
-    /// The address is none that the driver has faces to, and why.
+    /// The driver cannot open faces to this address; the reason.
     Address(alloc::string::String),
     /// The system refuses, and why.
     System(alloc::string::String),
@@ -83,7 +83,7 @@ pub enum FaceProtection {
     /// None: it waits until the neighbour has proven its key.
     #[default]
     Required,
-    /// The far end decides: once it has begun a session, nothing passes outside it.
+    /// The far end decides: after it has started a session, unprotected packets are dropped.
     Optional,
     /// The same, and this end tries to begin a session: for neighbours that may not support it. An attacker who can drop
     /// packets on the way can prevent that.
@@ -99,7 +99,7 @@ pub enum FaceChange {
     Opened {
         /// Bytes of the largest packet that it carries.
         mtu: u32,
-        /// Who is on the other end.
+        /// The neighbour's kind and place.
         place: PeerPlace,
         /// The address of the far end, for people.
         peer: alloc::string::String,

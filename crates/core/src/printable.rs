@@ -1,8 +1,8 @@
-//! Text of others as a person may see it.
+//! Text from other nodes, made safe to display.
 //!
-//! Labels, reasons, file names and messages come from anybody in the network. A control character in them would move a
-//! terminal's cursor, change its title or begin a line of its own; a bidirectional override shows one name as another.
-//! Everything that prints what a peer named goes through [`escape`], or asks [`is_unsafe`].
+//! Labels, reasons, file names and messages come from anybody in the network. A control character in them could move a
+//! terminal's cursor, change its title or start a new line; a bidirectional override can make one name look like
+//! another. Everything that prints what a peer named goes through [`escape`], or asks [`is_unsafe`].
 use alloc::{borrow::Cow, string::String};
 use core::fmt::Write;
 
@@ -40,7 +40,7 @@ pub fn escape_but<'a>(text: &'a str, kept: &str) -> Cow<'a, str> {
     Cow::Owned(replace(text, is_escaped, |character, escaped| escaped.extend(character.escape_default())))
 }
 
-/// A JSON text whose strings have no unsafe character: `\u202e` is the same string and shows what it is.
+/// A JSON text without unsafe characters: `\u202e` is the same string with a visible escape.
 ///
 /// `json` is a whole JSON text, in which such characters stand inside strings only and no control character of ASCII stands
 /// for itself, as serialisers write it.
@@ -51,7 +51,7 @@ pub fn escape_json(json: String) -> String {
     }
     replace(&json, is_escaped, |character, escaped| {
         for unit in character.encode_utf16(&mut [0; 2]) {
-            // A String takes whatever is written to it.
+            // Writing to a String cannot fail.
             let _ = write!(escaped, "\\u{unit:04x}");
         }
     })

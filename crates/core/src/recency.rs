@@ -5,7 +5,7 @@ use core::hash::Hash;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// A queue of keys, each of which can be moved to its end or taken out: least recently used first if every use is a
+/// A queue of keys that allows moving any key to the end and removing it: least recently used first if every use is a
 /// [`Recency::touch`], oldest first if only [`Recency::append`] is called.
 #[derive(Clone, Debug)]
 pub struct Recency<K> {

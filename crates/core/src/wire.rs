@@ -14,10 +14,10 @@ pub enum WireError {
         field: &'static str,
         /// Bytes that it needs.
         needs: usize,
-        /// Bytes that are there.
+        /// Bytes available.
         has: usize,
     },
-    /// The packet goes on after its end.
+    /// Bytes follow the end of the packet.
     #[error("{extra} bytes after the end of the packet")]
     Trailing {
         /// How many.
@@ -42,7 +42,7 @@ pub enum WireError {
     /// A signature or an authentication code that does not hold.
     #[error("{field} is not authentic")]
     Forged {
-        /// What it is on.
+        /// The value found.
         field: &'static str,
     },
 }
@@ -164,8 +164,8 @@ pub trait Writer {
     fn put_u16(&mut self, value: u16) {
         self.put(&value.to_be_bytes());
     }
-    /// A count in one byte, at most 255. Whoever encodes keeps the limit that the reader checks: a larger count than its
-    /// items would make another packet of it.
+    /// A count in one byte, at most 255. The encoder keeps to the limit that the reader checks: a truncated count would
+    /// describe another packet.
     fn put_count8(&mut self, count: usize) {
         debug_assert!(count <= usize::from(u8::MAX), "a count of {count} in one byte");
         self.put_u8(u8::try_from(count).unwrap_or(u8::MAX));

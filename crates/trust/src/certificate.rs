@@ -11,7 +11,7 @@ use crate::{Roles, TextError, UnixTime, text};
 /// What a certificate says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Its number among those of the authority, by which it can be revoked.
+    /// Serial number within the authority; revocations name it.
     pub serial: u64,
     /// The node's key.
     pub key: PublicKey,
@@ -24,11 +24,11 @@ pub struct Terms {
     pub prefixes: Vec<Name>,
     /// From when it is valid.
     pub not_before: UnixTime,
-    /// From when it is not valid any more; later than `not_before`.
+    /// End of validity; later than `not_before`.
     pub not_after: UnixTime,
 }
 
-/// An authority's signed statement about one key. Who has one knows that its form is right and nothing else:
+/// An authority's signed statement about one key. Decoding checks the form only;
 /// [`Network::admit`](crate::Network::admit) checks the signature.
 ///
 /// Encoded, all numbers big-endian:
@@ -91,7 +91,7 @@ impl Certificate {
         let signature = authority.sign(CONTEXT, &body(&network, &terms));
         Ok(Certificate { network, terms, signature })
     }
-    /// What it says, which is true only if the signature holds.
+    /// The terms of the certificate; they hold only if the signature does.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }

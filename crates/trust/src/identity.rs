@@ -19,7 +19,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of the holder of `key` in `network`. A certificate for another key grants nothing.
+    /// The identity of the holder of `key` in `network`. A certificate for another key grants nothing.
     pub fn new(key: SigningKey, certificate: Option<Certificate>, network: Network, clock: WallClock) -> Identity {
         Identity { key, certificate, network, clock }
     }
@@ -39,10 +39,10 @@ impl Identity {
     pub fn is_of_network(&self, other: &Identity) -> bool {
         self.network.authority() == other.network.authority()
     }
-    /// The same with a list of revocations, if that is signed by the authority and newer than the known one.
+    /// Adds a list of revocations, if the authority signed it and it is newer than the known one.
     #[must_use]
     pub fn with_revocations(mut self, list: crate::Revocations) -> Identity {
-        // What is forged or older changes nothing.
+        // A forged or older list changes nothing.
         let _ = self.network.revoke(list);
         self
     }
@@ -50,7 +50,7 @@ impl Identity {
     pub fn time_of_day(&self, now: Time) -> UnixTime {
         (self.clock)(now)
     }
-    /// What it may do itself; `label` is its name if it has no certificate.
+    /// What this node itself may do; without a certificate it is called `label`.
     ///
     /// # Errors
     /// [`Refusal`] says why others will not admit it.

@@ -1,4 +1,4 @@
-//! A network as one of its nodes knows it, and what it grants.
+//! A network as one of its nodes knows it, and the rights that it grants.
 use alloc::{string::String, vec::Vec};
 use tributary_content::{Name, PublicKey};
 
@@ -29,7 +29,7 @@ pub struct Grant {
     pub key: PublicKey,
     /// Its name, for people: the authority's word if the key is certified.
     pub label: String,
-    /// What it may do for the network.
+    /// Roles that it may take in the network.
     pub roles: Roles,
     /// The names that it owns.
     pub prefixes: Vec<Name>,
@@ -40,7 +40,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// That of a key without a certificate.
+    /// The grant of a key without a certificate.
     pub fn host(key: PublicKey, label: &str) -> Grant {
         Grant { key, label: label.into(), roles: Roles::HOST, prefixes: Vec::new(), until: None, serial: None }
     }
@@ -79,7 +79,7 @@ impl Network {
     pub fn access(&self) -> Access {
         self.access
     }
-    /// What is revoked.
+    /// The latest list of revocations; `None` before the first one.
     pub fn revocations(&self) -> Option<&Revocations> {
         self.revocations.as_ref()
     }
@@ -127,7 +127,7 @@ impl Network {
         if !certificate.is_of(&self.authority) {
             return Err(Refusal::OtherNetwork { label: terms.label.clone(), authority: self.authority });
         }
-        // What is cheap to find out comes before the signature.
+        // Cheap checks come before the signature.
         let grant = Grant {
             key: terms.key,
             label: terms.label.clone(),

@@ -54,7 +54,7 @@ impl Revocations {
     pub fn serials(&self) -> &BTreeSet<u64> {
         &self.serials
     }
-    /// The keys of which every certificate is revoked.
+    /// Keys whose certificates are all revoked.
     pub fn keys(&self) -> &BTreeSet<PublicKey> {
         &self.keys
     }

@@ -22,7 +22,7 @@ impl Roles {
     pub fn contains(self, roles: Roles) -> bool {
         self.0 & roles.0 == roles.0
     }
-    /// Those of these that `others` lack.
+    /// The roles in this set that are not in `others`.
     pub fn without(self, others: Roles) -> Roles {
         Roles(self.0 & !others.0)
     }

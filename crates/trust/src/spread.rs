@@ -1,5 +1,5 @@
-//! How lists of revocations spread: each node tells its neighbours the number of its list, and whoever has an older one
-//! fetches it.
+//! How lists of revocations spread: each node announces the number of its list to its neighbours, and a neighbour with
+//! an older list fetches it.
 //!
 //! ```text
 //!  A has list 7                      B has list 6
@@ -8,9 +8,9 @@
 //!    ── part of 7 from 0 ──────────►   … the next part, until all is there and the authority's signature holds
 //!                                      B takes it, and tells its own neighbours
 //! ```
-//! Neighbours speak over an authenticated channel that may lose messages. What a neighbour says is worth nothing but by
-//! the authority's signature: one that offers a list which turns out to be none is not asked again for a while. Nothing
-//! that a neighbour does costs more than four lists of memory and one signature check at a time.
+//! Neighbours speak over an authenticated channel that may lose messages. Only the authority's signature makes a list
+//! valid: a neighbour that offers an invalid list is not asked again for a while. No neighbour costs this node more
+//! than four lists of memory and one signature check at a time.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -27,14 +27,14 @@ use crate::Revocations;
 const PART_BYTES_MAX: usize = 900;
 /// Bytes of a message.
 pub const MESSAGE_BYTES_MAX: usize = 17 + PART_BYTES_MAX;
-/// How often neighbours are told again which list this node has: what they were told before may be lost.
+/// Interval between announcements of this node's list: an earlier announcement may be lost.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a part is waited for, and how often it is asked for. A neighbour that is needed for another fetch loses its place
-/// after [`FETCH_TIME`] anyway, so patience costs nobody: where two of five messages are lost, six requests in vain in a row
-/// happen to every fifteenth part, twenty to one in 10⁴.
+/// Timeout of a request for a part, and how many requests are made. Patience is cheap, because a neighbour whose place
+/// is needed for another fetch loses it after [`FETCH_TIME`]. Where two of five messages are lost, every fifteenth part
+/// loses six requests in a row, and one in 10⁴ loses twenty.
 const PATIENCE: Duration = Duration::from_secs(1);
 const ATTEMPTS_MAX: u32 = 20;
-/// How long nothing is fetched from a neighbour that offered what is no list of this network.
+/// How long a neighbour is not asked after it offered an invalid list.
 const DISTRUST: Duration = Duration::from_secs(600);
 /// Neighbours from which lists are fetched at a time.
 const FETCHES_MAX: usize = 4;
@@ -84,7 +84,7 @@ enum Message<'a> {
 }
 
 impl Spread {
-    /// That of a node in the network of `authority`, which has no list yet.
+    /// The state of a node in the network of `authority`, without a list.
     pub fn new(authority: PublicKey) -> Spread {
         Spread {
             authority,
@@ -99,7 +99,7 @@ impl Spread {
     pub fn authority(&self) -> &PublicKey {
         &self.authority
     }
-    /// This node has this list, which the authority has signed. Neighbours are told if it is newer than the last one.
+    /// Sets this node's list, which the authority has signed. Neighbours hear of it if it is newer than the last one.
     pub fn set_list(&mut self, list: &Revocations) {
         if list.number() <= self.number() {
             return;
@@ -110,7 +110,7 @@ impl Spread {
         }
         self.announce_all();
     }
-    /// A neighbour is there.
+    /// A neighbour has come up.
     pub fn greet(&mut self, now: Time, face: FaceId) {
         if self.neighbours.len() < NEIGHBOURS_MAX || self.neighbours.contains_key(&face) {
             self.neighbours.insert(face, Neighbour::default());
@@ -118,7 +118,7 @@ impl Spread {
             self.announce_at = self.announce_at.min(now + ANNOUNCE_INTERVAL);
         }
     }
-    /// It is not there any more.
+    /// A neighbour has gone down.
     pub fn part(&mut self, face: FaceId) {
         self.neighbours.remove(&face);
     }
@@ -156,7 +156,7 @@ impl Spread {
             Err(_) => neighbour.distrusted_until = now + DISTRUST,
         }
     }
-    /// Does what is due.
+    /// Sends announcements and repeats requests that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.announce_at <= now {
             self.announce_at = if self.neighbours.is_empty() { Time::MAX } else { now + ANNOUNCE_INTERVAL };
@@ -181,8 +181,8 @@ impl Spread {
         self.fresh.pop_front()
     }
 
-    /// Whether one more list may be fetched. Where too many are, the oldest fetch gives way once it has had its time: slow
-    /// and silent neighbours keep no list of others from this node.
+    /// Whether one more list may be fetched. At the limit the oldest fetch that has had its time is dropped, so that
+    /// slow and silent neighbours cannot keep this node from newer lists.
     fn make_room(&mut self, now: Time, face: FaceId) -> bool {
         let others = self.neighbours.iter().filter(|(other, _)| **other != face);
         let running: Vec<(Time, FaceId)> =
@@ -198,7 +198,7 @@ impl Spread {
     fn on_part(&mut self, now: Time, face: FaceId, number: u64, at: u32, total: u32, bytes: &[u8]) {
         let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
         let Some(fetch) = &mut neighbour.fetch else { return };
-        // What is repeated or late is no offence.
+        // Repeated and late parts are no offence.
         if fetch.number != number || fetch.bytes.len() != at as usize || bytes.is_empty() {
             return;
         }
@@ -232,7 +232,7 @@ impl Spread {
         let want = Message::Want { number: fetch.number, at: fetch.bytes.len() as u32 };
         self.messages.push_back((face, want.encode()));
     }
-    /// Says which list this node has; 0 stands for none.
+    /// Announces the number of this node's list; 0 stands for no list.
     fn announce(&mut self, face: FaceId) {
         self.messages.push_back((face, Message::Have { number: self.number() }.encode()));
     }
@@ -376,7 +376,7 @@ mod tests {
         row.carried = 0;
         row.run(600_000);
         assert!((50..=80).contains(&row.carried), "{} messages in ten minutes over three links", row.carried);
-        // Whoever comes later gets it too.
+        // A neighbour that comes later gets the list too.
         let mut late = Row::new(2, 0.0, 1);
         late.nodes[0] = Spread::new(authority().public());
         late.nodes[0].set_list(&list(7));
@@ -416,7 +416,7 @@ mod tests {
             node.handle_message(ms(500_000), FaceId(2), &have);
             assert!(node.poll_message().is_some(), "another one is");
         }
-        // One that says nothing more is given up, and one that asks without end gets its share.
+        // A silent neighbour is dropped after its requests, and one that asks without end gets its share.
         let mut row = Row::new(1, 0.0, 1);
         row.nodes[0].set_list(&list(2));
         row.nodes[0].greet(ms(0), FaceId(1));

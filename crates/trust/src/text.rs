@@ -3,14 +3,14 @@ use alloc::{string::String, vec::Vec};
 use core::fmt::Write;
 use tributary_core::wire::WireError;
 
-/// Text that is not what it should be.
+/// Why a text is not valid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
     /// It begins otherwise, or has other characters than hex digits.
     #[error("it should be one line, '{prefix}' and hex digits")]
     Format {
-        /// What it begins with.
+        /// The expected prefix.
         prefix: &'static str,
     },
     /// Its bytes are wrong.

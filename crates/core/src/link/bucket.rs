@@ -44,7 +44,7 @@ impl TokenBucket {
     pub fn is_unlimited(&self) -> bool {
         self.rate.is_none()
     }
-    /// Changes the rate: the tokens that are there stay, those that are missing come at the new rate from `now` on.
+    /// Changes the rate from `now` on; tokens already in the bucket stay.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
         let missing = match self.rate {
             Some(STOPPED) => core::mem::take(&mut self.missing),

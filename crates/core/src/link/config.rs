@@ -11,7 +11,7 @@ pub struct LinkConfig {
     pub burst_bytes: u64,
     /// Recorded moments at which bytes may leave, in place of the rate; `None` for the rate. A change of the rate ends it.
     pub delivery: Option<DeliveryTrace>,
-    /// Changes that the link makes by itself, counted from the driver's epoch; `None` for none.
+    /// Scheduled changes of the link, in time since the driver's epoch; `None` for a constant link.
     pub script: Option<Script>,
     /// Propagation delay.
     pub delay: Duration,
@@ -109,7 +109,7 @@ pub enum LinkChange {
     Mtu(u32),
 }
 
-/// Counters of a link. Bytes are those of datagrams, without overhead.
+/// Counters of a link. Bytes count whole datagrams, without framing overhead.
 ///
 /// `in + duplicated = out + lost + dropped + oversize + in flight`, in packets and in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -151,8 +151,8 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    /// Packets that came in and of which nobody knows where they are, or that came out without having come in, while
-    /// `in_flight` are on the link. Zero, or the link is wrong.
+    /// Packets that entered and neither left, nor were dropped, nor are among the `in_flight` packets on the link; or
+    /// packets that left without having entered. Any value but zero is a defect of the link.
     pub fn unaccounted_packets(&self, in_flight: u64) -> u64 {
         let gone = self.out_packets + self.lost_packets + self.dropped_packets + self.oversize_packets;
         (self.in_packets + self.duplicated_packets).abs_diff(gone + in_flight)

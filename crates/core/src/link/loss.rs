@@ -37,7 +37,7 @@ pub struct LossProcess {
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It goes on.
+    /// The packet passes.
     Passes,
     /// It is lost.
     Lost,

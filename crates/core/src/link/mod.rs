@@ -202,7 +202,7 @@ impl Link {
     pub fn state(&self) -> LinkState {
         self.state
     }
-    /// The current rate, that of a recording its mean; `None` is unlimited.
+    /// The current rate; the mean rate of a recording; `None` is unlimited.
     pub fn rate(&self) -> Option<Rate> {
         self.pacer.rate()
     }

@@ -60,7 +60,7 @@ impl Pacer {
             }
         }
     }
-    /// The rate; that of a recording is its mean.
+    /// The rate; for a recording, its mean.
     pub(super) fn rate(&self) -> Option<Rate> {
         match self {
             Pacer::Rate(serialiser) => serialiser.rate,

@@ -1,4 +1,4 @@
-//! Changes that a link makes by itself: rates and delays of a measured link, outages, contacts.
+//! Scheduled changes of a link: rates and delays of a measured link, outages, contacts.
 use alloc::sync::Arc;
 
 use super::LinkChange;

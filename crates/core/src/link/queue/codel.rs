@@ -29,8 +29,8 @@ impl Default for CoDelConfig {
     }
 }
 
-/// RFC 8289 §5 asks the queue for several packets in one go; here each packet is asked about by itself, so what the
-/// RFC keeps in its program counter stands in [`Phase`].
+/// RFC 8289 §5 dequeues several packets in one call. Here each call dequeues one, so [`Phase`] holds the state that the
+/// RFC keeps in its program counter.
 #[derive(Clone, Debug)]
 pub struct CoDel {
     config: CoDelConfig,
@@ -212,7 +212,8 @@ mod tests {
         }
     }
 
-    /// Packets of 1,000 bytes at `load` of a 10 Mbit/s line for 20 s: what is sent and what is dropped, by both.
+    /// Sends packets of 1,000 bytes at `load` of a 10 Mbit/s line for 20 s; returns what each implementation sends and
+    /// drops.
     fn runs(seed: u64, load: f64) -> ([Vec<u64>; 2], [Vec<u64>; 2]) {
         let mut random = Random::new(seed, 1);
         let mut oracle = Oracle {

@@ -42,7 +42,7 @@ pub trait Discipline {
     }
 }
 
-/// What is waiting.
+/// The waiting packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
     /// Packets.
@@ -54,15 +54,15 @@ pub struct Backlog {
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It goes on.
+    /// The packet passes.
     Pass,
-    /// It goes on with the mark of congestion; see [`Datagram::is_marked`](crate::Datagram::is_marked).
+    /// The packet passes with a congestion mark; see [`Datagram::is_marked`](crate::Datagram::is_marked).
     Mark,
     /// It is dropped.
     Drop,
 }
 
-/// How a discipline tells of congestion where it has the choice.
+/// How a discipline signals congestion where it can choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Signal {
     /// By dropping.
@@ -80,7 +80,7 @@ impl Signal {
     }
 }
 
-/// In what the length of a queue is told.
+/// The unit of a queue's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Measure {
     /// In bytes.
@@ -164,8 +164,8 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue for `bytes_max` bytes and `packets_max` packets (`None` is any number). `rate` is that of the
-    /// serialiser behind it, `None` if it has none; disciplines that measure idle times in packets use it.
+    /// An empty queue for `bytes_max` bytes and `packets_max` packets (`None` is any number). `rate` is the rate of the
+    /// serialiser behind the queue (`None` if it is unlimited); disciplines that measure idle times in packets use it.
     pub fn new(bytes_max: u64, packets_max: Option<u64>, discipline: QueueDiscipline, rate: Option<Rate>) -> Self {
         let packets_max = packets_max.unwrap_or(u64::MAX);
         let active = Active::new(discipline, rate);

@@ -5,7 +5,7 @@ use crate::{Duration, Random, Rate, Time};
 /// Settings of [`Red`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RedConfig {
-    /// In what the thresholds are told. Default: packets.
+    /// The unit of the thresholds. Default: packets.
     pub measure: Measure,
     /// Average length below which nothing is dropped. Default 5 packets.
     pub threshold_min: f64,
@@ -39,7 +39,8 @@ impl Default for RedConfig {
 #[derive(Clone, Debug)]
 pub struct Red {
     config: RedConfig,
-    /// How long a usual packet takes to send: an idle queue ages by so many empty arrivals.
+    /// How long a typical packet takes to send; while the queue is idle, its average ages by one empty arrival per
+    /// packet time.
     packet_time: Duration,
     average: f64,
     /// Packets that passed since the last one that was dropped or marked, or since the average was below the thresholds.

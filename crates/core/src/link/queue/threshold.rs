@@ -5,7 +5,7 @@ use crate::{Random, Time};
 /// Settings of [`Threshold`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ThresholdConfig {
-    /// In what `threshold` is told. Default: bytes.
+    /// The unit of `threshold`. Default: bytes.
     pub measure: Measure,
     /// A packet that finds more than this waiting is marked. Default: 30,000 bytes, 20 packets (RFC 8257's paper at 1 Gbit/s).
     pub threshold: u64,
