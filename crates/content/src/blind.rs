@@ -1,12 +1,12 @@
-//! Names that say nothing to who does not have their key.
+//! Names that reveal nothing without their key.
 //!
-//! Below a prefix each component is replaced by a keyed hash of all that precedes it and of itself:
+//! Below a prefix each component is replaced by a keyed hash over it and all components before it:
 //! ```text
 //!   /lab / payroll / 2026          prefix /lab
 //!   /lab / 9f0c…   / 41d7…         BLAKE3(key; /lab/payroll), BLAKE3(key; /lab/payroll/2026), 16 bytes in hex
 //! ```
-//! Publisher and readers share the key. Others still see the prefix, how many components follow, which names are the same and
-//! which lie below the same one, sizes, and who asks for what when; and whoever guesses a name must have the key to check it.
+//! Publisher and readers share the key. Others still see the prefix, the number of components, equal names and equal
+//! parents, sizes, and which node requests which name when. Checking a guessed name takes the key.
 use core::fmt;
 use zeroize::Zeroize;
 

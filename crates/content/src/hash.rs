@@ -72,7 +72,7 @@ pub struct ObjectIdError;
 pub fn chunk_hash(chunk: &[u8]) -> Hash {
     Hash(*blake3::keyed_hash(CHUNK_DOMAIN, chunk).as_bytes())
 }
-/// A number that nobody can guess without `secret`, and no two of which are alike but by chance.
+/// A number that cannot be guessed without `secret`; different inputs collide only by chance.
 pub fn secret_number(secret: &[u8; 32], of: [u64; 3]) -> u64 {
     let drawn = blake3::keyed_hash(secret, of.map(u64::to_be_bytes).as_flattened());
     u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("8 of 32 bytes"))

@@ -77,10 +77,10 @@ impl SigningKey {
     pub fn agreement_secret(&self) -> [u8; 32] {
         self.0.to_scalar_bytes()
     }
-    /// A secret that only the holders of this key and of `other` know, the same for both, for one purpose. `None` if
-    /// `other` is not a key.
+    /// A secret for one purpose that only the holders of this key and of `other` can compute. `None` if `other` is not
+    /// a key.
     ///
-    /// It never changes while both keep their keys: whoever seals with it needs nonces that do not repeat.
+    /// It is constant for a pair of keys: a cipher that uses it needs nonces that never repeat.
     pub fn pair_secret(&self, other: &PublicKey, context: &str) -> Option<[u8; 32]> {
         let theirs = ed25519_dalek::VerifyingKey::from_bytes(&other.0).ok().filter(|key| !key.is_weak())?;
         let shared = theirs.to_montgomery().mul_clamped(self.agreement_secret());

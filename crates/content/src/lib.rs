@@ -1,7 +1,7 @@
 //! Names, signed manifests, hash trees, and the traits of the stores.
 //!
-//! An object is a signed [`Manifest`] and its chunks. Whoever has the manifest and trusts its publisher can check
-//! everything else, from whomever it comes:
+//! An object is a signed [`Manifest`] and its chunks. A receiver that has the manifest and trusts its publisher can
+//! verify chunks from any source:
 //!
 //! ```text
 //!   PublicKey ──signs──► Manifest ──root──► HashTree ──leaf──► chunk
@@ -21,8 +21,8 @@
 //! | the hash tree and proofs of single chunks | [`tree`] |
 //! | chunks that only readers can open | [`sealed`] |
 //! | the key of a sealed object, wrapped for its readers | [`readers`] |
-//! | names that say nothing without their key | [`blind`] |
-//! | what is held | [`bitmap`] |
+//! | names that reveal nothing without their key | [`blind`] |
+//! | which chunks are held | [`bitmap`] |
 //! | traits of the stores that a driver injects | [`store`] |
 //! | objects and stores in memory | [`memory`] |
 //!

@@ -41,7 +41,7 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// Who besides its owner may read what an object was published from. A receiver lets nobody else read its copy.
+/// Who besides its owner may read the files that an object was published from. A receiver gives its copy the same mode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Access {
     /// Everybody.
@@ -49,7 +49,7 @@ pub enum Access {
     Everybody,
     /// The owner's group.
     Group,
-    /// Nobody.
+    /// The owner alone.
     Owner,
 }
 impl Access {
@@ -128,8 +128,8 @@ pub struct Manifest {
     pub version: u64,
     /// What the bytes are.
     pub kind: ObjectKind,
-    /// Whether the chunks are sealed: only readers can open them ([`sealed`](crate::sealed)). Size, chunk size and root are
-    /// those of the sealed bytes.
+    /// Whether the chunks are sealed: only readers can open them ([`sealed`](crate::sealed)). Size, chunk size and root
+    /// describe the sealed bytes.
     pub is_sealed: bool,
     /// Who may read the object where it is received; for a directory, who may look into it.
     pub access: Access,
@@ -139,8 +139,8 @@ pub struct Manifest {
     pub chunk_size: u32,
     /// The root of the hash tree over the chunks.
     pub root: Hash,
-    /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. Whoever signed names them;
-    /// nobody is bound to ask them.
+    /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. The publisher vouches
+    /// for none of them, and a receiver may ignore them.
     pub mirrors: Vec<String>,
     /// Who signed.
     pub publisher: PublicKey,
@@ -164,7 +164,7 @@ impl Manifest {
     /// Bytes of the longest encoded manifest; it fits a datagram.
     pub const BYTES_MAX: usize = FIXED_BYTES + Name::BYTES_MAX + Signature::BYTES;
 
-    /// Makes and signs a manifest. `root` is that of the [`HashTree`](crate::HashTree) over the chunks.
+    /// Makes and signs a manifest. `root` is the root of the [`HashTree`](crate::HashTree) over the chunks.
     ///
     /// # Errors
     /// [`ManifestError`] names the field that breaks its limit.
@@ -284,8 +284,8 @@ impl Manifest {
             _ => Self::decode(bytes),
         }
     }
-    /// Reads an encoded manifest. What comes back keeps every limit, is signed by its publisher, and encodes to the
-    /// same bytes again. Whether that publisher may be believed for this name is not decided here.
+    /// Reads an encoded manifest. The result keeps every limit, carries a valid signature of its publisher, and encodes
+    /// to the same bytes. The caller decides whether to believe that publisher for this name.
     ///
     /// # Errors
     /// [`ManifestError`] names the first field that is wrong.
@@ -339,9 +339,9 @@ impl Manifest {
         bytes
     }
 
-    /// The id of the bytes: the same for all objects of the same bytes in chunks of the same size, under whichever name and
-    /// version, whoever signed them. Without a hash tree there is no such identity, and it is the publication's. It is
-    /// computed at each call; keep it where it is needed often.
+    /// The id of the bytes: equal for all objects with the same bytes and chunk size, whatever their name, version and
+    /// publisher. An object without a hash tree has the id of its publication. It is computed at each call; callers
+    /// that need it often keep it.
     pub fn object_id(&self) -> ObjectId {
         match self.is_unsigned() {
             true => self.publication_id(),
@@ -353,8 +353,8 @@ impl Manifest {
     pub fn publication_id(&self) -> ObjectId {
         ObjectId::of_publication(&self.encode())
     }
-    /// Whether a fetch of `self` can continue what one of `other` has begun: the same bytes, to be stored in the same way,
-    /// under the same name. Publisher and version may differ. Several publishers of a name agree if their manifests do so.
+    /// Whether a fetch of `self` can continue a fetch of `other`: the same bytes, stored in the same way, under the
+    /// same name. Publisher and version may differ. Publishers of a name agree if their manifests continue each other.
     pub fn continues(&self, other: &Manifest) -> bool {
         let form = |of: &Manifest| (of.kind, of.is_sealed);
         self.name == other.name && form(self) == form(other) && self.object_id() == other.object_id()
@@ -373,7 +373,7 @@ impl Manifest {
     pub fn chunk_offset(&self, index: ChunkIndex) -> u64 {
         u64::from(index.0) * u64::from(self.chunk_size)
     }
-    /// Bytes of the object once it is opened; those of the object itself if it is not sealed.
+    /// Bytes of the opened object; of an object that is not sealed, its size.
     pub fn plain_size(&self) -> u64 {
         let sealed = self.is_sealed.then(|| sealed::plain_size(self.size, self.chunk_size));
         sealed.flatten().unwrap_or(self.size)
@@ -382,7 +382,7 @@ impl Manifest {
     pub fn plain_chunk_size(&self) -> u32 {
         if self.is_sealed { self.chunk_size - sealed::TAG_BYTES } else { self.chunk_size }
     }
-    /// The chunks that hold a range of plain bytes; what lies beyond the end is left out.
+    /// The chunks that hold a range of plain bytes, clipped to the object.
     pub fn chunks_of_plain(&self, range: Range<u64>) -> Range<u32> {
         let end = range.end.min(self.plain_size());
         if range.start >= end {
@@ -469,7 +469,7 @@ pub fn chunk_size_for(size: u64) -> u32 {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The first four bytes are not those of a manifest of a known layout.
+    /// The first four bytes belong to no known layout of manifests.
     #[error("these bytes are not a manifest of layout 1 or 2")]
     Magic,
     /// The bytes end too early.
@@ -518,7 +518,7 @@ pub enum ManifestError {
         /// What the chunk size allows for.
         size_max: u64,
     },
-    /// An empty object whose root is not that of the empty object.
+    /// An empty object with another root than the empty tree's.
     #[error("the root of an empty object is wrong")]
     EmptyRoot,
     /// A sealed object of a size that none has.
@@ -535,7 +535,7 @@ pub enum ManifestError {
         /// The rule.
         reason: &'static str,
     },
-    /// The signature is not that of the publisher.
+    /// The publisher's key does not verify the signature.
     #[error("the manifest is not signed by {publisher}")]
     Signature {
         /// Who the manifest says that it is from.

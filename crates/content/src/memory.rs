@@ -54,7 +54,7 @@ impl MemoryObject {
         self.manifest = self.manifest.restricted(access, key);
         self
     }
-    /// The same object, stated to be sealed: its bytes are those of [`ChunkCipher::seal_all`](crate::ChunkCipher::seal_all).
+    /// The same object, marked as sealed: its bytes come from [`ChunkCipher::seal_all`](crate::ChunkCipher::seal_all).
     ///
     /// # Errors
     /// [`ManifestError`] if no sealed object has this size.
@@ -171,8 +171,8 @@ mod shared {
             let mut content = self.lock();
             content.refuse_chunks_after = chunks.map(|chunks| content.chunks_put.saturating_add(chunks));
         }
-        /// Makes every store that of a stream from now on: its reader has taken the chunks before `from`, and has room for
-        /// those before `until`. Without `from` it only has no room for the others: it does not say what it wants.
+        /// Makes every store from now on a stream: its reader has taken the chunks before `from` and accepts those
+        /// before `until`. Without `from` the store only refuses the other chunks and states no wishes.
         pub fn read_in_order(&self, from: Option<ChunkIndex>, until: Option<ChunkIndex>) {
             let mut content = self.lock();
             content.reading = until.map(|until| Reading::InOrder(from, until));

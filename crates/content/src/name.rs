@@ -216,10 +216,10 @@ pub enum NameError {
         /// The component as written.
         component: String,
     },
-    /// What stands before `=` names no type.
+    /// The text before `=` names no type.
     #[error("'{prefix}=' names no type of component (1 to 65535); an equals sign itself is written as %3D")]
     UnknownType {
-        /// What stands before the sign.
+        /// The text before the sign.
         prefix: String,
     },
     /// A short form such as `v=` without a decimal number.
@@ -263,7 +263,7 @@ fn check_component(kind: u16, length: usize) -> Result<(), NameError> {
     }
 }
 
-/// Type, value and end of the component at `at`; `None` if there is none or it is malformed.
+/// Type, value and end of the component at `at`; `None` at the end of the name or if the component is malformed.
 fn read_component(tlv: &[u8], at: usize) -> Option<(u16, &[u8], usize)> {
     let (kind, at) = read_number(tlv, at)?;
     let (length, at) = read_number(tlv, at)?;
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn order_is_ndns_canonical_order() {
-        // Shorter values first, then by bytes; a prefix comes before what it is a prefix of; types before values.
+        // Order: types before values, shorter values first, then by bytes; a prefix precedes its extensions.
         let ordered = ["/", "/7=z", "/b", "/b/a", "/c", "/aa", "/54=a", "/300=a"];
         let names: Vec<Name> = ordered.iter().map(|text| name(text)).collect();
         assert!(names.is_sorted(), "{names:?}");

@@ -1,12 +1,13 @@
-//! The key of a sealed object, wrapped for its readers: an object of its own beside the sealed one.
+//! The key of a sealed object, wrapped for its readers in a separate object.
 //!
-//! It is published by the same publisher under [`KeyList::name_for`], a name beside the object's own that ends with the
-//! object's id, so that a list is of one version of one object. (Not below it: in PSI a name is either an object or has others
-//! below it.) Readers are added by a new version of the list. Removing one takes a new key, hence a new version of the object.
+//! The same publisher publishes it under [`KeyList::name_for`], a sibling of the object's name that ends with the
+//! object's id; so a list belongs to one version of one object. (Not a child: in PSI a name is either an object or has
+//! others below it.) A new version of the list adds readers. Removing a reader takes a new key, hence a new version of
+//! the object.
 //!
-//! Each slot is HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. A reader is known by
-//! the Ed25519 key that its node has anyway, converted to X25519. A slot does not show whose it is: a reader tries them all.
-//! There are 4, 8, 16, … slots, in an order that says nothing; those that are not needed are for keys that nobody has.
+//! Each slot is HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. A reader is
+//! known by its node's Ed25519 key, converted to X25519. A slot does not reveal its reader, so a reader tries them all.
+//! There are 4, 8, 16, … slots in random order; unused slots are wrapped for random keys.
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::convert::Infallible;
@@ -20,7 +21,7 @@ use crate::{Hash, Manifest, Name, NameError, ObjectId, ObjectKey, PublicKey, Sig
 
 type Kem = X25519HkdfSha256;
 
-/// The readers of one version of a sealed object, as nobody but they can use it.
+/// The readers of one version of a sealed object: the object's key, wrapped for each of them.
 ///
 /// ```text
 ///    0  "TrK", layout 1                                              4 bytes
@@ -42,8 +43,8 @@ impl KeyList {
     /// Bytes of the longest encoded list.
     pub const BYTES_MAX: usize = HEADER_BYTES + Self::READERS_MAX * SLOT_BYTES;
 
-    /// The name of the list of the object of `manifest`: that of an object `/lab/x` is `/lab/32=readers-OBJECT-ID`. Type 32 is
-    /// that of keywords in NDN's naming conventions.
+    /// The name of the list for the object of `manifest`: for `/lab/x` it is `/lab/32=readers-OBJECT-ID`. Type 32 marks
+    /// keywords in NDN's naming conventions.
     ///
     /// # Errors
     /// [`NameError`] if the object's own name leaves no room.
@@ -51,12 +52,12 @@ impl KeyList {
         let keyword = alloc::format!("{READERS}{}", manifest.object_id());
         manifest.name.parent().unwrap_or_default().typed_child(KEYWORD, keyword.as_bytes())
     }
-    /// Whether a name is that of a list.
+    /// Whether a name belongs to a list.
     pub fn is_name(name: &Name) -> bool {
         let Some((KEYWORD, last)) = name.typed_components().last() else { return false };
         last.strip_prefix(READERS.as_bytes()).is_some_and(|id| id.len() == 2 * size_of::<ObjectId>())
     }
-    /// Wraps `key` for `readers`. `entropy` fills buffers with bytes that nobody can guess.
+    /// Wraps `key` for `readers`. `entropy` fills buffers with unpredictable bytes.
     ///
     /// # Errors
     /// [`KeyListError`] if there is no reader, there are too many, or one has a key that none can have.
@@ -89,7 +90,7 @@ impl KeyList {
         slots.sort_unstable();
         Ok(KeyList { object, commitment, slots })
     }
-    /// The key of the object, if `reader` is one of its readers and the list is that of `object`.
+    /// The key of the object, if `reader` is one of its readers and the list belongs to `object`.
     ///
     /// Takes about 0.1 ms for each slot.
     pub fn open(&self, object: ObjectId, reader: &SigningKey) -> Option<ObjectKey> {
@@ -130,7 +131,7 @@ impl KeyList {
         self.slots.iter().for_each(|slot| bytes.extend_from_slice(slot));
         bytes.into()
     }
-    /// Reads a list. What is read encodes to the same bytes.
+    /// Reads a list. The result encodes to the same bytes.
     ///
     /// # Errors
     /// [`KeyListError`] names what is wrong.
@@ -214,7 +215,7 @@ impl rand_core::TryCryptoRng for Random<'_> {}
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyListError {
-    /// The first four bytes are not those of a list of a known layout.
+    /// The first four bytes belong to no known layout of lists.
     #[error("these bytes are not a key list of layout 1")]
     Magic,
     /// Too few or too many bytes.
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!(seal(&[]), Err(KeyListError::Readers { readers: 0 }));
         let many = alloc::vec![reader(1).public(); KeyList::READERS_MAX + 1];
         assert_eq!(seal(&many), Err(KeyListError::Readers { readers: 1025 }));
-        // The neutral element: whoever encapsulates for it gets a secret that everybody knows.
+        // The neutral element: a secret encapsulated for it is known to everybody.
         let weak = PublicKey(core::array::from_fn(|at| u8::from(at == 0)));
         assert_eq!(seal(&[weak]), Err(KeyListError::Key { reader: weak }));
     }

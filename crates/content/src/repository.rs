@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use crate::StoreError;
 
-/// Stores chunks. Nothing counts before [`ChunkRepository::is_committed`] says so: then put chunks are durable and
-/// removed ones are gone; a process that is killed earlier loses all or some of the operations since the last commit.
+/// Stores chunks. Only [`ChunkRepository::is_committed`] makes operations count: when it returns true, chunks that were
+/// put are durable and removed ones are gone. A process killed earlier loses some or all operations since the last
+/// commit.
 pub trait ChunkRepository: Send {
     /// Keeps a chunk under a number that is not in use: a head of some hundred bytes, and a payload in pieces. It is durable
     /// after the next commit.
@@ -25,8 +26,8 @@ pub trait ChunkRepository: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails; then nothing since the last commit counts.
     fn commit(&mut self) -> Result<(), StoreError>;
-    /// Whether the last commit is done. A repository that writes on a thread of its own returns false until it is, so
-    /// that the node's thread never waits for a disk; meanwhile no other commit begins.
+    /// Whether the last commit is done. A repository with its own writer thread returns false until then, so that the
+    /// node's thread never waits for a disk; no other commit starts before.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the last commit failed; then nothing since the one before counts.

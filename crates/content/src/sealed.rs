@@ -1,7 +1,7 @@
 //! Chunks that only readers can open.
 //!
-//! A sealed object is an ordinary object: its chunks are sealed before they are hashed, so that sources, caches, stores and
-//! mirrors hold and verify what they cannot read.
+//! A sealed object is an ordinary object: its chunks are sealed before they are hashed, so that sources, caches, stores
+//! and mirrors hold and verify bytes that they cannot read.
 //! ```text
 //!   plain     | piece 0, chunk size - 16 | piece 1                  | … | last piece: the rest |
 //!                         │ AES-256-GCM, nonce: index and whether it is the last
@@ -12,9 +12,9 @@
 //! nonce-reuse misuse-resistance", 2015): a chunk at another place, of another object or behind a cut does not open. An
 //! empty object is one chunk, a tag alone.
 //!
-//! AES-256-GCM by `ring` takes half the CPU time of ChaCha20-Poly1305 on processors with AES instructions, and secure faces
-//! use it anyway. Its weakness, a nonce that is used twice, cannot occur: each version of each object has a random key of its
-//! own. Its other one, that a ciphertext may open under two keys, is met by the key's [commitment](ObjectKey::commitment).
+//! AES-256-GCM by `ring` takes half the CPU time of ChaCha20-Poly1305 on processors with AES instructions, and secure
+//! faces use it too. Its first weakness, a repeated nonce, cannot occur: each version of each object has its own random
+//! key. The key's [commitment](ObjectKey::commitment) removes the second, that a ciphertext may open under two keys.
 use alloc::vec::Vec;
 use core::fmt;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -41,7 +41,7 @@ impl ObjectKey {
     pub fn secret(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
-    /// What shows whether a key is this one, and nothing else about it: nobody can make two keys with the same commitment.
+    /// Identifies the key and reveals nothing else about it; two keys with the same commitment cannot be found.
     pub fn commitment(&self) -> Hash {
         Hash(blake3::derive_key("tributary sealed object v1: commitment to its key", &self.0))
     }
@@ -134,7 +134,7 @@ pub struct NotSealed {
     pub chunk: u32,
 }
 
-/// Bytes of a sealed object whose plain bytes are so many; `chunk_size` is above [`TAG_BYTES`]. Saturates.
+/// Size of a sealed object with `plain` bytes of content; `chunk_size` is above [`TAG_BYTES`]. Saturates.
 pub fn sealed_size(plain: u64, chunk_size: u32) -> u64 {
     let chunks = plain.div_ceil(u64::from(chunk_size - TAG_BYTES)).max(1);
     chunks.saturating_mul(u64::from(TAG_BYTES)).saturating_add(plain)

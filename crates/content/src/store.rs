@@ -56,7 +56,7 @@ pub enum StoreTask {
 pub enum StoreAnswer {
     /// It is open: [`ChunkStore::held`] and [`ChunkStore::tree`] tell what an earlier fetch left.
     Opened,
-    /// The tree is kept; held chunks that do not match it are not held any more.
+    /// The tree is kept; held chunks that do not match it were dropped.
     Tree,
     /// The chunk is held. Its bytes come back as a buffer to be used again.
     Chunk(ChunkIndex, Vec<u8>),
@@ -108,21 +108,21 @@ pub trait ChunkStore: Send {
             }
         })
     }
-    /// The next answer to an operation; `None` if there is none yet.
+    /// The next answer to an operation; `None` if no operation has ended.
     ///
     /// # Errors
     /// [`StoreError`] if an operation, or the opening, failed. Chunks held before are not lost.
     fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
         Ok(None)
     }
-    /// The chunks kept, those of earlier fetches included.
+    /// The chunks kept, including those from earlier fetches.
     fn held(&self) -> &Bitmap;
     /// The verified hash tree, if this or an earlier fetch gave it; then it need not be fetched again.
     fn tree(&self) -> Option<&HashTree> {
         None
     }
-    /// Takes the verified hash tree before the first chunk. A store that gets it need not hash chunks by itself and
-    /// can keep the tree for later fetches. Held chunks that do not match it are dropped from [`ChunkStore::held`].
+    /// Takes the verified hash tree before the first chunk. The store then need not hash chunks and can keep the tree
+    /// for later fetches. It drops chunks from [`ChunkStore::held`] that do not match.
     ///
     /// # Errors
     /// [`StoreError::Io`] if it cannot be kept.
@@ -149,15 +149,16 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails; nothing is lost, and a later fetch finishes it.
     fn finish(&mut self) -> Result<(), StoreError>;
-    /// What it wants of the object; `None` if it wants everything, in any order. Always the same one.
+    /// The parts of the object that the reader wants; `None` if it wants everything, in any order. Every call returns
+    /// the same object.
     fn wishes(&self) -> Option<Arc<dyn Wishes>> {
         None
     }
-    /// Whether none of its operations waits for a disk, so that a node's own thread may call them.
+    /// Whether its operations never wait for a disk, so that a node's own thread may call them.
     fn never_waits(&self) -> bool {
         false
     }
-    /// Whether it has room for a chunk now; [`ChunkStore::put_chunk`] refuses others.
+    /// Whether it takes this chunk now; [`ChunkStore::put_chunk`] refuses others.
     fn accepts(&self, index: ChunkIndex) -> bool {
         let _ = index;
         true
@@ -166,7 +167,7 @@ pub trait ChunkStore: Send {
 
 /// What readers want of an object that is being fetched; they change it at any time, from any thread.
 pub trait Wishes: Send + Sync {
-    /// What is wanted now.
+    /// The chunks wanted now.
     fn wanted(&self) -> Wanted;
     /// A number that changes whenever [`Wishes::wanted`] does.
     fn version(&self) -> u64;
@@ -180,10 +181,10 @@ pub trait Wishes: Send + Sync {
 /// The part of an object that is wanted now.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Chunk windows, most urgent first. Chunks outside are not requested; those of a window that are requested
-    /// already may still arrive after it has moved on.
+    /// Chunk windows, most urgent first. Chunks outside are not requested; chunks already requested may still arrive
+    /// after the window has moved on.
     pub windows: Vec<Range<u32>>,
-    /// Whether other chunks may be wanted later. If so, the fetch goes on although it holds all chunks of the windows.
+    /// Whether other chunks may be wanted later. The fetch then continues after all chunks of the windows are here.
     pub may_change: bool,
     /// The bytes of the object that the fetch is for: progress counts these. `None` counts the whole object.
     pub extent: Option<Vec<Range<u64>>>,
@@ -202,7 +203,7 @@ impl Wanted {
 
 /// Decides on trust and opens the store of a fetch once the manifest is known.
 pub trait StoreOpener: Send {
-    /// Whether this manifest's publisher may be believed for this name. Changes nothing.
+    /// Checks that this manifest's publisher is trusted for this name. Changes nothing.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`] explains why not.
@@ -221,15 +222,16 @@ pub trait StoreOpener: Send {
     fn only_looks(&self) -> bool {
         false
     }
-    /// Opens the store, which remembers the key, if it is the first for this name, once the object is complete. Like the
-    /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another
-    /// thread and says so by [`ChunkStore::is_open`].
+    /// Opens the store. If the key is the first for this name, the store remembers it when the object is complete. It
+    /// does not wait for a disk on the node's thread: a store that must wait opens on another thread and reports
+    /// through [`ChunkStore::is_open`].
     ///
     /// # Errors
     /// [`StoreError`] says what cannot be opened and why.
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError>;
-    /// The same for a pushed object. `delivery` is the same each time that this sending arrives, after a restart too,
-    /// and another one if the same object is sent again: an object received completely is not taken twice.
+    /// Opens a store for a pushed object. `delivery` identifies the sending: it is equal each time this sending
+    /// arrives, also after a restart, and differs if the same object is sent again, so that a completed object is not
+    /// taken twice.
     ///
     /// # Errors
     /// Those of [`StoreOpener::open`], and [`StoreError::Later`] if its present holder is to keep it for now.
@@ -262,7 +264,7 @@ impl ChunkStore for HadStore {
     }
 }
 
-/// The rest of a store that is not needed any more: which chunks it held.
+/// The remains of a closed store: which chunks it held.
 #[derive(Clone, Debug)]
 pub struct ClosedStore(Bitmap);
 
@@ -327,7 +329,7 @@ pub enum StoreError {
         /// The file.
         path: String,
     },
-    /// A published file is not there any more.
+    /// A published file has disappeared.
     #[error("'{path}' is gone since it was published")]
     Gone {
         /// The file.
@@ -339,7 +341,7 @@ pub enum StoreError {
         /// The explanation, with both keys.
         reason: String,
     },
-    /// Nothing in the object is what was asked for.
+    /// The object does not contain the requested part.
     #[error("{reason}")]
     Absent {
         /// The explanation.
@@ -359,7 +361,7 @@ pub enum StoreError {
 pub enum Unavailable {
     /// The file or folder is not as it was when it was published.
     Changed,
-    /// The file or folder is not there any more.
+    /// The file or folder has disappeared.
     Gone,
     /// The source cannot read it.
     Unreadable,
@@ -367,7 +369,7 @@ pub enum Unavailable {
     NotYet,
 }
 impl Unavailable {
-    /// Why a source that got `error` cannot serve its object any more; `None` if it may again later.
+    /// Why a source that got `error` stops serving its object; `None` if it may recover.
     pub fn of(error: &StoreError) -> Option<Unavailable> {
         match error {
             StoreError::Altered { .. } | StoreError::Cut { .. } => Some(Unavailable::Changed),
@@ -380,7 +382,7 @@ impl Unavailable {
             StoreError::Later { .. } => None,
         }
     }
-    /// Its number on the wire; 0 is none.
+    /// Its number on the wire, at least 1.
     pub fn number(self) -> u8 {
         match self {
             Unavailable::Changed => 1,

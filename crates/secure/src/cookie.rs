@@ -1,11 +1,11 @@
-//! Proof that a neighbour receives what is sent to its address, without state for those that do not.
+//! Proof that a neighbour receives packets at its address, without state for addresses that have not proven it.
 use tributary_core::{Duration, FaceId, Time};
 
 use crate::is_equal;
 
 pub(crate) const COOKIE_BYTES: usize = 17;
 
-/// What a node gave to whoever is at the end of a face.
+/// A cookie that the node sent to the address behind a face.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cookie {
     epoch: u8,

@@ -62,21 +62,22 @@ pub(crate) struct Layer {
 struct Face {
     policy: FaceProtection,
     peer: Option<Peer>,
-    /// What is sent under, and the one before, of which packets may still come.
+    /// The session in use, and the one before it, whose packets may still arrive.
     current: Option<Session>,
     previous: Option<Session>,
     initiating: Option<Initiating>,
-    /// A session that the neighbour has not confirmed, and what tells it of it.
+    /// A session that the neighbour has not confirmed, and the message that announces it.
     finishing: Option<Finishing>,
-    /// Whether the driver has said what it is for: a neighbour of the config, not just an address that packets came from.
+    /// Whether the driver has configured the face: a neighbour of the config, not just an address that packets came
+    /// from.
     is_configured: bool,
     answered: Budget,
-    /// Handshakes that the neighbour has begun, or somebody who changes its packets on the way: the last few.
+    /// The last few handshakes started by the neighbour, or by an attacker on the path.
     responding: VecDeque<Responding>,
     /// Packets of the node that wait for a session.
     waiting: VecDeque<Vec<u8>>,
     challenge: Option<Challenge>,
-    /// When it is looked at again.
+    /// The face's next deadline.
     due: Option<Time>,
     /// No handshake before this.
     not_before: Time,
@@ -87,7 +88,8 @@ struct Face {
     hinted: Option<Time>,
 }
 
-/// Why nothing passes over a face. Floods of wrong packets end here, so that it becomes text only where somebody reads it.
+/// Why nothing passes over a face. It becomes text only when it is displayed, so that floods of wrong packets stay
+/// cheap.
 enum Trouble {
     /// Packets come without protection.
     Unprotected,
@@ -172,38 +174,38 @@ impl Retry {
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 /// Waits grow up to four seconds: the slowest radio carries a handshake's message in one.
 const RETRY_DOUBLINGS: u32 = 4;
-/// A session that nobody confirms after so many attempts is given up.
+/// A session without confirmation is dropped after this many attempts.
 const FINISH_ATTEMPTS_MAX: u32 = 7;
-/// Cookies that an attempt makes use of: what they cause could otherwise grow where packets are repeated or changed.
+/// Cookies that one attempt uses; without a limit, repeated or changed packets could multiply the traffic.
 const COOKIES_MAX: u32 = 4;
-/// Sessions that both neighbours began within this time are taken for two of which one is enough.
+/// Two sessions that the neighbours started within this time count as simultaneous, and one of them is dropped.
 const SIMULTANEOUS: Duration = Duration::from_secs(10);
 /// Handshakes of a face that are answered at a time.
 const RESPONDING_MAX: usize = 4;
-/// After so many attempts a person is told.
+/// The attempt after which the log reports the failure.
 const ATTEMPTS_NOTED: u32 = 5;
 /// Packets that wait for a session; a protocol's own repetition makes up for more.
 const WAITING_MAX: usize = 16;
 /// How long the neighbour that began a session uses its keys; the other one steps in after twice that.
 const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// How long a neighbour that answers no handshake, and need not, is taken for one that cannot.
+/// How long a neighbour that answers no handshake, where protection is optional, counts as unable to.
 const PREFERRED_AGAIN: Duration = Duration::from_secs(300);
 /// How long nothing is tried with a neighbour that was refused, or refuses.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
-/// How often a face is worth a line in the log, and how often its end is told that it uses a session that is unknown.
+/// Minimum interval between log lines of a face, and between notices to its far end about an unknown session.
 const NOTE_INTERVAL: Duration = Duration::from_secs(60);
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often an unknown session at the other end makes us begin a new one: anybody can say that it is unknown.
 const HINTED_INTERVAL: Duration = Duration::from_secs(5);
-/// How long an answer to a challenge may take, and how often one is asked.
+/// Timeout of a challenge, and minimum interval between two.
 const CHALLENGE_PATIENCE: Duration = Duration::from_secs(8);
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
-/// Handshakes of all strangers that are answered in a row, and in a second: each costs a third of a millisecond, and what is
-/// under way waits for a row.
+/// Burst and rate per second of answered handshakes over all unproven faces: each costs a third of a millisecond, and
+/// current traffic waits for a whole burst.
 const HANDSHAKE_BURST: u32 = 25;
 const HANDSHAKES_PER_SECOND: u64 = 200;
-/// Handshakes of one face that are answered in a row, and in a second: more than a neighbour begins, since whoever changes its
-/// packets on the way takes some.
+/// Burst and rate per second of answered handshakes of one face: more than a neighbour starts, since an attacker on the
+/// path uses up some.
 const FACE_HANDSHAKE_BURST: u32 = 8;
 const FACE_HANDSHAKES_PER_SECOND: u64 = 20;
 /// Notices that wait for the owner of this node, who takes them after each packet.
@@ -242,7 +244,7 @@ impl Layer {
     pub(crate) fn policy(&self, face: FaceId) -> FaceProtection {
         self.faces.get(&face).map_or(self.config.policy, |face| face.policy)
     }
-    /// Who is at the end of a face, if that is proven.
+    /// The proven neighbour on a face.
     pub(crate) fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.faces.get(&face)?.peer.as_ref()
     }
@@ -250,7 +252,8 @@ impl Layer {
     pub(crate) fn trouble(&self, face: FaceId) -> Option<String> {
         Some(self.faces.get(&face)?.trouble.as_ref()?.describe(face))
     }
-    /// Changes what this node presents, from the next handshake on. Whoever refused it before may be tried again at once.
+    /// Changes what this node presents from the next handshake on. Neighbours that refused the old certificate may be
+    /// tried again at once.
     pub(crate) fn present(&mut self, presented: &[u8]) {
         self.presented.truncate(1);
         self.presented.extend_from_slice(presented);
@@ -275,7 +278,7 @@ impl Layer {
     pub(crate) fn poll_notice(&mut self) -> Option<(FaceId, Vec<u8>)> {
         self.notices.pop_front()
     }
-    /// Ends the session of a neighbour that is not admitted any more.
+    /// Ends the session of a neighbour whose admission ended.
     pub(crate) fn dismiss(&mut self, now: Time, id: FaceId, reason: &str) {
         let session = self.faces.get(&id).and_then(|face| face.current.as_ref()).map(|session| session.ours);
         if let Some(session) = session {
@@ -285,7 +288,7 @@ impl Layer {
         self.part(id);
         self.refuse(now, id, reason);
     }
-    /// Nobody is at the end of a face any more.
+    /// Forgets the neighbour on a face.
     fn part(&mut self, id: FaceId) {
         if self.faces.get_mut(&id).and_then(|face| face.peer.take()).is_some() {
             self.peers.push_back((id, None));
@@ -310,7 +313,7 @@ impl Layer {
     pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
         let policy = self.policy(id);
         let is_open = matches!(policy, FaceProtection::Optional | FaceProtection::Preferred);
-        // A neighbour that has a session is not spoken for by whoever has none.
+        // A packet without a session cannot speak for a neighbour that has one.
         let has_session = || self.faces.get(&id).is_some_and(|face| face.current.is_some());
         if policy == FaceProtection::Off || is_open && !is_secure(packet) && !has_session() {
             plain.extend_from_slice(packet);
@@ -417,7 +420,7 @@ impl Layer {
                 self.note(now, owner, Trouble::Refuses(escape(reason).into()));
             }
             Some(Control::Notice(bytes)) => {
-                // A neighbour that was not introduced yet repeats what it has to say.
+                // The notice waits until the neighbour is introduced; the neighbour repeats it.
                 if self.faces.get(&owner).is_some_and(|face| face.peer.is_some()) && self.notices.len() < NOTICES_MAX {
                     self.notices.push_back((owner, bytes.into()));
                 }
@@ -440,7 +443,7 @@ impl Layer {
             }
         }
     }
-    /// Asks a neighbour, of which an authentic packet came over another face, whether that is where it is now.
+    /// Asks a neighbour whose authentic packet arrived over another face whether it has moved there.
     fn challenge(&mut self, now: Time, owner: FaceId, at: FaceId) {
         let Some(face) = self.faces.get_mut(&owner) else { return };
         let is_pending = |challenge: &Challenge| challenge.at == at && now.since(challenge.since) < CHALLENGE_INTERVAL;

@@ -1,4 +1,4 @@
-//! Faces that prove who is there: a layer between a node and its driver, without input or output of its own.
+//! Faces with proven neighbours: a layer between a node and its driver, without input or output.
 //!
 //! ```text
 //!   driver (sockets or simulator)  ⇄  Secured<N>  ⇄  N, a node of any family
@@ -42,7 +42,7 @@ pub const OVERHEAD: u32 = wire::DATA_OVERHEAD as u32;
 /// The longest credential that a node presents, in bytes.
 pub const PRESENTED_BYTES_MAX: usize = wire::PRESENTED_BYTES_MAX - 1;
 
-/// Fills a buffer with bytes that nobody can guess; in a simulation with those of its seed.
+/// Fills a buffer with unpredictable bytes; in a simulation, with bytes derived from its seed.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// How a node protects its faces.
@@ -50,11 +50,12 @@ pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
 pub struct Config {
     /// Its static secret key (X25519).
     pub secret: [u8; 32],
-    /// What it presents to neighbours, at most [`PRESENTED_BYTES_MAX`] bytes: their [`Admission`] reads it.
+    /// The certificate or label that it presents to neighbours, at most [`PRESENTED_BYTES_MAX`] bytes; their
+    /// [`Admission`] reads it.
     pub presented: Vec<u8>,
     /// How packets are protected; the stricter wish of both ends holds.
     pub protection: Protection,
-    /// What holds for faces of which nothing else is said.
+    /// Policy of faces without their own.
     pub policy: FaceProtection,
 }
 
@@ -79,16 +80,15 @@ pub struct Peer {
 
 /// Decides who may be a neighbour.
 pub trait Admission: Send {
-    /// Who holds the static key `key` and has presented `presented` on `face`. The handshake has proven that it holds the
-    /// key; that what it presented belongs to the key is for this function to check.
+    /// Decides about the holder of the static key `key`, which has presented `presented` on `face`. The handshake has
+    /// proven possession of the key; this function checks that `presented` belongs to it.
     ///
     /// # Errors
     /// Why it may not be a neighbour; the layer sends the reason to it.
     fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String>;
 }
 
-/// Tells the node of who is at the end of a face: before the first packet of that neighbour, and (`None`) when it is there
-/// no more because its session was ended.
+/// Tells the node about the neighbour on a face: before its first packet, and with `None` when its session has ended.
 pub type OnPeer<N> = Box<dyn FnMut(&mut N, Time, FaceId, Option<&Peer>) + Send>;
 
 /// The static public key of a secret one (X25519).
@@ -112,13 +112,13 @@ pub struct Stats {
     pub postponed: u64,
     /// Packets without protection on a face that requires it.
     pub unprotected: u64,
-    /// Packets that nobody with the keys has sent.
+    /// Packets that fail authentication.
     pub forged: u64,
     /// Packets that came again.
     pub replayed: u64,
     /// Packets of sessions that this node does not know.
     pub strays: u64,
-    /// Packets of the node that found no room to wait for a session.
+    /// Packets of the node dropped because too many waited for a session.
     pub waited_in_vain: u64,
     /// Neighbours that changed their address.
     pub moves: u64,

@@ -17,7 +17,7 @@ pub struct Secured<N> {
     sealed: Buffers,
 }
 
-/// Why the layer wakes; the node's own timers have numbers of their own, far below.
+/// The layer's timer; the node's own timers have far smaller numbers.
 const LAYER: TimerId = TimerId(u16::MAX);
 
 impl<N: Node> Secured<N> {
@@ -36,7 +36,7 @@ impl<N: Node> Secured<N> {
     pub fn present(&mut self, presented: &[u8]) {
         self.layer.present(presented);
     }
-    /// Ends the session with the neighbour on a face, which is not admitted any more, and tells it why.
+    /// Ends the session with the neighbour on a face, whose admission has ended, and sends it the reason.
     pub fn dismiss(&mut self, now: Time, face: FaceId, reason: &str) {
         self.layer.dismiss(now, face, reason);
         self.introduce(now);
@@ -66,7 +66,7 @@ impl<N: Node> Secured<N> {
     pub fn set_policy(&mut self, face: FaceId, policy: FaceProtection) {
         self.layer.set_policy(face, policy);
     }
-    /// Forgets what it knows of a face that the owner removes.
+    /// Forgets a face that the owner removes.
     pub fn forget(&mut self, now: Time, face: FaceId) {
         self.layer.forget(face);
         self.introduce(now);
@@ -75,7 +75,7 @@ impl<N: Node> Secured<N> {
     pub fn policy(&self, face: FaceId) -> FaceProtection {
         self.layer.policy(face)
     }
-    /// Who is at the end of a face, if that is proven.
+    /// The proven neighbour on a face.
     pub fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.layer.peer(face)
     }
@@ -83,7 +83,7 @@ impl<N: Node> Secured<N> {
     pub fn trouble(&self, face: FaceId) -> Option<String> {
         self.layer.trouble(face)
     }
-    /// What it has counted.
+    /// Its counters.
     pub fn stats(&self) -> Stats {
         self.layer.stats
     }
@@ -132,7 +132,7 @@ impl<N: Node> Node for Secured<N> {
         for index in 0..run.count() {
             let before = plain.len();
             let Some(owner) = self.layer.receive(now, face, run.bytes(index), &mut plain) else {
-                // What came before is of who was there before.
+                // Earlier packets belong to the earlier neighbour.
                 if let Some((face, stride)) = pending.take() {
                     let run = plain.split().freeze();
                     self.deliver(now, face, run, stride);
@@ -212,8 +212,8 @@ impl<N: Node> Node for Secured<N> {
     }
 }
 
-/// Buffers that are used again once nobody else holds a part of them: otherwise the allocator would give large ones back to
-/// the system, and the system clear them, for each batch.
+/// Buffers are reused when no packet shares them: otherwise the allocator would return large ones to the system for
+/// each batch, and the system would clear them again.
 #[derive(Default)]
 struct Buffers {
     lent: Vec<Bytes>,

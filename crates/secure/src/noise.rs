@@ -14,9 +14,9 @@ use snow::{
 pub(crate) const KEY_BYTES: usize = 32;
 /// The first message: an ephemeral key.
 pub(crate) const FIRST_BYTES: usize = KEY_BYTES;
-/// What the second message has beside its payload: an ephemeral key, the encrypted static key, and a tag for each.
+/// Overhead of the second message: an ephemeral key, the encrypted static key, and a tag for each.
 pub(crate) const SECOND_BYTES: usize = KEY_BYTES + KEY_BYTES + 2 * TAG_BYTES;
-/// What the third message has beside its payload: the encrypted static key, and a tag for each.
+/// Overhead of the third message: the encrypted static key, and a tag for each.
 pub(crate) const THIRD_BYTES: usize = KEY_BYTES + 2 * TAG_BYTES;
 const TAG_BYTES: usize = 16;
 const NAME: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
@@ -31,8 +31,7 @@ pub(crate) struct Keys {
 }
 
 impl Handshake {
-    /// Begins one. Both ends must give the same `prologue`; `ephemeral` is 32 bytes that nobody can guess and that are
-    /// used once.
+    /// Starts a handshake. Both ends must pass the same `prologue`; `ephemeral` is 32 unpredictable bytes, used once.
     pub(crate) fn new(
         is_initiator: bool,
         secret: &[u8; KEY_BYTES],
@@ -102,7 +101,7 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// The one ephemeral key that a handshake needs; a second one would be the same, so there is none.
+/// The one ephemeral key that a handshake needs; a second request fails, because it would get the same key.
 struct Once(Option<[u8; KEY_BYTES]>);
 
 impl types::Random for Once {

@@ -28,7 +28,7 @@ impl ReplayWindow {
     pub(crate) fn is_new(&self, number: u64) -> bool {
         number >= self.next || number + WINDOW >= self.next && self.seen[word(number)] & bit(number) == 0
     }
-    /// Remembers a number that is new; only what has been authenticated may get here.
+    /// Remembers a new number. Only numbers of authenticated packets may get here.
     pub(crate) fn insert(&mut self, number: u64) {
         if number >= self.next {
             if number - self.next >= WINDOW {

@@ -29,8 +29,8 @@ pub(crate) struct Session {
     receiving: LessSafeKey,
     sent: u64,
     window: ReplayWindow,
-    /// Where packets that are only authenticated are sealed: their tags are those of the sealed ones, which takes a third of
-    /// the time that this cipher takes for as much associated data.
+    /// Scratch space for packets that are only authenticated: they are sealed and only the tag is sent. Sealing takes a
+    /// third of the time that this cipher takes for as much associated data.
     scratch: Vec<u8>,
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct Opened {
     pub(crate) is_latest: bool,
 }
 
-/// After so many packets the neighbours agree on new keys, half of what RFC 9001 (section 6.6) allows under one key.
+/// Packets after which the neighbours agree on new keys: half of what RFC 9001 (section 6.6) allows under one key.
 const REKEY_PACKETS: u64 = 1 << 22;
-/// So many packets a key protects at most (RFC 9001, section 6.6).
+/// Packets that one key protects at most (RFC 9001, section 6.6).
 const PACKETS_MAX: u64 = 1 << 23;
 
 impl Session {
@@ -95,7 +95,7 @@ impl Session {
     pub(crate) fn is_worn(&self) -> bool {
         self.sent >= REKEY_PACKETS
     }
-    /// Appends a packet of the neighbour's to be: header, what is in `head` and `body`, tag.
+    /// Appends a sealed packet to `out`: header, `head` and `body`, tag.
     pub(crate) fn seal(&mut self, kind: Kind, head: &[u8], body: &[u8], out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&wire::data_header(kind, self.theirs, self.sent as u32));
@@ -108,7 +108,7 @@ impl Session {
         let sealed = self.sending.seal_in_place_separate_tag(nonce, Aad::from(&*header), text);
         out.extend_from_slice(sealed.expect("a packet is shorter than a key's limit").as_ref());
     }
-    /// Appends what is in a packet of the neighbour's, if it is one.
+    /// Appends the content of a sealed packet to `out`, if it opens.
     pub(crate) fn open(&mut self, kind: Kind, packet: &[u8], out: &mut BytesMut) -> Result<Opened, Refused> {
         let number = self.window.expand(wire::data_number(packet));
         if !self.window.is_new(number) {

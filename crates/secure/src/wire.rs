@@ -10,9 +10,9 @@
 //!  control      d6  index(3) of the receiver    number(4)  sealed kind(1) and bytes  tag(16)
 //!  unknown      d7  length  index(3) that the sender of this packet does not know
 //! ```
-//! Numbers are big-endian. No family's packets begin with these bytes. A length of one byte counts what follows it: what may
-//! reach a neighbour without secure faces is a whole TLV of a type that NDN does not know, as `ndnd` 1.5 reads its datagrams as
-//! one stream of TLVs and loses its place, and all that comes after, in anything else.
+//! Numbers are big-endian. No family's packets start with these bytes. A length of one byte counts the bytes after it:
+//! packets that may reach a neighbour without secure faces are whole TLVs of a type unknown to NDN. `ndnd` 1.5 reads
+//! its datagrams as one stream of TLVs, and any other layout would make it lose its place.
 use alloc::vec::Vec;
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 pub(crate) const VERSION: u8 = 1;
 /// What precedes the payload of data.
 pub(crate) const DATA_HEADER: usize = 8;
-/// What a protected packet has beside its payload, in bytes.
+/// Overhead of a protected packet in bytes.
 pub(crate) const DATA_OVERHEAD: usize = DATA_HEADER + 16;
 const INITIATION_VALUE: usize = 4 + COOKIE_BYTES + FIRST_BYTES;
 const COOKIE_VALUE: usize = 3 + COOKIE_BYTES;
@@ -86,7 +86,7 @@ const CONTROL: u8 = 0xd6;
 const UNKNOWN: u8 = 0xd7;
 
 impl<'a> Packet<'a> {
-    /// The packet in `bytes`; `None` if there is none.
+    /// The packet in `bytes`; `None` if they are not one.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Packet<'a>> {
         let (first, rest) = bytes.split_first()?;
         if rest.len() < 3 {

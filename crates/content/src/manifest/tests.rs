@@ -115,7 +115,7 @@ fn golden_manifest_with_mirrors_parses_and_is_emitted_byte_for_byte() {
     assert_eq!(bytes[..bytes.len() - Signature::BYTES], signed);
     assert_eq!(Manifest::decode(&bytes), Ok(made.clone()));
     assert_eq!(made.mirrors, urls);
-    // Nodes that know layout 1 only refuse it; the bytes are those of any other publication.
+    // Nodes that know layout 1 only refuse it; without mirrors the bytes equal those of an ordinary publication.
     let other = made.clone().mirrored(Vec::new(), &key()).expect("legal");
     assert_eq!((other.encode()[3], other.object_id()), (1, made.object_id()));
     assert_ne!(other.publication_id(), made.publication_id());

@@ -209,13 +209,13 @@ impl Layer {
         self.face(id).not_before = now + REFUSED_FOR;
         self.note(now, id, Trouble::Refused(reason.into()));
     }
-    /// Who is at the end of a face, before its session is used. Sessions of another neighbour end: what comes under them
-    /// would count as this one's.
+    /// Sets the neighbour on a face before its session is used. Sessions of another neighbour end, because their
+    /// packets would count as this one's.
     pub(super) fn meet(&mut self, id: FaceId, peer: Peer) {
         if self.peer(id).is_some_and(|before| before.key != peer.key) {
             self.end_sessions(id);
         }
-        // Also if it is the same one: what it may do may have changed.
+        // Reported even for the same neighbour: its rights may have changed.
         self.peers.push_back((id, Some(peer.clone())));
         let face = self.face(id);
         face.trouble = None;
@@ -229,8 +229,8 @@ impl Layer {
         self.forget_sessions(id);
         self.part(id);
     }
-    /// Whether a handshake of a face may be answered, which costs more than the question. No address takes the share of
-    /// others, and all strangers together leave time for neighbours.
+    /// Whether a handshake of a face may be answered, which costs more than the request. Each address has its own
+    /// share, and all unproven faces together leave time for neighbours.
     pub(super) fn may_answer(&mut self, now: Time, id: FaceId) -> bool {
         let face = self.face(id);
         let is_configured = face.is_configured;
