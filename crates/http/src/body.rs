@@ -37,7 +37,7 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
 
 type Next = Pin<Box<dyn Future<Output = (Inlet, Result<Option<Frame>, Broken>)> + Send>>;
 
-/// What comes out of a stream, as a body.
+/// The bytes that arrive in a stream, as a body.
 pub(crate) struct InletBody {
     next: Option<Next>,
     /// Set when it has been read to its end.
@@ -91,7 +91,7 @@ impl HttpBody for InletBody {
 
 /// Why a body did not get into its stream.
 pub(crate) enum Unsent {
-    /// The stream cannot go on.
+    /// The stream is broken.
     Stream(Broken),
     /// The body broke off.
     Body(String),
@@ -142,7 +142,7 @@ where
     }
 }
 
-/// What is at the bottom of an error.
+/// The root cause of an error.
 pub(crate) fn source_of(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(next) = deepest.source() {

@@ -50,7 +50,7 @@ pub struct BrowserConfig {
     pub listen: SocketAddr,
     /// The name of the web server's side; `None` takes `/http/HOST` of each request.
     pub to: Option<Name>,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// How long it waits.
     pub timeouts: Timeouts,
@@ -127,7 +127,7 @@ impl Drop for BrowserProxy {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut ends: watch::Receiver<bool>) {
     loop {
-        // Whoever finds no place waits in the kernel's queue.
+        // At the limit, connections wait in the kernel's queue.
         let place = tokio::select! {
             place = Arc::clone(&shared.places).acquire_owned() => place,
             _ = ends.changed() => return,
@@ -193,8 +193,7 @@ async fn serve(
         }
     }
 }
-/// What both proxies want of a connection: to carry what came together as it came, to notice that its end is gone, and not
-/// to keep much in the kernel.
+/// Socket options of both proxies: send small writes at once, notice a dead end, and keep little in the kernel.
 pub(crate) fn set_options(stream: &TcpStream) {
     let keepalive = socket2::TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE / 4);
     let socket = socket2::SockRef::from(stream);
@@ -235,7 +234,7 @@ impl From<Broken> for Failure {
     }
 }
 
-/// What answers a request beside what it says.
+/// The state of a request while it is answered.
 struct Call {
     shared: Arc<Shared>,
     interims: Arc<Interims>,
@@ -269,7 +268,7 @@ async fn answer(
     })
 }
 
-/// Answers a request: by what comes through the network, or by what this proxy knows itself.
+/// Answers a request through the network or locally.
 async fn exchange(
     request: Request<Incoming>,
     call: &Call,
@@ -287,7 +286,7 @@ async fn exchange(
     let (method, moment) = (request.method().clone(), call.interims.now());
     let takes_interims = request.version() >= Version::HTTP_11;
     let is_expecting = head.fields.iter().any(|(name, _)| name == header::EXPECT.as_str());
-    // What changes the protocol of the connection goes on as a tunnel if the web server agrees.
+    // A request that switches the connection's protocol becomes a tunnel if the web server agrees.
     let switches = method == Method::CONNECT || head.fields.iter().any(|(name, _)| name == header::UPGRADE.as_str());
     let has_body = !request.body().is_end_stream();
 
@@ -321,7 +320,7 @@ async fn exchange(
             Ok(Ok(Some(Frame::Interim(head)))) if interims < INTERIMS_MAX => {
                 interims += 1;
                 if is_expecting && head.status == 100 {
-                    // hyper says so itself when the body is read.
+                    // hyper sends this when the body is read.
                     goes_on.notify_one();
                 } else if takes_interims && let Some(bytes) = interim(head, &shared.pseudonym) {
                     call.interims.write(moment, bytes);
@@ -405,7 +404,7 @@ fn response_of(head: ResponseHead, method: &Method, body: Body, pseudonym: &str)
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).map_err(|_| wrong())?;
     *response.headers_mut() = into_headers(&fields).ok_or_else(wrong)?;
-    // Without a phrase of its own hyper makes one up for codes that it does not know.
+    // Without an explicit phrase hyper invents one for codes that it does not know.
     let is_known = response.status().canonical_reason().is_some();
     let reason = reason.or_else(|| (!is_known).then(Bytes::new));
     if let Some(reason) = reason {
@@ -429,7 +428,7 @@ fn interim(head: ResponseHead, pseudonym: &str) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// The head of a request as it goes on, and the name of the web server's side that it goes to.
+/// The head of the forwarded request, and the name of the proxy at the web server.
 fn head_of(request: &Request<Incoming>, shared: &Shared) -> Result<(RequestHead, Name), Failure> {
     let method = request.method();
     let host = host(request)?;
@@ -453,7 +452,7 @@ fn head_of(request: &Request<Incoming>, shared: &Shared) -> Result<(RequestHead,
     };
     let mut fields = forwarded(request.headers());
     if let Some(host) = host {
-        // The target says which host is asked, whatever the field says (RFC 9112 §3.2.2).
+        // The target determines the host, whatever the field contains (RFC 9112 §3.2.2).
         fields.retain(|(name, _)| name != header::HOST.as_str());
         fields.insert(0, (header::HOST.to_string(), Bytes::from(host)));
     }
@@ -481,8 +480,8 @@ fn head_of(request: &Request<Incoming>, shared: &Shared) -> Result<(RequestHead,
 fn no_host() -> Failure {
     Failure::refused("the request names no host")
 }
-/// The host that a request is for, with the port if it names one: that of its target if it has one (RFC 9112 §3.2.2). Only
-/// HTTP/1.0 may do without the field `Host`.
+/// The host that a request addresses, with its port if given: from the target if it names one (RFC 9112 §3.2.2), else
+/// from `Host`, which only HTTP/1.0 may omit.
 fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());

@@ -5,7 +5,7 @@ use crate::exchange::{HEAD_BYTES_MAX, SEGMENT_BYTES};
 
 /// Bytes of a stream that its receiver keeps at most while the shared memory is in use by others.
 pub const WINDOW_BYTES_MIN: usize = 2 * SEGMENT_BYTES;
-/// The same at most: enough for 300 Mbit/s at a round trip of 100 ms.
+/// The largest window: enough for 300 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 64 * SEGMENT_BYTES;
 
 /// What a proxy may use at most.
@@ -37,10 +37,10 @@ pub struct Timeouts {
     pub answer: Duration,
     /// For the next bytes of a request's body. Default: 60 s.
     pub body: Duration,
-    /// For the next bytes of a response or of a tunnel, either way: event streams and WebSockets are silent for minutes.
-    /// The same for a browser that takes nothing. Default: 15 min.
+    /// Timeout for the next bytes of a response or of a tunnel, either way, and for a browser that reads nothing. Event
+    /// streams and WebSockets are silent for minutes. Default: 15 min.
     pub idle: Duration,
-    /// For requests that go on when the proxy ends. Default: 5 s.
+    /// Grace for running requests when the proxy shuts down. Default: 5 s.
     pub end: Duration,
 }
 impl Default for Timeouts {
@@ -55,8 +55,8 @@ impl Default for Timeouts {
     }
 }
 
-/// How long a browser that has sent `Expect: 100-continue` waits for the web server's word before its body is taken anyway
-/// (RFC 9110 §10.1.1 lets a client go on too; curl does so after a second).
+/// How long a browser that has sent `Expect: 100-continue` waits for the web server before its body is taken anyway
+/// (RFC 9110 §10.1.1 lets a client send its body after a timeout; curl waits one second).
 pub(crate) const CONTINUE_PATIENCE: Duration = Duration::from_secs(2);
 /// Interim responses (1xx) to one request at most.
 pub const INTERIMS_MAX: usize = 16;

@@ -1,5 +1,5 @@
-//! Messages of all exchanges, in and out of the node's messenger. The messenger waits for the node's thread, which tasks of the
-//! runtime must not, so it has threads of its own.
+//! Messages of all exchanges, in and out of the node's messenger. The messenger blocks on the node's thread, which
+//! tasks of the runtime must not do, so it runs on its own threads.
 use std::{
     collections::BTreeMap,
     sync::{
@@ -27,9 +27,9 @@ use crate::{
 const POLL: Duration = Duration::from_millis(5);
 /// The same when nothing is under way.
 const POLL_IDLE: Duration = Duration::from_millis(50);
-/// How often exchanges are looked at that may have fallen silent.
+/// Interval of the check for silent exchanges.
 const TEND: Duration = Duration::from_secs(1);
-/// How long a request that nobody takes is retried: the device that is attached to its name may be on the move.
+/// How long a request without a receiver is retried: the device attached to its name may be moving.
 const NOBODY_PATIENCE: Duration = Duration::from_secs(2);
 /// Messages under way to one device at most: a node takes 256 at a time, from everybody.
 const UNDER_WAY_TO_ONE: usize = 128;
@@ -48,7 +48,7 @@ pub(crate) struct Outgoing {
     pub(crate) exchange: Option<Arc<Exchange>>,
 }
 
-/// Who has signed a message.
+/// The signer of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Peer {
     /// The GUID of the device, in hex.
@@ -88,7 +88,7 @@ impl Drop for Threads {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What they guard is whole between any two statements, so a panic elsewhere does not spoil it.
+    // The guarded data is consistent between any two statements, so a panic elsewhere does not spoil it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,7 +126,7 @@ impl Courier {
     }
     /// Sends a message. How many wait is limited by the permits and credits of those who send.
     pub(crate) fn post(&self, outgoing: Outgoing) {
-        // Nobody sends any more when the proxy ends.
+        // Sending fails only when the proxy shuts down.
         let _ = lock(&self.outgoing).send(outgoing);
     }
     /// A message of this device.
@@ -147,7 +147,7 @@ impl Courier {
     pub(crate) fn exchange(&self, id: ExchangeId) -> Option<Arc<Exchange>> {
         lock(&self.exchanges).get(&id).and_then(Weak::upgrade)
     }
-    /// Exchanges that go on.
+    /// The running exchanges.
     pub(crate) fn exchanges(&self) -> Vec<Arc<Exchange>> {
         lock(&self.exchanges).values().filter_map(Weak::upgrade).collect()
     }
@@ -197,7 +197,7 @@ impl Reader {
         match (self.courier.exchange(message.id), &message.kind, on_open) {
             (Some(exchange), kind, _) if !matches!(kind, Kind::Open { .. }) => exchange.on_message(peer, message.kind),
             (_, Kind::Open { .. }, Some(on_open)) => on_open(&self.courier, peer, message),
-            // The other side has not heard yet that the exchange is over, or this one has started anew.
+            // The other side does not know yet that the exchange has ended, or that this side has restarted.
             (None, Kind::Segment { .. } | Kind::Credit { .. }, _) => {
                 self.courier.reset(message.id, &peer.device, 0, "the other proxy knows this exchange no longer");
             }
@@ -271,7 +271,7 @@ impl Sender {
         let opens = matches!(message.kind, Kind::Open { .. });
         let options = SendOptions {
             reliability: Some(Reliability::Ack),
-            // A request that nobody takes now fails at once; the rest may wait in the network for whoever is on the move.
+            // A request without a receiver fails at once; later messages may wait in the network for a moving device.
             in_network: Some(if opens { InNetwork::Nothing } else { InNetwork::Store }),
             lifetime: Some(SILENCE_MAX),
             spread: if opens { Spread::Nearest } else { Spread::All },
@@ -300,7 +300,7 @@ impl Sender {
     fn look(&mut self, now: Time) {
         let ids: Vec<TransferId> = self.under_way.iter().map(|message| message.transfer).collect();
         let Ok(reports) = self.courier.messenger.reports(&ids) else {
-            // The node is gone, and nothing arrives any more.
+            // The node has ended.
             return self.under_way.clear();
         };
         let mut cancelled = Vec::new();

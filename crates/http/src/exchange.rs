@@ -1,9 +1,9 @@
 //! The messages between the two proxies, and the frames in the streams that the messages carry.
 //!
 //! An exchange is a request and its response, or a tunnel. It has a stream of bytes in each direction, and both streams
-//! work alike. A stream is cut into segments that are numbered from 0; each travels in a message of its own, and messages
-//! have no order. The receiver of a stream says up to which byte the sender may go, as `MAX_STREAM_DATA` does in QUIC
-//! (RFC 9000 §4.1), and goes on as far as the reader behind it has read.
+//! work alike. A stream is cut into segments numbered from 0; each travels in a separate message, and messages have no
+//! order. The receiver of a stream grants the sender a limit in bytes, as `MAX_STREAM_DATA` does in QUIC (RFC 9000
+//! §4.1), and raises it as its reader reads.
 //!
 //! ```text
 //! message   0         1      2       3              19                115              123
@@ -18,9 +18,9 @@
 //!
 //! stream    | type 1 | length 4 | payload | type 1 | length 4 | payload | ...
 //! ```
-//! The id is chosen at random by the browser's side, so that nobody guesses it. A credential says which device has signed
-//! the message. The web server's side takes the parts of an exchange only from the device that began it, and the browser's
-//! side only from the device that its request was delivered to.
+//! The browser's side chooses the id at random, so that it cannot be guessed. A credential names the device that signed
+//! the message. The web server's side accepts the parts of an exchange only from the device that opened it, and the
+//! browser's side only from the device that received its request.
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tributary::Credential;
 use tributary_content::Name;
@@ -70,12 +70,12 @@ pub enum Kind {
     Credit {
         /// Bytes from its beginning.
         limit: u64,
-        /// Whether nobody wants more of it.
+        /// Whether the receiver wants no more of the stream.
         stop: bool,
     },
     /// The exchange has failed.
     Reset {
-        /// Status that the browser is answered with if the response has not begun; 0 leaves it to the browser's side.
+        /// Status for the browser if the response has not started; 0 leaves it to the browser's side.
         status: u16,
         /// Why, for people.
         reason: String,
@@ -112,7 +112,7 @@ impl Message {
         bytes.extend_from_slice(payload);
         bytes
     }
-    /// Reads a message; `None` if the bytes are none of this version.
+    /// Reads a message; `None` if the bytes are not a message of this version.
     pub fn decode(bytes: &Bytes) -> Option<Message> {
         if bytes.len() < HEADER_BYTES {
             return None;
@@ -214,7 +214,7 @@ impl Frame {
         out.put_u32(payload.len() as u32);
         out.extend_from_slice(&payload);
     }
-    /// Whether a head of so many fields and bytes may pass.
+    /// Whether the head exceeds the limits on fields and bytes.
     pub fn is_too_large(&self) -> bool {
         let (line, fields) = match self {
             Frame::Request(head) => (head.method.len() + head.target.len(), &head.fields),
@@ -257,7 +257,7 @@ fn fields(payload: &mut Bytes) -> Option<Vec<Field>> {
 pub struct Frames {
     /// Bytes of the stream that are no whole frame yet.
     rest: BytesMut,
-    /// Bytes of a body that are left of the frame that has begun.
+    /// Bytes left in the current frame of the body.
     data_left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which header fields go on, and what a proxy adds to them (RFC 9110 §7.6, RFC 9112 §6).
+//! Which header fields a proxy forwards, and which it adds (RFC 9110 §7.6, RFC 9112 §6).
 use bytes::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -37,9 +37,9 @@ pub(crate) fn upgrades(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE) && lists(headers, &header::CONNECTION, "upgrade")
 }
 
-/// Fields as they go on: without those of the connection and those that `Connection` names, and with the length left out
-/// where chunks overrule it (RFC 9112 §6.3). `Upgrade` and `TE: trailers` go on where they hold: the next connection names
-/// them in its own `Connection`, as [`into_headers`] sees to.
+/// The forwarded fields: without the connection's own and those that `Connection` names, and without a length that
+/// chunked coding overrides (RFC 9112 §6.3). `Upgrade` and `TE: trailers` are kept where they apply: [`into_headers`]
+/// names them in the `Connection` of the next hop.
 pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<Field> {
     let named: Vec<&str> = tokens(headers, &header::CONNECTION).collect();
     let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
@@ -73,7 +73,7 @@ pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<Field> {
 fn bytes_of(value: &HeaderValue) -> Bytes {
     Bytes::copy_from_slice(value.as_bytes())
 }
-/// Trailer fields as they go on.
+/// The forwarded trailer fields.
 pub(crate) fn trailers(headers: &HeaderMap) -> Vec<Field> {
     let passes = |name: &HeaderName| !OF_CONNECTION.contains(name) && !NEVER_TRAILING.contains(name);
     let passing = headers.iter().filter(|(name, _)| passes(name));

@@ -1,5 +1,5 @@
-//! Interim responses (1xx) to browsers. A proxy passes them on (RFC 9110 §15.2), and hyper's server writes none but
-//! `100 Continue`: they are written between two messages of a connection, where hyper has nothing of its own to write.
+//! Interim responses (1xx) to browsers. A proxy forwards them (RFC 9110 §15.2), and hyper's server writes only `100
+//! Continue`: they are written between two messages of a connection, while hyper has nothing to write.
 use bytes::{Buf, Bytes};
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ pub(crate) struct Interims(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    /// How often hyper has handed over all that it had.
+    /// How often hyper has flushed everything.
     flushes: u64,
     waiting: VecDeque<Bytes>,
     waker: Option<Waker>,
@@ -36,8 +36,8 @@ impl Interims {
     pub(crate) fn now(&self) -> Moment {
         Moment(self.lock().flushes)
     }
-    /// Writes an interim response to a request that has not been answered yet, and whose answering began at `since`. It is
-    /// left out if that would split what was written before.
+    /// Writes an interim response to a request that has no answer yet; its handling began at `since`. The response is
+    /// dropped if it would split a message that is being written.
     pub(crate) fn write(&self, since: Moment, response: Bytes) {
         let mut queue = self.lock();
         if queue.flushes > since.0 {
@@ -84,17 +84,17 @@ impl<S: AsyncWrite + Unpin> BrowserIo<S> {
             }
         }
     }
-    /// Before hyper writes something of its own.
+    /// Called before hyper writes.
     fn before_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         std::task::ready!(self.write_interims(context))?;
         if !self.is_between {
-            // They are too late: what is written may be the response.
+            // Waiting interim responses are too late: these bytes may be the final response.
             self.interims.lock().waiting.clear();
         }
         self.is_between = false;
         Poll::Ready(Ok(()))
     }
-    /// Breaks off what stands still.
+    /// Ends a connection that makes no progress.
     fn watch(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             self.stalled = None;
@@ -175,7 +175,7 @@ mod tests {
             io.flush().await.expect("flushed");
             interims.write(second, hint());
             io.write_all(b" second ").await.expect("written");
-            interims.write(second, hint()); // The second one has begun.
+            interims.write(second, hint()); // The second request is being answered.
             io.write_all(b"response").await.expect("written");
             io.flush().await.expect("flushed");
         });

@@ -4,12 +4,12 @@
 //!  browser, curl ──HTTP──► BrowserProxy ══request══► (MobilityFirst) ══► OriginProxy ──HTTP──► web server
 //!                                       ◄══response══
 //! ```
-//! A request and its response are an exchange: a stream of bytes each way, cut into segments. Each segment is an object of
-//! its own: signed, verified before it counts, moved hop by hop, and kept by the network while the receiver is away. Objects
-//! have no order between them, so no exchange waits for another. A stream holds as many bytes as its reader has room for
-//! ([`config`]), so bodies of any size pass in little memory.
+//! A request and its response are an exchange: a stream of bytes each way, cut into segments. Each segment is an
+//! object: signed, verified before it counts, moved hop by hop, and stored by the network while the receiver is away.
+//! Objects have no order between them, so no exchange waits for another. A stream buffers only what its reader has
+//! granted ([`config`]), so bodies of any size pass in little memory.
 //!
-//! hyper reads and writes HTTP/1.1 at both ends; the rules of a proxy are those of RFC 9110 §7.6 and RFC 9112.
+//! hyper reads and writes HTTP/1.1 at both ends; the proxies follow RFC 9110 §7.6 and RFC 9112.
 //!
 //! | what | module |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! | the web server's side | [`origin`] |
 //! | bodies out of and into streams | `body` |
 //! | what `CONNECT` and `Upgrade` open, for https and WebSockets | `tunnel` |
-//! | which fields go on, `Via` | `fields` |
+//! | forwarded fields, `Via` | `fields` |
 //! | interim responses (1xx) to browsers | `interim` |
 //! | `Max-Forwards` | `local` |
 //! | limits and timeouts | [`config`] |

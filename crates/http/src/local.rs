@@ -7,7 +7,7 @@ use crate::{
     fields::{set, value},
 };
 
-/// Fields that are secrets of their sender: `TRACE` does not tell them to whoever reads its answer (RFC 9110 §9.3.8).
+/// Secret fields: the answer to `TRACE` leaves them out, because others may read it (RFC 9110 §9.3.8).
 const SECRET: [header::HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
 
 /// Where a request goes.

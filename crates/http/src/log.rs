@@ -32,7 +32,7 @@ pub struct AccessLog {
 /// A request that is over.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
-    /// Who asked: an IP address, or the GUID of the other proxy.
+    /// The client: an IP address, or the GUID of the other proxy.
     pub client: String,
     /// When it came, since the start of 1970.
     pub at: Duration,
@@ -42,9 +42,9 @@ pub struct Entry {
     pub target: String,
     /// Its version, such as `HTTP/1.1`.
     pub version: String,
-    /// The host that was asked.
+    /// The requested host.
     pub host: String,
-    /// What it was answered with; 0 if it was broken off before.
+    /// Status of the response; 0 if the exchange broke before it.
     pub status: u16,
     /// Bytes of the answer's body, or of what a tunnel has brought.
     pub bytes: u64,
@@ -95,7 +95,7 @@ impl AccessLog {
 }
 impl Drop for AccessLog {
     fn drop(&mut self) {
-        // The writer ends when nobody can send it lines.
+        // The writer ends when its last sender is gone.
         (self.lines, _) = sync_channel(0);
         let _ = self.writer.take().map(std::thread::JoinHandle::join);
     }
@@ -119,7 +119,7 @@ fn combined(entry: &Entry) -> String {
         entry.took.as_secs_f64(),
     )
 }
-/// What came from outside must not end a line or a quotation.
+/// Text from a peer must not end a line or a quotation.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
         match letter {

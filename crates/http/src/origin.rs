@@ -34,7 +34,7 @@ use crate::{
     tunnel::{self, Carried},
 };
 
-/// Requests of which it is remembered that they came: one that the network delivers twice is carried out once.
+/// Remembered requests: one that the network delivers twice is carried out once.
 const REMEMBERED: usize = 16_384;
 /// Connections to the web server that are kept for further requests at most.
 const KEPT_CONNECTIONS_MAX: usize = 64;
@@ -49,7 +49,7 @@ pub struct OriginConfig {
     /// Where tunnels lead (`CONNECT`, for https), as host and port; `None` refuses them. Those to port 80 lead to the web
     /// server: browsers open one for a WebSocket.
     pub tunnel: Option<String>,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// How long it waits.
     pub timeouts: Timeouts,
@@ -269,7 +269,7 @@ async fn forward(
     let mut sent = std::pin::pin!(async {
         let first = send(shared, request_of(shared, head, body.take().unwrap_or_else(body::empty), &interims)?).await;
         match first {
-            // The connection was kept, and the server has ended it meanwhile (RFC 9112 §9.3.1).
+            // The kept-alive connection was closed by the server (RFC 9112 §9.3.1).
             Err(Unsolicited::Lost(_)) if may_repeat => {
                 send(shared, request_of(shared, head, body::empty(), &interims)?).await.map_err(Unsolicited::into)
             }
@@ -338,7 +338,7 @@ async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Result<Response<I
         }
     })
 }
-/// Sends a request for `*`, which the pool of connections knows no way to say, on a connection of its own.
+/// Sends a request for `*` over a separate connection, because the pool cannot express that target.
 async fn send_once(shared: &Arc<Shared>, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
     let authority = shared.config.origin.authority().ok_or("the origin names no host")?;
     let to = (authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80));
@@ -378,7 +378,7 @@ fn request_of(
     if !request.headers().contains_key(header::HOST)
         && let Some(authority) = shared.config.origin.authority()
     {
-        // HTTP/1.0 may name none, and what goes on is HTTP/1.1.
+        // HTTP/1.0 may omit the host; the forwarded request is HTTP/1.1 and needs one.
         let host = authority.as_str().parse().map_err(|_| wrong("host"))?;
         request.headers_mut().insert(header::HOST, host);
     }
@@ -428,7 +428,7 @@ where
     }
 }
 
-/// Opens a tunnel, and carries what goes through it until it ends.
+/// Opens a tunnel, and relays its bytes until it ends.
 async fn open_tunnel(
     shared: &Arc<Shared>,
     target: &str,

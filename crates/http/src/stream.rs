@@ -1,4 +1,4 @@
-//! The two streams of an exchange: segments in order, as many under way as the receiver has room for, in bounded memory.
+//! The two streams of an exchange: segments in order, within the window that the receiver grants, in bounded memory.
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,7 +25,7 @@ const UNDER_WAY_MIN: usize = 2;
 const UNDER_WAY_MORE: usize = 14;
 /// Segments that came before their turn at most; at most as many are under way at a time, but those that are early stay.
 const EARLY_MAX: usize = 128;
-/// Smaller segments are joined, so that an event of some bytes does not cost a buffer of its own.
+/// Smaller segments are joined, so that an event of some bytes does not cost a whole buffer.
 const SMALL_BYTES: usize = 4 << 10;
 /// Messages that wait until it is known whom a request was delivered to, at most.
 const UNCONFIRMED_MAX: usize = 8;
@@ -34,7 +34,7 @@ const KEEPALIVE: Duration = Duration::from_secs(50);
 /// After so long without a word the other proxy counts as gone.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(180);
 
-/// The memory that all streams of a proxy share, beyond the minimum that each has of its own.
+/// The memory that all streams of a proxy share, beyond the minimum reserved for each.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<Semaphore>);
 impl Memory {
@@ -47,7 +47,7 @@ impl Memory {
     }
 }
 
-/// Why a stream does not go on.
+/// Why a stream is broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Broken {
     /// The receiver wants no more of it.
@@ -74,7 +74,7 @@ impl From<Broken> for std::io::Error {
     }
 }
 
-/// A request and its response, or a tunnel, while it goes on.
+/// A running request and its response, or a tunnel.
 pub(crate) struct Exchange {
     pub(crate) id: ExchangeId,
     courier: Arc<Courier>,
@@ -103,7 +103,7 @@ struct State {
     sent_at: Time,
 }
 
-/// What comes in.
+/// The incoming stream.
 struct Inbound {
     next: u64,
     early: BTreeMap<u64, (bool, Bytes)>,
@@ -120,7 +120,7 @@ struct Inbound {
     is_dropped: bool,
 }
 
-/// What goes out.
+/// The outgoing stream.
 struct Outbound {
     limit: u64,
     is_stopped: bool,
@@ -184,7 +184,7 @@ impl Inbound {
         self.ready_bytes -= bytes.len();
         Some(bytes)
     }
-    /// So many bytes were read. Gives the new limit when it is time to tell the sender.
+    /// Counts bytes that were read. Returns the new limit when the sender should learn it.
     fn on_read(&mut self, bytes: usize, memory: &Memory) -> Option<u64> {
         self.read += bytes as u64;
         if self.has_ended {
@@ -195,7 +195,7 @@ impl Inbound {
             return None;
         }
         if self.ready_bytes > 0 && self.ready_bytes as u64 * 4 >= outstanding * 3 {
-            // Nearly all that may come is here already: a reader that is slower than the network needs no large window.
+            // Nearly all granted bytes are here already: a reader slower than the network needs no large window.
             self.window = (self.window / 2).max(WINDOW_BYTES_MIN);
         } else if self.ready.is_empty() && self.window < WINDOW_BYTES_MAX {
             // One that waits for the network gets a larger one if there is memory.
@@ -208,7 +208,7 @@ impl Inbound {
                 }
             }
         }
-        // What was allowed stays allowed: a share is given back when the sender cannot use it any more.
+        // A granted limit cannot be withdrawn: the share of memory returns when the sender can no longer use it.
         let held = outstanding.max(self.window as u64);
         let needed = (held.saturating_sub(WINDOW_BYTES_MIN as u64)).div_ceil(SEGMENT_BYTES as u64) as usize;
         if let Some(share) = &mut self.share
@@ -236,7 +236,7 @@ impl Exchange {
         let (inbound, outbound) = (Inbound::new(WINDOW_BYTES_MIN as u64), SEGMENT_BYTES as u64);
         Ok(Exchange::halves(courier, memory, id, None, inbound, outbound))
     }
-    /// Takes one that the browser's side has begun: its first segment, and how much it may be sent.
+    /// Accepts an exchange that the browser's side opened: its first segment, and the limit for the response.
     pub(crate) fn accept(
         courier: &Arc<Courier>,
         memory: &Memory,
@@ -319,7 +319,7 @@ impl Exchange {
         };
         unconfirmed.into_iter().for_each(|(peer, kind)| self.on_message(peer, kind));
     }
-    /// Takes a message, if it is of the device that was asked.
+    /// Takes a message, if it comes from the device that received the request.
     pub(crate) fn on_message(&self, peer: Peer, kind: Kind) {
         let request = {
             let state = self.lock();
@@ -379,7 +379,7 @@ impl Exchange {
         self.inward.notify_one();
         self.outward.notify_one();
     }
-    /// The same, and the other side is told.
+    /// Ends the exchange and informs the other side.
     pub(crate) fn abort(&self, status: u16, reason: &str) {
         let peer = {
             let state = self.lock();
@@ -430,7 +430,7 @@ impl Drop for Exchange {
     }
 }
 
-/// The incoming stream of an exchange. Dropped before its end, it tells the other side that nobody wants more.
+/// The incoming stream of an exchange. Dropping it before its end stops the sender.
 pub(crate) struct Inlet {
     exchange: Arc<Exchange>,
     frames: Frames,
@@ -462,7 +462,7 @@ impl Inlet {
             self.ready.extend(frames);
         }
     }
-    /// Whether nothing follows what has been read.
+    /// Whether the stream has been read to its end.
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.exchange.lock();
         self.ready.is_empty() && state.inbound.has_ended && state.inbound.ready.is_empty() && self.frames.is_complete()
@@ -529,12 +529,12 @@ impl Outlet {
     pub(crate) fn is_idle(&self) -> bool {
         self.floor.available_permits() == UNDER_WAY_MIN && self.more.available_permits() == UNDER_WAY_MORE
     }
-    /// Waits until the stream cannot go on.
+    /// Waits until the stream is broken.
     pub(crate) async fn broken(&self) -> Broken {
         loop {
             let changes = self.exchange.outward.notified();
             if let Some(broken) = self.is_broken() {
-                // Whoever waits for room learns it too.
+                // Wakes the writer that waits for the window.
                 self.exchange.outward.notify_one();
                 return broken;
             }
@@ -545,7 +545,7 @@ impl Outlet {
         let state = self.exchange.lock();
         state.failure.clone().or(state.outbound.is_stopped.then_some(Broken::Stopped))
     }
-    /// Sends the request to whoever is attached to a name: what was pushed, as far as it fits, and then the rest.
+    /// Sends the request to the device attached to a name: the pushed bytes, as far as they fit, and then the rest.
     pub(crate) async fn open(&mut self, to: Name, last: Last) -> Result<(), Broken> {
         let bytes = self.buffer.split_to(self.buffer.len().min(SEGMENT_BYTES)).freeze();
         let is_last = last == Last::Yes && self.buffer.is_empty();
@@ -555,7 +555,7 @@ impl Outlet {
         self.post(Destination::Name(to), Kind::Open { limit, is_last, bytes }, (length, is_last), permits);
         if is_last { Ok(()) } else { self.flush(last).await }
     }
-    /// Sends what was pushed, as fast as the other side takes it.
+    /// Sends the pushed bytes, as fast as the other side takes them.
     pub(crate) async fn flush(&mut self, last: Last) -> Result<(), Broken> {
         while !self.buffer.is_empty() || last == Last::Yes && !self.exchange.lock().outbound.is_over {
             let (room, device) = self.room().await?;
@@ -571,7 +571,7 @@ impl Outlet {
         }
         Ok(())
     }
-    /// Waits until the other side is known and has room, if there is anything that needs room.
+    /// Waits until the other side is known and its window has space, if there are bytes to send.
     async fn room(&self) -> Result<(usize, String), Broken> {
         loop {
             let changes = self.exchange.outward.notified();
@@ -638,7 +638,7 @@ impl Drop for Outlet {
     }
 }
 
-/// Whether a stream ends with what was pushed.
+/// Whether a stream ends after the pushed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Last {
     /// It does.

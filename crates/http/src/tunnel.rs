@@ -1,4 +1,4 @@
-//! Bytes both ways, whatever they are: what `CONNECT` opens (RFC 9110 §9.3.6), and what follows `101 Switching Protocols`
+//! Arbitrary bytes both ways: what `CONNECT` opens (RFC 9110 §9.3.6), and what follows `101 Switching Protocols`
 //! (§7.8), such as a WebSocket.
 use bytes::BytesMut;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,11 +1,11 @@
-//! Who is next: a tournament between all participants.
+//! The earliest deadline: a tournament between all participants.
 use tributary_core::Time;
 
 /// Deadlines of numbered participants, earliest first; equal times in the order in which they were set.
 ///
-/// Each participant has one place, whatever its deadline, so the tournament stays as small as the network however many
-/// packets are under way. A deadline that moves plays the matches on the way from its place to the top anew: one
-/// comparison a level, where a heap needs two, and none once a match ends as before.
+/// Each participant has one place, whatever its deadline, so the tournament stays as small as the network, however many
+/// packets are in flight. A changed deadline replays the matches between its place and the top: one comparison a level,
+/// where a heap needs two, and it stops at the first match with an unchanged winner.
 /// ```text
 ///              entries[1]                    the earliest of all
 ///         entries[2]      entries[3]
@@ -13,8 +13,8 @@ use tributary_core::Time;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    /// Entry `i` is the winner of the match between entries `2 i` and `2 i + 1`; in the upper half, which has room for a
-    /// power of two, are the participants themselves.
+    /// Entry `i` is the winner of the match between entries `2 i` and `2 i + 1`; the upper half, a power of two in
+    /// length, holds the participants.
     entries: Vec<Entry>,
     /// How many take part.
     participants: usize,
@@ -23,7 +23,7 @@ pub struct Agenda {
     sequence: u64,
 }
 
-/// A participant, with what it is compared by: no match looks anywhere else.
+/// A participant and its sort key, so that a match reads no other memory.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// Its deadline above, and below it the number of the call that set it; or [`NEVER`].
@@ -35,7 +35,7 @@ struct Entry {
 const NEVER: u128 = u128::MAX;
 
 impl Agenda {
-    /// Nobody takes part.
+    /// An empty tournament.
     pub fn new() -> Self {
         Agenda::default()
     }
@@ -84,7 +84,7 @@ impl Agenda {
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Whether nobody has a deadline.
+    /// Whether no participant has a deadline.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

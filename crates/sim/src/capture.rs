@@ -13,7 +13,7 @@ use crate::NodeIndex;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Who sends on it.
+    /// The sender on the link.
     pub from: NodeIndex,
     /// Who receives on it.
     pub to: NodeIndex,
@@ -78,7 +78,7 @@ impl<W: Write> Capture<W> {
     pub fn packets(&self) -> u64 {
         self.packets
     }
-    /// Ends the file and gives back what it was written to.
+    /// Ends the file and returns its writer.
     ///
     /// # Errors
     /// If the last bytes cannot be written.

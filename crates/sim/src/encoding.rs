@@ -1,4 +1,4 @@
-//! The characters in files of others: by byte-order mark, by XML declaration, else UTF-8.
+//! The encoding of foreign files: by byte-order mark, by XML declaration, else UTF-8.
 use std::borrow::Cow;
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
@@ -8,7 +8,7 @@ use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_12
 pub(crate) struct NotText {
     /// The line, from 1 on.
     pub(crate) line: usize,
-    /// What is wrong there.
+    /// The error.
     pub(crate) message: String,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<String>), NotTe
 /// The text of an XML file: its byte-order mark counts, then `encoding` in its declaration, else it is UTF-8 (XML 1.0,
 /// section 4.3.3 and appendix F).
 ///
-/// Names of encodings are those of the WHATWG, which read ISO-8859-1 as windows-1252: they differ in control characters
+/// Encodings have the names of the WHATWG, which reads ISO-8859-1 as windows-1252: they differ in control characters
 /// that no topology contains.
 pub(crate) fn xml(bytes: &[u8]) -> Result<Cow<'_, str>, NotText> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
@@ -54,7 +54,7 @@ pub(crate) fn xml(bytes: &[u8]) -> Result<Cow<'_, str>, NotText> {
     }
     let Some(label) = declared(bytes) else { return decode(UTF_8, bytes) };
     match Encoding::for_label(label) {
-        // It says so in a byte per character: some program has converted the file and left the declaration.
+        // The declaration itself is in single bytes: some program has converted the file and left the declaration.
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => decode(UTF_8, bytes),
         Some(encoding) => decode(encoding, bytes),
         None => {
@@ -75,7 +75,7 @@ fn declared(bytes: &[u8]) -> Option<&[u8]> {
     let value = &value[1..];
     Some(&value[..value.iter().position(|byte| byte == quote)?])
 }
-/// How far the end of an XML declaration is looked for.
+/// Bytes searched for the end of an XML declaration.
 const DECLARATION_BYTES_MAX: usize = 1024;
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
@@ -97,7 +97,7 @@ fn decode<'a>(encoding: &'static Encoding, bytes: &'a [u8]) -> Result<Cow<'a, st
     }
 }
 
-/// The line, from 1 on, of what stands at this offset.
+/// The line, from 1 on, that holds this offset.
 fn line_of(bytes: &[u8], at: usize) -> usize {
     bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1
 }

@@ -16,7 +16,7 @@
 //! | what | module |
 //! |---|---|
 //! | nodes, links, faults, running | [`network`] |
-//! | who is next | [`agenda`] |
+//! | the earliest deadline | [`agenda`] |
 //! | fingerprint of a run | [`trace`] |
 //! | cross traffic | [`traffic`] |
 //! | networks from files and generators | [`topology`] |

@@ -134,7 +134,7 @@ impl<N: Node> Network<N> {
         world.links.push(LinkSlot { link, participant, from: from.0, to: to.0, face_to: to.1 });
         index
     }
-    /// Chooses what goes into [`Network::trace_hash`], and starts it anew.
+    /// Chooses what [`Network::trace_hash`] covers, and restarts it.
     pub fn set_trace_depth(&mut self, depth: TraceDepth) {
         self.world.trace = TraceHash::new(depth);
     }
@@ -215,7 +215,7 @@ impl<N: Node> Network<N> {
         while self.step(end) {}
         self.world.now = self.world.now.max(end);
     }
-    /// Runs for as long as `condition` holds, which is asked after every step; at most until `limit`.
+    /// Runs while `condition` holds, evaluated after every step; at most until `limit`.
     pub fn run_while(&mut self, limit: Time, mut condition: impl FnMut(&Network<N>) -> bool) -> RunEnd {
         while condition(self) {
             if !self.step(limit) {
@@ -228,7 +228,7 @@ impl<N: Node> Network<N> {
         }
         RunEnd::ConditionEnded
     }
-    /// Does the next thing if it is due at `limit` or before; false if there is none.
+    /// Does the next thing if it is due at `limit` or before; false if nothing is due.
     pub fn step(&mut self, limit: Time) -> bool {
         let next_action = self.actions.first_key_value().map(|((time, _), _)| (*time).max(self.world.now));
         let next = self.world.agenda.next();
@@ -360,7 +360,8 @@ impl<N: Node> Network<N> {
     pub fn stats(&self) -> NetworkStats {
         self.world.stats
     }
-    /// What the simulator itself keeps; it depends on the network and on what is under way, not on how long it has run.
+    /// The memory of the simulator itself; it depends on the network and the packets in flight, not on how long it has
+    /// run.
     pub fn footprint(&self) -> Footprint {
         Footprint {
             agenda_entries: self.world.agenda.len(),
@@ -368,7 +369,7 @@ impl<N: Node> Network<N> {
             actions: self.actions.len(),
         }
     }
-    /// A fingerprint of all that happened: equal runs have equal hashes.
+    /// A fingerprint of the run: equal runs have equal hashes.
     pub fn trace_hash(&self) -> u64 {
         self.world.trace.value()
     }
@@ -428,7 +429,7 @@ pub struct Connection {
 /// Why a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunEnd {
-    /// The condition did not hold any more.
+    /// The condition stopped holding.
     ConditionEnded,
     /// The time limit came first.
     LimitReached,

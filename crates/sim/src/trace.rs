@@ -16,7 +16,7 @@ pub enum TraceDepth {
     Full,
 }
 
-/// A running 64-bit hash of what happened. It detects differences and resists nobody.
+/// A running 64-bit hash of events. It detects differences; it does not resist an attacker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceHash {
     state: u64,
@@ -66,7 +66,7 @@ impl TraceHash {
     /// Folds in `front`, zeros behind a shorter packet's end, and the packet's length.
     fn block(&mut self, front: &[u8; HEADER_BYTES], len: u64) {
         let word = |index: usize| u64::from_le_bytes(front[index * 8..][..8].try_into().expect("a word has 8 bytes"));
-        // Only the last product waits for what was before.
+        // Only the last product depends on the state before.
         let front =
             mix(word(0) ^ KEYS[0], word(1) ^ KEYS[1]) ^ mix(word(2) ^ KEYS[2], word(3) ^ KEYS[3]).rotate_left(29);
         self.pair(front, len);

@@ -6,9 +6,9 @@
 //! ```text
 //! node node start end ...                            (seconds; what follows is ignored)
 //! ```
-//! As their reader does (`src/input/StandardEventsReader.java` of the ONE), lines that begin with `#` and empty ones are
-//! passed over, `UP` is `up`, and what follows is ignored. Its events of messages (`C`, `S`, `DE`, `A`, `DR`, `R`) say
-//! nothing of contacts and are passed over too. Where theirs takes `n7` and `7` for the same node, these are two here.
+//! As their reader does (`src/input/StandardEventsReader.java` of the ONE), this one skips empty lines and those that
+//! begin with `#`, reads `UP` as `up`, and ignores the rest of a line. It also skips events of messages (`C`, `S`,
+//! `DE`, `A`, `DR`, `R`), which describe no contacts. Theirs takes `n7` and `7` for the same node; here they are two.
 use std::collections::{BTreeMap, BTreeSet};
 use tributary_core::{
     Duration,
@@ -49,11 +49,11 @@ impl Contacts {
     }
 }
 
-/// Reads contacts from `start` on, which becomes time zero; `file` is what errors call it. What is up then is up from
-/// the beginning. An `up` while up and a `down` while down change nothing.
+/// Reads contacts from `start` on, which becomes time zero; errors call the file `file`. Contacts that are up at
+/// `start` are up from the beginning. An `up` while up and a `down` while down change nothing.
 ///
 /// # Errors
-/// [`RecordingError`] if a line is no event, time goes back, or nobody meets anybody.
+/// [`RecordingError`] if a line is no event, time goes back, or there is no contact.
 pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, RecordingError> {
     let mut events: Vec<(Duration, &str, &str, LinkState)> = Vec::new();
     let mut contacts: BTreeMap<(&str, &str), Vec<(Duration, Duration)>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! mahimahi's packet-delivery traces: one integer per line, the millisecond at which 1,500 bytes may leave.
 //!
-//! As in its `src/frontend/link_queue.cc`, a trace has at least one line and lasts longer than nothing, and time does not go
-//! back. It refuses empty lines and what stands behind a number; here an empty line at the end and CRLF are let pass.
+//! As in its `src/frontend/link_queue.cc`, a trace has at least one line and a positive duration, and time does not go
+//! back. Mahimahi refuses empty lines and text behind a number; this reader accepts an empty line at the end and CRLF.
 use tributary_core::{Duration, link::DeliveryTrace};
 
 use super::RecordingError;

@@ -21,7 +21,7 @@ pub struct RecordingError {
     pub file: String,
     /// The line, from 1 on; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong there.
+    /// The error.
     pub message: String,
 }
 

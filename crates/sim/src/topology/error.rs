@@ -9,12 +9,12 @@ pub struct TopologyError {
     pub file: String,
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong there.
+    /// The error.
     pub message: String,
 }
 
 impl TopologyError {
-    /// An error in `line` of a file whose name is told later.
+    /// An error in `line`; the caller adds the file's name.
     pub(super) fn at(line: usize, message: impl Into<String>) -> Self {
         TopologyError { file: String::new(), line, message: message.into() }
     }
@@ -30,7 +30,7 @@ impl From<NotText> for TopologyError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Nobody can read it.
+    /// The file cannot be read.
     #[error("cannot read topology '{file}': {reason}")]
     Read {
         /// The file.

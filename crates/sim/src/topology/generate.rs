@@ -125,7 +125,7 @@ fn build(names: impl Iterator<Item = String>, edges: Vec<[usize; 2]>) -> Topolog
 /// A degree of the equator.
 const KM_PER_DEGREE: f64 = 111.19;
 
-/// The random stream of generators; those of nodes and links have other numbers.
+/// The random stream of generators; nodes and links use other numbers.
 const GENERATOR_STREAM: u64 = 0x6e6f_6465;
 
 #[cfg(test)]

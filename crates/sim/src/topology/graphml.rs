@@ -8,13 +8,13 @@
 //! `readwrite/graphml.py` and igraph's `foreign-graphml.c` read it so too):
 //! - A key without `for` is for all elements; its `<default>` counts where an element has no value.
 //! - An edge is directed as its `directed` says, else as `edgedefault` of its graph does. Edges a → b and b → a are the
-//!   two ways of one link, each with its own rate; further ones are parallel links. A directed edge without another one
-//!   back is read as a link that carries both ways, and a note says so: all links of a network here do.
-//! - Nodes of nested graphs are nodes like the others; a node that only groups them, without an edge of its own, is left
-//!   out. Ports are points of a node and change nothing. A hyperedge is refused: a link has two ends.
+//!   two ways of one link, each with its own rate; further ones are parallel links. All links here are bidirectional,
+//!   so a directed edge without a reverse edge is read as a link in both directions, with a note.
+//! - Nodes of nested graphs are ordinary nodes; a node that only groups them, without edges, is left out. Ports are
+//!   points of a node and change nothing. A hyperedge is refused: a link has two ends.
 //! - igraph writes NaN for numbers that an element does not have.
 //!
-//! Values are read as what they are used for, whatever `attr.type` says. Of several graphs in a file the first is read, as
+//! The use of a value determines its type, whatever `attr.type` says. Of several graphs in a file the first is read, as
 //! networkx and igraph do.
 use roxmltree::{Document, Error as XmlError, Node, ParsingOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ struct Reader<'a, 'd> {
     places: text::Places,
     edges: text::Edges,
     graphs: Vec<Node<'a, 'd>>,
-    /// Places that hold a graph of their own.
+    /// Places that contain a nested graph.
     groups: BTreeSet<usize>,
 }
 
@@ -125,7 +125,7 @@ impl<'a, 'd: 'a> Reader<'a, 'd> {
             let mut way = Way::default();
             if let Some((bits, line)) = data.get("linkspeedraw").filter(|(bits, _)| !bits.eq_ignore_ascii_case("nan")) {
                 let bits = text::number(*line, "LinkSpeedRaw", bits)?;
-                // The Topology Zoo knows links of which it only knows that they are there.
+                // The Topology Zoo contains links without any property.
                 way.rate =
                     Some(bits).filter(|bits| *bits >= 1.0).map(|bits| text::rate(*line, "", bits)).transpose()?;
             }
@@ -171,7 +171,7 @@ struct Keys<'a> {
     /// Names in lower case, by what a key is for and its id. Ids should be unique in a file, but not all programs see to it.
     names: BTreeMap<(&'a str, &'a str), String>,
     ids: BTreeSet<&'a str>,
-    /// Values of elements that have none, with their lines, by what they are for and their name.
+    /// Defaults for elements without a value, with their lines, by the kind of element and the name.
     defaults: Vec<(&'a str, String, &'a str, usize)>,
 }
 
@@ -245,14 +245,14 @@ impl Lines {
 fn not_xml(error: &XmlError) -> TopologyError {
     let message = match error {
         XmlError::NodesLimitReached => format!("it has more than {XML_NODES_MAX} elements, attributes and texts"),
-        // The position is told before the message already.
+        // The caller prints the position before the message.
         error => format!("this is not well-formed XML: {error}"),
     };
     TopologyError::at((error.pos().row as usize).max(1), message)
 }
 
-/// The text without the document type declaration that some programs write. None is needed to read a graph; one that
-/// declares entities of its own is refused, as those can make a document of any length of a short one.
+/// The text without the document type declaration that some programs write. A graph needs none. A declaration with
+/// entities is refused, because entities can expand a short document to any length.
 fn without_doctype(text: &str) -> Result<std::borrow::Cow<'_, str>, TopologyError> {
     const DOCTYPE: &str = "<!DOCTYPE";
     let root = text.find("<graphml").unwrap_or(text.len());

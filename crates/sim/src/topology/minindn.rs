@@ -11,12 +11,12 @@
 //!
 //! Mini-NDN reads by Python's `configparser.ConfigParser(delimiters=' ', allow_no_value=True)` (`minindn/minindn.py`,
 //! `Minindn.processTopo`), and so does this:
-//! - A line that begins with `#` or `;`, indented or not, is a comment. There are none behind values: a `#` there is
-//!   refused by Mini-NDN too, as a word without `=`.
-//! - What stands behind the `]` of a section is passed over. A section, a node or a link `a:b` that is there twice is
-//!   refused, and capitals do not make a difference; `b:a` beside `a:b` is a second link.
-//! - A line that is indented deeper than the first one of an entry continues that entry. Mini-NDN cannot use what comes of
-//!   it, so it is refused.
+//! - A line that begins with `#` or `;`, indented or not, is a comment. A `#` behind a value is refused, as Mini-NDN
+//!   refuses it: a word without `=`.
+//! - Text behind the `]` of a section is skipped. A duplicate section, node or link `a:b` is refused, also if only
+//!   capitals differ; `b:a` next to `a:b` is a second link.
+//! - A line indented deeper than the first one of an entry continues that entry. Mini-NDN cannot use the result, so it
+//!   is refused.
 //!
 //! Beyond that, a byte-order mark, tabs and several spaces are read too. Names keep their capitals, which `configparser`
 //! takes away.
@@ -95,7 +95,7 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
     Ok(Topology { places: places.places, edges: edges.finish().0, notes })
 }
 
-/// What of a link is read.
+/// The properties of a link that are read.
 const KEYS: [&str; 5] = ["bw", "delay", "jitter", "loss", "max_queue_size"];
 
 enum Section {

@@ -9,7 +9,7 @@
 //! | Rocketfuel's maps | `cch` | [`cch`] |
 //! | grids, trees, Barabási–Albert, Waxman | – | [`generate`] |
 //!
-//! A file says what it says: what it leaves open (a rate, a delay, a queue) is `None` and for the user to fill in.
+//! A property that a file leaves open (a rate, a delay, a queue) is `None`; the user fills it in.
 pub mod cch;
 mod error;
 pub mod generate;
@@ -37,7 +37,7 @@ pub struct Topology {
     pub places: Vec<Place>,
     /// The links. Two places may have several between them, no link leads from a place to itself.
     pub edges: Vec<Edge>,
-    /// What was left out while reading, and why.
+    /// What the reader left out, and why.
     pub notes: Vec<String>,
 }
 
@@ -55,9 +55,9 @@ pub struct Place {
 pub struct Edge {
     /// The indices of the places that it joins.
     pub ends: [usize; 2],
-    /// What it is like from the first end to the second.
+    /// Its properties from the first end to the second.
     pub forward: Way,
-    /// What it is like the other way; `None` if that is the same.
+    /// Its properties in the other direction; `None` if they are equal.
     pub backward: Option<Way>,
 }
 
@@ -81,11 +81,11 @@ pub struct Way {
 }
 
 impl Edge {
-    /// A link of which nothing is known but what it joins.
+    /// A link without known properties.
     pub fn between(a: usize, b: usize) -> Edge {
         Edge { ends: [a, b], ..Edge::default() }
     }
-    /// What it is like the other way.
+    /// Its properties in the other direction.
     pub fn way_back(&self) -> &Way {
         self.backward.as_ref().unwrap_or(&self.forward)
     }
@@ -149,7 +149,7 @@ impl Topology {
         let Some(format) = format.or_else(|| Format::of(path)) else { return Err(LoadError::Unknown { file }) };
         let unreadable = |reason: String| LoadError::Read { file: file.clone(), reason };
         let mut bytes = Vec::new();
-        // What a device or a pipe gives has no length that could be looked at first.
+        // A device or a pipe has no length to check first.
         let read = std::fs::File::open(path).and_then(|it| it.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
         let length = read.map_err(|error| unreadable(error.to_string()))? as u64;
         if length > FILE_BYTES_MAX {
@@ -252,8 +252,7 @@ impl Topology {
             })
             .collect();
     }
-    /// Delays from locations where there are some and no delay is told: great-circle distance at the speed of light
-    /// in fibre, 200 km a millisecond.
+    /// Fills missing delays from locations: great-circle distance at the speed of light in fibre, 200 km a millisecond.
     pub(crate) fn delays_from_locations(&mut self) {
         for edge in &mut self.edges {
             let [a, b] = edge.ends.map(|end| self.places[end].location);

@@ -6,15 +6,15 @@
 //! # from   to   bandwidth  metric  delay  queue  [error model]
 //! ```
 //! As ndnSIM's own reader does (`utils/topology/annotated-topology-reader.cpp`):
-//! - What stands before the line `router` is passed over; `#` begins a comment line.
+//! - Text before the line `router` is skipped; `#` begins a comment line.
 //! - Of a router only the name counts, and columns behind the error model are passed over. Only the two names of a link
 //!   are required.
-//! - A link `b a` is left out if there was a link `a b`, whatever it says; two links `a b` are parallel ones.
-//! - A metric that is no number is none: their reader keeps the word and looks at it only to set metrics of IP.
+//! - A link `b a` is left out if there was a link `a b`, whatever its properties; two links `a b` are parallel ones.
+//! - A metric that is not a number is ignored: their reader keeps the word and reads it only to set metrics of IP.
 //!
-//! Units are those of ns-3's `DataRate` and `Time`. The queue is a number of packets or a class of ns-3 with its
-//! attributes; of these `ns3::DropTailQueue`, `ns3::RedQueue` and `ns3::CoDelQueue` are known. Of error models
-//! `ns3::RateErrorModel` is known, with its rate in packets.
+//! Units follow ns-3's `DataRate` and `Time`. The queue is a number of packets or a class of ns-3 with its attributes;
+//! known are `ns3::DropTailQueue`, `ns3::RedQueue` and `ns3::CoDelQueue`. Of error models `ns3::RateErrorModel` is
+//! known, with its rate in packets.
 use std::collections::BTreeSet;
 use tributary_core::link::{
     QueueDiscipline,
@@ -85,14 +85,14 @@ fn way(line: usize, words: &[&str]) -> Result<Way, TopologyError> {
 /// A number of packets, or a class with attributes in ns-3's words.
 fn queue(line: usize, word: &str) -> Result<(Option<u64>, Option<QueueDiscipline>), TopologyError> {
     let mut words = word.split(',');
-    // Newer releases of ns-3 write the class with what it queues.
+    // Newer releases of ns-3 append the type of the queue's items to the class.
     let class = words.next().unwrap_or_default().trim_end_matches("<Packet>");
     if !class.starts_with("ns3::") {
         return Ok((Some(text::integer(line, "queue", word)?), None));
     }
     let (mut limit, mut red) = (None, RedConfig::DEFAULT);
     for attribute in words {
-        // Their reader passes over what has no value.
+        // Their reader skips attributes without a value.
         let Some((name, value)) = attribute.split_once('=') else { continue };
         if let ("MaxPackets" | "QueueLimit" | "MaxSize", packets) = (name, value.trim_end_matches('p')) {
             limit = Some(text::integer(line, name, packets)?);

@@ -1,7 +1,7 @@
 //! Rocketfuel's `latencies.intra` and `weights.intra`: lines of two nodes and a number, usually one for each direction.
 //!
-//! Whole numbers and fractions are weights and milliseconds alike, so the number is kept as the metric and as the
-//! delay in milliseconds; a scenario over weights names a delay of its own.
+//! Weights and milliseconds look alike, so the number is kept as the metric and as the delay in milliseconds; a
+//! scenario over weights sets its own delays.
 //!
 //! As in ndnSIM's `rocketfuel-weights-reader.cpp`, a line without a number has 1, and what follows the number is passed
 //! over. Lines `a b` and `b a` are the two ways of one link: those with equal numbers first, then the others in their

@@ -43,11 +43,11 @@ impl Places {
     }
 }
 
-/// Links in the order of the file, of which some are told one way at a time.
+/// Links in the order of the file; some formats list each direction separately.
 #[derive(Default)]
 pub(super) struct Edges {
     pub(super) edges: Vec<Edge>,
-    /// Links whose way back has not been told yet, by their ends.
+    /// Links whose reverse direction is still missing, by their ends.
     one_way: BTreeMap<[usize; 2], VecDeque<usize>>,
 }
 
@@ -60,7 +60,7 @@ impl Edges {
         self.edges.push(edge);
         Ok(())
     }
-    /// Adds one way of a link: the way back of the first link that has none yet, else a new link.
+    /// Adds one direction: the reverse of the first link that lacks it, else a new link.
     pub(super) fn push_way(&mut self, line: usize, [from, to]: [usize; 2], way: Way) -> Result<(), TopologyError> {
         let index = match self.one_way.get_mut(&[to, from]) {
             Some(waiting) if from != to => waiting.pop_front(),
@@ -75,7 +75,7 @@ impl Edges {
         }
         Ok(())
     }
-    /// The links, and how many of those told one way at a time were told one way only.
+    /// The links, and how many of those listed by direction have only one.
     pub(super) fn finish(mut self) -> (Vec<Edge>, usize) {
         for edge in &mut self.edges {
             edge.backward = edge.backward.take().filter(|back| *back != edge.forward);
@@ -162,7 +162,7 @@ fn with_unit(line: usize, what: &str, text: &str, units: &[(&str, f64)]) -> Resu
 pub(super) fn attribute<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.split_once('=').filter(|(name, _)| *name == key).map(|(_, value)| value))
 }
-/// The keys of `key=value` words that nobody reads, in order.
+/// The keys of unused `key=value` words, in order.
 pub(super) fn unread<'a>(words: &[&'a str], read: &[&str]) -> BTreeSet<&'a str> {
     let keys = words.iter().filter_map(|word| word.split_once('=')).map(|(key, _)| key);
     keys.filter(|key| !read.contains(key)).collect()

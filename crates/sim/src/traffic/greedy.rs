@@ -1,4 +1,4 @@
-//! Traffic that takes what it can get and gives way: a window with additive increase and multiplicative decrease.
+//! Greedy, responsive traffic: a window with additive increase and multiplicative decrease.
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use tributary_core::{Datagram, Duration, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
@@ -52,9 +52,9 @@ pub struct GreedyStats {
     pub timeouts: u64,
 }
 
-/// One window-based flow on face 0 towards a [`Sink`](super::Sink), like TCP Reno without retransmissions: what is
-/// lost is not missed, so every packet is new. Slow start, congestion avoidance, one halving per round trip for
-/// losses and marks (RFC 5681, RFC 3168), timeouts with backoff (RFC 6298).
+/// One window-based flow on face 0 towards a [`Sink`](super::Sink), like TCP Reno without retransmissions: every packet
+/// is new. Slow start, congestion avoidance, one halving per round trip for losses and marks (RFC 5681, RFC 3168),
+/// timeouts with backoff (RFC 6298).
 #[derive(Clone, Debug)]
 pub struct Greedy {
     config: GreedyConfig,

@@ -10,7 +10,7 @@ use tributary_core::{Datagram, Time};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packet {
-    /// Nobody answers it.
+    /// A packet without an answer.
     Plain {
         /// Its number.
         number: u64,
@@ -53,7 +53,7 @@ impl Packet {
         bytes[17] = u8::from(marked);
         bytes
     }
-    /// Reads a packet; `None` if it is none of cross traffic.
+    /// Reads a packet; `None` if it does not belong to cross traffic.
     pub fn decode(datagram: &Datagram) -> Option<Packet> {
         let bytes = datagram.header_bytes().get(..Packet::BYTES)?;
         let word = |at: usize| bytes[at..at + 8].iter().fold(0, |word, byte| word << 8 | u64::from(*byte));

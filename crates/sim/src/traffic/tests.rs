@@ -72,7 +72,7 @@ fn a_greedy_flow_fills_its_link_and_halves_for_marks_without_loss() {
     assert!(stats.marked_packets > 10, "{}", stats.marked_packets);
 }
 
-/// Joins its faces 1, 2, … to face 0, with one byte in front that tells which one; the same at the other end.
+/// Joins its faces 1, 2, … to face 0, with a first byte that names the face; the other end splits them again.
 #[derive(Default)]
 struct Multiplexer(VecDeque<(FaceId, Datagram)>);
 impl Node for Multiplexer {
