@@ -5,6 +5,7 @@ use tributary::{
     Notice,
     views::{DoneView, ProgressView},
 };
+use tributary_terminal::table;
 
 use crate::{hook::Hook, out, tables};
 
@@ -81,7 +82,7 @@ fn sentence(notice: &Notice) -> Option<String> {
         Notice::Note { text } => text.clone(),
         _ => return None,
     };
-    Some(tables::plain(&text))
+    Some(table::plain(&text))
 }
 
 /// One line a second.
@@ -155,7 +156,7 @@ impl Bars {
             let state = source.distrusted.as_ref().or(source.closed.as_ref());
             let state = state.map_or(String::new(), |reason| format!("  dropped: {reason}"));
             let (id, bytes, mbps) = (&source.id, ByteCount(source.bytes), source.mbps);
-            bar.set_message(tables::plain(&format!("source {id}  {bytes}  {mbps:.1} Mbit/s{state}")));
+            bar.set_message(table::plain(&format!("source {id}  {bytes}  {mbps:.1} Mbit/s{state}")));
         }
         let most = progress.paths.iter().map(|path| path.bytes).max().unwrap_or(0).max(1);
         for path in &progress.paths {
@@ -164,7 +165,7 @@ impl Bars {
             bar.set_position(path.bytes);
             let why = if path.reason.is_empty() { String::new() } else { format!(" ({})", path.reason) };
             let words = if self.columns < WIDE { tables::path_in_short(path) } else { tables::path_words(path) };
-            bar.set_message(tables::plain(&format!("{words}{why}")));
+            bar.set_message(table::plain(&format!("{words}{why}")));
         }
     }
     fn end(&mut self) {

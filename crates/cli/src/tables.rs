@@ -1,8 +1,7 @@
 //! Answers in words and tables, for a person.
-use std::io::IsTerminal;
 use tributary::{
     Family, Notice,
-    config::{Drawing, QuotaPeriod},
+    config::QuotaPeriod,
     families::Delivery,
     views::{
         CacheView, DoneView, EchoView, FaceView, GrantView, GroupView, HeldView, MemberView, PathView, PingedPathView,
@@ -10,19 +9,13 @@ use tributary::{
         counted,
     },
 };
-use tributary_core::{ByteCount, printable};
+use tributary_core::ByteCount;
+use tributary_terminal::table::{plain, row, table};
 use tributary_trust::UnixTime;
-
-use crate::out;
 
 /// The lines that say what an answer says.
 pub(crate) fn answer(notice: &Notice) -> Vec<String> {
     words(notice).iter().map(|line| plain(line)).collect()
-}
-/// A line that is safe on a terminal. Labels and reasons may come from any node of the network: characters that would
-/// move the cursor or begin a line are escaped.
-pub(crate) fn plain(line: &str) -> String {
-    printable::escape_but(line, "\t").into_owned()
 }
 fn words(notice: &Notice) -> Vec<String> {
     match notice {
@@ -261,11 +254,6 @@ fn pinged(pinged: &PingedView) -> Vec<String> {
     }
     lines
 }
-/// Whether errors may be drawn with colours.
-pub(crate) fn drawing() -> Drawing {
-    if std::io::stderr().is_terminal() && out::has_colour() { Drawing::Coloured } else { Drawing::Plain }
-}
-
 /// A node in a few words: its label, family and roles.
 pub(crate) fn node_words(status: &StatusView) -> String {
     plain(&format!("{} ({}: {})", status.label, status.family, status.roles.join(", ")))
@@ -641,38 +629,6 @@ pub(crate) fn eta(progress: &ProgressView) -> String {
     format!("{:.0} s left", progress.missing_bytes() as f64 * 8.0 / 1e6 / progress.mbps)
 }
 
-/// Rows as lines: columns are as wide as their widest cell, numbers need no more. On a terminal no line is wider than it.
-pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
-    table_within(rows, out::columns())
-}
-/// The same with lines of at most `most` columns: the widest cells are cut.
-pub(crate) fn table_within(rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let mut widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    while most.is_some_and(|most| widths.iter().map(|width| width + 2).sum::<usize>() > most) {
-        let Some(widest) = widths.iter_mut().max().filter(|width| **width > CELL_MIN) else { break };
-        *widest -= 1;
-    }
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", cut(cell, *width)));
-        format!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
-}
-/// Columns that a cell keeps however narrow the terminal is.
-const CELL_MIN: usize = 4;
-
-/// The beginning of a text, in at most so many columns.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    match text.char_indices().nth(columns) {
-        None => text.into(),
-        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(String::from).into()
-}
 fn milliseconds(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.1} ms"))
 }

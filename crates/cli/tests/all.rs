@@ -25,6 +25,5 @@ mod roles;
 mod sealed;
 mod serve;
 mod service;
-mod sim;
 mod versions;
 mod web;

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use crate::common::schema;
+use tributary_testkit::schema;
 
 /// Runs `trib` with a state of its own, off any terminal.
 fn trib(home: &Path, arguments: &[&str]) -> Output {
@@ -335,4 +335,32 @@ fn what_the_disk_refuses_is_said_before_any_neighbour_is_waited_for() {
         "the last part has 256 bytes\n  hint: choose another target with -o, whose last part has at most 255 bytes";
     assert!(code(&output) == 5 && stderr(&output).contains(notices), "{}", stderr(&output));
     assert!(!stderr(&output).contains("neighbour"), "{}", stderr(&output));
+}
+
+#[test]
+fn lab_and_sim_continue_as_the_program_on_the_path_with_all_words() {
+    use std::os::unix::fs::PermissionsExt;
+    let (home, folder) = (home(), home());
+    let script = folder.path().join("trib-lab");
+    std::fs::write(&script, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The built program may have the real one beside it; a copy has not.
+    let program = folder.path().join("bin/trib");
+    std::fs::create_dir(program.parent().unwrap()).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_trib"), &program).unwrap();
+    let run = |path: &str, words: &[&str]| {
+        Command::new(&program).args(words).env("PATH", path).env("XDG_STATE_HOME", home.path()).output().unwrap()
+    };
+    let path = folder.path().to_str().unwrap();
+    for (words, continued) in [
+        (&["lab", "run", "mmftp-failure", "--runs", "2", "--json"][..], "lab\nrun\nmmftp-failure\n--runs\n2\n--json\n"),
+        (&["--json", "sim", "a.toml"], "sim\n--json\na.toml\n"),
+        (&["sim", "--help"], "sim\n--help\n"),
+    ] {
+        let output = run(path, words);
+        assert_eq!((stdout(&output).as_str(), code(&output)), (continued, 3), "{}", stderr(&output));
+    }
+    let output = run("/nowhere", &["lab", "list"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("tributary-lab"), "{}", stderr(&output));
 }

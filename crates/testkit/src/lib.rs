@@ -5,6 +5,7 @@
 //! | does this node keep the contract, and does its driver? | [`Checked`] around the node |
 //! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
 //! | are these bytes on the wire right? | [`golden`] |
+//! | does the schema of events allow this JSON line? | [`schema`] |
 //! | whom does a fetch believe? | [`trust::run`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | what does a source do while its disk stands still? | [`OnDisk`] |
@@ -46,6 +47,7 @@ pub mod faults;
 pub mod golden;
 pub mod inbox;
 pub mod port;
+pub mod schema;
 pub mod trust;
 pub mod vopr;
 

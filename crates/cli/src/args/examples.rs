@@ -1,7 +1,8 @@
 //! Examples at the end of each command's help. A test parses each of them.
+use tributary_terminal::arguments::Examples;
 
 /// Lines of examples by command, with the words between `trib` and the first argument as the key.
-pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
+pub(super) const EXAMPLES: &Examples = &[
     ("demo", &["trib demo", "trib demo --family mf", "trib demo --fail source@30 --loss 1%"]),
     (
         "node",
@@ -97,17 +98,8 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["trib http-proxy server --config server.toml --name /http/www.example.org --origin http://127.0.0.1:80"],
     ),
     ("gateway", &["trib gateway --config receiver.toml --listen 127.0.0.1:8080"]),
-    ("lab list", &["trib lab list"]),
-    ("lab run", &["trib lab run mmftp-failure --runs 2"]),
-    ("lab report", &["trib lab report --out lab-results"]),
-    (
-        "sim",
-        &[
-            "trib sim scenario.toml --runs 20 --json",
-            "trib sim scenario.toml --out results --pcap a-b",
-            "trib sim scenario.toml --set link.dsl.loss=1% --sweep link.lte.rate=5Mbps,10Mbps,20Mbps --out results",
-        ],
-    ),
+    ("lab", &["trib lab list", "trib lab run mmftp-failure --runs 2"]),
+    ("sim", &["trib sim scenario.toml --runs 20 --json"]),
     ("config check", &["trib config check /etc/tributary/router.toml"]),
     ("key new", &["trib key new publisher.key"]),
     ("key show", &["trib key show publisher.key"]),
@@ -124,18 +116,11 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("man", &["trib man ~/.local/share/man/man1"]),
 ];
 
-/// The examples of a command as the end of its help.
-pub(super) fn of(command: &str) -> String {
-    let found = EXAMPLES.iter().find(|(of, _)| *of == command);
-    let lines = found.map_or(&[][..], |(_, lines)| lines).iter().map(|line| format!("  {line}\n"));
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("Examples:\n{lines}\n") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::declared;
+    use tributary_terminal::arguments::examples_of;
 
     /// Words of a line as a shell gives them, up to a pipe or a redirection.
     fn words(line: &str) -> Vec<String> {
@@ -171,7 +156,7 @@ mod tests {
         let mut commands = Vec::new();
         leaves(&declared(), "", &mut commands);
         for command in &commands {
-            assert!(!of(command).is_empty(), "'{command}' has no example");
+            assert!(!examples_of(command, EXAMPLES).is_empty(), "'{command}' has no example");
         }
         for (command, lines) in EXAMPLES {
             assert!(commands.iter().any(|known| known == command), "there is no command '{command}'");

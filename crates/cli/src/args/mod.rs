@@ -7,16 +7,16 @@ mod network;
 pub(crate) mod web;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 use tributary::{
     Family, Request,
     key_chain::Algorithm,
-    log::LogLevels,
+    log::{self, LogLevels},
     request::{InNetwork, Place, Reliability},
-    simulation::file::Setting,
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
+use tributary_terminal::arguments::{self, EXIT_CODES};
 use tributary_web::Url;
 
 use self::common::{in_network, parse_chunk_bytes, parse_timeout, place, reliability};
@@ -27,11 +27,6 @@ pub(crate) use self::{
     network::{Admit, Network, Revoke},
     web::{Target, WebOptions, WebTarget},
 };
-
-/// Shown at the end of every help.
-const EXIT_CODES: &str = "Exit codes: 0 done, or stored safely for a receiver that is away · 1 not found · 2 wrong usage or \
-    config · 3 incomplete, the same command goes on · 4 refused · 5 disk, device or network of this machine · 6 daemon gone, \
-    busy or of another version · 130 interrupted (of what serves until then, node, put and http-proxy: 0)";
 
 /// Fetches named, verified files from every source that has them, over every path that leads there.
 #[derive(Parser, Debug)]
@@ -48,23 +43,25 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// All declarations, with examples and the exit codes at the end of every command's help.
-pub(crate) fn declared() -> clap::Command {
-    fn with_examples(command: clap::Command, path: &str) -> clap::Command {
-        let of_path = format!("{path} {}", command.get_name());
-        let end = format!("{}{EXIT_CODES}", examples::of(of_path.trim_start()));
-        command.mut_subcommands(|inner| with_examples(inner, of_path.trim_start())).after_help(end)
+impl Cli {
+    /// What is logged: problems; by a node that keeps running also changes; with `--debug` also decisions and their reasons.
+    pub(crate) fn log_levels(&self) -> LogLevels {
+        let level = match (self.debug, &self.command) {
+            (true, _) => log::LogLevel::Debug,
+            (false, Command::Node(_)) => log::LogLevel::Info,
+            (false, _) => log::LogLevel::Warn,
+        };
+        level.into()
     }
-    Cli::command().mut_subcommands(|command| with_examples(command, ""))
-}
-/// Reads the arguments of the process.
-pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    declared().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Whether JSON is requested, by arguments that may be wrong.
-pub(crate) fn wants_json() -> bool {
-    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
+/// All declarations, with examples and the exit codes at the end of every command's help.
+pub(crate) fn declared() -> clap::Command {
+    arguments::with_examples(Cli::command(), examples::EXAMPLES)
+}
+/// Reads the arguments of the process; the error is an exit code.
+pub(crate) fn parse() -> Result<Cli, u8> {
+    arguments::parse(declared(), Cli::from_arg_matches)
 }
 
 /// The commands.
@@ -172,13 +169,12 @@ pub(crate) enum Command {
     HttpProxy(HttpProxy),
     /// Serve objects of the network to programs that speak HTTP
     Gateway(Gateway),
-    #[cfg(feature = "lab")]
-    /// Run the papers' experiments in virtual time and compare their figures with ours
-    #[command(subcommand)]
-    Lab(Lab),
-    #[cfg(feature = "lab")]
-    /// Run your own scenario in virtual time: any topology, workload, faults and family
-    Sim(Sim),
+    /// Run the papers' experiments in virtual time and compare their figures with ours; `trib-lab` does it
+    #[command(disable_help_flag = true)]
+    Lab(Delegated),
+    /// Run your own scenario in virtual time: any topology, workload, faults and family; `trib-lab` does it
+    #[command(disable_help_flag = true)]
+    Sim(Delegated),
     /// Check a config file
     #[command(subcommand)]
     Config(Config),
@@ -805,83 +801,12 @@ pub(crate) struct Limit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit(pub(crate) Option<Rate>);
 
-/// One key of a scenario with several values.
-#[derive(Clone, Debug)]
-pub(crate) struct Sweep(pub(crate) Vec<Setting>);
-impl std::str::FromStr for Sweep {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Sweep, String> {
-        let (key, values) = text.split_once('=').ok_or("it has no '='; write KEY=VALUE,VALUE")?;
-        values.split(',').map(|value| format!("{key}={}", value.trim()).parse()).collect::<Result<_, _>>().map(Sweep)
-    }
-}
-
-/// Simulates.
-#[cfg(feature = "lab")]
+/// Words for another program.
 #[derive(Args, Debug)]
-pub(crate) struct Sim {
-    /// The scenario, a TOML file; examples/sim/everything.toml shows every section
-    pub(crate) scenario: PathBuf,
-    /// Seed of every random choice [default: the file's, else 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
-    pub(crate) seed: Option<u64>,
-    /// How many runs, each with the next seed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) runs: u32,
-    /// Put a value in the place of the file's, such as link.dsl.rate=20Mbps or node.home.transfer.window_initial_packets=32;
-    /// may be repeated. In a list of sections the second word is a name, a label, a number, or * for all
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<Setting>,
-    /// Run with each of these values, such as link.dsl.rate=5Mbps,10Mbps,20Mbps; if repeated, with each combination
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    pub(crate) sweep: Vec<Sweep>,
-    /// Runs at a time; the results do not depend on it [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) threads: Option<u32>,
-    /// Write events, tables, figures (SVG, PDF, PNG) and a report of each run to a folder of its own below this one
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Capture the packets of a link, such as a-b, into packets.pcapng; may be repeated
-    #[arg(long, value_name = "LINK", requires = "out")]
-    pub(crate) pcap: Vec<String>,
-}
-
-/// Commands of the lab.
-#[cfg(feature = "lab")]
-#[derive(Subcommand, Debug)]
-pub(crate) enum Lab {
-    /// List the experiments
-    List,
-    /// Run one experiment and write its figures, tables and page
-    Run {
-        /// Its name; `trib lab list` shows them
-        #[arg(value_name = "EXPERIMENT")]
-        experiment: String,
-        /// Run this scheme only, such as ptp-default, in an experiment that compares several
-        #[arg(long, value_name = "SCHEME")]
-        only: Option<String>,
-        /// Seed of everything; the same seed gives the same bytes
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        seed: u64,
-        /// How often each variant runs [default: the paper's number]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-        runs: Option<u32>,
-        /// Folder for CSV, figures (SVG, PDF, PNG) and the page, in a folder of the experiment's name
-        #[arg(long, value_name = "DIR", default_value = "lab-results")]
-        out: PathBuf,
-    },
-    /// Write one page with all experiments, and run those that are not in the folder yet
-    Report {
-        /// The folder
-        #[arg(long, value_name = "DIR", default_value = "lab-results")]
-        out: PathBuf,
-        /// Seed of those that are run
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        seed: u64,
-        /// How often their variants run [default: the papers' numbers]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-        runs: Option<u32>,
-    },
+pub(crate) struct Delegated {
+    /// Passed on; with --help it describes them
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// Commands about config files.

@@ -1,11 +1,9 @@
 //! Configs as the command line names and changes them.
 use std::path::Path;
-use tributary::{ApiError, ConfigErrors, ErrorKind, NodeConfig, config::LoadError, views::counted};
+use tributary::{ApiError, ErrorKind, NodeConfig, config::LoadError};
+use tributary_terminal::failure::mistakes;
 
-use crate::{
-    args::{self, Peer},
-    out, tables,
-};
+use crate::args::Peer;
 
 /// Reads a config.
 pub(super) fn load(path: &Path) -> Result<NodeConfig, ApiError> {
@@ -27,13 +25,4 @@ pub(super) fn load_with(path: &Path, peer: &Peer) -> Result<NodeConfig, ApiError
         ApiError::new(ErrorKind::Usage, message).with_hint("write it like router.lan, 192.0.2.7:7001 or [fe80::1%eth0]")
     })?;
     Ok(config)
-}
-/// The errors in a file: drawn with their lines for a person, in words for a program.
-pub(super) fn mistakes(path: &Path, errors: &ConfigErrors) -> ApiError {
-    if args::wants_json() {
-        return ApiError::new(ErrorKind::Usage, errors.to_string());
-    }
-    out::talk(errors.render(tables::drawing(), 100).trim_end());
-    let message = format!("'{}' has {}", path.display(), counted(errors.problems().len(), "mistake"));
-    ApiError::new(ErrorKind::Usage, message)
 }

@@ -8,8 +8,7 @@ mod gateway;
 mod get;
 mod hand;
 mod http_proxy;
-#[cfg(feature = "lab")]
-mod lab;
+mod laboratory;
 mod load;
 mod message;
 mod ndn_key;
@@ -17,16 +16,15 @@ mod network;
 mod node;
 mod put;
 mod screen;
-#[cfg(feature = "lab")]
-mod sim;
 mod simple;
 mod web;
 
 use tributary::{ApiError, Request};
+use tributary_terminal::arguments;
 
 use self::answer::ask;
 use crate::{
-    args::{Cli, Command, Group},
+    args::{Cli, Command, Group, declared},
     demo,
 };
 
@@ -91,16 +89,14 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Face(face) => forwarding::face(face, json),
         Command::Gateway(gateway) => gateway::run(&gateway, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
-        #[cfg(feature = "lab")]
-        Command::Lab(lab) => lab::run(&lab, json),
-        #[cfg(feature = "lab")]
-        Command::Sim(sim) => sim::run(&sim, json),
+        Command::Lab(lab) => laboratory::run("lab", &lab, json),
+        Command::Sim(sim) => laboratory::run("sim", &sim, json),
         Command::Config(config) => simple::config(&config, json),
         Command::Key(key) => simple::key(&key, json),
         Command::NdnKey(command) => ndn_key::run(&command, json),
         Command::Network(network) => network::run(&network, json),
         Command::Completions(completions) => {
-            simple::completions(completions.shell);
+            arguments::print_completions(completions.shell, declared());
             Ok(())
         }
         Command::Man(man) => simple::man(&man.folder),

@@ -12,6 +12,8 @@ use tributary::{
 use tributary_core::{ByteCount, Duration};
 
 use super::choice;
+use tributary_terminal::table;
+
 use crate::{args::Control, signals::Wish, tables};
 
 /// Time from one drawing to the next.
@@ -142,7 +144,7 @@ fn page(now: &Sample, before: &Sample, columns: usize, rows: usize) -> Vec<Strin
         lines.push(format!("… {left_out} more lines; a taller terminal shows them"));
     }
     lines.push("Ctrl-C ends".into());
-    lines.iter().map(|line| tables::cut(&tables::plain(line), columns)).collect()
+    lines.iter().map(|line| table::cut(&table::plain(line), columns)).collect()
 }
 fn faces(now: &Sample, before: &Sample, seconds: Option<f64>, columns: usize) -> Vec<String> {
     if now.status.faces.is_empty() {
@@ -156,8 +158,7 @@ fn faces(now: &Sample, before: &Sample, seconds: Option<f64>, columns: usize) ->
         }
         _ => "–".into(),
     };
-    let mut rows =
-        vec![tables::row(["face", "neighbour", "state", "rtt", "in Mbit/s", "out Mbit/s", "dropped", "why"])];
+    let mut rows = vec![table::row(["face", "neighbour", "state", "rtt", "in Mbit/s", "out Mbit/s", "dropped", "why"])];
     rows.extend(now.status.faces.iter().map(|face| {
         let before = earlier.get(&face.id[..]);
         vec![
@@ -171,7 +172,7 @@ fn faces(now: &Sample, before: &Sample, seconds: Option<f64>, columns: usize) ->
             face.problem.clone().unwrap_or_default(),
         ]
     }));
-    let mut lines = tables::table_within(&rows, Some(columns));
+    let mut lines = table::table_within(&rows, Some(columns));
     lines.push(String::new());
     lines
 }

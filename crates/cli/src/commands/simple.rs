@@ -1,6 +1,10 @@
 //! Commands that need a line or two.
-use std::{fs, path::Path};
+use std::path::Path;
 use tributary::{Api, ApiError, ErrorKind, Flow, Notice, Request, load_key};
+use tributary_terminal::{
+    arguments,
+    manual::{self, Page},
+};
 
 use super::{
     answer::print,
@@ -10,7 +14,7 @@ use super::{
 };
 use crate::{
     args::{Config, Control, Key, Ls, declared},
-    manual, out,
+    out,
     signals::Wish,
     tables,
 };
@@ -103,16 +107,15 @@ pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// `trib completions`.
-pub(crate) fn completions(shell: clap_complete::Shell) {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut declared(), "trib", &mut script);
-    out::bytes(&script);
-}
+/// The book's pages that are manual pages of config files.
+const CONFIGS: [Page; 1] = [Page {
+    title: "tributary.toml",
+    about: "config of a node of Tributary",
+    text: include_str!("../../../../docs/reference/config.md"),
+}];
 
 /// `trib man`.
 pub(crate) fn man(folder: &Path) -> Result<(), ApiError> {
-    let failed = |error: std::io::Error| ApiError::io("write the manual pages to", folder.display(), &error);
-    fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(declared(), folder).and_then(|()| manual::write_to(folder)).map_err(failed)
+    arguments::write_manual(declared(), folder)?;
+    manual::write_to(&CONFIGS, folder)
 }

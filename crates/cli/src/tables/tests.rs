@@ -43,25 +43,6 @@ fn what_others_are_called_moves_no_cursor_and_begins_no_line() {
     lines.extend(answer(&paths));
     lines.extend(answer(&Notice::Note { text: label.into() }));
     lines.push(progress_line(&progress));
-    assert!(lines.iter().all(|line| !line.contains(printable::is_unsafe)), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains(tributary_core::printable::is_unsafe)), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("\\u{1b}[2Jattic\\u{9b}31m\\nfetched")), "{lines:?}");
-}
-
-#[test]
-fn tables_fit_the_terminal_by_cutting_their_widest_cells() {
-    let wide = "receiver>north>pub-a ".repeat(4);
-    let rows = [row(["path", "source", "Mbit/s", "over"]), row(["path-37840", "pub-a", "19.0", &wide])];
-    for columns in [40, 60, 80, 120] {
-        let lines = table_within(&rows, Some(columns));
-        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}: {lines:#?}");
-        assert!(lines[1].contains("path-37840") && lines[1].contains("19.0"), "{columns}: {lines:#?}");
-        assert_eq!(lines[1].ends_with('…'), columns < 120, "{columns}: {lines:#?}");
-    }
-    assert!(table_within(&rows, None)[1].ends_with("pub-a"), "programs get everything");
-}
-
-#[test]
-fn columns_are_as_wide_as_their_widest_cell() {
-    let rows = [row(["a", "bbb"]), row(["cc", ""])];
-    assert_eq!(table(&rows), ["  a   bbb", "  cc"]);
 }

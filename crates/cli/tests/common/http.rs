@@ -9,7 +9,9 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Daemon, config, schema, server};
+use tributary_testkit::schema;
+
+use super::{Daemon, config, server};
 
 /// A publisher, and a daemon beside it whose API is used.
 pub(crate) struct Site {

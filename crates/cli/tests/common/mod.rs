@@ -4,7 +4,6 @@
 pub(crate) mod browser;
 pub(crate) mod http;
 pub(crate) mod machines;
-pub(crate) mod schema;
 
 use std::{
     fs,
@@ -52,7 +51,7 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
 /// One line that the program wrote with `--json`, as its schema says.
 pub(crate) fn json(line: &str) -> serde_json::Value {
     let line = serde_json::from_str(line).unwrap();
-    schema::check(&line);
+    tributary_testkit::schema::check(&line);
     line
 }
 pub(crate) fn talk(output: &Output) -> String {

@@ -112,7 +112,9 @@ impl Trib {
         }
         note("building trib");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo).args(["build", "--release", "--quiet", "--package", "trib"]).status()?;
+        let status = Command::new(cargo)
+            .args(["build", "--release", "--quiet", "--package", "trib", "--package", "tributary-lab"])
+            .status()?;
         if !status.success() {
             return Err("trib does not build; --trib FILE takes another one".into());
         }

@@ -10,23 +10,23 @@ use std::{
 };
 
 /// The bars of what runs, at the bottom of a terminal; what else goes to stderr stands above them.
-pub(crate) static BARS: LazyLock<MultiProgress> =
+pub static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
 /// Whether lines of the log are JSON objects.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Has what the program says beside its log be lines of the log, or not: a log of JSON holds nothing else.
-pub(crate) fn set_json(is_json: bool) {
+pub fn set_json(is_json: bool) {
     IS_JSON.store(is_json, Ordering::Relaxed);
 }
 /// Whether lines of the log are JSON objects.
-pub(crate) fn is_json() -> bool {
+pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
 /// Writes one line of data to stdout. A reader that has gone ends the program quietly, as it does other filters.
-pub(crate) fn data(line: &str) {
+pub fn data(line: &str) {
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if let Err(error) = written {
@@ -34,7 +34,7 @@ pub(crate) fn data(line: &str) {
     }
 }
 /// Writes bytes of data to stdout.
-pub(crate) fn bytes(bytes: &[u8]) {
+pub fn bytes(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     if let Err(error) = written {
@@ -42,17 +42,17 @@ pub(crate) fn bytes(bytes: &[u8]) {
     }
 }
 /// Columns of the terminal that standard output is; `None` if it is none: what programs read is not cut.
-pub(crate) fn columns() -> Option<usize> {
+pub fn columns() -> Option<usize> {
     Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
 }
 /// Whether a terminal gets colours: unless its user has none of them (no-color.org), or the terminal knows none.
-pub(crate) fn has_colour() -> bool {
+pub fn has_colour() -> bool {
     let refuses = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refuses && std::env::var_os("TERM").is_some_and(|terminal| terminal != "dumb")
 }
 /// Writes one line of talk to stderr, or to the log if that is read by programs. A closed stderr is ignored: there is no other
 /// place to report to.
-pub(crate) fn talk(line: &str) {
+pub fn talk(line: &str) {
     if is_json() {
         return tracing::info!("{}", line.trim_start());
     }
@@ -60,7 +60,7 @@ pub(crate) fn talk(line: &str) {
 }
 
 /// Where the log writes its lines, each at once.
-pub(crate) struct Log;
+pub struct Log;
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         BARS.suspend(|| io::stderr().lock().write(bytes))

@@ -7,18 +7,24 @@ use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../../../docs/reference/events.schema.json")).expect("the schema is JSON")
+    serde_json::from_str(include_str!("../../../docs/reference/events.schema.json")).expect("the schema is JSON")
 });
 
-/// Panics if a line is not as the schema says.
-pub(crate) fn check(line: &Value) {
+/// Checks a line.
+///
+/// # Panics
+/// If the schema does not allow it.
+pub fn check(line: &Value) {
     if let Err(reason) = valid(line, &SCHEMA, "line", &SCHEMA) {
         panic!("docs/reference/events.schema.json does not allow this: {reason}\n{line}");
     }
 }
 
-/// Whether a value is as a schema says, whose references lead into `root`.
-pub(crate) fn valid(value: &Value, schema: &Value, at: &str, root: &Value) -> Result<(), String> {
+/// Checks a value against a schema, whose references lead into `root`; `at` names the value in the error.
+///
+/// # Errors
+/// The first place that the schema does not allow, and why.
+pub fn valid(value: &Value, schema: &Value, at: &str, root: &Value) -> Result<(), String> {
     let schema = schema.as_object().ok_or_else(|| format!("{at}: its schema is no object"))?;
     for (keyword, rule) in schema {
         match keyword.as_str() {

@@ -16,12 +16,13 @@ use tributary::{
     },
 };
 use tributary_lab::{figures::Figure, rivals::guest, run_report, sweep};
-
-use super::load::mistakes;
-use crate::{
-    args, out,
-    tables::{row, table},
+use tributary_terminal::{
+    failure::mistakes,
+    out,
+    table::{row, table},
 };
+
+use super::args;
 
 /// Runs a scenario with each value of its sweeps and each seed, prints the results, and writes files on request.
 pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {

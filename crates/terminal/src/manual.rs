@@ -1,29 +1,27 @@
 //! Manual pages of config files, made of the book's pages about their keys.
-use std::{fmt::Write, fs, io, path::Path};
+use std::{fmt::Write, fs, path::Path};
+use tributary::ApiError;
 
 /// A page of the book as a manual page.
-struct Page {
-    title: &'static str,
-    about: &'static str,
-    text: &'static str,
+pub struct Page {
+    /// The file that it is about, such as `tributary.toml`.
+    pub title: &'static str,
+    /// A few words about that file.
+    pub about: &'static str,
+    /// The page, in Markdown.
+    pub text: &'static str,
 }
 
-const PAGES: [Page; 2] = [
-    Page {
-        title: "tributary.toml",
-        about: "config of a node of Tributary",
-        text: include_str!("../../../docs/reference/config.md"),
-    },
-    Page {
-        title: "tributary-scenario.toml",
-        about: "scenario for trib sim",
-        text: include_str!("../../../docs/reference/scenario.md"),
-    },
-];
-
 /// Writes them to a folder.
-pub(crate) fn write_to(folder: &Path) -> io::Result<()> {
-    PAGES.iter().try_for_each(|page| fs::write(folder.join(format!("{}.5", page.title)), roff(page)))
+///
+/// # Errors
+/// [`ErrorKind::Io`](tributary::ErrorKind::Io) if one cannot be written.
+pub fn write_to(pages: &[Page], folder: &Path) -> Result<(), ApiError> {
+    let write = |page: &Page| fs::write(folder.join(format!("{}.5", page.title)), roff(page));
+    pages
+        .iter()
+        .try_for_each(write)
+        .map_err(|error| ApiError::io("write the manual pages to", folder.display(), &error))
 }
 
 /// The page in the language of man(7).
@@ -162,7 +160,12 @@ mod tests {
 
     #[test]
     fn each_key_of_the_book_is_an_entry_of_the_manual() {
-        for page in &PAGES {
+        let of = |title, text| Page { title, about: "", text };
+        let pages = [
+            of("tributary.toml", include_str!("../../../docs/reference/config.md")),
+            of("tributary-scenario.toml", include_str!("../../../docs/reference/scenario.md")),
+        ];
+        for page in &pages {
             let roff = roff(page);
             let keys: Vec<&str> =
                 page.text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();

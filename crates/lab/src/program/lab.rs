@@ -2,8 +2,9 @@
 use std::path::Path;
 use tributary::{ApiError, ErrorKind, views::counted};
 use tributary_lab::{Experiment, Metric, Results, Scale, Settings, experiments, report};
+use tributary_terminal::out;
 
-use crate::{args::Lab, out};
+use super::args::Lab;
 
 /// Carries out `lab list`, `lab run` and `lab report`.
 pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {

@@ -22,23 +22,13 @@ use tributary::{
 };
 use tributary_core::printable;
 
-use crate::{args, out};
+use crate::out;
 
 /// `text` or `json`: how lines look until a config says so.
 const FORMAT_VARIABLE: &str = "TRIB_LOG_FORMAT";
 
-/// The level that the arguments select: problems; for a node that keeps running also changes; with `--debug` also
-/// decisions and their reasons.
-pub(crate) fn of(cli: &args::Cli) -> LogLevels {
-    let level = match (cli.debug, &cli.command) {
-        (true, _) => LogLevel::Debug,
-        (false, args::Command::Node(_)) => LogLevel::Info,
-        (false, _) => LogLevel::Warn,
-    };
-    level.into()
-}
 /// Starts the log.
-pub(crate) fn start(levels: LogLevels) {
+pub fn start(levels: LogLevels) {
     set_format(None);
     let (filter, handle) = reload::Layer::new(targets(&levels));
     let stderr = io::stderr();
@@ -55,7 +45,7 @@ pub(crate) fn start(levels: LogLevels) {
     });
 }
 /// How lines look from now on; `None` leaves that to the environment.
-pub(crate) fn set_format(format: Option<LogFormat>) {
+pub fn set_format(format: Option<LogFormat>) {
     let variable = std::env::var(FORMAT_VARIABLE).ok();
     let of_variable = LogFormat::ALL.into_iter().find(|(word, _)| Some(*word) == variable.as_deref());
     let format = format.or(of_variable.map(|(_, format)| format)).unwrap_or_default();

@@ -7,14 +7,13 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::common::schema;
-use tributary_testkit::golden;
+use tributary_testkit::{golden, schema};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim")
 }
 fn trib(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trib")).args(words).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_trib-lab")).args(words).output().unwrap()
 }
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()

@@ -1,0 +1,4 @@
+//! The program `trib-lab`: `trib lab` and `trib sim` continue as it.
+pub(crate) mod args;
+pub(crate) mod lab;
+pub(crate) mod sim;
