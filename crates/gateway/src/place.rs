@@ -31,6 +31,10 @@ pub(crate) fn place<B>(request: &Request<B>, config: &GatewayConfig) -> Result<P
     let path = request.uri().path();
     for component in path.split('/').filter(|component| !component.is_empty()) {
         let bytes = decode(component)?;
+        // Flat repositories of apt ask for `./Packages`.
+        if bytes == b"." {
+            continue;
+        }
         name = name.child(&bytes).map_err(|_| Refusal::Path("the path is too long for a name"))?;
     }
     Ok(Place { name, shortest: root.len().max(1), is_folder: path.ends_with('/') })
@@ -97,7 +101,7 @@ fn decode(component: &str) -> Result<Vec<u8>, Refusal> {
         bytes.push(digits.ok_or(Refusal::Path("a percent sign stands without two hexadecimal digits"))?);
     }
     match &bytes[..] {
-        b"." | b".." => Err(Refusal::Path("a path with . or .. is not resolved here")),
+        b".." => Err(Refusal::Path("a path with .. is not resolved here")),
         bytes if bytes.contains(&b'/') => Err(Refusal::Path("a slash inside a component is not part of a path")),
         bytes if bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) => {
             Err(Refusal::Path("a control character is not part of a path"))
@@ -127,10 +131,10 @@ mod tests {
         let local = &["localhost:8080"];
         assert_eq!(meant("/lab/debian.iso", local), Ok("/lab/debian.iso".into()));
         assert_eq!(meant("/lab//a%20b/?format=json", local), Ok("/lab/a%20b".into()));
+        assert_eq!(meant("/./lab/%2e/a", local), Ok("/lab/a".into()));
         for path in [
             "/a/../b",
             "/a/%2e%2e/b",
-            "/./a",
             "/a%2fb",
             "/a%2Fb",
             "/a/%00",

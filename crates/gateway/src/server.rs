@@ -11,15 +11,15 @@ use std::{
 };
 
 use hyper::{
-    HeaderMap, Method, Request, Response, StatusCode,
+    HeaderMap, Method, Request, Response, StatusCode, Uri, Version,
     body::Incoming,
     header::{self, HeaderValue},
-    server::conn::http1,
+    server::conn::{http1, http2},
     service::service_fn,
 };
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
 };
 use tokio::{
     io::AsyncWriteExt,
@@ -46,6 +46,9 @@ use crate::{
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Fields that it may have.
 const FIELDS_MAX: usize = 64;
+/// What a connection of HTTP/2 begins with, and how many requests it may have open.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const STREAMS_MAX: u32 = 100;
 /// How often sessions are looked through.
 const TIDY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a client may take no byte; one that pauses for longer continues with a range.
@@ -142,22 +145,10 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
         // A client that reads nothing would hold its session, and so one of the node's fetches, for ever.
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
         let Ok(own) = stream.local_addr() else { continue };
-        let served = (Arc::clone(&shared), Arc::new(Connection::new(own, peer)));
-        let service = service_fn(move |request| {
-            let (shared, connection) = served.clone();
-            async move { Ok::<_, Infallible>(answer(&shared, request, &connection).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(shared.config.head_timeout)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .max_headers(FIELDS_MAX)
-            .half_close(false)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
+        let (shared, watcher) = (Arc::clone(&shared), graceful.watcher());
         let open = shared.service.as_ref().map(|service| service.meter().opened());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = converse(stream, Connection::new(own, peer), shared, watcher).await {
                 tracing::debug!("a connection ended: {error}");
             }
             drop((permit, open));
@@ -168,6 +159,67 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
     let _ = tokio::time::timeout(SHUTDOWN_PATIENCE, graceful.shutdown()).await;
     shared.sessions.close();
 }
+/// Answers the requests of a connection, in the version of HTTP that the client speaks.
+async fn converse(
+    stream: TcpStream,
+    connection: Connection,
+    shared: Arc<Shared>,
+    watcher: Watcher,
+) -> Result<(), hyper::Error> {
+    let head_timeout = shared.config.head_timeout;
+    let Ok(is_second) = tokio::time::timeout(head_timeout, has_preface(&stream)).await else { return Ok(()) };
+    let served = (shared, Arc::new(connection));
+    let service = service_fn(move |request| {
+        let (shared, connection) = served.clone();
+        async move { Ok::<_, Infallible>(answer(&shared, as_first_version(request), &connection).await) }
+    });
+    if is_second {
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(STALL_MAX)
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .serve_connection(TokioIo::new(stream), service);
+        return watcher.watch(connection).await;
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(FIELDS_MAX)
+        .half_close(false)
+        .serve_connection(TokioIo::new(stream), service);
+    watcher.watch(connection).await
+}
+/// Whether a connection begins with the preface of HTTP/2 (RFC 9113 §3.3: prior knowledge). Requests of HTTP/1 differ from
+/// it within the first bytes.
+async fn has_preface(stream: &TcpStream) -> bool {
+    let mut seen = [0; PREFACE.len()];
+    loop {
+        match stream.peek(&mut seen).await {
+            Ok(count) if count == PREFACE.len() => return seen == *PREFACE,
+            Ok(count) if count > 0 && PREFACE.starts_with(&seen[..count]) => {
+                // A peek returns at once while bytes wait, so the next segment is polled for.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(_) | Err(_) => return false,
+        }
+    }
+}
+/// A request of HTTP/2 as one of HTTP/1.1 to an origin: the authority becomes the field `Host`, the target a path.
+fn as_first_version(mut request: Request<Incoming>) -> Request<Incoming> {
+    if request.version() == Version::HTTP_2 {
+        let host = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+        let target = request.uri().path_and_query().cloned();
+        *request.uri_mut() = target.map_or_else(Uri::default, Uri::from);
+        *request.version_mut() = Version::HTTP_11;
+        if let Some(host) = host {
+            request.headers_mut().insert(header::HOST, host);
+        }
+    }
+    request
+}
+
 /// Closes sessions that nobody uses, and makes room in the cache, now and then.
 async fn tidy(sessions: Arc<Sessions>) {
     let mut tidy = tokio::time::interval(TIDY_INTERVAL);

@@ -7,6 +7,9 @@
 //! ```
 //! Each object has a sparse file and, once its session has ended, a list of the chunks that are in it. What is found
 //! there later is verified again before it counts.
+//!
+//! When the disk is full, objects that no session has open are removed, the least recently read first. If that is not
+//! enough, chunks pass through memory: they stay until no reader's window holds them.
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -17,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, SystemTime},
@@ -44,7 +47,12 @@ struct Folder {
     open: Mutex<BTreeMap<String, usize>>,
     /// The object of each of them that was opened last.
     latest: Mutex<BTreeMap<String, Weak<Shared>>>,
+    /// Whether the disk was full at the last write; a change is logged once.
+    is_full: AtomicBool,
 }
+
+/// Bytes of chunks of one object in memory, at most, while the disk is full: more than the windows of usual readers.
+const PASSING_BYTES_MAX: usize = 64 << 20;
 
 impl fmt::Debug for Folder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,38 +70,71 @@ impl ObjectCache {
         use std::os::unix::fs::DirBuilderExt;
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| io_error("make the folder", path, &error))?;
-        let (open, latest) = (Mutex::default(), Mutex::default());
-        let cache = ObjectCache(Arc::new(Folder { path: path.into(), bytes_max, age_max, open, latest }));
+        let cache = ObjectCache(Arc::new(Folder {
+            path: path.into(),
+            bytes_max,
+            age_max,
+            open: Mutex::default(),
+            latest: Mutex::default(),
+            is_full: AtomicBool::new(false),
+        }));
         cache.sweep();
         Ok(cache)
     }
-    /// Removes what is too old, and then what was not read for longest, until the rest fits. Objects that are open stay.
-    /// What cannot be removed stays as well.
+    /// Removes objects that are too old, and then the least recently read ones, until the rest fits. Open objects stay.
     pub fn sweep(&self) {
+        let files = self.files();
+        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        for file in files {
+            let is_old = file.read_at.elapsed().is_ok_and(|age| age > self.0.age_max);
+            if !file.is_open && (is_old || bytes > self.0.bytes_max) && file.remove() {
+                bytes -= file.bytes;
+            }
+        }
+    }
+    /// Removes the least recently read object that takes room and is not open; false if there is none.
+    fn evict(&self) -> bool {
+        self.files().into_iter().any(|file| !file.is_open && file.bytes > 0 && file.remove())
+    }
+    /// The objects, the least recently read first.
+    fn files(&self) -> Vec<CacheFile> {
         let open = lock(&self.0.open);
-        let Ok(entries) = fs::read_dir(&self.0.path) else { return };
-        let mut files: Vec<(SystemTime, u64, PathBuf, bool)> = Vec::new();
+        let Ok(entries) = fs::read_dir(&self.0.path) else { return Vec::new() };
+        let mut files = Vec::new();
         for entry in entries.flatten() {
-            let path = entry.path();
-            let Ok(metadata) = entry.metadata() else { continue };
+            let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { continue };
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-            let read_at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if path.extension().is_some_and(|extension| extension == "data") {
-                files.push((read_at, metadata.blocks() * 512, path, open.contains_key(&stem)));
+                let read_at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                files.push(CacheFile { read_at, bytes: metadata.blocks() * 512, path, is_open: open.contains_key(&stem) });
             }
         }
-        files.sort();
-        let mut bytes: u64 = files.iter().map(|(_, bytes, ..)| bytes).sum();
-        for (read_at, size, path, is_open) in files {
-            let is_old = read_at.elapsed().is_ok_and(|age| age > self.0.age_max);
-            if is_open || !is_old && bytes <= self.0.bytes_max {
-                continue;
+        files.sort_by_key(|file| file.read_at);
+        files
+    }
+    /// Writes a chunk, and makes room for it if need be; false if the disk stays full.
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<bool> {
+        let is_written = loop {
+            match file.write_all_at(bytes, offset) {
+                Ok(()) => break true,
+                Err(error) if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                    return Err(error);
+                }
+                Err(_) if self.evict() => {}
+                Err(_) => break false,
             }
-            let _ = fs::remove_file(path.with_extension("held"));
-            if fs::remove_file(&path).is_ok() {
-                bytes -= size;
+        };
+        if self.0.is_full.swap(!is_written, Ordering::Relaxed) == is_written {
+            let folder = self.0.path.display();
+            match is_written {
+                true => tracing::info!("the disk of the cache '{folder}' has room again"),
+                false => tracing::warn!(
+                    "the disk of the cache '{folder}' is full: objects pass through and are not kept; make room, or lower \
+                     'cache_size' in [http]"
+                ),
             }
         }
+        Ok(is_written)
     }
     fn object(&self, manifest: &Manifest, key: Option<&ObjectKey>, bell: &Bell) -> Result<CachedObject, StoreError> {
         let id = manifest.object_id().to_string();
@@ -108,7 +149,7 @@ impl ObjectCache {
             // Its list is written only at its end; what it holds was verified.
             Some(before) => {
                 let state = before.lock();
-                (state.held.clone(), state.tree.clone())
+                (state.on_disk(), state.tree.clone())
             }
             None => kept(&path, manifest, &file).unwrap_or((Bitmap::new(manifest.chunk_count()), None)),
         };
@@ -125,10 +166,25 @@ impl ObjectCache {
             state: Mutex::new(state),
             version: AtomicU64::new(0),
             bell: bell.clone(),
-            _opened: opened,
+            opened,
         });
         lock(&self.0.latest).insert(id, Arc::downgrade(&shared));
         Ok(CachedObject(shared))
+    }
+}
+
+/// An object on the disk.
+struct CacheFile {
+    read_at: SystemTime,
+    bytes: u64,
+    path: PathBuf,
+    is_open: bool,
+}
+impl CacheFile {
+    fn remove(&self) -> bool {
+        // Without its list a file starts empty, so the list goes first.
+        let _ = fs::remove_file(self.path.with_extension("held"));
+        fs::remove_file(&self.path).is_ok()
     }
 }
 
@@ -186,7 +242,7 @@ struct Shared {
     state: Mutex<State>,
     version: AtomicU64,
     bell: Bell,
-    _opened: OpenFile,
+    opened: OpenFile,
 }
 #[derive(Default)]
 struct State {
@@ -200,6 +256,31 @@ struct State {
     is_closed: bool,
     /// Why nothing more comes.
     failed: Option<String>,
+    /// Chunks that did not fit on the disk and that a reader's window holds.
+    passing: BTreeMap<u32, Bytes>,
+    /// Whether a chunk that arrived is no longer here. This session does not fetch it again, so new readers take a new one.
+    has_dropped: bool,
+}
+impl State {
+    fn on_disk(&self) -> Bitmap {
+        let mut held = self.held.clone();
+        for index in self.passing.keys() {
+            held.clear(*index);
+        }
+        held
+    }
+    /// Drops the chunks in memory that no reader's window holds.
+    fn pass_on(&mut self) {
+        let State { passing, readers, held, has_dropped, .. } = self;
+        passing.retain(|index, _| {
+            let is_wanted = readers.values().any(|(urgent, ahead)| urgent.contains(index) || ahead.contains(index));
+            if !is_wanted {
+                held.clear(*index);
+                *has_dropped = true;
+            }
+            is_wanted
+        });
+    }
 }
 
 impl Shared {
@@ -269,10 +350,10 @@ impl CachedObject {
         };
         wakers.into_iter().for_each(Waker::wake);
     }
-    /// Whether the fetch has ended.
+    /// Whether new readers need another session: the fetch has ended, or chunks that passed through are gone.
     pub fn has_ended(&self) -> bool {
         let state = self.0.lock();
-        state.failed.is_some() || state.is_closed
+        state.failed.is_some() || state.is_closed || state.has_dropped
     }
     /// Whether all of it is here.
     pub fn is_complete(&self) -> bool {
@@ -296,19 +377,30 @@ impl CachedObject {
     /// # Errors
     /// The system's, or that a chunk is not what its publisher sealed.
     pub fn read(&self, bytes: Range<u64>) -> io::Result<Bytes> {
-        let Some(cipher) = &self.0.cipher else {
+        let (cipher, passing) = (self.0.cipher.as_ref(), self.0.lock().passing.clone());
+        if cipher.is_none() && passing.is_empty() {
             let len = usize::try_from(bytes.end - bytes.start).map_err(io::Error::other)?;
             let mut buffer = Vec::with_capacity(len);
             read_into(&self.0.file, &mut buffer, len, bytes.start)?;
             return Ok(buffer.into());
-        };
+        }
         let (step, mut plain) = (self.step(), Vec::new());
         for index in self.chunks(&bytes) {
             let manifest = &self.0.manifest;
-            let mut chunk = vec![0; manifest.chunk_len(ChunkIndex(index)) as usize];
-            self.0.file.read_exact_at(&mut chunk, manifest.chunk_offset(ChunkIndex(index)))?;
-            let opened =
-                cipher.open(ChunkIndex(index), &mut chunk).map_err(|error| io::Error::other(error.to_string()))?;
+            let mut chunk = match passing.get(&index) {
+                Some(chunk) => chunk.to_vec(),
+                None => {
+                    let mut chunk = vec![0; manifest.chunk_len(ChunkIndex(index)) as usize];
+                    self.0.file.read_exact_at(&mut chunk, manifest.chunk_offset(ChunkIndex(index)))?;
+                    chunk
+                }
+            };
+            let opened = match cipher {
+                Some(cipher) => cipher
+                    .open(ChunkIndex(index), &mut chunk)
+                    .map_err(|error| io::Error::other(error.to_string()))?,
+                None => &chunk[..],
+            };
             let first = u64::from(index) * step;
             let end = (first + opened.len() as u64).min(bytes.end);
             plain.extend_from_slice(&opened[(bytes.start.max(first) - first) as usize..(end - first) as usize]);
@@ -352,7 +444,12 @@ impl CacheReader {
     pub fn want(&mut self, at: u64, end: u64) {
         let ahead = self.object.chunks(&(at..end));
         let wanted = (ahead.start..ahead.end.min(ahead.start + 1), ahead);
-        let before = self.object.0.lock().readers.insert(self.id, wanted.clone());
+        let before = {
+            let mut state = self.object.0.lock();
+            let before = state.readers.insert(self.id, wanted.clone());
+            state.pass_on();
+            before
+        };
         if before != Some(wanted) {
             self.object.0.on_change();
         }
@@ -376,7 +473,13 @@ impl CacheReader {
 }
 impl Drop for CacheReader {
     fn drop(&mut self) {
-        if self.object.0.lock().readers.remove(&self.id).is_some() {
+        let was_there = {
+            let mut state = self.object.0.lock();
+            let was_there = state.readers.remove(&self.id).is_some();
+            state.pass_on();
+            was_there
+        };
+        if was_there {
             self.object.0.on_change();
         }
     }
@@ -459,12 +562,22 @@ impl ChunkStore for CacheStore {
             let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
             return Err(refusal("write", &shared.path, reason));
         }
-        let written = shared.file.write_all_at(bytes, manifest.chunk_offset(index));
-        written.map_err(|error| io_error("write", &shared.path, &error))?;
+        let cache = &shared.opened.cache;
+        let written = cache.write(&shared.file, bytes, manifest.chunk_offset(index));
+        let is_written = written.map_err(|error| io_error("write", &shared.path, &error))?;
         self.held.set(index);
         let wakers = {
             let mut state = shared.lock();
+            if !is_written {
+                let passing: usize = state.passing.values().map(Bytes::len).sum();
+                if passing + need > PASSING_BYTES_MAX {
+                    let full = io::Error::from(io::ErrorKind::StorageFull);
+                    return Err(io_error("write", &shared.path, &full));
+                }
+                state.passing.insert(index.0, Bytes::copy_from_slice(bytes));
+            }
             state.held.set(index);
+            state.pass_on();
             std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
@@ -488,7 +601,7 @@ impl Drop for CacheStore {
         let shared = &self.object.0;
         let tree = self.tree.as_ref().filter(|_| shared.manifest.tree_bytes() > 0).map(HashTree::encode);
         if self.tree.is_some() || shared.manifest.tree_bytes() == 0 {
-            let list = [&tree.unwrap_or_default()[..], &self.held.encode()].concat();
+            let list = [&tree.unwrap_or_default()[..], &shared.lock().on_disk().encode()].concat();
             let _ = fs::write(shared.path.with_extension("held"), list);
         }
         self.object.end("the fetch has ended");

@@ -1,13 +1,13 @@
 //! Publications that follow their files: a file or folder that changes is published anew, as a later version.
 //!
-//! The system reports changes (inotify and the like); what it reports of a file counts once nothing more has come for
-//! [`SETTLED`], so that a program may write in many steps, or write aside and rename. Where the system cannot watch a path,
-//! it is looked at instead.
+//! The system reports changes (inotify and the like); a change counts once nothing more has been reported for [`SETTLED`],
+//! so that a program may write in many steps, or write aside and rename. Paths that the system cannot watch are polled.
+//! Links on the way to a file are watched too: Kubernetes and deploy scripts swap `..data` or `current`.
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::mpsc::{Receiver, channel},
 };
 use tributary_content::Name;
@@ -33,8 +33,8 @@ pub(crate) struct Watching {
 
 struct Watched {
     publication: Publication,
-    /// What the system watches: the folder itself, or the one that a file is in; `None` if it cannot.
-    place: Option<Place>,
+    /// What the system watches; `None` if it cannot.
+    trail: Option<Trail>,
     /// When the last change was reported that is not published yet.
     changed_at: Option<Time>,
     polled_at: Time,
@@ -42,7 +42,7 @@ struct Watched {
     problem: Option<String>,
 }
 
-/// A folder that the system watches. It goes on watching it when the folder is renamed, and not what comes in its place.
+/// A folder that the system watches. The watch follows the folder when it is renamed, and does not see its replacement.
 #[derive(Clone, PartialEq, Eq)]
 struct Place {
     path: PathBuf,
@@ -51,16 +51,70 @@ struct Place {
     mode: RecursiveMode,
 }
 impl Place {
-    /// What is to be watched for a publication.
-    fn of(published: &Path) -> Option<Place> {
-        let (path, mode) = match published.is_dir() {
-            true => (published, RecursiveMode::Recursive),
-            // A file that is replaced by a rename is another one: its folder is watched.
-            false => (published.parent()?, RecursiveMode::NonRecursive),
-        };
+    fn at(path: &Path, mode: RecursiveMode) -> Place {
         let metadata = std::fs::metadata(path).ok();
-        Some(Place { path: path.into(), identity: metadata.map(|metadata| (metadata.dev(), metadata.ino())), mode })
+        Place { path: path.into(), identity: metadata.map(|metadata| (metadata.dev(), metadata.ino())), mode }
     }
+}
+
+/// The way from a published path to its file or folder, over links.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Trail {
+    /// The folders to watch: of each link, and of the file; or the published folder itself.
+    places: Vec<Place>,
+    /// The links, and the file or folder.
+    paths: Vec<PathBuf>,
+}
+impl Trail {
+    /// `None` if links lead in a circle.
+    fn of(published: &Path) -> Option<Trail> {
+        let (mut trail, mut path) = (Trail::default(), std::path::absolute(published).ok()?);
+        for _ in 0..LINKS_MAX {
+            match first_link(&path) {
+                Some((link, target)) => {
+                    trail.add(Place::at(link.parent()?, RecursiveMode::NonRecursive));
+                    trail.paths.push(link);
+                    path = target;
+                }
+                None => {
+                    trail.add(match path.is_dir() {
+                        true => Place::at(&path, RecursiveMode::Recursive),
+                        // A rename replaces the file: its folder is watched.
+                        false => Place::at(path.parent()?, RecursiveMode::NonRecursive),
+                    });
+                    trail.paths.push(path);
+                    return Some(trail);
+                }
+            }
+        }
+        None
+    }
+    fn add(&mut self, place: Place) {
+        if !self.places.contains(&place) {
+            self.places.push(place);
+        }
+    }
+    fn is_recursive(&self) -> bool {
+        self.places.iter().any(|place| place.mode == RecursiveMode::Recursive)
+    }
+}
+/// Links that are followed, as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
+/// The first link on an absolute path, and the path with its target in its place.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let (mut so_far, mut components) = (PathBuf::new(), path.components());
+    while let Some(component) = components.next() {
+        match component {
+            Component::ParentDir => _ = so_far.pop(),
+            component => so_far.push(component),
+        }
+        if let Ok(target) = std::fs::read_link(&so_far) {
+            let resolved = so_far.parent()?.join(target).join(components.as_path());
+            return Some((so_far, resolved));
+        }
+    }
+    None
 }
 
 impl Watching {
@@ -80,7 +134,7 @@ impl Watching {
         self.follow(node.publications.watched(), now);
         self.collect(now);
         for (name, watched) in &mut self.files {
-            let is_poll_due = watched.place.is_none() && now.since(watched.polled_at) >= POLL;
+            let is_poll_due = watched.trail.is_none() && now.since(watched.polled_at) >= POLL;
             if is_poll_due {
                 watched.polled_at = now;
                 if watched.changed_at.is_none() && !node.is_unchanged(name) {
@@ -119,21 +173,22 @@ impl Watching {
         self.leave(|watched| published.get(&watched.publication.name) != Some(&&watched.publication));
         // A watch of a folder alone would replace that of the folder with all below it.
         let is_new = |publication: &Publication| !self.files.contains_key(&publication.name);
-        let new =
-            publications.into_iter().filter(is_new).map(|publication| (Place::of(&publication.path), publication));
-        let mut new: Vec<(Option<Place>, Publication)> = new.collect();
-        new.sort_by_key(|(place, _)| place.as_ref().is_some_and(|place| place.mode == RecursiveMode::Recursive));
-        for (place, publication) in new {
+        let new = publications.into_iter().filter(is_new).map(|publication| (Trail::of(&publication.path), publication));
+        let mut new: Vec<(Option<Trail>, Publication)> = new.collect();
+        new.sort_by_key(|(trail, _)| trail.as_ref().is_some_and(Trail::is_recursive));
+        for (trail, publication) in new {
             let watch = |watcher: &mut RecommendedWatcher, place: &Place| {
                 let done = watcher.watch(&place.path, place.mode);
                 let path = place.path.display();
-                done.inspect_err(|error| tracing::warn!("'{path}' is looked at every {POLL:?}: {error}")).is_ok()
+                done.inspect_err(|error| tracing::warn!("'{path}' is polled every {POLL:?}: {error}")).is_ok()
             };
-            let place =
-                place.zip(self.watcher.as_mut()).and_then(|(place, watcher)| watch(watcher, &place).then_some(place));
+            let trail = trail.zip(self.watcher.as_mut()).and_then(|(trail, watcher)| {
+                let is_watched = trail.places.iter().all(|place| watch(watcher, place));
+                is_watched.then_some(trail)
+            });
             let name = publication.name.clone();
             // It may have changed before it was watched.
-            let watched = Watched { publication, place, changed_at: Some(now), polled_at: now, problem: None };
+            let watched = Watched { publication, trail, changed_at: Some(now), polled_at: now, problem: None };
             self.files.insert(name, watched);
         }
     }
@@ -141,9 +196,9 @@ impl Watching {
     fn leave_replaced(&mut self, now: Time) {
         let mut replaced = BTreeSet::new();
         for (name, watched) in self.files.iter_mut().filter(|(_, watched)| now.since(watched.polled_at) >= POLL) {
-            if watched.place.is_some() {
+            if watched.trail.is_some() {
                 watched.polled_at = now;
-                if watched.place != Place::of(&watched.publication.path) {
+                if watched.trail != Trail::of(&watched.publication.path) {
                     replaced.insert(name.clone());
                 }
             }
@@ -153,11 +208,14 @@ impl Watching {
     fn leave(&mut self, is_left: impl Fn(&Watched) -> bool) {
         let left: Vec<Name> = self.files.iter().filter(|(_, of)| is_left(of)).map(|(name, _)| name.clone()).collect();
         for name in left {
-            let Some(place) = self.files.remove(&name).and_then(|watched| watched.place) else { continue };
+            let Some(trail) = self.files.remove(&name).and_then(|watched| watched.trail) else { continue };
             let Some(watcher) = &mut self.watcher else { continue };
-            // The folder may be gone, and its watch with it. Whatever else is watched at and below it is begun anew.
-            drop(watcher.unwatch(&place.path));
-            self.files.retain(|_, other| other.place.as_ref().is_none_or(|other| !other.path.starts_with(&place.path)));
+            for place in &trail.places {
+                // The folder may be gone, and its watch with it. Other watches at and below it start again.
+                drop(watcher.unwatch(&place.path));
+                let is_below = |other: &Trail| other.places.iter().any(|other| other.path.starts_with(&place.path));
+                self.files.retain(|_, other| !other.trail.as_ref().is_some_and(is_below));
+            }
         }
     }
     /// Notes which files were reported to have changed.
@@ -173,7 +231,10 @@ impl Watching {
                     false
                 }
                 Ok(event) if !event.need_rescan() => {
-                    event.paths.iter().any(|path| path.starts_with(&watched.publication.path))
+                    let on_trail = |path: &PathBuf| {
+                        watched.trail.iter().any(|trail| trail.paths.iter().any(|of| path.starts_with(of)))
+                    };
+                    event.paths.iter().any(on_trail)
                 }
                 // Reports were lost: any may have changed.
                 Ok(_) | Err(_) => true,
