@@ -8,6 +8,7 @@ impl Receiver {
         let Some(tag) = header.tag().filter(|tag| !is_pushed(tag.transfer)) else { return };
         let id = TransferId(tag.transfer);
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| fetch.is_of(tag)) else { return };
+        fetch.arrivals.on_packets(arrival.begun);
         let (origin, requested_at) = (fetch.origin(header), fetch.take_answered(&header.source));
         let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(number)) else {
             return;

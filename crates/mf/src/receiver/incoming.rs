@@ -3,7 +3,7 @@ use super::{mirrors::Mirrors, *};
 
 /// NACKs in vain after which the token of a pushed object is taken from what comes.
 const VAIN_NACKS: u32 = 2;
-/// The current rate is that of the last two seconds.
+/// The current rate is the mean over this time.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
 /// One object on its way here: requested by a fetch of this node, or pushed by its source.
@@ -118,24 +118,43 @@ impl Caches {
     }
 }
 
-/// What came that was missing.
+/// The missing chunks that have arrived.
 pub(super) struct Arrivals {
-    /// When the last of it came.
+    /// When the last one was complete.
     pub(super) last_at: Time,
-    recent: VecDeque<(Time, u64)>,
+    started: Time,
+    /// When the first packet of the chunk in hand arrived.
+    begun: Option<Time>,
+    /// Recent chunks: first packet, last packet, bytes.
+    recent: VecDeque<(Time, Time, u64)>,
 }
 
 impl Arrivals {
+    fn new(now: Time) -> Arrivals {
+        Arrivals { last_at: now, started: now, begun: None, recent: VecDeque::new() }
+    }
+    /// A chunk is complete; its first packet arrived at `begun`.
+    pub(super) fn on_packets(&mut self, begun: Time) {
+        self.begun = Some(begun);
+    }
     fn on_chunk(&mut self, now: Time, bytes: u64) {
         self.last_at = now;
-        self.recent.push_back((now, bytes));
-        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > RATE_TIME) {
-            self.recent.pop_front();
-        }
+        self.recent.push_back((self.begun.take().map_or(now, |begun| begun.min(now)), now, bytes));
+        self.recent.retain(|(_, end, _)| now.since(*end) <= RATE_TIME);
     }
+    /// The rate over the last [`RATE_TIME`]. A chunk's bytes count over the time in which they arrived: counted at its end,
+    /// a large chunk on a slow link would show a multiple of the link's rate.
     fn rate(&self, now: Time) -> Option<Rate> {
-        let since = self.recent.front().map_or(Duration::ZERO, |(at, _)| now.since(*at));
-        Rate::over(self.recent.iter().map(|(_, bytes)| bytes).sum(), since)
+        let age = now.since(self.started).min(RATE_TIME);
+        let bytes = self.recent.iter().map(|(begun, end, bytes)| {
+            let (taken, before) = (end.since(*begun), now.since(*begun).saturating_sub(age));
+            match (now.since(*end) < age, taken.saturating_sub(before)) {
+                (false, _) => 0,
+                (true, _) if before == Duration::ZERO => *bytes,
+                (true, within) => (u128::from(*bytes) * within.as_nanos() / taken.as_nanos().max(1)) as u64,
+            }
+        });
+        Rate::over(bytes.sum(), age)
     }
 }
 
@@ -235,7 +254,7 @@ impl Incoming {
             serving: Serving::default(),
             caches: Caches::default(),
             custody: Custody::default(),
-            arrivals: Arrivals { last_at: now, recent: VecDeque::new() },
+            arrivals: Arrivals::new(now),
             reader_checked_at: now,
             mirrors: None,
         }
