@@ -499,7 +499,9 @@ fn done(done: &DoneView) -> Vec<String> {
 /// Who delivered what over which path.
 pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     let mut lines = Vec::new();
-    let fetched = done.bytes.saturating_sub(done.resumed_bytes);
+    // Of a part of a folder, its index is delivered beyond the part's own bytes.
+    let delivered = done.sources.iter().map(|source| source.bytes).sum::<u64>() + done.cached_bytes;
+    let fetched = done.bytes.saturating_sub(done.resumed_bytes).max(delivered);
     let share = |bytes: u64| if fetched == 0 { 0.0 } else { bytes as f64 * 100.0 / fetched as f64 };
     let mut rows = vec![row(["source", "bytes", "share", "Mbit/s", ""])];
     for source in &done.sources {

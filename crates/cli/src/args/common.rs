@@ -4,8 +4,17 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use std::path::PathBuf;
-use tributary::request::{CHUNK_BYTES, InNetwork, Place, Reliability};
+use tributary::{
+    Family,
+    request::{CHUNK_BYTES, InNetwork, Place, Reliability},
+};
 use tributary_core::{ByteCount, Duration, units};
+
+/// Reads a family, so that shells complete its word.
+pub(super) fn family() -> impl TypedValueParser<Value = Family> {
+    PossibleValuesParser::new(Family::ALL.map(|(word, _)| word))
+        .map(|word| word.parse::<Family>().expect("it is one of the possible values"))
+}
 
 /// Which daemon to ask.
 #[derive(Args, Debug)]

@@ -7,8 +7,8 @@ use tributary_core::ByteCount;
 /// Runs the demo.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// The architecture to show: psi, ndn or mf
-    #[arg(long, default_value_t)]
+    /// The architecture to show
+    #[arg(long, default_value_t, value_parser = super::common::family())]
     pub(crate) family: Family,
     /// Size of the file
     #[arg(long, default_value = "48MB")]

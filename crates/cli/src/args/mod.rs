@@ -561,8 +561,8 @@ pub(crate) struct Get {
     /// Serve it to others from then on, as its publisher signed it, until `trib rm`
     #[arg(long)]
     pub(crate) serve: bool,
-    /// Fetch only if the node's family is this one: psi, ndn or mf [default: any]
-    #[arg(long)]
+    /// Fetch only if the node's family is this one [default: any]
+    #[arg(long, value_parser = common::family())]
     pub(crate) family: Option<Family>,
     /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
     /// for the name]

@@ -106,10 +106,10 @@ pub(crate) const METRICS: &[Metric] = &[
         faces(from, |face| face.mtu.map(f64::from))
     }),
     gauge(
-        "face_rate_bits_per_second",
+        "face_rate_bytes_per_second",
         "What the link of a face carries, as configured or measured.",
         &["face", "neighbour"],
-        |from| faces(from, |face| face.rate_mbps.map(|mbps| mbps * 1e6)),
+        |from| faces(from, |face| face.rate_mbps.map(bytes_per_second)),
     ),
     counter("face_packets", "Packets over a face.", &["face", "neighbour", "direction"], |from| {
         both_ways(from, |face| (face.received_packets, face.sent_packets))
@@ -143,10 +143,10 @@ pub(crate) const METRICS: &[Metric] = &[
         faces(from, |face| quota(face).map(|quota| quota.used_bytes as f64))
     }),
     gauge(
-        "face_limit_bits_per_second",
+        "face_limit_bytes_per_second",
         "What may be requested over a face at this time of day.",
         &["face", "neighbour"],
-        |from| faces(from, |face| face.policy.as_ref()?.limit_mbps.map(|mbps| mbps * 1e6)),
+        |from| faces(from, |face| face.policy.as_ref()?.limit_mbps.map(bytes_per_second)),
     ),
     // Transfers.
     gauge("transfers_running", "Fetches that run.", &[], |from| one(from.totals.running as f64)),
@@ -183,8 +183,8 @@ pub(crate) const METRICS: &[Metric] = &[
     gauge("path_in_flight_bytes", "Bytes in flight on a path.", &["source", "path"], |from| {
         now(from, |of| Some(of.in_flight_bytes as f64))
     }),
-    gauge("path_rate_bits_per_second", "Delivery rate of a path now.", &["source", "path"], |from| {
-        now(from, |of| Some(of.mbps * 1e6))
+    gauge("path_rate_bytes_per_second", "Delivery rate of a path now.", &["source", "path"], |from| {
+        now(from, |of| Some(bytes_per_second(of.mbps)))
     }),
     gauge(
         "path_rtt_seconds",
@@ -481,6 +481,10 @@ fn shown<'r>(from: &'r Reading<'_>) -> impl Iterator<Item = &'r FaceView> {
 }
 fn faces(from: &Reading<'_>, of: fn(&FaceView) -> Option<f64>) -> Vec<Sample> {
     shown(from).filter_map(|face| Some(number([&face.id, &face.neighbour], of(face)?))).collect()
+}
+/// Mbit/s in the base unit of Prometheus.
+fn bytes_per_second(mbps: f64) -> f64 {
+    mbps * 1e6 / 8.0
 }
 fn quota(face: &FaceView) -> Option<&QuotaView> {
     face.policy.as_ref()?.quota.as_ref()
