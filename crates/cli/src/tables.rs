@@ -282,6 +282,10 @@ pub(crate) fn uptime(seconds: f64) -> String {
         _ => format!("{days} d {hours} h"),
     }
 }
+/// A face by its number, and its label if it has one.
+pub(crate) fn face_words(face: &FaceView) -> String {
+    face.label.as_ref().map_or(face.id.clone(), |label| format!("{} ({label})", face.id))
+}
 /// The faces of a node, and what there is to say of each.
 pub(crate) fn faces(status: &StatusView) -> Vec<String> {
     if status.faces.is_empty() {
@@ -290,7 +294,7 @@ pub(crate) fn faces(status: &StatusView) -> Vec<String> {
     let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
     rows.extend(status.faces.iter().map(|face| {
         vec![
-            face.label.as_ref().map_or(face.id.clone(), |label| format!("{} ({label})", face.id)),
+            face_words(face),
             if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
             if face.up { "up" } else { "silent" }.into(),
             milliseconds(face.rtt_ms),

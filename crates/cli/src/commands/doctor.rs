@@ -225,6 +225,8 @@ fn faces(status: &StatusView) -> Vec<Finding> {
                         "a tunnel or a firewall on the way drops larger ones; transfers work, with more packets",
                     ),
             },
+            // A command that ran a node for a moment, for example.
+            (false, _) if face.unsolicited => finding(subject, State::Ok, format!("'{who}' came, and has left")),
             (false, Some(problem)) => finding(subject, State::Problem, format!("'{who}' cannot be reached: {problem}"))
                 .with_hint(UNREACHED_HINT),
             (false, None) if face.received_packets == 0 => {
@@ -373,7 +375,9 @@ mod tests {
             mtu: Some(1_400),
             ..Default::default()
         };
+        let left = tributary::views::FaceView { unsolicited: true, ..face(false, 5, None) };
         for (face, state, words) in [
+            (left, State::Ok, "has left"),
             (face(true, 9, None), State::Ok, "answers"),
             (face(false, 0, None), State::Problem, "none came back"),
             (face(false, 5, None), State::Problem, "does not answer any more"),

@@ -162,7 +162,7 @@ fn faces(now: &Sample, before: &Sample, seconds: Option<f64>, columns: usize) ->
     rows.extend(now.status.faces.iter().map(|face| {
         let before = earlier.get(&face.id[..]);
         vec![
-            face.id.clone(),
+            tables::face_words(face),
             if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
             if face.up { "up" } else { "silent" }.into(),
             face.rtt_ms.map_or("–".into(), |rtt| format!("{rtt:.1} ms")),

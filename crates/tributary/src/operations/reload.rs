@@ -36,6 +36,10 @@ impl LocalNode {
             if policies(&now) != policies(&new) {
                 done.push("the policies of faces".into());
             }
+            let labels = |config: &NodeConfig| config.faces.iter().map(|face| face.label.clone()).collect::<Vec<_>>();
+            if labels(&now) != labels(&new) {
+                done.push("the labels of faces".into());
+            }
         }
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;

@@ -74,8 +74,12 @@ impl LocalNode {
         }
         let stats = self.runtime.stats()?;
         let now = self.runtime.now();
+        let configured = self.runtime.neighbours();
         for face in &mut view.faces {
-            face.problem = self.runtime.problem(&face.id, &stats, now).or(face.problem.take());
+            face.unsolicited = !configured.iter().any(|(id, _)| id.to_string() == face.id);
+            // The kernel's last refusal is past when the neighbour answers.
+            let problem = || self.runtime.problem(&face.id, &stats, now).or(face.problem.take());
+            face.problem = if face.up { None } else { problem() };
         }
         let counters = [
             ("driver: datagrams in", stats.in_datagrams),

@@ -146,6 +146,9 @@ pub struct FaceView {
     pub policy: Option<FacePolicyView>,
     /// Whether the neighbour answers.
     pub up: bool,
+    /// Whether the config does not name the neighbour: it came to this node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsolicited: bool,
     /// Round-trip time to it.
     pub rtt_ms: Option<f64>,
     /// Datagram bytes proven to get through; `None` of a stream, which has no datagrams.
@@ -309,6 +312,7 @@ impl FaceView {
             policy: None,
             neighbour: face.neighbour.clone(),
             up: face.up,
+            unsolicited: false,
             rtt_ms: face.rtt.map(milliseconds),
             mtu: (face.mtu != u32::MAX).then_some(face.mtu),
             problem: face.problem.clone(),
