@@ -132,19 +132,9 @@ mod tests {
         assert_eq!(meant("/lab/debian.iso", local), Ok("/lab/debian.iso".into()));
         assert_eq!(meant("/lab//a%20b/?format=json", local), Ok("/lab/a%20b".into()));
         assert_eq!(meant("/./lab/%2e/a", local), Ok("/lab/a".into()));
-        for path in [
-            "/a/../b",
-            "/a/%2e%2e/b",
-            "/a%2fb",
-            "/a%2Fb",
-            "/a/%00",
-            "/a/%0a",
-            "/a/%7f",
-            "/%",
-            "/%1",
-            "/%zz",
-            "/%+1",
-        ] {
+        for path in
+            ["/a/../b", "/a/%2e%2e/b", "/a%2fb", "/a%2Fb", "/a/%00", "/a/%0a", "/a/%7f", "/%", "/%1", "/%zz", "/%+1"]
+        {
             assert!(matches!(meant(path, local), Err(Refusal::Path(_))), "{path}");
         }
         assert!(matches!(meant(&format!("/{}", "a".repeat(2000)), local), Err(Refusal::Path(_))));

@@ -106,7 +106,12 @@ impl ObjectCache {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             if path.extension().is_some_and(|extension| extension == "data") {
                 let read_at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                files.push(CacheFile { read_at, bytes: metadata.blocks() * 512, path, is_open: open.contains_key(&stem) });
+                files.push(CacheFile {
+                    read_at,
+                    bytes: metadata.blocks() * 512,
+                    path,
+                    is_open: open.contains_key(&stem),
+                });
             }
         }
         files.sort_by_key(|file| file.read_at);
@@ -396,9 +401,9 @@ impl CachedObject {
                 }
             };
             let opened = match cipher {
-                Some(cipher) => cipher
-                    .open(ChunkIndex(index), &mut chunk)
-                    .map_err(|error| io::Error::other(error.to_string()))?,
+                Some(cipher) => {
+                    cipher.open(ChunkIndex(index), &mut chunk).map_err(|error| io::Error::other(error.to_string()))?
+                }
                 None => &chunk[..],
             };
             let first = u64::from(index) * step;

@@ -173,7 +173,8 @@ impl Watching {
         self.leave(|watched| published.get(&watched.publication.name) != Some(&&watched.publication));
         // A watch of a folder alone would replace that of the folder with all below it.
         let is_new = |publication: &Publication| !self.files.contains_key(&publication.name);
-        let new = publications.into_iter().filter(is_new).map(|publication| (Trail::of(&publication.path), publication));
+        let new =
+            publications.into_iter().filter(is_new).map(|publication| (Trail::of(&publication.path), publication));
         let mut new: Vec<(Option<Trail>, Publication)> = new.collect();
         new.sort_by_key(|(trail, _)| trail.as_ref().is_some_and(Trail::is_recursive));
         for (trail, publication) in new {
