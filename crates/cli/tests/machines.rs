@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::machines::{Net, block, is_allowed, numbered, shown};
+use crate::common::machines::{Net, block, blocks, is_allowed, must_be_as_the_sample, numbered, shown};
 
 const README: &str = "README.md";
 const DAEMONS: &str = "docs/guide/daemons.md";
@@ -16,6 +16,124 @@ const ENGINES: &str = "docs/guide/engines.md";
 fn walk(document: &str, sentence: &str, router: &str) -> Vec<String> {
     let lines = block(document, sentence);
     lines.iter().map(|line| line.replace("ROUTER", router).replace("SOME_FILE", "original")).collect()
+}
+
+/// The blocks of commands of the README and the guides, by their first line: the test that runs each, or why none does.
+const BLOCKS: &[(&str, &str)] = &[
+    ("./setup", "not run: it installs a compiler, and every run of the tests begins with it"),
+    ("cargo run --release -- demo", "the_demo_prints_what_the_readme_shows"),
+    (
+        "trib node --config examples/router.toml                              #",
+        "a_file_is_published_and_fetched_on_one_machine_as_the_readme_says",
+    ),
+    (
+        "trib node --config examples/router.toml                                            #",
+        "a_file_is_published_and_fetched_on_three_machines_as_the_readme_says",
+    ),
+    ("trib get https://a.example.org/x.iso", "not run: these web servers do not exist; `web.rs` runs the like"),
+    (
+        "trib node --config examples/mobile-router.toml                                     #",
+        "a_reading_is_sent_on_three_machines_as_the_guide_says",
+    ),
+    ("cargo build --release -p tributary-lab", "not run: builds; `crates/lab/tests/program.rs` runs the scenarios"),
+    ("cargo test --workspace", "not run: it runs this test"),
+    ("curl http://127.0.0.1:8080/api/v1/status", "not run: the address is an example; `api.rs` asks the like"),
+    ("trib demo --http", "not run: serves until it is interrupted; `dashboard.rs` opens the page"),
+    ("curl -H \"Authorization: Bearer", "not run: the host is an example; `api.rs` asks the like"),
+    ("trib ls /demo --control router", "a_file_is_published_and_fetched_on_three_machines_as_the_readme_says"),
+    ("trib get /a /b /c --detach", "not run: the names are examples; `queue.rs` runs the like"),
+    ("etcd --name a", "names_are_kept_in_three_members_of_etcd_as_the_guide_says"),
+    ("trib node --config one.toml", "names_are_kept_in_three_members_of_etcd_as_the_guide_says"),
+    ("trib ls /demo --config examples/mobile-host.toml", "names_are_kept_in_three_members_of_etcd_as_the_guide_says"),
+    (
+        "trib node --config examples/mobile-router.toml\ntrib http-proxy",
+        "not run: needs a web server on port 80; `http` has its own tests",
+    ),
+    ("cp /usr/share/doc/tributary", "not run: needs systemd; `packaging/try-deb` carries out the unit"),
+    ("trib doctor  ", "the_keys_and_the_doctor_of_the_guides_run"),
+    ("trib get /lab/disk.iso --on-done", "not run: the name is an example; `queue.rs` runs hooks"),
+    ("podman run", "not run: `packaging/container/try` runs the image"),
+    ("trib lab list", "not run: the experiment takes minutes; `crates/lab/tests` runs experiments"),
+    ("trib lab report", "not run: it takes hours"),
+    (
+        "trib get /lab/images/debian.iso --publisher KEY --serve",
+        "not run: the name is an example; `serve.rs` runs the like",
+    ),
+    ("trib get /lab/images/doc ", "not run: the names are examples; `folders.rs` runs the like"),
+    ("trib put notes.txt", "not run: they go on until they are ended; `versions.rs` runs the like"),
+    ("trib key new lab.key", "mirrors_are_used_at_once_as_the_guide_says"),
+    ("trib node --config examples/router.toml      # on the router", "mirrors_are_used_at_once_as_the_guide_says"),
+    ("trib get /lab/images/debian.iso --config examples/receiver.toml", "mirrors_are_used_at_once_as_the_guide_says"),
+    ("trib get https://a.example.org/debian.iso", "not run: these web servers do not exist; `web.rs` runs the like"),
+    ("AWS_ENDPOINT_URL", "not run: this store does not exist; `web.rs` runs the like"),
+    (
+        "trib put debian.iso /lab/images/debian.iso --mirror",
+        "not run: this web server does not exist; `web.rs` runs the like",
+    ),
+    ("trib get /lab/images/debian.iso --mirror", "not run: this web server does not exist; `web.rs` runs the like"),
+    (
+        "trib node --config examples/mobile-router.toml\ntrib recv",
+        "a_reading_is_sent_on_three_machines_as_the_guide_says",
+    ),
+    ("trib send SOME_FILE /lab/film --to GUID", "what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says"),
+    ("trib store extend", "what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says"),
+    (
+        "trib recv --config examples/mobile-host.toml --attach /lab/all",
+        "a_file_reaches_all_that_are_attached_to_a_name_as_the_guide_says",
+    ),
+    (
+        "trib node --config examples/ndn-router.toml",
+        "not run: `ndn_interop.rs` runs the like with ndnd, on other ports",
+    ),
+    ("trib ndn-key new /lab ", "the_keys_and_the_doctor_of_the_guides_run"),
+    ("trib put report.pdf", "not run: the keys are examples; `sealed.rs` runs the like"),
+    ("trib get /lab/report --config", "not run: the name is an example; `sealed.rs` runs the like"),
+    ("trib sim two-links.toml", "not run here: `crates/lab/tests/program.rs` runs it"),
+    ("trib node --config examples/router.toml\n", "two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says"),
+    ("trib put SOME_FILE /demo/big --config", "two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says"),
+    ("trib get /demo/big --config uplinks.toml", "two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says"),
+    ("trib node --config uplinks.toml", "two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says"),
+];
+
+#[test]
+fn every_block_of_commands_in_readme_and_guides_is_run_or_says_why_not() {
+    let guides = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide");
+    let guides = fs::read_dir(guides).expect("the guides").map(|entry| entry.expect("readable").file_name());
+    let guides = guides.map(|name| format!("docs/guide/{}", name.to_string_lossy()));
+    for document in guides.filter(|name| name.ends_with(".md")).chain([README.into()]) {
+        for block in blocks(&document) {
+            let found = BLOCKS.iter().find(|(first, _)| block.starts_with(first));
+            let (_, how) =
+                found.unwrap_or_else(|| panic!("{document}: no test runs this, and no reason is given:\n{block}"));
+            let is_test = include_str!("machines.rs").contains(&format!("fn {how}() {{"));
+            assert!(how.starts_with("not run") || is_test, "there is no test '{how}'");
+        }
+    }
+}
+
+#[test]
+fn the_demo_prints_what_the_readme_shows() {
+    if !is_allowed("the demo on a machine of its own") {
+        return;
+    }
+    let net = Net::new("demo");
+    let [machine] = net.machines(["router"]);
+    let printed = machine.run("trib demo");
+    must_be_as_the_sample(README, "The demo starts the network", &printed);
+}
+
+#[test]
+fn the_keys_and_the_doctor_of_the_guides_run() {
+    if !is_allowed("keys and doctor on a machine of its own") {
+        return;
+    }
+    let net = Net::new("keys");
+    let [machine] = net.machines(["router"]);
+    for line in block("docs/guide/ndn.md", "## Certificates and trust anchors") {
+        machine.run(&line);
+    }
+    let _router = machine.begin("trib node --config examples/router.toml", "listens on");
+    machine.run("trib doctor");
 }
 
 #[test]
@@ -36,6 +154,8 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
         let same = fs::read(receiver.path("copy")).unwrap() == fs::read(publisher.path("original")).unwrap();
         assert!(same, "{name}");
         fs::remove_file(receiver.path("copy")).unwrap();
+        // The receiver has left, and nothing is wrong with that.
+        router.run("trib doctor");
         if round == 0 {
             // The guide to daemons: the router is asked, and a receiver that stays.
             let requested = walk(DAEMONS, "a receiver that stays", name);
@@ -158,6 +278,9 @@ fn what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says() {
     assert!(printed.contains("stored"), "{printed}");
     let stored = router.run(&lines[1]);
     assert!(stored.contains(&guid[..12]), "for whom: {stored}");
+    for line in walk(MOBILE, "The owner of a router may decide otherwise", "") {
+        router.run(&line.replace("GUID", &guid));
+    }
     phone.run(&format!("{set}{}", lines[2]));
     let same = fs::read(phone.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap();
     assert!(same, "the file came although its sender had gone");
@@ -201,6 +324,7 @@ fn two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says() {
     let _publisher = publisher.begin(&walk(UPLINKS, "On the publisher", name)[0], "published '/demo/big'");
     let printed = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
     assert!(printed.contains("every byte verified"), "{printed}");
+    must_be_as_the_sample(UPLINKS, "The last lines say", &printed);
     let paths = printed.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("iB"));
     assert_eq!(paths.count(), 2, "bytes came over both: {printed}");
     let requested = walk(UPLINKS, "Start the receiver as a daemon", name);
@@ -236,6 +360,7 @@ fn mirrors_are_used_at_once_as_the_guide_says() {
         printed.contains("every byte verified") && printed.contains("  north") && printed.contains("  south"),
         "{printed}"
     );
+    must_be_as_the_sample(MIRRORS, "On a receiver; `KEY`", &printed);
 }
 
 #[test]

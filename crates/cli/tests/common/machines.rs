@@ -55,6 +55,26 @@ pub(crate) fn block(document: &str, sentence: &str) -> Vec<String> {
     let block = after.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     block.lines().map(|line| line.split(" #").next().unwrap().trim().to_string()).collect()
 }
+/// All blocks of commands of a document.
+pub(crate) fn blocks(document: &str) -> Vec<String> {
+    let text = fs::read_to_string(repository().join(document)).unwrap();
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0.to_string());
+    blocks.collect()
+}
+/// Compares what a command printed with the sample that follows a sentence of a document, figures aside: each line of the
+/// sample must have been printed.
+pub(crate) fn must_be_as_the_sample(document: &str, sentence: &str, printed: &str) {
+    let text = fs::read_to_string(repository().join(document)).unwrap();
+    let after = text.split_once(sentence).unwrap_or_else(|| panic!("{document} does not say '{sentence}'")).1;
+    let sample = after.split_once("```text\n").unwrap().1.split_once("```").unwrap().0;
+    let is_figure =
+        |word: &&str| word.contains(|c: char| c.is_ascii_digit()) || ["B", "KiB", "MiB", "ms", "s", "–"].contains(word);
+    let words = |line: &str| line.split_whitespace().filter(|word| !is_figure(word)).collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = printed.lines().map(words).collect();
+    for line in sample.lines().filter(|line| line.trim() != "…") {
+        assert!(lines.contains(&words(line)), "{document} shows a line that was not printed:\n{line}\n{printed}");
+    }
+}
 /// The file that a document shows: the block of TOML whose first line is a comment with its name.
 pub(crate) fn shown(document: &str, file: &str) -> String {
     let text = fs::read_to_string(repository().join(document)).unwrap();
