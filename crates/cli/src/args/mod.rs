@@ -538,7 +538,8 @@ pub(crate) struct Get {
     /// The name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; or a URL, or a Metalink file. Several names are fetched one after the other
     #[arg(value_name = "NAME|URL|FILE", required = true)]
     pub(crate) names: Vec<Target>,
-    /// Where to write it; `-` is standard output, in order; of several names the folder [default: the last part of the name]
+    /// Where to write it; `-` is standard output, in order; with a slash at its end, and of several names, the folder
+    /// [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Fetch only these bytes, as in HTTP: 0-499, 500- (to the end), -500 (the last 500), or several with commas; they are

@@ -79,6 +79,10 @@ fn create_folder(folder: Option<&Path>) -> Result<(), ApiError> {
 fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
     let output = match output {
         Some(path) if path == Path::new("-") => Output::Stream,
+        Some(folder) if is_folder_name(folder) => {
+            create_folder(Some(folder))?;
+            Output::Path(absolute(&folder.join(file_name(name)?))?)
+        }
         Some(path) => Output::Path(absolute(path)?),
         None => Output::Path(absolute(&file_name(name)?)?),
     };
@@ -294,6 +298,10 @@ fn file_name(name: &Name) -> Result<PathBuf, ApiError> {
         && !text.contains(char::is_control)
         && !text.starts_with('-');
     if is_fit { Ok(text.into()) } else { Err(unfit()) }
+}
+/// Whether `-o` names a folder whatever is there: it ends with a slash.
+pub(super) fn is_folder_name(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
     std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))
