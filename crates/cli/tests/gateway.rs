@@ -364,6 +364,75 @@ fn curl_wget_and_aria2_read_from_it() {
 }
 
 #[test]
+fn empty_files_ignore_ranges_and_clients_may_begin_with_http_2() {
+    let site = Site::new("psi", "");
+    let empty = site.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    site.put(&empty, "/lab/empty");
+    let (status, head, _) = site.ask("GET", "/lab/empty", "Range: bytes=0-1048575\r\n");
+    assert_eq!((status, field(&head, "content-length")), (200, Some("0")), "{head}");
+    let original = file(site.path());
+    site.put(&original, "/lab/disk.iso");
+    let url = site.url("/./lab/disk.iso");
+    let arguments = ["-sS", "--path-as-is", "--http2-prior-knowledge", "-w", "%{http_version}", "-o", "copy", &url];
+    let Some(output) = program("curl", &arguments, site.path()) else { return };
+    is_done("curl", &output);
+    assert_eq!(output.stdout, b"2");
+    assert!(fs::read(site.path().join("copy")).unwrap() == fs::read(original).unwrap());
+}
+
+/// A file system of so many MiB in memory, until the test ends.
+struct SmallDisk(PathBuf);
+impl SmallDisk {
+    fn mount(at: &Path, mebibytes: u32) -> Option<SmallDisk> {
+        fs::create_dir_all(at).unwrap();
+        let size = format!("size={mebibytes}m");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).stderr(Stdio::null());
+        if mount.status().is_ok_and(|status| status.success()) {
+            return Some(SmallDisk(at.into()));
+        }
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: a small disk: mounting one needs root");
+        None
+    }
+}
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn objects_pass_through_a_gateway_whose_disk_is_full_and_old_ones_make_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("cache"), 5) else { return };
+    let site = Site::new("psi", &format!("cache = {:?}\nread_ahead = \"1MiB\"\n", disk.0));
+    let original = file(site.path());
+    let bytes = fs::read(&original).unwrap();
+    for name in ["/lab/one", "/lab/two"] {
+        // The same bytes would be one object.
+        fs::write(&original, [name.as_bytes(), &bytes].concat()).unwrap();
+        let copy = site.path().join(name.trim_start_matches("/lab/"));
+        fs::copy(&original, &copy).unwrap();
+        site.put(&copy, name);
+    }
+    let large = site.path().join("large");
+    fs::write(&large, bytes.repeat(4)).unwrap();
+    site.put(&large, "/lab/large");
+    let whole = |name: &str| {
+        let (status, head, body) = site.get(name);
+        assert_eq!(status, 200, "{name}: {head}");
+        body
+    };
+    // The second one takes the room of the first; the large one fits nowhere.
+    assert!(whole("/lab/one") == [b"/lab/one", &bytes[..]].concat());
+    assert!(whole("/lab/two") == [b"/lab/two", &bytes[..]].concat());
+    assert!(whole("/lab/large") == bytes.repeat(4));
+    assert!(whole("/lab/one") == [b"/lab/one", &bytes[..]].concat(), "small ones are served afterwards");
+    assert!(whole("/lab/large") == bytes.repeat(4), "and again");
+}
+
+#[test]
 fn pip_installs_from_a_simple_index_behind_it() {
     let site = Site::new("ndn", "");
     let (python, folder) = ("python3", site.path());

@@ -91,6 +91,32 @@ fn a_folder_that_another_one_replaces_is_still_watched() {
     until("what comes in a folder that comes", || has(&copy.join("sub/page"), "four"));
 }
 
+#[test]
+fn a_file_behind_links_is_published_anew_when_a_link_is_swapped() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_server, receiver) = server_and_receiver(folder, "psi");
+    let _receiver = Daemon::start(folder, &receiver);
+    // As Kubernetes mounts a ConfigMap: app.conf → ..data/app.conf, and ..data → the folder of a version.
+    let (mount, copy) = (folder.join("mount"), folder.join("copy"));
+    for version in ["one", "two"] {
+        fs::create_dir_all(mount.join(format!("..{version}"))).unwrap();
+        fs::write(mount.join(format!("..{version}/app.conf")), version).unwrap();
+    }
+    symlink("..one", mount.join("..data")).unwrap();
+    symlink("..data/app.conf", mount.join("app.conf")).unwrap();
+    ask(folder, "server", &["put", mount.join("app.conf").to_str().unwrap(), "/conf", "--watch"]);
+    ask(folder, "receiver", &["follow", "/conf", "-o", copy.to_str().unwrap(), "--every", "300ms"]);
+    until("the first version", || has(&copy, "one"));
+    symlink("..two", mount.join("..data_tmp")).unwrap();
+    fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+    fs::remove_dir_all(mount.join("..one")).unwrap();
+    until("the version behind the other link", || has(&copy, "two"));
+    fs::write(mount.join("..two/app.conf"), "three").unwrap();
+    until("what is written behind the links", || has(&copy, "three"));
+}
+
 fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
