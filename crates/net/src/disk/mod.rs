@@ -23,6 +23,7 @@
 //! | files and directories that only readers can open | [`sealed`] |
 //! | secret key files | [`key`](mod@key) |
 //! | the file system under all of them, real or simulated | [`fs`] |
+pub mod age;
 pub mod arriving;
 pub mod background;
 pub mod cache;

@@ -15,7 +15,10 @@ use std::{
 
 use tributary_core::{Duration, Random, Time};
 #[cfg(feature = "mf")]
-use tributary_net::disk::fs::{Faults, SimulatedDisk};
+use tributary_net::disk::{
+    age::{Clocks, Reading},
+    fs::{Faults, SimulatedDisk},
+};
 
 /// The time of the simulation, for what a node does by a clock that goes on while it is dead.
 #[derive(Clone, Debug, Default)]
@@ -121,11 +124,15 @@ struct Content {
     random: Random,
     #[cfg(feature = "mf")]
     machine: SimulatedDisk,
+    #[cfg(feature = "mf")]
+    boots: Boots,
 }
 
 impl Disk {
     /// An empty one. `random` decides how fast it is and what a power cut leaves.
     pub fn new(clock: Clock, mut random: Random) -> Disk {
+        #[cfg(feature = "mf")]
+        let boots = Boots { seed: random.clone().bits(), number: 0, since: Time::ZERO };
         #[cfg(feature = "mf")]
         let machine = SimulatedDisk::new(random.bits());
         #[cfg(not(feature = "mf"))]
@@ -134,6 +141,8 @@ impl Disk {
             random,
             #[cfg(feature = "mf")]
             machine,
+            #[cfg(feature = "mf")]
+            boots,
         };
         Disk { clock, content: Arc::new(Mutex::new(content)) }
     }
@@ -148,6 +157,37 @@ impl Disk {
     pub fn set_trouble(&self, _: Trouble) {}
     /// The life of its node ends; to be called before the node is dropped, which would end in order otherwise.
     pub fn end(&self, _: Death) {}
+}
+
+/// The boots of a machine whose time of day steps: to 1970, back, ahead, and to the right one.
+#[cfg(feature = "mf")]
+#[derive(Debug)]
+struct Boots {
+    seed: u64,
+    number: u64,
+    since: Time,
+}
+
+#[cfg(feature = "mf")]
+impl Boots {
+    fn restart(&mut self, now: Time) {
+        (self.number, self.since) = (self.number + 1, now);
+    }
+    fn clocks(&self, clock: Clock) -> Clocks {
+        const RIGHT: Duration = Duration::from_secs(1_800_000_000);
+        const DAY: Duration = Duration::from_secs(86_400);
+        let Boots { seed, number, since } = *self;
+        Arc::new(move || {
+            let (now, uptime) = (clock.now().since(Time::ZERO), clock.now().since(since));
+            let wall = match Random::new(seed, now.as_secs() / 5).below(4) {
+                0 => uptime,
+                1 => RIGHT + now + 2 * DAY,
+                2 => RIGHT + now - DAY,
+                _ => RIGHT + now,
+            };
+            Reading { boot: number.to_string(), uptime, wall }
+        })
+    }
 }
 
 #[cfg(feature = "mf")]
@@ -179,6 +219,9 @@ mod machine {
         /// The life of its node ends; to be called before the node is dropped, which would end in order otherwise.
         pub fn end(&self, death: Death) {
             let mut content = self.lock();
+            if death != Death::Killed {
+                content.boots.restart(self.clock.now());
+            }
             match death {
                 Death::Killed => content.machine.kill(),
                 Death::PowerCut => content.machine.cut_power(),
@@ -195,7 +238,8 @@ mod machine {
             let folder = Path::new("/").join(name);
             let slowest = [0, 2, 10, 40][content.random.below(4) as usize];
             let (slowest, random) = (Duration::from_millis(slowest), Random::new(content.random.bits(), 0));
-            let inner = DiskRepository::in_steps(content.machine.start(), &folder, at_once);
+            let clocks = content.boots.clocks(self.clock.clone());
+            let inner = DiskRepository::in_steps(content.machine.start(), &folder, at_once, clocks);
             Box::new(Repository { inner, clock: self.clock.clone(), random, slowest, due: Time::ZERO })
         }
     }
@@ -234,7 +278,7 @@ mod machine {
             self.inner.list()
         }
         fn clock(&self) -> Duration {
-            self.clock.now().since(Time::ZERO)
+            self.inner.clock()
         }
     }
 }

@@ -42,7 +42,10 @@ use std::{
 };
 use tributary_content::{Name, SigningKey};
 use tributary_core::{Duration, Time, TransferId, event::TransferReport};
-use tributary_net::{Clock, disk};
+use tributary_net::{
+    Clock,
+    disk::{self, age::Age},
+};
 use tributary_transport::Messaging;
 
 use self::{
@@ -68,6 +71,8 @@ pub(crate) struct LocalNode {
     pub(crate) publications: Publications,
     /// What may be fetched over which face.
     pub(crate) policies: Policies,
+    /// How old what the state folder keeps is.
+    pub(crate) age: Age,
     seed: u64,
     /// Fetches that run now.
     pub(crate) fetches: AtomicUsize,
@@ -120,6 +125,8 @@ impl LocalNode {
         let runtime = start(&mut config, seed, &files, &key)?;
         let publications = Publications::open(&config.state_dir)?;
         let policies = Policies::open(&config.state_dir)?;
+        let age = Age::open(&config.state_dir)
+            .map_err(|error| ApiError::io("read the age of", config.state_dir.display(), &error))?;
         let queue = Queue::open(&config.state_dir)?;
         Ok(LocalNode {
             current: Mutex::new(config.clone()),
@@ -129,6 +136,7 @@ impl LocalNode {
             key,
             publications,
             policies,
+            age,
             seed,
             fetches: AtomicUsize::new(0),
             latencies: Mutex::default(),

@@ -70,7 +70,7 @@ pub(crate) struct Publication {
 /// What was fetched and is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Copy {
-    /// Since when, in seconds since 1970.
+    /// Since when, in seconds of the [age](tributary_net::disk::age) of the state folder.
     pub(crate) since: u64,
     /// Its size.
     pub(crate) bytes: u64,

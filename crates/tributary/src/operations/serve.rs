@@ -12,7 +12,6 @@ use crate::{
     families::BoxedNode,
     node::{
         LocalNode,
-        membership::time_of_day,
         publications::{Copy, Publication},
     },
     notice::Notice,
@@ -112,7 +111,8 @@ impl LocalNode {
             let message = format!("'{name}' is not served: this node publishes something of its own under this name");
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
-        let copy = Some(Copy { since: time_of_day().0, bytes });
+        let since = self.age.mark().map_err(|error| ApiError::io("note the age of", path.display(), &error))?;
+        let copy = Some(Copy { since: since.as_secs(), bytes });
         self.publications.remember(Publication {
             name,
             path,
@@ -133,7 +133,7 @@ impl LocalNode {
     /// Withdraws copies that are too old, and the oldest ones that are more than may be served together. The files stay.
     pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
         let limits = &self.config().serve;
-        let oldest = limits.age_max.map_or(0, |age| time_of_day().0.saturating_sub(age.as_secs_f64() as u64));
+        let oldest = limits.age_max.map_or(0, |age| self.age.now().saturating_sub(age).as_secs());
         let copies = self.publications.list().into_iter().filter_map(|of| Some((of.name, of.copy?)));
         let mut room = limits.bytes_max.unwrap_or(u64::MAX);
         // They are listed in the order in which they were made.

@@ -7,7 +7,10 @@ use std::{
 use tributary_core::Random;
 
 use super::{
-    super::fs::{Faults, SimulatedDisk, histories},
+    super::{
+        age::Reading,
+        fs::{Faults, SimulatedDisk, histories},
+    },
     *,
 };
 
@@ -67,6 +70,11 @@ struct History {
 
 const FOLDER: &str = "/state/store";
 
+/// They stand still, so that a history can be replayed.
+fn clocks() -> Clocks {
+    Arc::new(Reading::default)
+}
+
 impl History {
     fn new(seed: u64) -> History {
         let mut random = Random::new(seed, 0);
@@ -88,7 +96,7 @@ impl History {
             disk.set_room(Some(100_000 + random.below(4_000_000)));
         }
         let at_once = 1 + random.below(20) as usize;
-        let repository = DiskRepository::in_steps(disk.start(), Path::new(FOLDER), at_once);
+        let repository = DiskRepository::in_steps(disk.start(), Path::new(FOLDER), at_once, clocks());
         History {
             random,
             disk,
@@ -277,7 +285,7 @@ impl History {
         self.committing = None;
     }
     fn restart(&mut self) {
-        self.repository = DiskRepository::in_steps(self.disk.start(), Path::new(FOLDER), self.at_once);
+        self.repository = DiskRepository::in_steps(self.disk.start(), Path::new(FOLDER), self.at_once, clocks());
     }
     /// Lists what there is, through faults, kills and power cuts, and compares it with what was promised.
     fn begin_life(&mut self) {

@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        mpsc::{Receiver, Sender, TryRecvError, channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     },
     thread::JoinHandle,
     time::Duration,
@@ -31,8 +31,11 @@ use bytes::Bytes;
 use tributary_content::{ChunkRepository, Damage, StoreError};
 
 use self::writer::{Places, Where, Writer};
-use super::fs::{FileSystem, OpenOptions, create_folders, real};
-use crate::{bell::Bell, wall_clock};
+use super::{
+    age::{Age, Clocks, Reading},
+    fs::{FileSystem, OpenOptions, create_folders, real},
+};
+use crate::bell::Bell;
 
 /// Keeps chunks in one folder: one behind the other in files of some 64 MiB, so that what came together is on the disk
 /// with one wait. A thread of its own writes and waits for the disk; a node's thread never does, except to read a chunk
@@ -48,6 +51,7 @@ pub struct DiskRepository {
     /// Uncommitted chunks, to be read from here.
     writing: BTreeMap<u64, Vec<Bytes>>,
     places: Places,
+    age: Age,
     worker: Worker,
     /// Commits without an answer yet.
     open: usize,
@@ -56,6 +60,9 @@ pub struct DiskRepository {
 
 /// How often a repository without a thread is called to continue.
 const STEP_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How often the age of the chunks is written down while nothing else is.
+const MARK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// All chunks, and the damage.
 #[derive(Clone, Debug, Default)]
@@ -105,10 +112,19 @@ impl DiskRepository {
         let (tell, done) = channel();
         let (show, listed) = channel();
         let (fs, places) = (real(), Places::default());
-        let mut writer = Writer::new(Arc::clone(&fs), folder, places.clone());
+        let age = Age::new(folder, Arc::new(Reading::now));
+        let mut writer = Writer::new(Arc::clone(&fs), folder, places.clone(), age.clone());
         let bell = bell.clone();
         let work = move || {
-            for job in to_do {
+            loop {
+                let job = match to_do.recv_timeout(MARK_INTERVAL) {
+                    Ok(job) => job,
+                    Err(RecvTimeoutError::Timeout) => {
+                        writer.note_age();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
                 let is_heard = match job {
                     Job::Put { id, head, payload } => {
                         writer.put(id, &head, &payload);
@@ -134,19 +150,19 @@ impl DiskRepository {
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).expect("a thread for the store");
         let worker = Worker::Thread { jobs: Some(jobs), done, listed, thread: Some(thread) };
-        Self::with_worker(fs, folder, places, worker)
+        Self::with_worker(fs, folder, places, age, worker)
     }
     /// A repository without a thread, on any file system: each [`DiskRepository::is_committed`] does up to `at_once` jobs (a
-    /// put, a removal, a commit) of those that wait, at least one, so that the same calls give the same run.
-    pub fn in_steps(fs: Arc<dyn FileSystem>, folder: &Path, at_once: usize) -> DiskRepository {
-        let places = Places::default();
-        let writer = Box::new(Writer::new(Arc::clone(&fs), folder, places.clone()));
+    /// put, a removal, a commit) of those that wait, at least one, so that the same calls give the same run. Its machine shows the time by `clocks`.
+    pub fn in_steps(fs: Arc<dyn FileSystem>, folder: &Path, at_once: usize, clocks: Clocks) -> DiskRepository {
+        let (places, age) = (Places::default(), Age::new(folder, clocks));
+        let writer = Box::new(Writer::new(Arc::clone(&fs), folder, places.clone(), age.clone()));
         let worker = Worker::Steps { writer, jobs: VecDeque::new(), at_once: at_once.max(1), done: VecDeque::new() };
-        Self::with_worker(fs, folder, places, worker)
+        Self::with_worker(fs, folder, places, age, worker)
     }
-    fn with_worker(fs: Arc<dyn FileSystem>, folder: &Path, places: Places, worker: Worker) -> DiskRepository {
+    fn with_worker(fs: Arc<dyn FileSystem>, folder: &Path, places: Places, age: Age, worker: Worker) -> DiskRepository {
         let (writing, folder) = (BTreeMap::new(), folder.into());
-        DiskRepository { fs, folder, writing, places, worker, open: 0, damage: Damage::default() }
+        DiskRepository { fs, folder, writing, places, age, worker, open: 0, damage: Damage::default() }
     }
     /// Checks that a folder, which is created if missing, can be read and written.
     ///
@@ -302,7 +318,7 @@ impl ChunkRepository for DiskRepository {
         }
     }
     fn clock(&self) -> Duration {
-        wall_clock()
+        self.age.now()
     }
     fn damage(&self) -> Damage {
         self.damage

@@ -9,7 +9,10 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    super::fs::{FileSystem, FsFile, OpenOptions, Rename, create_folders},
+    super::{
+        age::Age,
+        fs::{FileSystem, FsFile, OpenOptions, Rename, create_folders},
+    },
     Damage, Listed, file,
     segment::{self, Place},
 };
@@ -50,6 +53,8 @@ pub(super) struct Writer {
     fs: Arc<dyn FileSystem>,
     folder: PathBuf,
     places: Places,
+    /// What lifetimes of chunks are counted by.
+    age: Age,
     segments: BTreeMap<u64, Segment>,
     next_segment: u64,
     /// The segment that grows.
@@ -109,11 +114,12 @@ struct Current {
 }
 
 impl Writer {
-    pub(super) fn new(fs: Arc<dyn FileSystem>, folder: &Path, places: Places) -> Writer {
+    pub(super) fn new(fs: Arc<dyn FileSystem>, folder: &Path, places: Places, age: Age) -> Writer {
         Writer {
             fs,
             folder: folder.into(),
             places,
+            age,
             segments: BTreeMap::new(),
             next_segment: 0,
             current: None,
@@ -134,6 +140,7 @@ impl Writer {
     /// chunks.
     pub(super) fn list(&mut self) -> io::Result<Listed> {
         create_folders(&*self.fs, &self.folder)?;
+        self.age.load(&*self.fs)?;
         self.close();
         // On a repeated call: a former failure would be found.
         self.pay_all()?;
@@ -326,6 +333,7 @@ impl Writer {
     /// Waits until everything is on the disk; returns the chunks that were put.
     pub(super) fn commit(&mut self) -> io::Result<Vec<u64>> {
         let made = self.failed.take().map_or(Ok(()), Err).and_then(|()| self.pay_all());
+        let made = made.and_then(|()| self.age.save(&*self.fs));
         let put = mem::take(&mut self.uncommitted);
         if let Err(error) = made {
             // It is not known what the disk has of it, and nobody will ask for it.
@@ -342,6 +350,14 @@ impl Writer {
         let removed = mem::take(&mut self.removed);
         self.give_back(&removed);
         Ok(put.into_keys().collect())
+    }
+
+    /// Writes down how old the chunks are, if there are any.
+    pub(super) fn note_age(&self) {
+        if !self.places.lock().chunks.is_empty() {
+            // The mark before it counts on, and the next commit writes another one.
+            let _ = self.age.save(&*self.fs);
+        }
     }
 
     // Paying debts.

@@ -15,6 +15,7 @@ use tributary_net::{
     Bell,
     disk::{
         DiskRepository,
+        age::Reading,
         fs::{
             Faults,
             histories::{self, Machine, trace},
@@ -113,7 +114,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
         for _ in 0..2 + machine.random.below(4) {
             let store = Path::new("/home/store/names");
             let mut replica = Replica::default();
-            let repository = DiskRepository::in_steps(Arc::clone(&machine.fs), store, 3);
+            let repository = DiskRepository::in_steps(Arc::clone(&machine.fs), store, 3, Arc::new(Reading::default));
             replica.restore(now, Box::new(repository)).expect("nothing fails");
             for (author, acknowledged) in acknowledged.iter().enumerate() {
                 let place = signed(author, 1).guid();
