@@ -2,6 +2,11 @@
 //!
 //! The usage is written ahead: the file says at least as much as has passed, so that a node that is killed counts a
 //! little too much rather than too little, and so that a quota costs about [`WRITES_PER_QUOTA`] writes.
+//!
+//! A quota is a promise to whoever pays for the uplink, so a wrong clock forgets no usage. A later period begins at once. When
+//! the clock is set back, what has passed since counts in the earlier period too, and is a part of it for good once the clock
+//! has stood there for [`SETTLE`]. A date from before [`FIRST_DAY`] is that of a clock that was never set: the latest period
+//! goes on.
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -10,7 +15,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_core::{ByteCount, Duration, FaceId, Rate, Time};
-use tributary_net::disk::fs::{self, FileSystem};
+use tributary_net::disk::{
+    age::SETTLE,
+    fs::{self, FileSystem},
+};
 use tributary_transport::policy::FacePolicy;
 
 use super::membership::time_of_day;
@@ -31,6 +39,10 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 const QUOTA_LOOK: Duration = Duration::from_millis(100);
 /// How often at most, when a quota ends soon.
 const LOOK_MIN: Duration = Duration::from_millis(5);
+/// Periods before the latest whose usage is remembered.
+const EARLIER_MAX: usize = 4;
+/// Clocks that were set show this day or a later one.
+const FIRST_DAY: &str = "2020-09-01";
 
 /// What has passed over the faces with quotas.
 #[derive(Debug)]
@@ -53,17 +65,67 @@ struct State {
     failure: Option<String>,
 }
 
-/// What has passed over one face in a period.
+/// What has passed over one face.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Usage {
-    /// The period's first day.
+    /// The first day of the latest period that the clock has shown.
     since: String,
-    /// Bytes that may have passed.
+    /// Bytes that may have passed in it.
     bytes: u64,
     /// Bytes that have passed, which only a running node knows.
     #[serde(skip)]
     passed: u64,
+    /// Bytes of the periods before, by their first days.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    earlier: BTreeMap<String, u64>,
+    /// The period before the latest that the clock was set back to, and since when it shows that.
+    #[serde(skip)]
+    set_back: Option<(String, Time)>,
+}
+
+impl Usage {
+    /// The clock shows this period. Gives whether that has to be written, and a line for the log when it was set back.
+    fn turn(&mut self, now: Time, period: String) -> (bool, Option<String>) {
+        let was_never_set = period.as_str() < FIRST_DAY && !self.since.is_empty();
+        if period == self.since || was_never_set {
+            self.set_back = None;
+            return (false, None);
+        }
+        if period > self.since {
+            let old = std::mem::replace(&mut self.since, period);
+            self.set_back = None;
+            // What passed before the clock was set belongs to the period in which it is set.
+            if !old.is_empty() && old.as_str() >= FIRST_DAY {
+                self.earlier.insert(old, self.passed);
+                (self.bytes, self.passed) = (0, 0);
+                if self.earlier.len() > EARLIER_MAX {
+                    self.earlier.pop_first();
+                }
+            }
+            return (true, None);
+        }
+        match &self.set_back {
+            Some((to, at)) if *to == period && now.since(*at) < SETTLE => (false, None),
+            Some((to, _)) if *to == period => {
+                self.passed = self.used();
+                self.bytes = self.passed;
+                self.earlier.retain(|day, _| *day < period);
+                (self.since, self.set_back) = (period, None);
+                (true, None)
+            }
+            _ => {
+                let line = format!("the clock was set back to the period of {period}; what has passed since counts on");
+                self.set_back = Some((period, now));
+                (false, Some(line))
+            }
+        }
+    }
+    /// Bytes that count in the period that the clock shows.
+    fn used(&self) -> u64 {
+        let earlier = self.set_back.iter().flat_map(|(period, _)| self.earlier.range(period.clone()..));
+        earlier.fold(self.passed, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
 }
 
 /// A moment of the local calendar.
@@ -122,6 +184,7 @@ impl Policies {
         let mut state = self.lock();
         let mut pause = LOOK;
         let (mut is_unwritten, mut changed) = (false, Vec::new());
+        let mut lines = Vec::new();
         let elapsed = now.since(state.counted_at);
         for (id, face) in faces {
             let total = counted.get(id).copied().unwrap_or(0);
@@ -130,17 +193,15 @@ impl Policies {
             if let Some(quota) = face.policy.quota {
                 pause = pause.min(QUOTA_LOOK);
                 let usage = state.usage.entry(key(face)).or_default();
-                let period = moment.period(quota.per);
-                if usage.since != period {
-                    *usage = Usage { since: period, bytes: 0, passed: 0 };
-                    is_unwritten = true;
-                }
+                let (turned, line) = usage.turn(now, moment.period(quota.per));
+                is_unwritten |= turned;
+                lines.extend(line.map(|line| format!("quota of '{}': {line}", key(face))));
                 usage.passed = usage.passed.saturating_add(passed);
                 if usage.passed > usage.bytes {
                     usage.bytes = usage.passed.saturating_add(quota.bytes / WRITES_PER_QUOTA);
                     is_unwritten = true;
                 }
-                let left = quota.bytes.saturating_sub(usage.passed);
+                let left = quota.bytes.saturating_sub(usage.used());
                 if let Some(rate) = Rate::over(passed, elapsed).filter(|_| left > 0 && passed > 0) {
                     // Half of what is left passes until then, at most.
                     pause = pause.min((rate.time_for(left) / 2).max(LOOK_MIN));
@@ -154,6 +215,7 @@ impl Policies {
                 changed.push((*id, policy));
             }
         }
+        lines.iter().for_each(|line| tracing::info!("{line}"));
         state.counted_at = now;
         let written = if is_unwritten { self.write(&state.usage) } else { Ok(()) };
         let failure = written.as_ref().err().map(ToString::to_string);
@@ -193,7 +255,7 @@ impl Policies {
             backup: now.is_backup,
             quota: face.policy.quota.map(|quota| QuotaView {
                 bytes: quota.bytes,
-                used_bytes: state.usage.get(&key(face)).map_or(0, |usage| usage.passed),
+                used_bytes: state.usage.get(&key(face)).map_or(0, Usage::used),
                 per: quota.per,
             }),
             limit_mbps: now.rate.map(|rate| rate.mbps()),
@@ -215,7 +277,7 @@ fn key(face: &FaceConfig) -> String {
 /// What holds for a face at this moment.
 fn policy_at(face: &FaceConfig, moment: Moment, usage: Option<&Usage>) -> FacePolicy {
     let config = &face.policy;
-    let ended = config.quota.filter(|quota| usage.is_some_and(|usage| usage.passed >= quota.bytes));
+    let ended = config.quota.filter(|quota| usage.is_some_and(|usage| usage.used() >= quota.bytes));
     let rate = config.schedule.iter().find(|limit| limit.holds_at(moment.minute)).map(|limit| limit.rate);
     let is_closed_now = rate.is_some_and(|rate| rate.bits_per_second() == 0);
     let name = key(face);
@@ -313,6 +375,40 @@ mod tests {
         pause(1_600, 10 * MIB);
         let policy = policies.lock().applied[&ID].clone();
         assert_eq!((policy.is_backup, policy.closed), (true, None));
+    }
+
+    #[test]
+    fn no_step_of_the_clock_forgets_what_has_passed() {
+        let folder = tempfile::tempdir().unwrap();
+        let faces = [(ID, metered(100 * MIB, QuotaPeriod::Month, QuotaEnd::Stop))];
+        let mut policies = Policies::open(folder.path()).unwrap();
+        let (mut now, mut total) = (Time::ZERO, 0);
+        // What the clock shows, for how long, whether the node was started anew, and how many MiB count: one more passes
+        // at each.
+        for (date, seconds, is_new, counts) in [
+            ("1970-01-01", 1, false, 1),
+            ("2026-10-31", 1, false, 2),
+            ("2026-11-01", 1, false, 1),
+            ("2026-10-31", 1, false, 4),
+            ("2026-11-01", 1, false, 3),
+            ("1970-01-01", 900, true, 4),
+            ("2026-11-01", 1, true, 5),
+            ("2028-03-01", 1, false, 1),
+            ("2026-12-01", 1, false, 2),
+            ("2026-12-31", 700, false, 3),
+            ("2027-01-01", 1, true, 1),
+        ] {
+            if is_new {
+                policies.settle().unwrap();
+                (policies, total) = (Policies::open(folder.path()).unwrap(), 0);
+            }
+            total += MIB;
+            for _ in 0..2 {
+                policies.update(now, at(date, 1), &faces, &[(ID, total)].into()).2.unwrap();
+                now += Duration::from_secs(seconds);
+            }
+            assert_eq!(policies.lock().usage["wwan"].used(), counts * MIB, "{date}");
+        }
     }
 
     #[test]
