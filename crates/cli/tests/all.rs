@@ -3,6 +3,7 @@ mod common;
 
 mod api;
 mod causes;
+mod clocks;
 mod dashboard;
 mod disk;
 mod engines;

@@ -11,10 +11,10 @@ use crate::common::{self, Daemon, config, face, file, lines, port, run, talk, tr
 use serde_json::Value;
 
 const EVERYTHING: &str = r#""router", "resolver", "topology-manager""#;
-const FAMILIES: [&str; 3] = ["psi", "ndn", "mf"];
+pub(crate) const FAMILIES: [&str; 3] = ["psi", "ndn", "mf"];
 
 /// An authority in `folder` and its key.
-fn authority(folder: &Path, name: &str) -> String {
+pub(crate) fn authority(folder: &Path, name: &str) -> String {
     let output = trib(folder).args(["network", "new", name, "--json"]).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{}", talk(&output));
     lines(&output.stdout)[0]["authority"].as_str().unwrap().to_string()
@@ -25,7 +25,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Value {
     assert!(output.status.success(), "{}", talk(&output));
     lines(&output.stdout)[0].clone()
 }
-fn admit(folder: &Path, config: &Path, more: &[&str]) -> Value {
+pub(crate) fn admit(folder: &Path, config: &Path, more: &[&str]) -> Value {
     command(folder, &[&["admit", config.to_str().unwrap()], more].concat())
 }
 /// A config of a family; `more` goes on in its [node] section and begins others.
@@ -33,11 +33,11 @@ fn node(folder: &Path, family: &str, label: &str, roles: &str, listen: u16, more
     let roles = if family == "ndn" { roles.replace(r#", "resolver", "topology-manager""#, "") } else { roles.into() };
     config(folder, label, &roles, listen, &format!("family = \"{family}\"\n{more}"))
 }
-fn network(authority: &str, more: &str) -> String {
+pub(crate) fn network(authority: &str, more: &str) -> String {
     format!("[network]\nauthority = \"{authority}\"\n{more}")
 }
 /// Configs of a router, a publisher of `original` as `/lab/FAMILY`, and a receiver, whose `[network]` is `of`.
-fn trio(folder: &Path, family: &str, of: &str, original: &Path) -> [PathBuf; 3] {
+pub(crate) fn trio(folder: &Path, family: &str, of: &str, original: &Path) -> [PathBuf; 3] {
     let (hub, source) = (port(), port());
     let label = |what: &str| format!("{family}-{what}");
     let publish = format!("[[publish]]\nname = \"/lab/{family}\"\npath = \"{}\"\n", original.display());
@@ -50,13 +50,13 @@ fn trio(folder: &Path, family: &str, of: &str, original: &Path) -> [PathBuf; 3] 
         node(folder, family, &label("receiver"), r#""receiver""#, 0, &to_hub),
     ]
 }
-fn status(folder: &Path, label: &str) -> Value {
+pub(crate) fn status(folder: &Path, label: &str) -> Value {
     let control = folder.join(label).join("control.sock");
     let output = run(folder, &["status", "--json", "--control", control.to_str().unwrap()]);
     assert!(output.status.success(), "{}", talk(&output));
     lines(&output.stdout)[0].clone()
 }
-fn reload(daemon: &Daemon) {
+pub(crate) fn reload(daemon: &Daemon) {
     assert!(Command::new("kill").args(["-HUP", &daemon.process().to_string()]).status().unwrap().success());
 }
 /// What a node says of its neighbours: at its faces, or in its log where no face of the node has come about.

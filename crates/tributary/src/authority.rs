@@ -15,7 +15,7 @@ use std::{
 };
 use tributary_content::{Name, PublicKey, SigningKey};
 use tributary_net::disk::load_or_create_key;
-use tributary_trust::{CLOCK_TOLERANCE, Certificate, Revocations, Roles, Terms};
+use tributary_trust::{BACKDATED, CLOCK_TOLERANCE, Certificate, Revocations, Roles, Terms, UnixTime};
 
 use crate::{
     config::NodeConfig,
@@ -147,15 +147,15 @@ impl Authority {
         }
         let issued = self.certificates()?;
         let serial = issued.iter().map(|certificate| certificate.terms().serial).max().unwrap_or(0) + 1;
-        let not_before = time_of_day();
+        let now = time_of_day();
         let terms = Terms {
             serial,
             key,
             label: label.into(),
             roles: admission.roles,
             prefixes: admission.names,
-            not_before,
-            not_after: not_before.after(admission.seconds),
+            not_before: UnixTime(now.0.saturating_sub(BACKDATED)),
+            not_after: now.after(admission.seconds),
         };
         let certificate = Certificate::issue(&self.key, terms).map_err(|error| {
             ApiError::new(ErrorKind::Usage, format!("cannot admit {key} as '{}': {error}", label.escape_debug()))

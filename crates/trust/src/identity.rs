@@ -1,6 +1,9 @@
 //! What a node itself is in its network.
 use alloc::sync::Arc;
-use core::fmt;
+use core::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use tributary_content::{PublicKey, Signature, SigningKey};
 use tributary_core::Time;
 
@@ -16,12 +19,15 @@ pub struct Identity {
     certificate: Option<Certificate>,
     network: Network,
     clock: WallClock,
+    /// The time of day when the driver began, in Unix seconds: a lower bound for when the machine's clock cannot be right. Zero
+    /// as long as nothing is known. Clones share it.
+    bound: Arc<AtomicU64>,
 }
 
 impl Identity {
     /// The identity of the holder of `key` in `network`. A certificate for another key grants nothing.
     pub fn new(key: SigningKey, certificate: Option<Certificate>, network: Network, clock: WallClock) -> Identity {
-        Identity { key, certificate, network, clock }
+        Identity { key, certificate, network, clock, bound: Arc::default() }
     }
     /// Its public key.
     pub fn key(&self) -> PublicKey {
@@ -46,23 +52,73 @@ impl Identity {
         let _ = self.network.revoke(list);
         self
     }
-    /// The time of day.
+    /// The time of day: that of the machine, or a later one if the machine's cannot be right.
     pub fn time_of_day(&self, now: Time) -> UnixTime {
-        (self.clock)(now)
+        let shown = (self.clock)(now);
+        self.proven(now, shown).map_or(shown, |proven| shown.max(proven))
+    }
+    /// What the machine's clock shows and the later time that counts instead; `None` if the machine's counts.
+    pub fn correction(&self, now: Time) -> Option<(UnixTime, UnixTime)> {
+        let shown = (self.clock)(now);
+        self.proven(now, shown).filter(|proven| shown < *proven).map(|proven| (shown, proven))
+    }
+    /// The time at least, if the machine's clock cannot be right: that which it showed while it could, that from which this
+    /// node's own certificate or another one is valid, and what has passed since.
+    fn proven(&self, now: Time, shown: UnixTime) -> Option<UnixTime> {
+        let since = now.since(Time::ZERO).as_secs();
+        if let Some(from) = self.certificate.as_ref().map(|own| own.terms().not_before) {
+            if from <= shown.after(self.network.clock_tolerance()) {
+                self.bound.store(shown.0.saturating_sub(since), Ordering::Relaxed);
+                return None;
+            }
+            let _ = self.bound.compare_exchange(0, from.0.saturating_sub(since), Ordering::Relaxed, Ordering::Relaxed);
+        }
+        match self.bound.load(Ordering::Relaxed) {
+            0 => None,
+            bound => Some(UnixTime(bound).after(since)),
+        }
+    }
+    /// A certificate that begins later than the time of day: if the machine's clock cannot be right, and the authority has
+    /// signed it, it is as late as that at least. A clock that can be right is not moved, or one certificate that was issued
+    /// with a wrong date would end all others.
+    fn is_proven_late(&self, certificate: &Certificate, now: Time) -> bool {
+        let is_set = self.certificate.is_some() && self.proven(now, (self.clock)(now)).is_none();
+        if is_set || !certificate.is_signed_by(self.network.authority()) {
+            return false;
+        }
+        let bound = certificate.terms().not_before.0.saturating_sub(now.since(Time::ZERO).as_secs());
+        self.bound.fetch_max(bound, Ordering::Relaxed) < bound
     }
     /// What this node itself may do; without a certificate it is called `label`.
     ///
     /// # Errors
     /// [`Refusal`] says why others will not admit it.
     pub fn own_grant(&self, label: &str, now: Time) -> Result<Grant, Refusal> {
-        self.network.admit(&self.key(), label, self.certificate.as_ref(), self.time_of_day(now))
+        self.admit(&self.key(), label, self.certificate.as_ref(), now)
+    }
+    /// What the holder of `key`, who calls itself `label`, may do with the certificate that it shows.
+    ///
+    /// # Errors
+    /// [`Refusal`] says why it may not join.
+    pub fn admit(
+        &self,
+        key: &PublicKey,
+        label: &str,
+        certificate: Option<&Certificate>,
+        now: Time,
+    ) -> Result<Grant, Refusal> {
+        let admit = || self.network.admit(key, label, certificate, self.time_of_day(now));
+        match (admit(), certificate) {
+            (Err(Refusal::NotYet { .. }), Some(certificate)) if self.is_proven_late(certificate, now) => admit(),
+            (admitted, _) => admitted,
+        }
     }
     /// What a certificate grants to its key now. Costs a signature check.
     ///
     /// # Errors
     /// [`Refusal`] if it grants nothing.
     pub fn verify(&self, certificate: &Certificate, now: Time) -> Result<Grant, Refusal> {
-        self.network.verify(certificate, self.time_of_day(now))
+        self.admit(&certificate.terms().key, "", Some(certificate), now)
     }
     /// Whether a grant still holds.
     ///

@@ -50,7 +50,7 @@ mod text;
 
 pub use certificate::{Certificate, IssueError, Terms};
 pub use identity::{Identity, WallClock};
-pub use network::{Access, CLOCK_TOLERANCE, Grant, Network, Refusal};
+pub use network::{Access, BACKDATED, CLOCK_TOLERANCE, Grant, Network, Refusal};
 pub use revocation::{Revocations, RevocationsError};
 pub use roles::Roles;
 pub use spread::{MESSAGE_BYTES_MAX as SPREAD_BYTES_MAX, Spread};

@@ -19,6 +19,7 @@ pub enum Access {
 pub struct Network {
     authority: PublicKey,
     access: Access,
+    clock_tolerance: u64,
     revocations: Option<Revocations>,
 }
 
@@ -63,13 +64,25 @@ impl Grant {
     }
 }
 
-/// How far a node's clock may be behind the authority's, in seconds.
-pub const CLOCK_TOLERANCE: u64 = 300;
+/// How far the clocks of two nodes may be apart, in seconds, unless a config says otherwise: one of them by a day, such as a
+/// clock that was set by hand or keeps another zone's time, and the other by two hours.
+pub const CLOCK_TOLERANCE: u64 = 26 * 3_600;
+/// So much earlier than it is issued a certificate begins, in seconds: nodes whose clocks are behind accept it at once.
+pub const BACKDATED: u64 = 2 * 3_600;
 
 impl Network {
     /// The network of an authority, with nothing revoked.
     pub fn new(authority: PublicKey, access: Access) -> Network {
-        Network { authority, access, revocations: None }
+        Network { authority, access, clock_tolerance: CLOCK_TOLERANCE, revocations: None }
+    }
+    /// The same with another tolerance of clocks, in seconds.
+    #[must_use]
+    pub fn with_clock_tolerance(self, seconds: u64) -> Network {
+        Network { clock_tolerance: seconds, ..self }
+    }
+    /// How far the clocks of two nodes may be apart, in seconds. Default: [`CLOCK_TOLERANCE`].
+    pub fn clock_tolerance(&self) -> u64 {
+        self.clock_tolerance
     }
     /// Its authority's key.
     pub fn authority(&self) -> &PublicKey {
@@ -136,7 +149,7 @@ impl Network {
             until: Some(terms.not_after),
             serial: Some(terms.serial),
         };
-        if now.after(CLOCK_TOLERANCE) < terms.not_before {
+        if now.after(self.clock_tolerance) < terms.not_before {
             return Err(Refusal::NotYet { label: grant.label, from: terms.not_before });
         }
         self.check(&grant, now)?;

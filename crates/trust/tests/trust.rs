@@ -1,12 +1,13 @@
 //! What certificates and revocations promise.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use proptest::prelude::*;
 use tributary_content::{Name, SigningKey};
-use tributary_core::wire::WireError;
+use tributary_core::{Time, wire::WireError};
 use tributary_trust::{
-    Access, Certificate, Grant, IssueError, Network, PublicKey, Refusal, Revocations, Roles, Terms, TextError, UnixTime,
+    Access, CLOCK_TOLERANCE, Certificate, Grant, Identity, IssueError, Network, PublicKey, Refusal, Revocations, Roles,
+    Terms, TextError, UnixTime,
 };
 
 const NOW: UnixTime = UnixTime(1_800_000_000);
@@ -131,8 +132,8 @@ fn a_closed_network_admits_only_who_is_certified_now_for_this_key() {
     assert!(matches!(admit(3, Some(&certified), NOW), Err(Refusal::OtherKey { .. })));
     assert!(matches!(admit(2, Some(&certified), NOW.after(3_600)), Err(Refusal::Expired { .. })));
     assert!(admit(2, Some(&certified), NOW.after(3_599)).is_ok());
-    assert!(admit(2, Some(&certified), UnixTime(NOW.0 - 300)).is_ok(), "a clock may be a little behind");
-    assert!(matches!(admit(2, Some(&certified), UnixTime(NOW.0 - 301)), Err(Refusal::NotYet { .. })));
+    assert!(admit(2, Some(&certified), UnixTime(NOW.0 - CLOCK_TOLERANCE)).is_ok(), "a clock may be a day behind");
+    assert!(matches!(admit(2, Some(&certified), UnixTime(NOW.0 - CLOCK_TOLERANCE - 1)), Err(Refusal::NotYet { .. })));
     let other = Certificate::issue(&key(9), terms(2)).unwrap();
     assert!(matches!(admit(2, Some(&other), NOW), Err(Refusal::OtherNetwork { .. })));
     // Somebody else's signature under this network's name.
@@ -223,4 +224,33 @@ proptest! {
             prop_assert_eq!(read.encode(), bytes);
         }
     }
+}
+
+#[test]
+fn a_node_without_a_clock_takes_the_time_from_its_authority_s_certificates() {
+    let starting = |own: Option<Certificate>, shows: u64| {
+        let clock = move |now: Time| UnixTime(shows).after(now.since(Time::ZERO).as_secs());
+        Identity::new(key(2), own, closed(), Arc::new(clock))
+    };
+    let later = Terms { not_before: NOW.after(90 * 86_400), not_after: NOW.after(91 * 86_400), ..terms(3) };
+    let issued = |by: u8, terms: &Terms| Certificate::issue(&key(by), terms.clone()).unwrap();
+    let at = Time::from_millis(100_000);
+    // Booted in 1971, certified in 2027, and its neighbour three months later.
+    let node = starting(Some(certificate(2)), 40_000_000);
+    assert!(node.own_grant("attic", at).is_ok());
+    assert_eq!(node.correction(at), Some((UnixTime(40_000_100), NOW)));
+    assert_eq!(node.clone().time_of_day(Time::from_millis(160_000)), NOW.after(60), "and it goes on from there");
+    assert!(matches!(node.verify(&issued(9, &later), at), Err(Refusal::OtherNetwork { .. })));
+    assert!(node.verify(&issued(1, &later), at).is_ok());
+    assert_eq!(node.time_of_day(at), later.not_before);
+    // One that is set back while the node runs goes on from what it has shown.
+    let clock = |now: Time| if now < Time::from_millis(50_000) { NOW.after(500) } else { UnixTime(0) };
+    let node = Identity::new(key(2), Some(certificate(2)), closed(), Arc::new(clock));
+    assert_eq!(node.time_of_day(Time::from_millis(10_000)), NOW.after(500));
+    assert_eq!(node.time_of_day(at), NOW.after(590));
+    // A clock that can be right is not moved by a certificate with a wrong date.
+    let node = starting(Some(certificate(2)), NOW.0 - 86_400);
+    assert!(node.own_grant("attic", at).is_ok(), "a day slow");
+    assert!(matches!(node.verify(&issued(1, &later), at), Err(Refusal::NotYet { .. })));
+    assert_eq!((node.correction(at), node.time_of_day(at)), (None, UnixTime(NOW.0 - 86_300)));
 }

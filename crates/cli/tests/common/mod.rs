@@ -119,7 +119,11 @@ impl Daemon {
     }
     /// The same, with what it says.
     pub(crate) fn start_ready(folder: &Path, config: &Path) -> (Self, serde_json::Value) {
-        let mut child = trib(folder)
+        Self::start_with(&mut trib(folder), config)
+    }
+    /// The same by this command.
+    pub(crate) fn start_with(command: &mut Command, config: &Path) -> (Self, serde_json::Value) {
+        let mut child = command
             .args(["node", "--json", "--stop-with-stdin", "--config"])
             .arg(config)
             .stdin(Stdio::piped())

@@ -11,7 +11,7 @@ use core::ops::Bound;
 
 use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
-use tributary_trust::{CLOCK_TOLERANCE, Identity, UnixTime};
+use tributary_trust::{Identity, UnixTime};
 
 use super::{Asker, WatchOrder, bucket_on, mark, page};
 use crate::{
@@ -635,7 +635,8 @@ impl Replica {
             // Until its end somebody could bring it, or an earlier version, back.
             let ends = held.ends.zip(self.identity.as_ref());
             let left = ends.map_or(0, |(ends, identity)| {
-                ends.since(identity.time_of_day(now)).min(SUBSCRIPTION_SPAN + CLOCK_TOLERANCE)
+                let latest = SUBSCRIPTION_SPAN + identity.network().clock_tolerance();
+                ends.since(identity.time_of_day(now)).min(latest)
             });
             self.count_out(&slot);
             until = now + MEMORY.max(Duration::from_secs(left));

@@ -1078,7 +1078,7 @@ fn a_full_replica_says_which_limit_refuses() {
 
 mod ends {
     use alloc::sync::Arc;
-    use tributary_trust::{Access, Identity, Network, UnixTime};
+    use tributary_trust::{Access, CLOCK_TOLERANCE, Identity, Network, UnixTime};
 
     use super::*;
     use crate::{
@@ -1138,7 +1138,10 @@ mod ends {
         };
         let mut replica = new();
         assert_eq!(put(&mut replica, Time::ZERO, &record(1, Some(7), None)), REFUSED);
-        assert_eq!(put(&mut replica, Time::ZERO, &record(1, Some(7), Some(START + RECORD_SPAN * 2))), REFUSED);
+        assert_eq!(
+            put(&mut replica, Time::ZERO, &record(1, Some(7), Some(START + RECORD_SPAN + CLOCK_TOLERANCE + 1))),
+            REFUSED
+        );
         assert_eq!(put(&mut replica, Time::ZERO, &old), TAKEN);
         // It is not renewed, and then deleted: neither it nor what was said before comes back.
         let deleted = record(2, None, Some(START + 3_600 + RECORD_SPAN));

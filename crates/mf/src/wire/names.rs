@@ -3,7 +3,7 @@ use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
 use tributary_core::{Time, holdings::read_ascending};
-use tributary_trust::{CLOCK_TOLERANCE, Identity, UnixTime};
+use tributary_trust::{Identity, UnixTime};
 
 use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX};
 use crate::ids::{Guid, NetworkAddress, Weighted};
@@ -238,9 +238,8 @@ impl NameRecord {
     /// `identity`.
     pub fn holds(&self, identity: &Identity, now: Time) -> bool {
         let time = identity.time_of_day(now);
-        self.statement
-            .ends
-            .is_some_and(|ends| time < ends && ends <= time.after(self.statement.body.span() + CLOCK_TOLERANCE))
+        let latest = self.statement.body.span() + identity.network().clock_tolerance();
+        self.statement.ends.is_some_and(|ends| time < ends && ends <= time.after(latest))
     }
     /// The manifest, of content.
     pub fn manifest(&self) -> Option<Manifest> {

@@ -170,8 +170,7 @@ impl Pairs {
             return Ok(());
         }
         let (key, certificate) = read_credential(credential)?;
-        let time = self.identity.time_of_day(now);
-        let grant = self.identity.network().admit(&key, "", certificate.as_ref(), time);
+        let grant = self.identity.admit(&key, "", certificate.as_ref(), now);
         let grant = grant.map_err(|_| reason::REFUSED)?;
         match grant.prefixes.is_empty() {
             true => self.owners.remove(&node),

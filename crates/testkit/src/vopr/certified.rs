@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use tributary_content::{Name, SigningKey};
 use tributary_core::{Random, Time};
-use tributary_trust::{Access, Certificate, Grant, Identity, Network, Roles, Terms, UnixTime};
+use tributary_trust::{Access, Certificate, Grant, Identity, Network, Roles, Terms, UnixTime, WallClock};
 
 /// The time of day at which runs begin.
 const BEGIN: u64 = 1_800_000_000;
 /// Streams of random numbers for the keys of nodes.
 const KEYS: u64 = 10_000;
+/// And for the steps of their clocks.
+const CLOCKS: u64 = 1 << 40;
 
 /// The key of a node, which outlives its restarts.
 pub(super) fn node_key(seed: u64, index: usize) -> SigningKey {
@@ -18,8 +20,18 @@ pub(super) fn node_key(seed: u64, index: usize) -> SigningKey {
     secret.iter_mut().for_each(|byte| *byte = random.bits() as u8);
     SigningKey::from_secret(&secret)
 }
-fn time_of_day(now: Time) -> UnixTime {
-    UnixTime(BEGIN + now.since(Time::ZERO).as_secs())
+/// The clock of a node steps every few seconds: some minutes back or ahead, to 1970, and to the right time.
+fn clock(seed: u64, index: usize) -> WallClock {
+    Arc::new(move |now: Time| {
+        let since = now.since(Time::ZERO).as_secs();
+        let step = Random::new(seed, CLOCKS + ((index as u64) << 20) + since / 7).below(5);
+        UnixTime(match step {
+            0 => since,
+            1 => BEGIN + since + 400,
+            2 => BEGIN + since - 600,
+            _ => BEGIN + since,
+        })
+    })
 }
 fn authority(seed: u64) -> SigningKey {
     node_key(seed, usize::MAX >> 8)
@@ -43,7 +55,7 @@ fn certificate(seed: u64, index: usize, label: &str, roles: Roles) -> Certificat
 /// What node `index` is in the network.
 pub(super) fn identity(seed: u64, index: usize, label: &str, roles: Roles) -> Identity {
     let certificate = certificate(seed, index, label, roles);
-    Identity::new(node_key(seed, index), Some(certificate), network(seed), Arc::new(time_of_day))
+    Identity::new(node_key(seed, index), Some(certificate), network(seed), clock(seed, index))
 }
 /// What a neighbour sees of it.
 pub(super) fn grant(seed: u64, index: usize, label: &str, roles: Roles) -> Grant {

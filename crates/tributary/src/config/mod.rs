@@ -164,6 +164,8 @@ pub struct NetworkConfig {
     pub certificate: PathBuf,
     /// File of the authority's list of revocations, which may be missing. Default: `revoked` in the state folder.
     pub revoked: PathBuf,
+    /// How far the clocks of two nodes may be apart. Default: [`CLOCK_TOLERANCE`](tributary_trust::CLOCK_TOLERANCE).
+    pub clock_tolerance: Duration,
 }
 
 /// What a node does for its network.

@@ -8,7 +8,7 @@ use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::StreamAddress;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
-use tributary_trust::Access;
+use tributary_trust::{Access, CLOCK_TOLERANCE};
 
 use crate::{
     config::{
@@ -210,6 +210,9 @@ pub(super) fn network(
     let certificate = section.path("certificate", folder).unwrap_or_else(|| state_dir.join("certificate"));
     let revoked = section.path("revoked", folder).unwrap_or_else(|| state_dir.join("revoked"));
     let access = section.choice("access", &[("closed", Access::Closed), ("open", Access::Open)]).unwrap_or_default();
+    let clock_tolerance =
+        duration(&section, "clock_tolerance", Duration::from_secs(60), Duration::from_secs(7 * 86_400))
+            .unwrap_or(Duration::from_secs(CLOCK_TOLERANCE));
     if security == Security::None {
         let message =
             "a network with an authority needs protected faces, and [node] has security = \"none\"".to_string();
@@ -217,7 +220,7 @@ pub(super) fn network(
         section.problem(section.span_of("authority"), message, hint);
     }
     section.finish();
-    Some(NetworkConfig { authority: authority?, access, certificate, revoked })
+    Some(NetworkConfig { authority: authority?, access, certificate, revoked, clock_tolerance })
 }
 
 /// One `[[face]]` after those before; what only its family reads there goes into `settings`.

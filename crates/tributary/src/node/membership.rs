@@ -17,7 +17,7 @@ use crate::{
 /// no error: the node runs and says why others do not admit it.
 pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Identity>, ApiError> {
     let Some(of) = &config.network else { return Ok(None) };
-    let mut network = Network::new(of.authority, of.access);
+    let mut network = Network::new(of.authority, of.access).with_clock_tolerance(of.clock_tolerance.as_secs());
     if let Some(revocations) = read("list of revocations", &of.revoked, Revocations::from_text)? {
         network.revoke(revocations).map_err(|refusal| {
             let message = format!("cannot use '{}': {refusal}", of.revoked.display());

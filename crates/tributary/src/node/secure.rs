@@ -56,7 +56,8 @@ pub(crate) fn protect(
             node.handle_grant(now, face, grant.as_ref());
         },
     ));
-    let mut node = SecureNode { secured, neighbours, own, keep, notes: VecDeque::new(), warned: None };
+    let mut node =
+        SecureNode { secured, neighbours, own, keep, notes: VecDeque::new(), warned: None, clock_is_behind: false };
     if let Some(identity) = identity {
         node.set_identity(Time::ZERO, identity);
     }
@@ -173,8 +174,7 @@ impl Admission for Neighbours {
         let Presented { owner, label, certificate } = presented;
         let grant = match &known.identity {
             Some(identity) => {
-                let time = identity.time_of_day(now);
-                let admitted = identity.network().admit(&owner, &label, certificate.as_ref(), time);
+                let admitted = identity.admit(&owner, &label, certificate.as_ref(), now);
                 admitted.map_err(|refusal| refusal.to_string())?
             }
             None => Grant::host(owner, &label),
@@ -194,6 +194,8 @@ struct SecureNode {
     notes: VecDeque<String>,
     /// When an expiry was last written to the log, and whether this node's own certificate had ended then.
     warned: Option<(Time, bool)>,
+    /// Whether the log says that the machine's clock is behind.
+    clock_is_behind: bool,
 }
 
 /// Certificates are looked at when the next one ends, and this often: the clock of the machine may be set.
@@ -240,12 +242,26 @@ impl SecureNode {
         let next = known.spread.as_ref().and_then(Spread::poll_timeout);
         known.review = known.review.into_iter().chain(next).min();
     }
+    /// Writes a line when the authority's certificates correct the machine's clock, and one when they need not any more.
+    fn note_clock(&mut self, identity: &Identity, now: Time) {
+        let correction = identity.correction(now);
+        if std::mem::replace(&mut self.clock_is_behind, correction.is_some()) != correction.is_some() {
+            self.notes.push_back(match correction {
+                Some((shown, proven)) => format!(
+                    "the clock of this machine shows {shown}, and the authority has signed certificates later: {proven} \
+                     counts until the clock is set"
+                ),
+                None => "the clock of this machine was set, and counts again".into(),
+            });
+        }
+    }
     /// Ends the sessions of neighbours whose certificate has ended or is revoked, and says which will end soon.
     fn review_grants(&mut self, now: Time) {
         let known = self.neighbours.locked();
         let Some(identity) = known.identity.clone() else { return };
         let grants: Vec<(FaceId, Grant)> = known.grants.iter().map(|(face, grant)| (*face, grant.clone())).collect();
         drop(known);
+        self.note_clock(&identity, now);
         let time = identity.time_of_day(now);
         let mut next = REVIEW_INTERVAL;
         let mut ending = Vec::new();

@@ -12,7 +12,6 @@ use alloc::{format, string::String, vec::Vec};
 
 use tributary_core::Duration;
 use tributary_transport::engine::{Entry, Lease};
-use tributary_trust::CLOCK_TOLERANCE;
 
 use super::super::replica::MEMORY;
 use crate::{
@@ -116,8 +115,8 @@ impl Leases {
         Leases { memory: MEMORY.as_secs() as u32, salt }
     }
     /// Records have an end by the clock, until which somebody could bring old ones back.
-    pub(super) fn with_ends(&mut self) {
-        self.memory = (RECORD_SPAN + CLOCK_TOLERANCE) as u32;
+    pub(super) fn with_ends(&mut self, clock_tolerance: u64) {
+        self.memory = u32::try_from(RECORD_SPAN + clock_tolerance).unwrap_or(u32::MAX);
     }
     /// While this lasts, the author is there.
     pub(super) fn presence(author: &Guid, lifetime: Duration) -> Lease {

@@ -229,7 +229,7 @@ impl Stored {
     /// In a network with an authority: takes records that have an end from now on.
     pub fn set_identity(&mut self, identity: &Identity) {
         self.identity = Some(identity.clone());
-        self.leases.with_ends();
+        self.leases.with_ends(identity.network().clock_tolerance());
     }
     /// What the engine is called.
     pub fn engine(&self) -> &'static str {
