@@ -318,6 +318,25 @@ impl Foreign {
         let Some(first) = &mut self.first else { return };
         first.vouched = format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
         let versioned = versioned.clone();
+        self.go_on(versioned);
+    }
+    /// Continues with an object whose key nobody serves, not even past caches, as programs of others do with their default
+    /// keys: it shows as much as one that nobody signed. True if it does.
+    fn goes_on_without_key(&mut self) -> bool {
+        let (Stage::Key { versioned, .. }, Some(first)) = (&self.stage, &mut self.first) else { return false };
+        if self.rounds == 0 || self.refused > 0 || self.unsigned == Unsigned::Refused {
+            return false;
+        }
+        first.key = Some(VerifyKey::Missing(first.kind));
+        first.vouched =
+            ", a key whose certificate nobody serves: no signature is verified, anybody may have made it".into();
+        let versioned = versioned.clone();
+        self.go_on(versioned);
+        true
+    }
+    /// Goes on to the last segment, once nothing more is to be found out about the key.
+    fn go_on(&mut self, versioned: Name) {
+        let Some(first) = &self.first else { return };
         // With one segment the outcome follows when that is requested again.
         let last = final_of(first).unwrap_or(0);
         match self.measure(versioned.clone()) {
@@ -341,6 +360,9 @@ impl Foreign {
         let until = *self.until.get_or_insert(now + STAGE_TIME * times);
         let has_begun = self.rounds > 0 || self.refused > 0 || !self.is_at_start();
         if now < until || !has_begun {
+            return;
+        }
+        if self.goes_on_without_key() {
             return;
         }
         if self.refused == 0 {

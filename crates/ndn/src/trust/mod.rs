@@ -74,9 +74,12 @@ impl Anchors {
 pub fn publisher_of(key: &VerifyKey) -> PublicKey {
     match key {
         VerifyKey::Ed25519(key) => PublicKey(key.to_bytes()),
-        VerifyKey::Ecdsa(_) | VerifyKey::Rsa(_) | VerifyKey::Digest | VerifyKey::Hmac(_) | VerifyKey::Null => {
-            stand_in(&key.to_spki().unwrap_or_default())
-        }
+        VerifyKey::Ecdsa(_)
+        | VerifyKey::Rsa(_)
+        | VerifyKey::Digest
+        | VerifyKey::Hmac(_)
+        | VerifyKey::Null
+        | VerifyKey::Missing(_) => stand_in(&key.to_spki().unwrap_or_default()),
     }
 }
 

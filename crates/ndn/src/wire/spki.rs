@@ -83,7 +83,7 @@ impl VerifyKey {
                 let subject_public_key = BitStringRef::from_bytes(key).ok()?;
                 SubjectPublicKeyInfoRef { algorithm, subject_public_key }.to_der().ok()
             }
-            VerifyKey::Digest | VerifyKey::Hmac(_) | VerifyKey::Null => None,
+            VerifyKey::Digest | VerifyKey::Hmac(_) | VerifyKey::Null | VerifyKey::Missing(_) => None,
         }
     }
 }
