@@ -80,7 +80,7 @@ pub use budget::Budget;
 pub use datagram::{Datagram, DatagramBatch, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{EchoId, FaceId, NodeId, PathId, PeerKey, SourceId, TimerId, TransferId};
 pub use location::{Location, LocationError};
-pub use node::{FaceChange, FaceProtection, FaceRefusal, FaceRequest, Node, PeerPlace};
+pub use node::{FaceAddresses, FaceChange, FaceProtection, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};
 pub use random::Random;
 pub use recency::Recency;

@@ -37,7 +37,10 @@ pub trait Node {
     }
     /// Takes the answer to a request to open a face: its number, or why it was refused. A stream's far end may not be
     /// connected yet; [`FaceChange::Opened`] follows when it is.
-    fn handle_face_answer(&mut self, _now: Time, _request: u64, _answer: Result<FaceId, FaceRefusal>) {}
+    fn handle_face_answer(&mut self, _now: Time, _request: u64, _answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
+    }
+    /// Takes note of the addresses, as URIs, at which the driver accepts faces. By default nothing comes of it.
+    fn handle_channels(&mut self, _channels: alloc::vec::Vec<alloc::string::String>) {}
 }
 
 /// A node's request to its driver.
@@ -54,6 +57,11 @@ pub enum FaceRequest {
     },
     /// The node no longer needs a face.
     Close {
+        /// The face.
+        face: FaceId,
+    },
+    /// The addresses of a face: the driver answers by [`FaceChange::Located`].
+    Locate {
         /// The face.
         face: FaceId,
     },
@@ -101,11 +109,22 @@ pub enum FaceChange {
         mtu: u32,
         /// The neighbour's kind and place.
         place: PeerPlace,
-        /// The address of the far end, for people.
-        peer: alloc::string::String,
+        /// The addresses of its ends.
+        addresses: FaceAddresses,
     },
+    /// A face over datagrams has these addresses now. One that the node does not have is none of its concern.
+    Located(FaceAddresses),
     /// It is gone; its number may be used again.
     Closed,
+}
+
+/// The addresses of both ends of a face as URIs, such as `udp4://192.0.2.1:6363`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaceAddresses {
+    /// Of the far end.
+    pub peer: alloc::string::String,
+    /// Of the near end.
+    pub local: alloc::string::String,
 }
 
 /// Where the far end of a face is.
@@ -113,7 +132,9 @@ pub enum FaceChange {
 pub enum PeerPlace {
     /// On this machine, of the user that this process runs as or of root, as the system vouches.
     ThisMachine,
-    /// Anywhere, other users of this machine included.
+    /// On this machine, of another user.
+    OtherUser,
+    /// Anywhere.
     Elsewhere,
 }
 
@@ -145,7 +166,10 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         (**self).poll_face_request()
     }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
         (**self).handle_face_answer(now, request, answer);
+    }
+    fn handle_channels(&mut self, channels: alloc::vec::Vec<alloc::string::String>) {
+        (**self).handle_channels(channels);
     }
 }

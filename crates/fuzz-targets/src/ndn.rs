@@ -10,6 +10,7 @@ use tributary_ndn::{
     config::{Registrar, RegistrationScope, StaticRoute},
     naming,
     router::{FaceProfile, FaceScope, InvalidPath, RemoteRegistration, labels::LabelScheme, shaping::ShapingConfig},
+    wire::dataset::FacePersistency,
     wire::{
         ControlParameters, ControlResponse, Data, Interest, LpPacket, NackReason, NameView, PACKET_BYTES_MAX, PathTag,
         RateProbe, SignKey, SignatureInfo, SignatureType, WireError,
@@ -140,7 +141,11 @@ pub fn ndn_control(data: &[u8]) {
                 uri: filter.uri.clone().unwrap_or_default(),
                 local_uri: filter.local_uri.clone().unwrap_or_default(),
                 is_local: filter.scope == Some(1),
-                is_persistent: filter.persistency != Some(1),
+                persistency: if filter.persistency == Some(1) {
+                    FacePersistency::OnDemand
+                } else {
+                    FacePersistency::Persistent
+                },
                 ..FaceEntry::default()
             };
             let can_fit = filter.scheme.is_none()

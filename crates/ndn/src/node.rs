@@ -20,8 +20,8 @@ use alloc::{
 
 use tributary_content::{Name, ObjectReader, PublicKey};
 use tributary_core::{
-    Datagram, Duration, EchoId, FaceId, FaceRefusal, FaceRequest, Node, PeerPlace, Random, Rate, Time, TimerId,
-    TransferId, Transmit, TransmitBuf,
+    Datagram, Duration, EchoId, FaceAddresses, FaceId, FaceRefusal, FaceRequest, Node, PeerPlace, Random, Rate, Time,
+    TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
     node::FaceChange,
 };
@@ -45,7 +45,7 @@ use crate::{
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
     sender::Sender,
-    wire::{Certificate, Interest, LpPacket, SignKey},
+    wire::{Certificate, Interest, LpPacket, SignKey, dataset::FacePersistency},
 };
 
 /// The face of this node's producer.
@@ -76,9 +76,9 @@ pub struct NdnNode {
     random: Random,
     /// Faces that only packets announced; whatever comes by one is an answer.
     pub(crate) unsolicited: UnsolicitedFaces,
-    /// Faces that the driver is to open, and those that it has opened on request.
-    opening: BTreeMap<RequestId, String>,
+    /// Faces that the driver has opened on request, and those whose addresses it is to say.
     opened: BTreeSet<FaceId>,
+    locating: BTreeSet<FaceId>,
     pub(crate) events: Events,
 }
 
@@ -154,8 +154,8 @@ impl NdnNode {
             random: Random::new(config.seed, 9),
             router,
             unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
-            opening: BTreeMap::new(),
             opened: BTreeSet::new(),
+            locating: BTreeSet::new(),
             events: Events::default(),
             config,
         }
@@ -193,9 +193,13 @@ impl Node for NdnNode {
             self.unsolicited.on_answer(now, face);
         } else if !self.router.has_face(face)
             && is_packet(&datagram)
-            && self.router.add_face(face, FaceProfile { is_persistent: false, ..self.described(face, FACE_DEFAULT) })
+            && self.router.add_face(
+                face,
+                FaceProfile { persistency: FacePersistency::OnDemand, ..self.described(face, FACE_DEFAULT) },
+            )
         {
             self.unsolicited.add(now, face);
+            self.locating.insert(face);
         }
         self.router.handle_datagram(now, face, datagram);
         self.settle(now);
@@ -221,16 +225,18 @@ impl Node for NdnNode {
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
-            FaceChange::Opened { mtu, place, peer } => {
+            FaceChange::Opened { mtu, place, addresses } => {
                 let scope = match place {
                     PeerPlace::ThisMachine => FaceScope::Local,
+                    PeerPlace::OtherUser => FaceScope::OtherUser,
                     PeerPlace::Elsewhere => FaceScope::NonLocal,
                 };
-                let profile = self.opened(face, FaceOptions { mtu, rate: None }, scope, peer);
+                let profile = self.opened(face, FaceOptions { mtu, rate: None }, scope, addresses);
                 self.add_face_with(face, profile);
                 self.on_face_up(now, face);
                 self.settle(now);
             }
+            FaceChange::Located(addresses) => self.router.set_face_addresses(face, addresses),
             // It was opened on request and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => {
                 self.registrations.on_face_down(face);
@@ -240,10 +246,12 @@ impl Node for NdnNode {
         }
     }
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        if let Some(face) = self.locating.pop_first() {
+            return Some(FaceRequest::Locate { face });
+        }
         Some(match self.router.poll_face_request()? {
             router::FaceRequest::Create { id, uri, mtu, .. } => {
                 let mtu = mtu.map(|mtu| u32::try_from(mtu).unwrap_or(u32::MAX));
-                self.opening.insert(id, uri.clone());
                 FaceRequest::Open { request: id.0, uri, mtu }
             }
             router::FaceRequest::Destroy { face } => {
@@ -253,21 +261,24 @@ impl Node for NdnNode {
             }
         })
     }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
         let id = RequestId(request);
-        let uri = self.opening.remove(&id).unwrap_or_default();
-        if let Ok(face) = answer {
-            let is_datagrams = uri.starts_with("udp");
+        if let Ok((face, addresses)) = &answer {
+            let (face, is_datagrams) = (*face, addresses.peer.starts_with("udp"));
             let mtu = if is_datagrams { FACE_DEFAULT.mtu } else { u32::MAX };
-            let profile = FaceProfile { uri, ..self.described(face, FaceOptions { mtu, rate: None }) };
+            let (uri, local_uri) = (addresses.peer.clone(), addresses.local.clone());
+            let profile = FaceProfile { uri, local_uri, ..self.described(face, FaceOptions { mtu, rate: None }) };
             self.add_face_with(face, profile);
             self.opened.insert(face);
             // A stream is up when its far end has answered.
             self.router.set_face_up(now, face, is_datagrams);
             self.on_face_up(now, face);
         }
-        self.router.complete_face_request(now, id, answer);
+        self.router.complete_face_request(now, id, answer.map(|(face, _)| face));
         self.settle(now);
+    }
+    fn handle_channels(&mut self, channels: Vec<String>) {
+        self.router.set_channels(channels);
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         loop {
@@ -296,6 +307,7 @@ impl Echoes for NdnNode {
 impl Endpoint for NdnNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.add_face_with(face, self.described(face, options));
+        self.locating.insert(face);
         self.on_face_up(now, face);
     }
     fn set_face_key(&mut self, face: FaceId, key: Option<PublicKey>) {
@@ -303,6 +315,7 @@ impl Endpoint for NdnNode {
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.unsolicited.remove(face);
+        self.locating.remove(&face);
         self.registrations.on_face_down(face);
         self.router.remove_face(now, face);
         self.settle(now);

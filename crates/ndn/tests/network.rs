@@ -6,7 +6,7 @@ use tributary_content::{
     StoreError, chunk_size_for,
 };
 use tributary_core::{
-    ByteCount, Datagram, Duration, FaceId, Node, PeerPlace, Random, Rate, Time, TransferId, TransmitBuf,
+    ByteCount, Datagram, Duration, FaceAddresses, FaceId, Node, PeerPlace, Random, Rate, Time, TransferId, TransmitBuf,
     event::{PathReport, PathState, TransferReport},
     link::{LinkChange, LinkConfig, Loss, Reorder},
     node::FaceChange,
@@ -20,6 +20,7 @@ use tributary_ndn::{
         pit::PitLimits, shaping::ShapingConfig,
     },
     trust::{Anchors, TrustAnchor},
+    wire::dataset::FacePersistency,
     wire::{
         Certificate, ControlParameters, ControlResponse, Data, Interest, LpPacket, Secret, SignKey, SignatureInfo,
         certificate::key_name, interest::with_parameters, reliability::ReliabilityConfig,
@@ -661,8 +662,8 @@ fn a_face_that_only_packets_told_of_goes_after_a_minute_unless_somebody_says_tha
     assert!(faces.iter().all(|face| !node.router().has_face(*face)), "that was no packet");
     faces.iter().for_each(|face| node.handle_datagram(Time::ZERO, *face, Datagram::from(LpPacket::default().encode())));
     let profile = node.router().faces().find(|(id, ..)| *id == faces[1]).unwrap().2.clone();
-    assert!(!profile.is_persistent);
-    node.router_mut().add_face(faces[1], FaceProfile { is_persistent: true, ..profile });
+    assert_eq!(profile.persistency, FacePersistency::OnDemand);
+    node.router_mut().add_face(faces[1], FaceProfile { persistency: FacePersistency::Persistent, ..profile });
     node.handle_timeout(Time::from_millis(60_000));
     assert_eq!(faces.map(|face| node.router().has_face(face)), [false, true]);
 }
@@ -694,7 +695,8 @@ fn faces_are_what_the_settings_say_whoever_tells_of_them() {
     let found = profile(&node, single);
     assert_eq!((found.rate, found.reliability, found.shaping), (slow.rate, None, None));
     // A stream loses nothing, and one to an application of this machine is no link.
-    let open = |place| FaceChange::Opened { mtu: u32::MAX, place, peer: "tcp://192.0.2.1:1".into() };
+    let addresses = FaceAddresses { peer: "tcp4://192.0.2.1:1".into(), ..FaceAddresses::default() };
+    let open = |place| FaceChange::Opened { mtu: u32::MAX, place, addresses: addresses.clone() };
     node.handle_face(Time::ZERO, FaceId(8), open(PeerPlace::Elsewhere));
     let found = profile(&node, FaceId(8));
     assert_eq!((found.rate, found.reliability), (Some(Rate::from_mbps(20)), None));
@@ -729,7 +731,8 @@ fn a_node_obeys_whom_its_settings_say() {
     let (operator, other) = (SignKey::ed25519(&[1; 32]), SignKey::ed25519(&[2; 32]));
     let code = |management: &ManagementTrust, key: &SignKey| {
         let mut node = NdnNode::new(Config { management: management.clone(), ..Config::new("node", 1) });
-        let open = FaceChange::Opened { mtu: u32::MAX, place: PeerPlace::ThisMachine, peer: "unix:///a".into() };
+        let open =
+            FaceChange::Opened { mtu: u32::MAX, place: PeerPlace::ThisMachine, addresses: FaceAddresses::default() };
         node.handle_face(Time::ZERO, FaceId(1), open);
         let parameters = ControlParameters { name: "/app".parse().ok(), ..ControlParameters::default() };
         let base: Name = "/localhost/nfd/rib/register".parse().unwrap();

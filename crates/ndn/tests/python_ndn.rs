@@ -14,6 +14,7 @@ use tributary_core::Random;
 use tributary_ndn::wire::{
     ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NackReason, NameView, PathTag, SignKey, SignatureInfo,
     SignatureType, VerifyKey, WireError,
+    dataset::FacePersistency,
     dataset::{FaceEntry, FaceEvent},
     interest::with_parameters,
     packet_type, types,
@@ -290,7 +291,7 @@ fn what_becomes_of_a_face_is_read_by_python_ndn_as_we_meant_it() {
         uri: "udp4://192.0.2.1:6363".into(),
         local_uri: "internal://".into(),
         is_local: true,
-        is_persistent: false,
+        persistency: FacePersistency::OnDemand,
         flags: 4,
         ..FaceEntry::default()
     };

@@ -20,6 +20,8 @@ pub struct DriverConfig {
     pub stream_faces: Vec<StreamFaceConfig>,
     /// Where streams are accepted; port zero lets the kernel choose. Each gets a face of its own.
     pub stream_listen: Vec<StreamAddress>,
+    /// Who may connect to the Unix sockets of [`DriverConfig::stream_listen`].
+    pub unix_access: UnixAccess,
     /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; other pages get 403. Programs
     /// that are no pages send no origin and always may (RFC 6455 §10.2). Default: none.
     pub web_origins: Vec<String>,
@@ -58,6 +60,7 @@ impl Default for DriverConfig {
             listen: Vec::new(),
             stream_faces: Vec::new(),
             stream_listen: Vec::new(),
+            unix_access: UnixAccess::default(),
             web_origins: Vec::new(),
             framing: None,
             thread_name: "node".into(),
@@ -71,6 +74,21 @@ impl Default for DriverConfig {
             seed: 0,
             bell: Bell::default(),
         }
+    }
+}
+
+/// Who may connect to a Unix socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnixAccess {
+    /// Mode of the socket's file. Default: 0600.
+    pub mode: u32,
+    /// Number of its group; `None` as the system has it.
+    pub group: Option<u32>,
+}
+
+impl Default for UnixAccess {
+    fn default() -> Self {
+        UnixAccess { mode: 0o600, group: None }
     }
 }
 

@@ -14,7 +14,8 @@ use nix::{
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
-    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Time, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, FaceAddresses, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Time, Transmit,
+    TransmitBuf,
     event::Event,
     link::{Fate, LinkChange},
     pump,
@@ -137,6 +138,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         if let Err(error) = nix::sys::prctl::set_timerslack(1) {
             tracing::debug!(%error, "timer slack stays as it is");
         }
+        self.node.handle_channels([self.world.faces.channels(), self.world.streams.channels()].concat());
         let mut turns_since_look = 0;
         loop {
             self.world.stats.turns += 1;
@@ -206,9 +208,9 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     fn serve_streams(&mut self, now: Time) {
         for event in self.world.streams.poll(now, &mut self.world.stats) {
             match event {
-                StreamEvent::Up(face, place, peer) => {
-                    (self.world.on_event)(now, Event::Note(format!("{face} is {peer}")));
-                    self.node.handle_face(now, face, FaceChange::Opened { mtu: STREAM_MTU, place, peer });
+                StreamEvent::Up(face, place, addresses) => {
+                    (self.world.on_event)(now, Event::Note(format!("{face} is {}", addresses.peer)));
+                    self.node.handle_face(now, face, FaceChange::Opened { mtu: STREAM_MTU, place, addresses });
                 }
                 StreamEvent::Packets(face, packets) => {
                     for packet in packets {
@@ -329,6 +331,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                     let answer = self.world.open_face(&uri, mtu, now);
                     self.node.handle_face_answer(now, request, answer);
                 }
+                Some(FaceRequest::Locate { face }) => self.locate(face, now),
                 // One that went by itself meanwhile is closed already.
                 Some(FaceRequest::Close { face }) => drop(self.world.remove_face(face)),
                 Some(FaceRequest::Move { face, to }) => {
@@ -336,9 +339,16 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                         let note = format!("the neighbour on {face} has moved from {from} to {peer}");
                         (self.world.on_event)(now, Event::Note(note));
                         self.node.handle_face(now, to, FaceChange::Closed);
+                        self.locate(face, now);
                     }
                 }
             }
+        }
+    }
+    /// Says the addresses of a face over datagrams; those of a stream were said when it opened.
+    fn locate(&mut self, face: FaceId, now: Time) {
+        if let Some(addresses) = self.world.faces.addresses(face) {
+            self.node.handle_face(now, face, FaceChange::Located(addresses));
         }
     }
     /// When the loop has something to do without a command.
@@ -437,13 +447,16 @@ impl<E: FnMut(Time, Event)> World<E> {
     }
     /// Opens the face that a node requests: over UDP from the first listener's socket, so that the neighbour knows it
     /// by the address that other nodes know, or as a stream, which is dialled until it is closed.
-    fn open_face(&mut self, uri: &str, mtu: Option<u32>, now: Time) -> Result<FaceId, FaceRefusal> {
+    fn open_face(&mut self, uri: &str, mtu: Option<u32>, now: Time) -> Result<(FaceId, FaceAddresses), FaceRefusal> {
         let id = (OPENED_FACE_FIRST..self.faces.dynamic_first()).map(FaceId);
         let is_free = |id: &FaceId| self.faces.place(*id).is_none() && !self.streams.contains(*id);
         let full = || FaceRefusal::System("no number is left for another face".into());
         let id = { id }.find(is_free).ok_or_else(full)?;
         let opened = match address::datagram_address(uri) {
             Some(Err(reason)) => return Err(FaceRefusal::Address(reason)),
+            Some(Ok(peer)) if self.faces.is_own(peer) => {
+                return Err(FaceRefusal::Address(format!("'{uri}' is this node itself")));
+            }
             Some(Ok(peer)) => {
                 let (local, config) = (self.faces.listener_for(peer), FaceConfig::new(id, peer));
                 let config = FaceConfig { local, mtu: mtu.unwrap_or(config.mtu).min(config.mtu), ..config };
@@ -458,7 +471,10 @@ impl<E: FnMut(Time, Event)> World<E> {
             }
         };
         match opened {
-            Ok(()) => Ok(id),
+            Ok(()) => {
+                let dialled = || FaceAddresses { peer: uri.into(), local: self.streams.near_of(id) };
+                Ok((id, self.faces.addresses(id).unwrap_or_else(dialled)))
+            }
             Err(DriverError::DuplicatePeer { other, .. }) => Err(FaceRefusal::Exists(other)),
             Err(error) => Err(FaceRefusal::System(error.to_string())),
         }

@@ -7,7 +7,7 @@ use std::{
 use nix::errno::Errno;
 use rustc_hash::FxBuildHasher;
 use tributary_core::{
-    Duration, FaceId, Random, Time,
+    Duration, FaceAddresses, FaceId, Random, Time,
     link::{Link, Loss, LossProcess},
 };
 
@@ -17,6 +17,7 @@ use crate::{
     error::DriverError,
     socket::{Route, UdpPort},
     stats::FaceStats,
+    stream::address::face_uri,
 };
 
 /// One face of the node.
@@ -371,6 +372,22 @@ impl Faces {
     pub(crate) fn listener_for(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let usable = self.listeners.iter().flatten().filter(|listener| listener.device.is_none());
         usable.map(|listener| listener.local).find(|local| local.is_ipv4() == peer.is_ipv4())
+    }
+    /// Whether datagrams to this address come back to a listener here.
+    pub(crate) fn is_own(&self, peer: SocketAddr) -> bool {
+        self.listeners.iter().zip(&self.ports).any(|(listener, port)| listener.is_some() && port.local() == peer)
+    }
+    /// The addresses of a face, as URIs.
+    pub(crate) fn addresses(&self, id: FaceId) -> Option<FaceAddresses> {
+        let face = self.slots[self.place(id)?].as_ref()?;
+        let bound = self.ports[face.port].local();
+        let local = SocketAddr::new(face.route.source.unwrap_or(bound.ip()), bound.port());
+        Some(FaceAddresses { peer: face_uri("udp", face.peer), local: face_uri("udp", local) })
+    }
+    /// The addresses of the listeners, as URIs.
+    pub(crate) fn channels(&self) -> Vec<String> {
+        let listening = self.listeners.iter().zip(&self.ports).filter(|(listener, _)| listener.is_some());
+        listening.map(|(_, port)| face_uri("udp", port.local())).collect()
     }
     /// The place of a face.
     pub(crate) fn place(&self, id: FaceId) -> Option<usize> {

@@ -74,7 +74,7 @@ pub mod stream;
 
 pub use bell::Bell;
 pub use clock::{Clock, wall_clock};
-pub use config::{DriverConfig, FaceConfig, ListenConfig};
+pub use config::{DriverConfig, FaceConfig, ListenConfig, UnixAccess};
 pub use driver::{Driver, DriverHandle};
 pub use error::DriverError;
 pub use stats::{DriverStats, FaceStats, StreamStats};

@@ -408,6 +408,7 @@ impl Node for PsiNode {
         match change {
             FaceChange::Opened { mtu, .. } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
             FaceChange::Closed => self.remove_face(now, face),
+            FaceChange::Located(_) => {}
         }
     }
 }

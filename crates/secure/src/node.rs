@@ -2,8 +2,8 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use tributary_core::{
-    Datagram, DatagramBatch, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, Time, TimerId,
-    Transmit, TransmitBuf, event::Event,
+    Datagram, DatagramBatch, FaceAddresses, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, Time,
+    TimerId, Transmit, TransmitBuf, event::Event,
 };
 
 use crate::{Admission, Config, Entropy, OnPeer, Peer, Stats, layer::Layer, wire::DATA_OVERHEAD};
@@ -207,8 +207,11 @@ impl<N: Node> Node for Secured<N> {
         let moved = self.layer.poll_move().map(|(face, to)| FaceRequest::Move { face, to });
         moved.or_else(|| self.node.poll_face_request())
     }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
         self.node.handle_face_answer(now, request, answer);
+    }
+    fn handle_channels(&mut self, channels: Vec<String>) {
+        self.node.handle_channels(channels);
     }
 }
 

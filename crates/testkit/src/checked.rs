@@ -2,7 +2,8 @@
 use std::cell::Cell;
 
 use tributary_core::{
-    Datagram, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Time, TimerId, Transmit, TransmitBuf, event::Event,
+    Datagram, FaceAddresses, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Time, TimerId, Transmit, TransmitBuf,
+    event::Event,
 };
 
 /// A node under supervision. It behaves like the node within, and panics, saying who broke which rule:
@@ -134,9 +135,12 @@ impl<N: Node> Node for Checked<N> {
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.node.poll_face_request()
     }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
         self.on_input(now, "an answer about a face");
         self.node.handle_face_answer(now, request, answer);
+    }
+    fn handle_channels(&mut self, channels: Vec<String>) {
+        self.node.handle_channels(channels);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.on_time(now);

@@ -2,8 +2,8 @@
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Manifest, Name, ObjectReader, PublicKey, StoreError};
 use tributary_core::{
-    Datagram, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Random, Rate, Time, TimerId, TransferId, Transmit,
-    TransmitBuf,
+    Datagram, FaceAddresses, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Random, Rate, Time, TimerId,
+    TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
 use tributary_transport::{
@@ -100,8 +100,11 @@ impl<N: Node, C: Corruption> Node for FaultyNode<N, C> {
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.inner.poll_face_request()
     }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
         self.inner.handle_face_answer(now, request, answer);
+    }
+    fn handle_channels(&mut self, channels: Vec<String>) {
+        self.inner.handle_channels(channels);
     }
 }
 

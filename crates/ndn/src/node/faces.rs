@@ -17,11 +17,18 @@ impl NdnNode {
         FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }.with_service(*service)
     }
     /// The profile of a stream that was opened: its former one if it is known, which a command may have set.
-    pub(super) fn opened(&self, face: FaceId, options: FaceOptions, scope: FaceScope, uri: String) -> FaceProfile {
+    pub(super) fn opened(
+        &self,
+        face: FaceId,
+        options: FaceOptions,
+        scope: FaceScope,
+        addresses: FaceAddresses,
+    ) -> FaceProfile {
         let known = self.router.faces().find(|(id, ..)| *id == face).map(|(_, _, profile, _)| profile.clone());
         let signals = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
         let made = || if signals { self.described(face, options) } else { FaceProfile::from(options) };
-        FaceProfile { scope, uri, ..known.unwrap_or_else(made) }
+        let FaceAddresses { peer: uri, local: local_uri } = addresses;
+        FaceProfile { scope, uri, local_uri, ..known.unwrap_or_else(made) }
     }
     /// Adds the routes of a face that has come up, and registers prefixes there.
     pub(super) fn on_face_up(&mut self, now: Time, face: FaceId) {
@@ -40,7 +47,11 @@ impl NdnNode {
         for face in self.unsolicited.expired(now, |_| false) {
             self.unsolicited.remove(face);
             // `faces/update` may have made it persistent.
-            if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {
+            if !self
+                .router
+                .faces()
+                .any(|(id, _, profile, _)| id == face && profile.persistency != FacePersistency::OnDemand)
+            {
                 self.router.remove_face(now, face);
             }
         }

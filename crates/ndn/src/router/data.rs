@@ -34,6 +34,7 @@ impl Router {
     ) -> Result<(), &'static str> {
         let data = Data::decode(&packet).map_err(|error: WireError| error.reason())?;
         self.count_in(face, |counters| &mut counters.data);
+        self.faces.get_mut(&face).into_iter().for_each(|face| face.on_token(headers.pit_token));
         if data.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
         }
@@ -43,7 +44,7 @@ impl Router {
         if answered.is_empty() {
             return Err(reason::UNSOLICITED);
         }
-        let may_cache = headers.cache_policy != Some(NO_CACHE) || !self.is_local(face);
+        let may_cache = headers.cache_policy != Some(NO_CACHE);
         let is_chosen = self.config.cache_share >= 1.0 || self.random.chance(self.config.cache_share);
         if may_cache && is_chosen && !data.name.as_tlv().starts_with(LOCALHOST) {
             self.cs.insert(now, &packet, data.name, data.freshness());
@@ -123,6 +124,7 @@ impl Router {
                 rates: rates.as_deref().and_then(|rates| crate::wire::PathRates::parse(rates).ok()),
                 origin: if self.config.path_tags { headers.origin.or(own) } else { None },
                 path_failed: self.config.path_tags && (headers.path_failed || record.path_failed),
+                incoming_face: self.incoming_face(record.face, face),
                 ..LpPacket::default()
             };
             self.send(now, record.face, &answer, packet);
@@ -139,8 +141,9 @@ impl Router {
     ) -> Result<(), &'static str> {
         let interest = Interest::decode(packet).map_err(|error| error.reason())?;
         self.count_in(face, |counters| &mut counters.nacks);
-        let prefixes = self.hasher.prefixes(interest.name).ok_or(reason::NAME_TOO_LONG)?;
-        let known = CACHE_USES.map(|caches| self.pit.find(prefixes.full(), &interest, caches));
+        self.faces.get_mut(&face).into_iter().for_each(|face| face.on_token(headers.pit_token));
+        let hash = self.hasher.name(interest.name);
+        let known = CACHE_USES.map(|caches| self.pit.find(hash, &interest, caches));
         let matches = |record: &OutRecord| interest.nonce == Some(record.nonce) && record.nacked.is_none();
         let sent = |index: &PitIndex| {
             self.pit.entry(*index).and_then(|entry| entry.out_record(face)).is_some_and(|record| matches(record))

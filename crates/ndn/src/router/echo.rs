@@ -75,7 +75,7 @@ impl Router {
     }
     /// Whether an application in this node serves a name, or a program that is attached to it.
     fn is_served_here(&self, name: NameView<'_>) -> bool {
-        let Some(prefixes) = self.hasher.prefixes(name) else { return false };
+        let prefixes = self.hasher.prefixes(name);
         let entry = self.fib.longest_match(&prefixes, name.as_tlv()).map(|index| self.fib.entry(index));
         entry.is_some_and(|entry| {
             let mut faces = entry.next_hops.iter().map(|hop| hop.face);

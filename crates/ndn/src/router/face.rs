@@ -1,9 +1,5 @@
 //! One face: its link service (fragmentation, reassembly, reliability, marking) and what waits to be sent on it.
-use alloc::{
-    collections::VecDeque,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, format, string::String, vec::Vec};
 
 use bytes::Bytes;
 use tributary_core::{Datagram, Duration, FaceId, Rate, Time, TransmitBuf};
@@ -17,7 +13,7 @@ use super::{
 };
 use crate::wire::{
     ControlParameters, LpPacket, PACKET_BYTES_MAX,
-    dataset::PacketCounters,
+    dataset::{FacePersistency, PacketCounters},
     fragment::{Numbering, Piece, Reassembler, ReassemblyLimits, cut},
     reliability::{Reliability, ReliabilityConfig, ReliabilityStats},
 };
@@ -30,6 +26,8 @@ pub enum FaceScope {
     NonLocal,
     /// An application on this machine: it may use `/localhost` and choose faces.
     Local,
+    /// The same of another user: what it commands concerns itself only.
+    OtherUser,
 }
 
 /// What a face is like.
@@ -49,10 +47,14 @@ pub struct FaceProfile {
     pub shaping: Option<ShapingConfig>,
     /// Whether lost packets are sent again on the link.
     pub reliability: Option<ReliabilityConfig>,
-    /// Address of the far end, for people.
+    /// Address of the far end.
     pub uri: String,
+    /// Address of the near end.
+    pub local_uri: String,
     /// Whether it stays though nothing comes.
-    pub is_persistent: bool,
+    pub persistency: FacePersistency,
+    /// Whether packets say by which face they came (IncomingFaceId). Default: no.
+    pub local_fields: bool,
 }
 
 /// The link of a face and the services on it, as an operator sets them.
@@ -97,7 +99,9 @@ impl From<FaceOptions> for FaceProfile {
             shaping: None,
             reliability: None,
             uri: String::new(),
-            is_persistent: true,
+            local_uri: String::new(),
+            persistency: FacePersistency::Persistent,
+            local_fields: false,
         }
     }
 }
@@ -186,7 +190,7 @@ impl Face {
             path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
             boot,
             challenge: None,
-            is_proven: profile.mtu.is_none() || profile.scope == FaceScope::Local,
+            is_proven: profile.mtu.is_none() || profile.scope != FaceScope::NonLocal,
             boot_answer: None,
             answers_echoes: false,
             id,
@@ -212,7 +216,7 @@ impl Face {
         self.path_mtu.as_ref().map(|found| found.size() as usize).or(self.profile.mtu)
     }
     pub(crate) fn is_local(&self) -> bool {
-        self.profile.scope == FaceScope::Local
+        self.profile.scope != FaceScope::NonLocal
     }
     /// Takes a datagram; returns the network packet in it, if it completes one.
     ///
@@ -336,18 +340,30 @@ impl Face {
     pub(crate) fn probe_boot(&mut self, number: u32) {
         self.push(LpPacket { boot_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
     }
-    /// Asks the neighbour a question with a number that nobody can guess.
+    /// Asks the neighbour a question with a number that nobody can guess; again with the same one.
     pub(crate) fn challenge(&mut self, number: u32) {
-        self.challenge = Some(number);
+        let number = *self.challenge.get_or_insert(number);
         self.probe_boot(number);
     }
-    /// Whether it has been asked and may still answer.
-    pub(crate) fn is_challenged(&self) -> bool {
-        self.challenge.is_some()
+    /// A token for Interests to a neighbour that has not proven its address: programs of others do not answer the
+    /// question, and return the token. It has six bytes because ndnd's forwarder crashes on others.
+    pub(crate) fn proof_token(&self) -> Option<[u8; 6]> {
+        self.challenge.map(|number| {
+            let [a, b, c, d] = number.to_be_bytes();
+            [a, b, c, d, b'T', b'R']
+        })
     }
-    /// The question is not answered in time: the next one has another number.
-    pub(crate) fn end_challenge(&mut self) {
-        self.challenge = None;
+    /// Takes note of the token of an answer.
+    pub(crate) fn on_token(&mut self, token: Option<&[u8]>) {
+        if token.is_some() && self.proof_token().as_ref().map(|token| &token[..]) == token {
+            (self.is_proven, self.challenge) = (true, None);
+        }
+    }
+    /// Whether a packet may be sent to an address that may be forged: at most three times the bytes that came from there
+    /// (RFC 9000, section 8.1).
+    pub(crate) fn may_send(&self, bytes: usize) -> bool {
+        let (came, went) = self.counters.bytes;
+        self.challenge.is_none() || went + (TOKEN_BYTES + bytes) as u64 <= 3 * came
     }
     fn send_probes(&mut self) {
         while let Some(MtuProbe { number, size }) = self.path_mtu.as_mut().and_then(PathMtu::poll_probe) {
@@ -505,19 +521,20 @@ impl Face {
     /// Flags of the management protocol.
     pub(crate) fn flags(&self) -> u64 {
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
-        flag(self.is_local(), FLAG_LOCAL_FIELDS)
+        flag(self.profile.local_fields, FLAG_LOCAL_FIELDS)
             | flag(self.profile.reliability.is_some(), FLAG_RELIABILITY)
             | flag(self.profile.marking != MarkingRule::Off, FLAG_MARKING)
     }
-    /// The parameters that the management protocol returns after a change.
+    /// The parameters that the management protocol returns for a new face.
     pub(crate) fn parameters(&self) -> ControlParameters {
         let marks = self.profile.rate.filter(|_| self.profile.marking != MarkingRule::Off);
         let (target, interval) = self.profile.marking.delays();
         ControlParameters {
             face_id: Some(u64::from(self.id.0)),
             uri: Some(self.uri()),
+            local_uri: Some(self.local_uri()),
             flags: Some(self.flags()),
-            persistency: Some(u64::from(!self.profile.is_persistent)),
+            persistency: Some(self.profile.persistency as u64),
             mark_interval: marks.map(|_| interval.as_nanos() as u64),
             mark_threshold: marks.map(|rate| rate.bytes_in(target)),
             mtu: self.profile.mtu.map(|mtu| mtu as u64),
@@ -539,11 +556,17 @@ impl Face {
         }
         self.profile = profile;
     }
+    /// The address of its far end; one that the driver has not told has the form of one of this node.
     pub(crate) fn uri(&self) -> String {
-        if self.profile.uri.is_empty() { self.id.to_string() } else { self.profile.uri.clone() }
+        if self.profile.uri.is_empty() { format!("internal://{}", self.id) } else { self.profile.uri.clone() }
+    }
+    pub(crate) fn local_uri(&self) -> String {
+        if self.profile.local_uri.is_empty() { "internal://".into() } else { self.profile.local_uri.clone() }
     }
 }
 
+/// Bytes of a link packet around an Interest with a token.
+const TOKEN_BYTES: usize = 16;
 /// Bytes that the headers of a link packet may have around a packet: tags, acknowledgements, announcements.
 const LINK_BYTES_MAX: usize = 4096;
 

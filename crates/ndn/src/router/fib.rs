@@ -66,7 +66,7 @@ impl Fib {
     }
     /// Sets the next hops of `prefix`; none removes it. False if there is no room for another prefix.
     pub fn set(&mut self, prefix: &Name, next_hops: &[NextHop], strategy: usize) -> bool {
-        let Some(prefixes) = self.hasher.prefixes(NameView::from(prefix)) else { return false };
+        let prefixes = self.hasher.prefixes(NameView::from(prefix));
         let key = prefixes.full();
         let found = self.find(key, prefix.as_tlv());
         let mut next_hops = next_hops.to_vec();
@@ -175,7 +175,7 @@ mod tests {
         NextHop { face: FaceId(face), cost: u64::from(face) }
     }
     fn lookup(fib: &Fib, hasher: &NameHasher, name: &Name) -> Option<FaceId> {
-        let prefixes = hasher.prefixes(NameView::from(name)).unwrap();
+        let prefixes = hasher.prefixes(NameView::from(name));
         fib.longest_match(&prefixes, name.as_tlv()).map(|index| fib.entry(index).next_hops[0].face)
     }
 

@@ -3,10 +3,8 @@ use tributary_content::Name;
 
 use crate::wire::NameView;
 
-/// Components of a name that a router handles at most.
+/// Components of a prefix that a router looks up at most: no route has more. A packet's name may have any number.
 pub const COMPONENTS_MAX: usize = Name::COMPONENTS_MAX;
-/// Bytes of a name that a router handles at most.
-pub const NAME_BYTES_MAX: usize = Name::BYTES_MAX;
 
 /// Hashes names. Folded multiplication of 8 bytes at a time (as wyhash and its kin do), seeded per router.
 #[derive(Clone, Copy, Debug)]
@@ -14,12 +12,13 @@ pub struct NameHasher {
     seeds: [u64; 2],
 }
 
-/// The hashes of all prefixes of one name.
+/// The hashes of one name and of its prefixes of up to [`COMPONENTS_MAX`] components.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefixes {
     /// Hash and end of each prefix; the first is the root's.
     entries: [(u64, u16); COMPONENTS_MAX + 1],
     len: usize,
+    full: u64,
 }
 
 impl NameHasher {
@@ -27,38 +26,35 @@ impl NameHasher {
     pub fn new(seeds: [u64; 2]) -> Self {
         NameHasher { seeds: [seeds[0] | 1, seeds[1] | 1] }
     }
-    /// The hashes of all prefixes of `name`; `None` if it has too many components or bytes for a router.
-    pub fn prefixes(&self, name: NameView<'_>) -> Option<Prefixes> {
+    /// The hashes of `name` and of its prefixes.
+    pub fn prefixes(&self, name: NameView<'_>) -> Prefixes {
         let mut prefixes = Prefixes::default();
-        self.fill(&mut prefixes, name).then_some(prefixes)
+        self.fill(&mut prefixes, name);
+        prefixes
     }
-    /// The same into existing memory, which is a third faster: they take half a kilobyte. False if there are none.
-    pub fn fill(&self, prefixes: &mut Prefixes, name: NameView<'_>) -> bool {
-        let tlv = name.as_tlv();
-        if tlv.len() > NAME_BYTES_MAX {
-            return false;
+    /// The same into existing memory, which is a third faster: they take half a kilobyte.
+    pub fn fill(&self, prefixes: &mut Prefixes, name: NameView<'_>) {
+        (prefixes.entries[0], prefixes.len, prefixes.full) = ((self.seeds[0], 0), 1, self.seeds[0]);
+        for (hash, end) in self.each(name) {
+            if let Some(entry) = prefixes.entries.get_mut(prefixes.len) {
+                *entry = (hash, end as u16);
+                prefixes.len += 1;
+            }
+            prefixes.full = hash;
         }
-        prefixes.entries[0] = (self.seeds[0], 0);
-        prefixes.len = 1;
-        let (mut hash, mut start) = (self.seeds[0], 0);
-        for component in name.components() {
-            hash = self.mix(hash, &tlv[start..component.end]);
-            start = component.end;
-            let Some(entry) = prefixes.entries.get_mut(prefixes.len) else { return false };
-            *entry = (hash, start as u16);
-            prefixes.len += 1;
-        }
-        true
     }
-    /// The hash of a complete name of any length.
-    pub fn name(&self, name: NameView<'_>) -> u64 {
-        let tlv = name.as_tlv();
-        let mut start = 0;
-        name.components().fold(self.seeds[0], |hash, component| {
-            let part = &tlv[start..component.end];
-            start = component.end;
-            self.mix(hash, part)
+    /// Hash and end of each prefix but the root, the complete name last.
+    pub fn each<'a>(&self, name: NameView<'a>) -> impl Iterator<Item = (u64, usize)> + use<'a> {
+        let (hasher, tlv) = (*self, name.as_tlv());
+        name.components().scan((self.seeds[0], 0), move |(hash, start), component| {
+            *hash = hasher.mix(*hash, &tlv[*start..component.end]);
+            *start = component.end;
+            Some((*hash, *start))
         })
+    }
+    /// The hash of a complete name.
+    pub fn name(&self, name: NameView<'_>) -> u64 {
+        self.each(name).last().map_or(self.seeds[0], |(hash, _)| hash)
     }
     /// The hash of a name's hash and something else.
     pub fn join(&self, hash: u64, more: &[u8]) -> u64 {
@@ -84,11 +80,11 @@ fn fold(a: u64, b: u64) -> u64 {
 impl Default for Prefixes {
     /// Those of no name.
     fn default() -> Self {
-        Prefixes { entries: [(0, 0); COMPONENTS_MAX + 1], len: 1 }
+        Prefixes { entries: [(0, 0); COMPONENTS_MAX + 1], len: 1, full: 0 }
     }
 }
 impl Prefixes {
-    /// Components of the name.
+    /// Components of the name, [`COMPONENTS_MAX`] at most.
     pub fn depth(&self) -> usize {
         self.len - 1
     }
@@ -103,7 +99,7 @@ impl Prefixes {
     }
     /// The hash of the complete name.
     pub fn full(&self) -> u64 {
-        self.entries[self.len - 1].0
+        self.full
     }
 }
 
@@ -117,7 +113,7 @@ mod tests {
         let hasher = NameHasher::new([5, 7]);
         let name: Name = "/a/bc/defghijklmno/seg=7".parse().unwrap();
         let view = NameView::from(&name);
-        let prefixes = hasher.prefixes(view).unwrap();
+        let prefixes = hasher.prefixes(view);
         for depth in 0..=4 {
             let prefix = view.prefix(depth);
             assert_eq!(prefixes.at(depth), (hasher.name(prefix), prefix.as_tlv().len()));
@@ -139,12 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_limits_have_no_place() {
+    fn a_name_of_any_length_has_a_hash_and_as_many_prefixes_as_routes_may_have_components() {
         let hasher = NameHasher::new([5, 7]);
-        let deep = [8u8, 0].repeat(COMPONENTS_MAX + 1);
-        assert!(hasher.prefixes(NameView::parse(&deep).unwrap()).is_none());
-        assert!(hasher.prefixes(NameView::parse(&deep[2..]).unwrap()).is_some());
-        let long = [&[8u8, 253, 4, 0][..], &[0; 1024]].concat();
-        assert!(hasher.prefixes(NameView::parse(&long).unwrap()).is_none());
+        let deep = [8u8, 0].repeat(4_000);
+        let view = NameView::parse(&deep).unwrap();
+        let prefixes = hasher.prefixes(view);
+        assert_eq!((prefixes.depth(), prefixes.full()), (COMPONENTS_MAX, hasher.name(view)));
+        assert_ne!(prefixes.full(), hasher.name(view.parent()));
+        assert_eq!(prefixes.at(COMPONENTS_MAX), (hasher.name(view.prefix(COMPONENTS_MAX)), 2 * COMPONENTS_MAX));
     }
 }

@@ -23,6 +23,8 @@ pub(super) const LOCALHOST: &[u8] = b"\x08\x09localhost";
 /// First component of names that go one hop at most.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 
+/// Stands for the content store where a packet says by which face it came, as in NFD.
+const FACE_CONTENT_STORE: FaceId = FaceId(254);
 /// Faces that an Interest leaves by, one after the other, before it goes back.
 const FACES_TRIED_MAX: usize = 8;
 
@@ -58,8 +60,9 @@ impl Router {
             return Err(reason::DIGEST);
         }
         let mut prefixes = Prefixes::default();
-        if !self.hasher.fill(&mut prefixes, first.name) {
-            return Err(reason::NAME_TOO_LONG);
+        self.hasher.fill(&mut prefixes, first.name);
+        if headers.next_hop_face.is_some() && !self.is_local(face) {
+            return Err(reason::NEXT_HOP);
         }
         if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
@@ -93,6 +96,7 @@ impl Router {
             let answer = LpPacket {
                 pit_token: headers.pit_token,
                 origin: self.config.path_tags.then_some(Origin::Cache),
+                incoming_face: self.incoming_face(face, FACE_CONTENT_STORE),
                 ..LpPacket::default()
             };
             self.send(now, face, &answer, &data);
@@ -170,9 +174,7 @@ impl Router {
         prefixes: &Prefixes,
         passing: &Passing<'_>,
     ) -> Result<(), &'static str> {
-        if let Some(next) = passing.headers.next_hop_face
-            && self.is_local(passing.arrived)
-        {
+        if let Some(next) = passing.headers.next_hop_face {
             let next = FaceId(u32::try_from(next).unwrap_or(u32::MAX - 1));
             let probe = passing.headers.probe && self.config.path_tags;
             return self.pass_to(now, index, passing, &passing.onward(probe), &[next], true);
@@ -193,13 +195,12 @@ impl Router {
         let is_here = interest.hints().any(|hint| self.config.regions.iter().any(|region| arrived(hint, region)));
         if hints.peek().is_some() && !is_here {
             for hint in hints {
-                let found = self.hasher.prefixes(hint).and_then(|at| self.fib.longest_match(&at, hint.as_tlv()));
+                let found = self.fib.longest_match(&self.hasher.prefixes(hint), hint.as_tlv());
                 if let Some(found) = found.filter(|found| !self.fib.entry(*found).prefix.is_empty()) {
                     return Some(found);
                 }
             }
-            let root = self.hasher.prefixes(NameView::ROOT)?;
-            return self.fib.longest_match(&root, &[]);
+            return self.fib.longest_match(&self.hasher.prefixes(NameView::ROOT), &[]);
         }
         self.fab.longest_match(&self.fib, interest.name, prefixes)
     }
@@ -212,6 +213,10 @@ impl Router {
         let failed = entry.in_record(passing.arrived).is_some_and(|record| record.path_failed);
         if self.pit.remove_in_record(index, passing.arrived) {
             self.pit.remove(index);
+        }
+        // A Nack would have the consumer, or a router before this one, believe that the name has no route.
+        if passing.interest.hop_limit == Some(0) {
+            return Err(reason::HOP_LIMIT);
         }
         self.nack(now, passing.arrived, passing.headers.pit_token, passing.packet, NackReason::NoRoute, failed);
         Err(reason::NO_ROUTE)
@@ -293,7 +298,7 @@ impl Router {
         let Some(record) = waits.max_by_key(|record| Some(record.nonce) == last).cloned() else { return false };
         let headers = LpPacket { probe: record.probe, ..LpPacket::default() };
         let Ok(interest) = Interest::decode(&record.interest) else { return false };
-        let Some(prefixes) = self.hasher.prefixes(interest.name) else { return false };
+        let prefixes = self.hasher.prefixes(interest.name);
         let Some(fib) = self.route(&interest, &prefixes) else { return false };
         let passing = Passing {
             nonce: record.nonce,
@@ -335,11 +340,7 @@ impl Router {
         let (first, most) = self.config.suppression;
         let mut sent = false;
         for next in faces.iter().copied() {
-            let headers = LpPacket {
-                incoming_face: (self.is_local(next) && next.0 >= super::INTERNAL_FACES_FIRST)
-                    .then_some(u64::from(passing.arrived.0)),
-                ..headers.clone()
-            };
+            let headers = LpPacket { incoming_face: self.incoming_face(next, passing.arrived), ..headers.clone() };
             if !self.send(now, next, &headers, passing.packet) {
                 continue;
             }
@@ -359,6 +360,10 @@ impl Router {
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
         entry.suppression = if entry.suppression.is_zero() { first } else { (entry.suppression * 2).min(most) };
         if sent || !entry.out_records.is_empty() { Ok(()) } else { self.no_route(now, index, passing) }
+    }
+    /// What a packet says of the face by which it came, if the face `to` asks for local fields.
+    pub(super) fn incoming_face(&self, to: FaceId, from: FaceId) -> Option<u64> {
+        self.faces.get(&to).is_some_and(|face| face.profile.local_fields).then_some(u64::from(from.0))
     }
     /// Nobody waits any more.
     pub(super) fn on_expired(&mut self, now: Time, entry: &PitEntry) {

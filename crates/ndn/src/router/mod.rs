@@ -42,7 +42,9 @@ use alloc::{
 
 use bytes::Bytes;
 use tributary_content::{Name, PublicKey};
-use tributary_core::{Datagram, Duration, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event};
+use tributary_core::{
+    Datagram, Duration, FaceAddresses, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event,
+};
 use tributary_trust::Grant;
 
 pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService, reason as face_reason};
@@ -290,12 +292,12 @@ const LOCAL_PACKETS_MAX: usize = 65_536;
 
 /// Reasons for which a router drops packets, besides those of [`crate::wire::WireError::reason`].
 pub mod reason {
-    /// More components or bytes than a router handles.
-    pub const NAME_TOO_LONG: &str = "name too long";
     /// More bytes than a packet may have.
     pub const TOO_LONG: &str = "longer than a packet may be";
     /// No hops left.
     pub const HOP_LIMIT: &str = "hop limit reached";
+    /// It names the face to leave by, and comes from another machine.
+    pub const NEXT_HOP: &str = "next hop named by another machine";
     /// Seen before with the same nonce.
     pub const LOOP: &str = "interest loop";
     /// The table is full.
@@ -324,8 +326,8 @@ pub mod reason {
     pub const NACK: &str = "nack of something else than an interest";
     /// More echo requests than a face may have answered.
     pub const ECHO: &str = "too many echo requests";
-    /// A registration from an address that has not shown that it is there.
-    pub const UNPROVEN: &str = "registration from an unproven address";
+    /// More for a neighbour that has registered a prefix than an address that may be forged gets.
+    pub const UNPROVEN: &str = "too much for an unproven address";
     /// Too many Interests wait for their turn.
     pub const SHAPER: &str = "too many interests wait for their turn";
 }
@@ -424,7 +426,8 @@ impl Router {
     /// Adds a face to an application of this node, numbered from [`INTERNAL_FACES_FIRST`] on.
     pub fn add_internal_face(&mut self, face: FaceId, uri: &str) {
         let options = tributary_transport::FaceOptions { mtu: u32::MAX, rate: None };
-        let profile = FaceProfile { scope: FaceScope::Local, uri: uri.into(), ..FaceProfile::from(options) };
+        let (scope, uri, local_uri) = (FaceScope::Local, uri.into(), "internal://".into());
+        let profile = FaceProfile { scope, uri, local_uri, local_fields: true, ..FaceProfile::from(options) };
         self.insert_face(face, profile);
     }
     /// Whether it is a new one.
@@ -502,6 +505,16 @@ impl Router {
             self.on_face_event(face, if up { FaceEvent::Up } else { FaceEvent::Down });
         }
     }
+    /// Says which addresses a face has, as far as it exists.
+    pub fn set_face_addresses(&mut self, face: FaceId, addresses: FaceAddresses) {
+        if let Some(face) = self.faces.get_mut(&face) {
+            (face.profile.uri, face.profile.local_uri) = (addresses.peer, addresses.local);
+        }
+    }
+    /// Says where the driver accepts faces: what `faces/channels` lists.
+    pub fn set_channels(&mut self, addresses: Vec<String>) {
+        self.management.channels = addresses;
+    }
     /// Whether there is such a face.
     pub fn has_face(&self, face: FaceId) -> bool {
         self.faces.contains_key(&face)
@@ -541,18 +554,13 @@ impl Router {
         if !state.up {
             return self.drop(face, face::reason::DOWN, bytes);
         }
-        let was_proven = state.is_proven;
         let result = state.handle_datagram(now, datagram);
-        let is_news = state.is_proven && !was_proven;
         if let Some((number, boot)) = state.boot_answer.take()
             && self.boot_answers.len() < BOOT_ANSWERS_MAX
         {
             self.boot_answers.push_back((face, number, boot));
         }
         let is_shaped = state.shaper.is_some();
-        if is_news {
-            self.release_registrations(now, face);
-        }
         match result {
             Ok(Some(arrived)) if is_shaped => self.shape(now, face, arrived),
             Ok(Some(arrived)) => {
@@ -690,6 +698,20 @@ impl Router {
         if face.0 >= INTERNAL_FACES_FIRST {
             return self.deliver(face, headers, packet);
         }
+        let is_interest = headers.nack.is_none() && packet_type(packet) == Some(types::INTEREST);
+        let token = state.proof_token().filter(|_| is_interest);
+        if token.is_some() && !state.may_send(packet.len()) {
+            self.drop(face, reason::UNPROVEN, packet.len());
+            return false;
+        }
+        let with_token;
+        let headers = match &token {
+            Some(token) => {
+                with_token = LpPacket { pit_token: Some(token), ..headers.clone() };
+                &with_token
+            }
+            None => headers,
+        };
         match state.send(now, headers, packet, shaped, unit) {
             Ok(()) => true,
             Err(reason) => {

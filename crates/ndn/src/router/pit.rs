@@ -316,12 +316,10 @@ impl Pit {
         gone.iter().for_each(|record| self.forget(record));
         nobody
     }
-    /// The entries that a Data answers which comes from `origin`; none for a name too long to wait for.
+    /// The entries that a Data answers which comes from `origin`.
     pub fn answered_by(&self, data: &Data<'_>, origin: Option<Origin>) -> Vec<PitIndex> {
         let mut prefixes = Prefixes::default();
-        if !self.hasher.fill(&mut prefixes, data.name) {
-            return Vec::new();
-        }
+        self.hasher.fill(&mut prefixes, data.name);
         let tlv = data.name.as_tlv();
         let mut found = Vec::new();
         let is_for_all = self.past_caches > 0 && origin != Some(Origin::Cache);
@@ -334,6 +332,14 @@ impl Pit {
                 let (hash, end) = prefixes.at(depth);
                 for must_be_fresh in [false, true] {
                     found.extend(self.find_variant(hash, &tlv[..end], (true, must_be_fresh), caches));
+                }
+            }
+            // Interests with longer names are counted with those of so many components.
+            if self.prefix_depths[COMPONENTS_MAX] > 0 {
+                for (hash, end) in self.hasher.each(data.name).skip(COMPONENTS_MAX) {
+                    for must_be_fresh in [false, true] {
+                        found.extend(self.find_variant(hash, &tlv[..end], (true, must_be_fresh), caches));
+                    }
                 }
             }
         }

@@ -104,6 +104,8 @@ pub struct DataSource<'a> {
     is_canonical: bool,
 }
 
+/// Types that an application may add to MetaInfo, critical or not, as libraries allow it (AppMetaInfo of ndn-cxx).
+const APPLICATION_META: core::ops::RangeInclusive<u32> = 128..=252;
 const ORDER: &[u32] = &[types::NAME, types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE];
 
 impl<'a> Data<'a> {
@@ -226,6 +228,7 @@ impl<'a> MetaInfo<'a> {
         const ORDER: &[u32] = &[types::CONTENT_TYPE, types::FRESHNESS_PERIOD, types::FINAL_BLOCK_ID];
         let mut meta = MetaInfo::default();
         let mut sequence = Sequence::new("MetaInfo", value, ORDER);
+        sequence.ignore(APPLICATION_META);
         while let Some(element) = sequence.element()? {
             match element.kind {
                 types::CONTENT_TYPE => {
@@ -306,7 +309,8 @@ mod tests {
         assert_eq!(decode(&[name, info, value]), Ok(true));
         assert_eq!(decode(&[name, &[20, 0], info, value]), Ok(true));
         assert_eq!(decode(&[name, &[20, 2, 130, 0], info, value]), Ok(false));
-        assert_eq!(decode(&[name, &[20, 2, 129, 0], info, value]), Err(CRITICAL));
+        assert_eq!(decode(&[name, &[20, 2, 129, 0], info, value]), Ok(false), "of the application");
+        assert_eq!(decode(&[name, &[20, 4, 253, 0, 253, 0], info, value]), Err(CRITICAL));
         assert_eq!(decode(&[&[50, 0], name, info, value]), Err("malformed: elements contradict each other"));
         assert_eq!(decode(&[name, info, value, &[50, 0]]), Ok(false));
         assert_eq!(decode(&[info, value]), Err("malformed: element missing"));

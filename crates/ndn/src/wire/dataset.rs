@@ -79,6 +79,23 @@ impl GeneralStatus {
     }
 }
 
+/// How long a face stays, with NFD's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FacePersistency {
+    /// Though nothing comes.
+    #[default]
+    Persistent = 0,
+    /// As long as something comes.
+    OnDemand = 1,
+    /// Also while its far end cannot be reached, as all dialled faces of this program do.
+    Permanent = 2,
+}
+
+/// Appends one entry of `faces/channels`: where faces are accepted.
+pub fn append_channel(local_uri: &str, out: &mut Vec<u8>) {
+    out.put_nested(ENTRY, |out| out.put_element(control::LOCAL_URI, local_uri.as_bytes()));
+}
+
 /// One face of `faces/list`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaceEntry {
@@ -91,7 +108,7 @@ pub struct FaceEntry {
     /// Whether it leads to an application of this machine.
     pub is_local: bool,
     /// Whether it stays though nothing comes.
-    pub is_persistent: bool,
+    pub persistency: FacePersistency,
     /// Its MTU in bytes; `None` means unlimited.
     pub mtu: Option<u64>,
     /// 1: local fields, 2: reliability, 4: congestion marking.
@@ -119,7 +136,7 @@ impl FaceEntry {
         out.put_element(control::URI, self.uri.as_bytes());
         out.put_element(control::LOCAL_URI, self.local_uri.as_bytes());
         out.put_integer(132, u64::from(self.is_local));
-        out.put_integer(control::FACE_PERSISTENCY, u64::from(!self.is_persistent));
+        out.put_integer(control::FACE_PERSISTENCY, self.persistency as u64);
         out.put_integer(134, 0);
     }
     /// The content of a notification of `faces/events`: what became of the face.
@@ -209,7 +226,7 @@ impl FaceFilter {
             && self.uri.as_ref().is_none_or(|uri| *uri == face.uri)
             && self.local_uri.as_ref().is_none_or(|uri| *uri == face.local_uri)
             && self.scope.is_none_or(|scope| scope == u64::from(face.is_local))
-            && self.persistency.is_none_or(|persistency| persistency == u64::from(!face.is_persistent))
+            && self.persistency.is_none_or(|persistency| persistency == face.persistency as u64)
     }
 }
 

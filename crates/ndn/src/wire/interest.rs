@@ -17,7 +17,7 @@ use tributary_core::Duration;
 use super::{
     NameView, SignKey, SignatureInfo, VerifyKey, WireError,
     signature::digest,
-    tlv::{Reader, Sequence, Writer, element_len},
+    tlv::{Element, Reader, Sequence, Writer, element_len},
     types,
 };
 use crate::ids::Nonce;
@@ -232,8 +232,8 @@ impl<'a> Interest<'a> {
         core::iter::from_fn(move || {
             loop {
                 let element = reader.element().ok().flatten()?;
-                if element.kind == types::NAME {
-                    return NameView::parse(element.value).ok();
+                if let Some(hint) = hint_of(&element) {
+                    return hint.ok();
                 }
             }
         })
@@ -329,12 +329,34 @@ pub fn with_parameters(interest: &Interest<'_>, key: Option<&SignKey>) -> Vec<u8
     Interest { name, ..signed }.encode()
 }
 
+/// The name that an element of a forwarding hint gives: a name, or one in a delegation with a preference, which programs
+/// of before 2022 send; `None` if it is neither. The order counts, as in the newer form.
+fn hint_of<'a>(element: &Element<'a>) -> Option<Result<NameView<'a>, WireError>> {
+    match element.kind {
+        types::NAME => Some(NameView::parse(element.value)),
+        DELEGATION => {
+            let mut reader = Reader::new("Delegation", element.value);
+            Some(loop {
+                match reader.element() {
+                    Ok(Some(inner)) if inner.kind == types::NAME => break NameView::parse(inner.value),
+                    Ok(Some(_)) => {}
+                    Ok(None) => break Err(WireError::Missing { field: "Name of a Delegation" }),
+                    Err(error) => break Err(error),
+                }
+            })
+        }
+        _ => None,
+    }
+}
+/// A Preference and a Name. NDN packet format 0.2, "Link object".
+const DELEGATION: u32 = 31;
+
 /// Checks a forwarding hint. It is re-emitted as it came, so there is nothing to note.
 fn check_hint(value: &[u8]) -> Result<(), WireError> {
     let mut reader = Reader::new("ForwardingHint", value);
     while let Some(element) = reader.element()? {
-        if element.kind == types::NAME {
-            NameView::parse(element.value)?;
+        if let Some(hint) = hint_of(&element) {
+            hint?;
         } else if super::tlv::is_critical(element.kind) {
             return Err(WireError::Critical { field: "ForwardingHint", kind: element.kind });
         }

@@ -90,13 +90,19 @@ pub struct Sequence<'a> {
     reader: Reader<'a>,
     order: &'static [u32],
     position: usize,
+    /// Types that are of others, critical or not.
+    ignored: Option<core::ops::RangeInclusive<u32>>,
     is_canonical: bool,
 }
 
 impl<'a> Sequence<'a> {
     /// A reader of the elements in `bytes`, which may come in this `order`, each at most once.
     pub fn new(field: &'static str, bytes: &'a [u8], order: &'static [u32]) -> Self {
-        Sequence { reader: Reader::new(field, bytes), order, position: 0, is_canonical: true }
+        Sequence { reader: Reader::new(field, bytes), order, position: 0, ignored: None, is_canonical: true }
+    }
+    /// Ignores unknown elements of these types though they are critical.
+    pub fn ignore(&mut self, kinds: core::ops::RangeInclusive<u32>) {
+        self.ignored = Some(kinds);
     }
     /// The next element of a known type; `None` at the end.
     ///
@@ -109,7 +115,9 @@ impl<'a> Sequence<'a> {
                     self.position += skipped + 1;
                     return Ok(Some(element));
                 }
-                None if is_critical(element.kind) => {
+                None if is_critical(element.kind)
+                    && !self.ignored.as_ref().is_some_and(|ignored| ignored.contains(&element.kind)) =>
+                {
                     return Err(WireError::Critical { field: self.reader.field, kind: element.kind });
                 }
                 None => self.is_canonical = false,

@@ -1,7 +1,7 @@
 //! Where a stream face leads to, or where one is waited for.
 use std::{
     fmt, io,
-    net::{SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
     path::PathBuf,
     str::FromStr,
 };
@@ -27,6 +27,13 @@ impl StreamAddress {
             StreamAddress::Unix(path) => SockAddr::unix(path),
         }
     }
+    /// The address as NDN's tools write it: the scheme says the kind of IP address.
+    pub(crate) fn face_uri(&self) -> String {
+        match self {
+            StreamAddress::Tcp(address) => face_uri("tcp", *address),
+            StreamAddress::Unix(_) | StreamAddress::WebSocket(_) => self.to_string(),
+        }
+    }
     /// Where whoever has this address is: a Unix socket and a loopback address do not leave the machine.
     pub fn place(&self) -> PeerPlace {
         match self {
@@ -37,6 +44,10 @@ impl StreamAddress {
             StreamAddress::Tcp(_) | StreamAddress::WebSocket(_) => PeerPlace::Elsewhere,
         }
     }
+}
+/// An address as NDN's tools write it, such as `udp4://192.0.2.1:6363`.
+pub(crate) fn face_uri(scheme: &str, address: SocketAddr) -> String {
+    format!("{scheme}{}://{address}", if address.is_ipv4() { 4 } else { 6 })
 }
 /// The address that a URI of UDP names: `udp://`, `udp4://`, `udp6://`, an IP address, and a port (default 6363,
 /// NFD's). `None` for another scheme. Host names are not resolved: the driver's thread waits for no resolver.
@@ -49,8 +60,17 @@ pub(crate) fn datagram_address(uri: &str) -> Option<Result<SocketAddr, String>> 
         "udp6" => address.is_ipv6(),
         _ => true,
     };
-    let address = address.ok().filter(fits);
-    Some(address.ok_or_else(|| format!("'{uri}' has no IP address of its kind: use {scheme}://ADDRESS:PORT")))
+    let is_of_one = |address: &SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast() && !ip.is_unspecified(),
+        IpAddr::V6(ip) => !ip.is_multicast() && !ip.is_unspecified(),
+    };
+    Some(match address.ok().filter(fits) {
+        None => Err(format!("'{uri}' has no IP address of its kind: use {scheme}://ADDRESS:PORT")),
+        Some(address) if address.port() == 0 || !is_of_one(&address) => {
+            Err(format!("'{uri}' is no address of one neighbour; there are no multicast faces here"))
+        }
+        Some(address) => Ok(address),
+    })
 }
 
 /// A stream's address without a host name, so that reading it waits for no resolver.
@@ -113,6 +133,11 @@ mod tests {
             ("udp4://[::1]:1", None),
             ("udp4://router.example:6363", None),
             ("udp4://", None),
+            ("udp4://224.0.23.170:56363", None),
+            ("udp6://[ff02::1234]:56363", None),
+            ("udp4://255.255.255.255:6363", None),
+            ("udp4://0.0.0.0:6363", None),
+            ("udp4://192.0.2.1:0", None),
         ] {
             assert_eq!(read(uri), Some(address.map(Into::into)), "{uri}");
         }

@@ -2,9 +2,10 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    net::SocketAddr,
     os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::FileTypeExt,
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::fs::{FileTypeExt, PermissionsExt},
     },
     sync::Arc,
 };
@@ -14,15 +15,16 @@ use nix::{
     poll::PollFlags,
     sys::stat::{Mode, fchmod},
 };
-use socket2::{Domain, Socket, Type};
-use tributary_core::{Duration, FaceId, PeerPlace, Time};
+use socket2::{Domain, SockRef, Socket, Type};
+use tributary_core::{Duration, FaceAddresses, FaceId, PeerPlace, Time};
 
 use super::{
     Framing, StreamAddress, StreamFaceConfig,
+    address::face_uri,
     connection::{Connection, Progress, WebOrigins},
 };
 use crate::{
-    config::DriverConfig,
+    config::{DriverConfig, UnixAccess},
     error::DriverError,
     owner::{is_tcp_peer_owner, is_unix_peer_owner},
     stats::{DriverStats, StreamStats},
@@ -64,6 +66,8 @@ struct Dialer {
 struct Slot {
     connection: Connection,
     peer: String,
+    /// The URI of an accepted one's far end, and of both where that follows from the socket.
+    addresses: FaceAddresses,
     place: PeerPlace,
     /// The dialer whose connection this is; an accepted one has none.
     dialer: Option<usize>,
@@ -75,8 +79,8 @@ struct Slot {
 /// What happened on a stream.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
-    /// It is open, with its face and peer.
-    Up(FaceId, PeerPlace, String),
+    /// It is open, with its face and addresses.
+    Up(FaceId, PeerPlace, FaceAddresses),
     /// Packets arrived, in order.
     Packets(FaceId, Vec<Bytes>),
     /// It is closed, and why.
@@ -110,8 +114,8 @@ impl Streams {
         }
         let mut bound = Vec::new();
         for address in &config.stream_listen {
-            let listener =
-                listen(address).map_err(|source| DriverError::Stream { address: address.clone(), source })?;
+            let listener = listen(address, config.unix_access)
+                .map_err(|source| DriverError::Stream { address: address.clone(), source })?;
             bound.push(listener.address.clone());
             streams.listeners.push(listener);
         }
@@ -236,24 +240,32 @@ impl Streams {
                 continue;
             }
             let own = socket.local_addr().ok().and_then(|own| own.as_socket());
-            let is_owner = match (own, peer.as_socket()) {
-                (Some(own), Some(peer)) if peer.ip().is_loopback() => is_tcp_peer_owner(own, peer),
-                (_, Some(_)) => false,
-                (_, None) => is_unix_peer_owner(&socket),
+            let place = match (own, peer.as_socket()) {
+                (Some(own), Some(peer)) if peer.ip().is_loopback() => here(is_tcp_peer_owner(own, peer)),
+                (_, Some(_)) => PeerPlace::Elsewhere,
+                (_, None) => here(is_unix_peer_owner(&socket)),
             };
+            let local = own.map_or(listener.address.clone(), |own| match listener.address {
+                StreamAddress::WebSocket(_) => StreamAddress::WebSocket(own),
+                _ => StreamAddress::Tcp(own),
+            });
+            let far = match (&listener.address, peer.as_socket()) {
+                (StreamAddress::WebSocket(_), Some(peer)) => format!("wsclient://{peer}"),
+                (_, Some(peer)) => face_uri("tcp", peer),
+                (_, None) => format!("fd://{}", socket.as_raw_fd()),
+            };
+            let addresses = FaceAddresses { peer: far, local: local.face_uri() };
             let peer = match (&listener.address, peer.as_socket()) {
                 (StreamAddress::Tcp(_), Some(peer)) => StreamAddress::Tcp(peer).to_string(),
                 (StreamAddress::WebSocket(_), Some(peer)) => StreamAddress::WebSocket(peer).to_string(),
                 (address, _) => format!("{address} client"),
             };
-            // Another user of this machine is as any other neighbour: this node is not theirs to command.
-            let place = if is_owner { PeerPlace::ThisMachine } else { PeerPlace::Elsewhere };
             let connection = Connection::accepted(socket, &listener.address, &self.web_origins, self.waiting_bytes_max);
             let Ok(connection) = connection else { continue };
             let face = FaceId(self.accepted_next);
             self.accepted_next = self.accepted_next.checked_add(1).unwrap_or(ACCEPTED_FACE_FIRST);
             self.accepted_faces += 1;
-            self.insert(face, connection, (peer, place), None, now);
+            self.insert(face, connection, (peer, addresses, place), None, now);
         }
     }
     fn try_dial(&mut self, index: usize, now: Time) {
@@ -262,7 +274,8 @@ impl Streams {
             Ok(connection) => {
                 dialer.due = None;
                 let (face, peer) = (dialer.config.id, &dialer.config.peer);
-                let far = (peer.to_string(), peer.place());
+                let addresses = FaceAddresses { peer: peer.face_uri(), local: String::new() };
+                let far = (peer.to_string(), addresses, peer.place());
                 self.insert(face, connection, far, Some(index), now);
             }
             Err(error) => {
@@ -275,12 +288,15 @@ impl Streams {
         &mut self,
         face: FaceId,
         connection: Connection,
-        (peer, place): (String, PeerPlace),
+        (peer, addresses, place): (String, FaceAddresses, PeerPlace),
         dialer: Option<usize>,
         now: Time,
     ) {
         let stats = StreamStats { face, peer: peer.clone(), ..StreamStats::default() };
-        self.faces.insert(face, Slot { connection, peer, place, dialer, opens_by: Some(now + OPEN_PATIENCE), stats });
+        self.faces.insert(
+            face,
+            Slot { connection, peer, addresses, place, dialer, opens_by: Some(now + OPEN_PATIENCE), stats },
+        );
         self.ready.push(face);
     }
     fn look(&mut self, face: FaceId, now: Time, stats: &mut DriverStats, events: &mut Vec<StreamEvent>) {
@@ -290,7 +306,10 @@ impl Streams {
             if let Some(dialer) = slot.dialer {
                 self.dialers[dialer].pause = PAUSE_MIN;
             }
-            events.push(StreamEvent::Up(face, slot.place, slot.peer.clone()));
+            if slot.addresses.local.is_empty() {
+                slot.addresses.local = local_uri(&slot.connection, &slot.addresses.peer);
+            }
+            events.push(StreamEvent::Up(face, slot.place, slot.addresses.clone()));
         }
         match progress {
             Progress::Pending => {}
@@ -318,6 +337,23 @@ impl Streams {
             events.push(StreamEvent::Down(face, reason));
         }
     }
+    /// The addresses of the listeners, as URIs.
+    pub(crate) fn channels(&self) -> Vec<String> {
+        self.listeners.iter().map(|listener| listener.address.face_uri()).collect()
+    }
+    /// The near end of a dialled stream, which the kernel chooses when it connects.
+    pub(crate) fn near_of(&self, face: FaceId) -> String {
+        let dialer = self.dialers.iter().find(|dialer| dialer.config.id == face);
+        let unchosen = |address: &SocketAddr| match address {
+            SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+            SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
+        };
+        dialer.map_or(String::new(), |dialer| match &dialer.config.peer {
+            StreamAddress::Tcp(address) => face_uri("tcp", unchosen(address)),
+            StreamAddress::WebSocket(address) => StreamAddress::WebSocket(unchosen(address)).face_uri(),
+            unix => unix.face_uri(),
+        })
+    }
     /// The accounts of all open streams, by number.
     pub(crate) fn stats(&self) -> Vec<StreamStats> {
         self.faces.values().map(|slot| slot.stats.clone()).collect()
@@ -338,7 +374,21 @@ impl Dialer {
     }
 }
 
-fn listen(address: &StreamAddress) -> io::Result<Listener> {
+/// Where a program of this machine is.
+fn here(is_owner: bool) -> PeerPlace {
+    if is_owner { PeerPlace::ThisMachine } else { PeerPlace::OtherUser }
+}
+/// The near end of a stream that was dialled to `peer`; a Unix socket has none of its own.
+fn local_uri(connection: &Connection, peer: &str) -> String {
+    let own = SockRef::from(&connection.as_fd()).local_addr().ok().and_then(|own| own.as_socket());
+    match own {
+        Some(own) if peer.starts_with("ws") => StreamAddress::WebSocket(own).face_uri(),
+        Some(own) => face_uri("tcp", own),
+        None => format!("fd://{}", connection.as_fd().as_raw_fd()),
+    }
+}
+
+fn listen(address: &StreamAddress, access: UnixAccess) -> io::Result<Listener> {
     let target = address.socket_address()?;
     let socket = Socket::new(target.domain(), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -353,6 +403,13 @@ fn listen(address: &StreamAddress) -> io::Result<Listener> {
         }
     }
     socket.bind(&target)?;
+    if let StreamAddress::Unix(path) = address {
+        if access.group.is_some() {
+            std::os::unix::fs::chown(path, None, access.group)?;
+        }
+        // After the group is right; the umask has no part in what a config says.
+        fs::set_permissions(path, fs::Permissions::from_mode(access.mode))?;
+    }
     socket.listen(ACCEPT_BACKLOG)?;
     let bound = socket.local_addr()?.as_socket();
     let address = match (address, bound) {

@@ -19,7 +19,7 @@ use super::{
     connection::{Connection, WebOrigins},
     table::Streams,
 };
-use crate::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats};
+use crate::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats, UnixAccess};
 
 /// Packets that begin with their length in two bytes, themselves included.
 #[derive(Debug)]
@@ -150,6 +150,24 @@ fn unix_sockets_carry_packets_and_leave_no_file() {
     let (sender, _seen) = mpsc::channel();
     let second = Driver::spawn(|| Witness { seen: sender, echoes: false, outgoing: Vec::new() }, config, |_, _| {});
     assert!(matches!(second, Err(DriverError::Stream { .. })));
+}
+#[test]
+fn a_unix_socket_has_the_mode_that_the_settings_say_whatever_the_umask_is() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for mode in [0o600, 0o660, 0o666] {
+        let path = dir.path().join(format!("{mode:o}.sock"));
+        let config = DriverConfig {
+            stream_listen: vec![StreamAddress::Unix(path.clone())],
+            unix_access: UnixAccess { mode, group: None },
+            framing: Some(Arc::new(LengthFirst)),
+            ..DriverConfig::default()
+        };
+        let (sender, _seen) = mpsc::channel();
+        let made = Driver::spawn(|| Witness { seen: sender, echoes: false, outgoing: Vec::new() }, config, |_, _| {});
+        let metadata = std::fs::metadata(&path).expect("it is there");
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, mode);
+        drop(made);
+    }
 }
 #[test]
 fn a_dialled_stream_comes_back_after_its_peer() {

@@ -30,7 +30,7 @@ use std::{
 };
 use tributary_content::{BlindingKey, Name, NameError, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
-use tributary_net::StreamAddress;
+use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::PathMetric;
 use tributary_trust::{Access, Roles};
 
@@ -70,6 +70,8 @@ pub struct NodeConfig {
     pub listen: Vec<SocketAddr>,
     /// Where it accepts streams; together with `listen` never empty.
     pub listen_streams: Vec<StreamAddress>,
+    /// Who may connect to its Unix sockets.
+    pub unix_access: UnixAccess,
     /// Origins of web pages that may reach it by WebSocket.
     pub web_origins: Vec<String>,
     /// How packets are protected between this node and its neighbours over UDP.

@@ -176,6 +176,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         log_format: head.log_format,
         listen: head.listen,
         listen_streams: head.listen_streams,
+        unix_access: head.unix_access,
         web_origins: head.web_origins,
         security: head.security,
         network,

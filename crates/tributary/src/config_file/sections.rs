@@ -1,4 +1,5 @@
 //! What each section of a config file may say.
+use nix::unistd::Group;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -6,7 +7,7 @@ use std::{
 };
 use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
-use tributary_net::StreamAddress;
+use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 use tributary_trust::{Access, CLOCK_TOLERANCE};
 
@@ -54,6 +55,7 @@ pub(super) struct Head {
     pub(super) log_format: Option<LogFormat>,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) listen_streams: Vec<StreamAddress>,
+    pub(super) unix_access: UnixAccess,
     pub(super) web_origins: Vec<String>,
     pub(super) security: Security,
 }
@@ -90,6 +92,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
     let log_format = section.choice("log_format", &LogFormat::ALL);
     let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
     let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
+    let unix_access = unix_access(&section);
     let web_origins = web_origins(&section, &listen_streams);
     // In a network with an authority everybody proves who it is, unless the config says otherwise.
     let admits_programs_of_others = family.profile().is_standard && !has_network;
@@ -114,6 +117,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
         log_format,
         listen,
         listen_streams,
+        unix_access,
         web_origins,
         security,
         label,
@@ -165,6 +169,29 @@ fn listen(section: &Section<'_>, family: Family, state_dir: Option<&Path>) -> (V
     }
     let datagrams = known.iter().filter_map(PeerAddress::datagrams).collect();
     (datagrams, known.iter().filter_map(|address| address.stream().cloned()).collect())
+}
+/// Who may connect to the Unix sockets of `listen`: `unix_mode` and `unix_group`.
+fn unix_access(section: &Section<'_>) -> UnixAccess {
+    let mut access = UnixAccess::default();
+    if let Some(text) = section.text("unix_mode") {
+        match u32::from_str_radix(&text.value, 8).ok().filter(|mode| *mode <= 0o777) {
+            Some(mode) => access.mode = mode,
+            None => {
+                let hint = "write it as `chmod` does: \"0666\" for all users, \"0660\" for those of 'unix_group'";
+                section.problem(text.span, format!("'{}' is no mode of a file", text.value), hint.into());
+            }
+        }
+    }
+    if let Some(text) = section.text("unix_group") {
+        match Group::from_name(&text.value) {
+            Ok(Some(group)) => access.group = Some(group.gid.as_raw()),
+            Ok(None) | Err(_) => {
+                let hint = "write the name of a group that is there, or make it with groupadd".to_string();
+                section.problem(text.span, format!("there is no group '{}' on this machine", text.value), hint);
+            }
+        }
+    }
+    access
 }
 fn web_origins(section: &Section<'_>, listen: &[StreamAddress]) -> Vec<String> {
     let texts = section.texts("web_origins").unwrap_or_default();

@@ -50,6 +50,7 @@ pub(super) fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
         faces: faces.collect(),
         stream_faces: streams.collect(),
         stream_listen: config.listen_streams.clone(),
+        unix_access: config.unix_access,
         web_origins: config.web_origins.clone(),
         framing: config.family().framing(),
         listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),

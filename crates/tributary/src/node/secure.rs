@@ -5,8 +5,8 @@ use std::{
 };
 use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
 use tributary_core::{
-    Datagram, DatagramBatch, Duration, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, PeerKey,
-    Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, Duration, FaceAddresses, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest,
+    Node, PeerKey, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
     printable::escape,
 };
@@ -341,8 +341,11 @@ impl Node for SecureNode {
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.secured.poll_face_request()
     }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
         self.secured.handle_face_answer(now, request, answer);
+    }
+    fn handle_channels(&mut self, channels: Vec<String>) {
+        self.secured.handle_channels(channels);
     }
 }
 

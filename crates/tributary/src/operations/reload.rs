@@ -160,6 +160,7 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (now.key != new.key, "'key'"),
         (now.seed != new.seed, "'seed'"),
         (now.listen != new.listen || now.listen_streams != new.listen_streams, "'listen'"),
+        (now.unix_access != new.unix_access, "'unix_mode' and 'unix_group'"),
         (now.web_origins != new.web_origins, "'web_origins'"),
         (elsewhere.faces, "[[face]]"),
         (now.fetch != new.fetch, "[transfer]"),

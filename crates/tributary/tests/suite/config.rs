@@ -202,6 +202,8 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
         roles = ["sender"]
         listen = ["0.0.0.0:6363", "unix:///tmp/ndn.sock", "ws://127.0.0.1:9696"]
         web_origins = ["https://example.org", "http://localhost:8080"]
+        unix_mode = "0660"
+        unix_group = "root"
         [[face]]
         peer = "unix:///run/nfd.sock"
         [[face]]
@@ -223,6 +225,7 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
     let config = parse(text).unwrap();
     assert_eq!((config.listen.len(), config.listen_streams.len()), (1, 2));
     assert_eq!(config.web_origins, ["https://example.org", "http://localhost:8080"]);
+    assert_eq!((config.unix_access.mode, config.unix_access.group), (0o660, Some(0)));
     let routes: Vec<_> = config.ndn().routes.iter().map(|of| (of.face.0, of.prefix.to_string(), of.cost)).collect();
     assert_eq!(routes, [(2, "/lab".to_string(), 5), (2, "/".to_string(), 5)]);
     let registrars: Vec<_> = config.ndn().registrars.iter().map(|of| (of.face.0, of.scope)).collect();
@@ -247,6 +250,8 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
         let error = wrong("https://example.org", no_origin);
         assert!(error.contains(&format!("'{no_origin}' is no origin of web pages")), "{error}");
     }
+    assert!(wrong("0660", "0888").contains("'0888' is no mode of a file"));
+    assert!(wrong("\"root\"", "\"no-such-group\"").contains("there is no group 'no-such-group' on this machine"));
     assert!(wrong("ws://", "tcp://").contains("a.toml:7:23: 'web_origins' is for WebSockets, and 'listen' has none"));
 }
 

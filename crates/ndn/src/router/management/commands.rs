@@ -13,7 +13,7 @@ use crate::{
         marking::MarkingRule,
         rib::{CHILD_INHERIT, ORIGIN_APP, ORIGIN_STATIC, Route},
     },
-    wire::{ControlParameters, ControlResponse},
+    wire::{ControlParameters, ControlResponse, NameView, dataset::FacePersistency},
 };
 
 impl Router {
@@ -53,7 +53,12 @@ impl Router {
                 return self.open_face(now, Some(packet), parameters).err().map(|refusal| *refusal);
             }
             (b"faces", b"destroy") => self.on_destroy(now, parameters),
-            (b"faces", b"update") => self.change_face(face, &parameters),
+            // Whoever asks knows the addresses; libraries refuse an answer that has them.
+            (b"faces", b"update") => self.change_face(face, &parameters).map(|changed| ControlParameters {
+                uri: None,
+                local_uri: None,
+                ..changed
+            }),
             (b"strategy-choice", b"set") => self.on_set_strategy(parameters),
             (b"strategy-choice", b"unset") => self.on_unset_strategy(parameters),
             (b"cs", b"config") => self.on_cs_config(now, parameters),
@@ -80,7 +85,11 @@ impl Router {
             origin: parameters.origin.unwrap_or(origin),
             cost: parameters.cost.unwrap_or(0),
             flags: parameters.flags.unwrap_or(flags),
-            expires: parameters.expiration_millis.map(|millis| now + Duration::from_millis(millis)),
+            // Libraries write the greatest number where a route is to stay.
+            expires: parameters
+                .expiration_millis
+                .filter(|millis| *millis < EXPIRY_MILLIS_MAX)
+                .map(|millis| now + Duration::from_millis(millis)),
         };
         if !self.register(&name, route) {
             return Err((503, "too many routes"));
@@ -114,6 +123,9 @@ impl Router {
         let Some(uri) = parameters.uri.clone() else { return refuse(400, "no uri", None) };
         if let Err((code, text)) = flags_and_mask(&parameters) {
             return refuse(code, text, None);
+        }
+        if parameters.local_uri.is_some() {
+            return refuse(406, "the near end of a face cannot be chosen here; leave LocalUri out", None);
         }
         if let Some(face) = self.faces.values().find(|face| face.profile.uri == uri) {
             return refuse(409, "a face to this address exists", Some(face.parameters()));
@@ -161,7 +173,7 @@ impl Router {
             return Err((401, "a face of this node itself cannot be changed"));
         }
         let mut profile = known.profile.clone();
-        profile.is_persistent |= persistency(requested)?;
+        profile.persistency = persistency(requested)?.unwrap_or(profile.persistency);
         if let Some(mtu) = requested.mtu {
             if profile.mtu.is_none() {
                 return Err((409, "a stream carries packets of any length"));
@@ -171,8 +183,11 @@ impl Router {
         }
         let (flags, mask) = flags_and_mask(requested)?;
         let changes = |flag: u64| (mask & flag != 0).then_some(flags & flag != 0);
-        if changes(FLAG_LOCAL_FIELDS).is_some_and(|wanted| wanted != known.is_local()) {
-            return Err((409, "local fields are for applications of this machine, and only for them"));
+        if let Some(local_fields) = changes(FLAG_LOCAL_FIELDS) {
+            if local_fields && !known.is_local() {
+                return Err((409, "local fields are for applications of this machine, and only for them"));
+            }
+            profile.local_fields = local_fields;
         }
         if let Some(is_reliable) = changes(FLAG_RELIABILITY) {
             if is_reliable && profile.mtu.is_none() {
@@ -203,7 +218,7 @@ impl Router {
     }
     fn on_set_strategy(&mut self, parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
-        let strategy = parameters.strategy.as_ref().and_then(strategy_of).ok_or((400, "no strategy"))?;
+        let strategy = strategy_of(parameters.strategy.as_ref().ok_or((400, "no strategy"))?)?;
         if self.set_strategy(&name, &strategy) { Ok(parameters) } else { Err((404, "strategy not known")) }
     }
     fn on_unset_strategy(&mut self, parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
@@ -248,27 +263,42 @@ fn flags_and_mask(requested: &ControlParameters) -> Result<(u64, u64), (u64, &'s
         _ => Err((400, "flags and mask come together")),
     }
 }
-/// Whether a face is to stay though nothing comes. A dialled face is dialled again for as long as it is there: persistent
-/// and permanent are the same.
-fn persistency(requested: &ControlParameters) -> Result<bool, (u64, &'static str)> {
+/// How long a face is to stay. A dialled face is dialled again for as long as it is there: persistent is as permanent.
+fn persistency(requested: &ControlParameters) -> Result<Option<FacePersistency>, (u64, &'static str)> {
     match requested.persistency {
-        Some(PERSISTENT | PERMANENT) => Ok(true),
+        Some(number) if number == FacePersistency::Persistent as u64 => Ok(Some(FacePersistency::Persistent)),
+        Some(number) if number == FacePersistency::Permanent as u64 => Ok(Some(FacePersistency::Permanent)),
         Some(_) => Err((409, "only packets that come make a face on demand")),
-        None => Ok(false),
+        None => Ok(None),
     }
 }
 
-/// NFD's numbers: how long a face stays. On-demand (1) is an unsolicited face.
-const PERSISTENT: u64 = 0;
-const PERMANENT: u64 = 2;
 /// Less leaves no room for a piece besides its headers.
 const MTU_MIN: usize = 64;
 
 /// Packets that one command erases at most; the answer says if more are left.
 const ERASED_MAX: u64 = 256;
 
-/// The strategy that `/localhost/nfd/strategy/NAME/v=5` names.
-fn strategy_of(name: &Name) -> Option<alloc::string::String> {
-    let mut components = name.components().skip(3);
-    core::str::from_utf8(components.next()?).ok().map(Into::into)
+/// A route that is to expire in a century or later does not.
+const EXPIRY_MILLIS_MAX: u64 = 100 * 365 * 86_400_000;
+/// The greatest version of a strategy that NFD has.
+const STRATEGY_VERSION_MAX: u64 = 5;
+
+/// The strategy that `/localhost/nfd/strategy/NAME/v=5` names, with or without a version that there is.
+fn strategy_of(name: &Name) -> Result<alloc::string::String, (u64, &'static str)> {
+    let prefix: Name = "/localhost/nfd/strategy".parse().expect("it is a name");
+    let mut components = NameView::from(name).components().skip(prefix.len());
+    let program = components.next().filter(|_| prefix.is_prefix_of(name));
+    let program =
+        program.and_then(|program| core::str::from_utf8(program.value).ok()).ok_or((404, "strategy not known"))?;
+    if let Some(version) = components.next() {
+        let is_version = version.kind == crate::wire::types::VERSION;
+        if !is_version || version.number().is_none_or(|version| version > STRATEGY_VERSION_MAX) {
+            return Err((404, "this strategy has no such version"));
+        }
+    }
+    match components.next() {
+        None => Ok(program.into()),
+        Some(_) => Err((404, "strategies take no parameters here")),
+    }
 }

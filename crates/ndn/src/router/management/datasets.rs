@@ -7,8 +7,8 @@ use tributary_core::Time;
 use crate::{
     router::{Router, face::Face},
     wire::dataset::{
-        FaceEntry, FaceFilter, GeneralStatus, RouteEntry, append_fib_entry, append_rib_entry, append_strategy_choice,
-        cs_info,
+        FaceEntry, FaceFilter, GeneralStatus, RouteEntry, append_channel, append_fib_entry, append_rib_entry,
+        append_strategy_choice, cs_info,
     },
 };
 
@@ -18,6 +18,9 @@ impl Router {
         let mut out = Vec::new();
         match (module, verb) {
             (b"status", b"general") => out = self.general_status(now).encode(),
+            (b"faces", b"channels") => {
+                self.management.channels.iter().for_each(|uri| append_channel(uri, &mut out));
+            }
             (b"faces", b"list") => self.face_entries().iter().for_each(|entry| entry.append(&mut out)),
             (b"fib", b"list") => {
                 for entry in self.fib.iter() {
@@ -86,9 +89,9 @@ pub(super) fn entry_of(face: &Face) -> FaceEntry {
     FaceEntry {
         face_id: u64::from(face.id.0),
         uri: face.uri(),
-        local_uri: "internal://".into(),
+        local_uri: face.local_uri(),
         is_local: face.is_local(),
-        is_persistent: face.profile.is_persistent,
+        persistency: face.profile.persistency,
         mtu: face.profile.mtu.map(|mtu| mtu as u64),
         flags: face.flags(),
         counters: face.counters,

@@ -10,7 +10,7 @@
 //! | `cs/config`, `cs/erase` | the content store |
 //! | `faces/query` | the faces that a filter fits |
 //! | `faces/events` | the notification stream of what becomes of faces |
-//! | `status/general`, `faces/list`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
+//! | `status/general`, `faces/list`, `faces/channels`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
 mod certified;
 mod commands;
 mod datasets;
@@ -28,7 +28,13 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, FaceRefusal, Time};
 
-use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, face::Face, fib::NextHop, reason};
+use super::{
+    FACE_MANAGEMENT, RemoteRegistration, Router,
+    dead_nonces::DeadNonces,
+    face::{Face, FaceScope},
+    fib::NextHop,
+    reason,
+};
 use crate::{
     naming::number,
     trust::Anchors,
@@ -44,8 +50,11 @@ use crate::{
 pub enum ManagementTrust {
     /// Nobody's.
     Nobody,
-    /// Any signed command of an application on this machine, as NFD does by default.
+    /// Any signed command of an application of this user or root on this machine. Applications of other users register
+    /// prefixes for themselves and change their own face.
     AnyLocal,
+    /// Any signed command of an application on this machine, whoever runs it, as NFD does by default.
+    AnyUser,
     /// Commands of applications on this machine that one of these keys signed.
     Keys(Vec<VerifyKey>),
     /// Commands whose signer one of these anchors vouches for, about names that it may sign.
@@ -80,10 +89,6 @@ pub enum FaceRequest {
 pub(super) const REQUESTS_MAX: usize = 64;
 /// How long the driver may take.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
-/// Registrations that are held at one time, and of one face.
-const HELD_MAX: (usize, usize) = (64, 16);
-/// How long a neighbour may take to prove its address.
-const PROOF_PATIENCE: Duration = Duration::from_secs(3);
 /// How far the clock of a command's signer may differ from this one, as in NFD.
 const CLOCK_GRACE: Duration = Duration::from_secs(120);
 /// Commands remembered against replay, and for how long: older ones are refused by their own time.
@@ -108,10 +113,8 @@ pub(super) struct Management {
     next_request: u64,
     /// What became of the faces that the owner of the node wanted, until it asks.
     opened: BTreeMap<RequestId, ControlResponse>,
-    /// Registrations of neighbours whose address is not proven yet, the oldest first.
-    pub(super) held: VecDeque<Held>,
-    /// How many were held so far: the number of a challenge is drawn from it, and so a new one each time.
-    held_count: u64,
+    /// Where the driver accepts faces.
+    pub(super) channels: Vec<String>,
     seen: DeadNonces,
     order: order::CommandOrder,
     datasets: VecDeque<Dataset>,
@@ -145,14 +148,6 @@ impl Dataset {
     }
 }
 
-/// A registration that waits until its neighbour has shown that it receives what is sent to its address.
-#[derive(Debug)]
-pub(super) struct Held {
-    face: FaceId,
-    packet: Bytes,
-    until: Time,
-}
-
 /// A command that waits for the driver.
 #[derive(Debug)]
 struct Waiting {
@@ -172,8 +167,7 @@ impl Default for Management {
             to_driver: VecDeque::new(),
             next_request: 0,
             opened: BTreeMap::new(),
-            held: VecDeque::new(),
-            held_count: 0,
+            channels: Vec::new(),
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
             order: order::CommandOrder::default(),
             datasets: VecDeque::new(),
@@ -221,6 +215,7 @@ impl Router {
             },
             Err(FaceRefusal::Exists(face)) => {
                 body.face_id = Some(u64::from(face.0));
+                let body = self.faces.get(&face).map_or(body, Face::parameters);
                 ControlResponse { code: 409, text: "a face to this address exists".into(), body: Some(body) }
             }
             Err(FaceRefusal::Address(text)) => ControlResponse { code: 406, text, body: Some(body) },
@@ -237,11 +232,9 @@ impl Router {
     }
     pub(super) fn requests_due(&self) -> Option<Time> {
         let requests = self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE);
-        let held = self.management.held.front().map(|held| held.until);
-        requests.chain(held).chain(self.certificates_due()).min()
+        requests.chain(self.certificates_due()).min()
     }
     pub(super) fn expire_requests(&mut self, now: Time) {
-        self.expire_registrations(now);
         self.expire_certificates(now);
         let late = |waiting: &Waiting| waiting.since + REQUEST_PATIENCE <= now;
         let gone: Vec<RequestId> =
@@ -286,30 +279,38 @@ impl Router {
             }
             return;
         }
-        let unproven = came_by.filter(|face| is_remote && !self.is_proven(*face));
-        let response = match (ControlParameters::decode(parameters.value), unproven) {
+        let response = match ControlParameters::decode(parameters.value) {
             // A neighbour speaks for itself only.
-            (Ok(parameters), _) if is_remote && (module != b"rib" || parameters.face_id.unwrap_or(0) != 0) => {
+            Ok(parameters) if is_remote && (module != b"rib" || parameters.face_id.unwrap_or(0) != 0) => {
                 let text = "neighbours may register and unregister prefixes for themselves, nothing else".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
-            // What is cheap to see comes before signatures; and a source that is forged gets no route.
-            (Ok(parameters), _) if is_remote && !self.may_register(came_by, parameters.name.as_ref()) => {
+            Ok(parameters)
+                if self.is_of_other_user(came_by) && !is_about_itself(came_by, module, verb, &parameters) =>
+            {
+                let text = "programs of other users register prefixes for themselves, nothing else, unless `management` \
+                            of this forwarder says otherwise";
+                Some(ControlResponse { code: 403, text: text.into(), body: None })
+            }
+            // What is cheap to see comes before signatures.
+            Ok(parameters) if is_remote && !self.may_register(came_by, parameters.name.as_ref()) => {
                 let text = "neighbours of this forwarder may not register this prefix".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
-            (Ok(_), Some(face)) => return self.hold_registration(now, face, packet.clone()),
-            (Ok(parameters), None) => {
+            Ok(parameters) => {
                 // Commands about faces and about the whole store ignore a name: it must not be what authorises them.
                 let is_of_name = !matches!((module, verb), (b"faces", _) | (b"cs", b"config"));
                 let subject = parameters.name.as_ref().filter(|_| is_of_name);
                 match self.authorise(now, came_by, packet, interest, subject) {
-                    Ok(Some(signed_at)) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
+                    Ok(Some(signed_at)) => {
+                        came_by.filter(|_| is_remote).into_iter().for_each(|face| self.challenge(now, face));
+                        self.command(now, came_by, packet, module, verb, parameters, signed_at)
+                    }
                     Ok(None) => None,
                     Err(text) => Some(ControlResponse { code: 403, text, body: None }),
                 }
             }
-            (Err(_), _) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
+            Err(_) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
         };
         if let Some(response) = response {
             self.respond(now, packet, &response);
@@ -330,45 +331,18 @@ impl Router {
             false => scope.iter().any(|allowed| allowed.is_prefix_of(prefix)),
         }
     }
-    fn is_proven(&self, face: FaceId) -> bool {
-        self.faces.get(&face).is_some_and(|face| face.is_proven)
+    /// Whether a command comes from a program of another user, who commands this forwarder only where a signature says so.
+    fn is_of_other_user(&self, came_by: Option<FaceId>) -> bool {
+        let is_other = |face| self.faces.get(&face).is_some_and(|face| face.profile.scope == FaceScope::OtherUser);
+        matches!(self.config.management, ManagementTrust::AnyLocal) && came_by.is_some_and(is_other)
     }
-    /// Challenges a neighbour to prove its address before a route leads there: with a forged one, traffic would go to a third
-    /// party.
-    fn hold_registration(&mut self, now: Time, face: FaceId, packet: Bytes) {
-        let held = &mut self.management.held;
-        if held.iter().filter(|held| held.face == face).count() >= HELD_MAX.1 {
-            return self.count(reason::UNPROVEN);
-        }
-        if held.len() >= HELD_MAX.0 {
-            held.pop_front();
-        }
-        held.push_back(Held { face, packet, until: now + PROOF_PATIENCE });
-        self.management.held_count += 1;
-        let Some(challenged) = self.faces.get_mut(&face).filter(|face| !face.is_challenged()) else { return };
-        let (of_face, number) = (face.0.to_be_bytes(), self.management.held_count.to_be_bytes());
-        let drawn = digest(&[&self.config.secret, &of_face, &number, b"challenge"]);
+    /// Asks a neighbour that registers a prefix to prove its address: with a forged one, traffic would go to a third party.
+    /// Until then it gets no more than [`Face::may_send`] allows.
+    fn challenge(&mut self, now: Time, face: FaceId) {
+        let Some(challenged) = self.faces.get_mut(&face).filter(|face| !face.is_proven) else { return };
+        let (of_face, at) = (face.0.to_be_bytes(), now.as_nanos().to_be_bytes());
+        let drawn = digest(&[&self.config.secret, &of_face, &at, b"challenge"]);
         challenged.challenge(u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer")));
-    }
-    /// A neighbour has proven its address: its registrations are carried out.
-    pub(in crate::router) fn release_registrations(&mut self, now: Time, face: FaceId) {
-        let held = core::mem::take(&mut self.management.held);
-        let (of_face, rest): (VecDeque<Held>, _) = held.into_iter().partition(|held| held.face == face);
-        self.management.held = rest;
-        self.management.queue.extend(of_face.into_iter().map(|held| (Some(face), held.packet)));
-        self.run_management(now);
-    }
-    /// Refuses registrations of neighbours that have not proven their address in time.
-    fn expire_registrations(&mut self, now: Time) {
-        while self.management.held.front().is_some_and(|held| held.until <= now)
-            && let Some(Held { face, packet, .. }) = self.management.held.pop_front()
-        {
-            self.count(reason::UNPROVEN);
-            self.faces.get_mut(&face).into_iter().for_each(Face::end_challenge);
-            let text =
-                "this address has not answered the forwarder's question; register over TCP or a Unix socket".into();
-            self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
-        }
     }
     /// Whether a command is accepted, and when it was signed, if it says so; `None` if its certificates have to come
     /// first. `subject` is the name that it is about.
@@ -431,7 +405,9 @@ impl Router {
         match &self.config.management {
             ManagementTrust::Nobody => false,
             // Whoever is on this machine may; that a digest is right shows at least that nothing was damaged.
-            ManagementTrust::AnyLocal => info.kind != VerifyKey::Digest.kind() || is_signed_by(&VerifyKey::Digest),
+            ManagementTrust::AnyLocal | ManagementTrust::AnyUser => {
+                info.kind != VerifyKey::Digest.kind() || is_signed_by(&VerifyKey::Digest)
+            }
             ManagementTrust::Keys(keys) => keys.iter().any(is_signed_by),
             // The chain of certificates shows it.
             ManagementTrust::Anchors(_) => info.kind.is_by_key(),
@@ -498,4 +474,10 @@ impl Router {
         dataset.requested_at = now;
         dataset.segment(usize::try_from(segment).ok()?)
     }
+}
+
+/// Whether a command concerns nothing but the face that it came by.
+fn is_about_itself(came_by: Option<FaceId>, module: &[u8], verb: &[u8], parameters: &ControlParameters) -> bool {
+    let is_own = parameters.face_id.is_none_or(|face| face == 0 || came_by.is_some_and(|own| face == u64::from(own.0)));
+    is_own && matches!((module, verb), (b"rib", b"register" | b"unregister") | (b"faces", b"update"))
 }

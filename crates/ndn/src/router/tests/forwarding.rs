@@ -150,7 +150,8 @@ fn hops_are_counted_and_a_missing_nonce_is_added() {
     assert_eq!(Interest::decode(&sent[0].packet()).unwrap().hop_limit, Some(4));
     expect(&bench.recv(1, &with(0)), &[]);
     assert_eq!(bench.dropped(reason::HOP_LIMIT), 1);
-    expect(&bench.recv(1, &with(1)), &[(1, "nack 150 /1")]);
+    expect(&bench.recv(1, &with(1)), &[]);
+    assert_eq!(bench.dropped(reason::HOP_LIMIT), 2, "a Nack would say that there is no route");
     let without = Interest::new(NameView::from(&name("/n"))).encode();
     let sent = bench.recv(1, &without.into());
     assert!(Interest::decode(&sent[0].packet()).unwrap().nonce.is_some());
@@ -188,7 +189,40 @@ fn names_of_this_machine_and_of_one_hop_stay_there() {
     // A local application may say where to.
     let headers = LpPacket { next_hop_face: Some(1), ..LpPacket::default() };
     expect(&bench.recv_with(2, &headers, &interest("/x", 1)), &[(1, "interest /x")]);
-    expect(&bench.recv_with(4, &headers, &interest("/y", 1)), &[(4, "nack 150 /y")]);
+    expect(&bench.recv_with(4, &headers, &interest("/y", 1)), &[]);
+    assert_eq!(bench.dropped(reason::NEXT_HOP), 1);
+}
+
+/// Names of any length, elements of applications, hints as programs of before 2022 write them.
+#[test]
+fn what_the_packet_format_allows_is_forwarded_as_it_came() {
+    let mut bench = Bench::with_routes(&[("/a", 4)]);
+    for components in [32, 33, 40, 600] {
+        let tlv = [&[8u8, 1, b'a'][..], &[8u8, 0].repeat(components)].concat();
+        let view = NameView::parse(&tlv).unwrap();
+        for can_be_prefix in [false, true] {
+            let nonce = Some(Nonce::from(u64::from(can_be_prefix)));
+            let asked = Bytes::from(Interest { nonce, can_be_prefix, ..Interest::new(view) }.encode());
+            assert_eq!(bench.recv(1, &asked)[0].packet(), asked);
+            let longer = [&tlv[..], if can_be_prefix { &[8, 1, b'x'] } else { &[] }].concat();
+            let made = Bytes::from(Data::new(NameView::parse(&longer).unwrap(), b"").sign(&SignKey::Digest));
+            assert_eq!(bench.recv(4, &made)[0].packet(), made);
+            bench.router.erase_cache(&Name::root(), 100);
+        }
+    }
+    let delegations = [0x1f, 8, 0x1e, 1, 10, 7, 3, 8, 1, b'a'];
+    let requested = name("/b");
+    let hinted = Interest {
+        forwarding_hint: Some(&delegations),
+        nonce: Some(Nonce::from(1)),
+        ..Interest::new(NameView::from(&requested))
+    };
+    expect(&bench.recv(1, &hinted.encode().into()), &[(4, "interest /b")]);
+    // CachePolicy counts wherever it comes from.
+    let no_cache = LpPacket { cache_policy: Some(1), ..LpPacket::default() };
+    bench.recv(1, &interest("/a/n", 1));
+    expect(&bench.recv_with(4, &no_cache, &data("/a/n")), &[(1, "data /a/n")]);
+    expect(&bench.recv(1, &interest("/a/n", 2)), &[(4, "interest /a/n")]);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Commands and datasets.
 use super::*;
 use crate::naming::number;
-use crate::router::management::REQUESTS_MAX;
 use crate::trust::{Anchors, TrustAnchor};
 use crate::wire::{
     Certificate, ControlParameters, ControlResponse, KeyLocator, SignatureInfo, SignatureType,
@@ -11,6 +10,7 @@ use crate::wire::{
     tlv,
     tlv::Writer,
 };
+use crate::{router::management::REQUESTS_MAX, wire::dataset::FacePersistency};
 use alloc::sync::Arc;
 use tributary_core::FaceRefusal;
 
@@ -102,37 +102,126 @@ fn remote_register(prefix: &str, nonce: u8) -> Bytes {
     with_parameters(&interest, Some(&SignKey::Digest)).into()
 }
 
-/// From an address that is forged, the question is never answered: the traffic for the prefix does not go there.
+/// Programs of others do not answer the question, but they return the token of an Interest.
 #[test]
-fn a_registration_from_an_address_that_is_not_proven_makes_no_route() {
-    let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
-    let sent = bench.recv(2, &remote_register("/app", 1));
-    let [question] = &sent[..] else { panic!("{sent:?}") };
-    let asked = LpPacket::decode(&question.bytes).unwrap().boot_probe.unwrap();
-    assert!(question.bytes.len() < remote_register("/app", 1).len(), "no more than came");
-    expect(&bench.recv(3, &interest("/app/x", 1)), &[(3, "nack 150 /app/x")]);
-    // Whoever does not see the question guesses its number, or answers by another face.
-    for (face, number) in [(2, asked.wrapping_add(1)), (2, 0), (4, asked)] {
-        let guess = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
-        expect(&bench.recv(face, &guess.encode().into()), &[]);
+fn a_neighbour_that_registers_gets_three_times_its_bytes_until_its_address_is_proven() {
+    let answers: [fn(u32) -> LpPacket<'static>; 2] =
+        [|number| LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() }, |_| LpPacket::default()];
+    for (nonce, answer) in (1..).zip(answers) {
+        let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
+        let sent = bench.recv(2, &remote_register("/app", nonce));
+        let number = LpPacket::decode(&sent[0].bytes).unwrap().boot_probe.unwrap();
+        assert_eq!(response(&sent[1..]).code, 200);
+        let ask = |bench: &mut Bench, n: usize| {
+            let mut sent = bench.recv(3, &interest(&alloc::format!("/app/{n}"), n as u64));
+            sent.retain(|sent| sent.face == 2);
+            sent
+        };
+        let passed: Vec<Sent> = (0..200).flat_map(|n| ask(&mut bench, n)).collect();
+        let bytes: usize = passed.iter().chain(&sent).map(|sent| sent.bytes.len()).sum();
+        assert!(passed.len() > 5 && bytes <= 3 * remote_register("/app", nonce).len(), "{} {bytes}", passed.len());
+        assert!(bench.dropped(reason::UNPROVEN) > 100);
+        // Whoever does not see what is sent there guesses, or answers by another face.
+        let token = passed[0].headers().pit_token.unwrap().to_vec();
+        let wrong = LpPacket { boot_answer: Some((number ^ 1, 9)), pit_token: Some(b"guess!"), ..LpPacket::default() };
+        bench.recv_with(2, &wrong, &data("/app/0"));
+        bench.recv_with(4, &LpPacket { pit_token: Some(&token), ..LpPacket::default() }, &data("/app/1"));
+        let none = (300..600).map(|n| ask(&mut bench, n).len()).sum::<usize>();
+        assert!(none < 20, "{none}: no more than a few for the bytes that came");
+        match answer(number) {
+            proof if proof.boot_answer.is_some() => drop(bench.recv(2, &proof.encode().into())),
+            _ => {
+                let proof = LpPacket { pit_token: Some(&token), ..LpPacket::default() };
+                bench.recv_with(2, &proof, &data("/app/2"));
+            }
+        }
+        let all = (1000..1200).map(|n| ask(&mut bench, n).len()).sum::<usize>();
+        assert_eq!(all, 200);
     }
-    expect(&bench.recv(3, &interest("/app/y", 1)), &[(3, "nack 150 /app/y")]);
-    let refused = response(&bench.at(3_000).sent());
-    assert_eq!(refused.code, 403);
-    assert_eq!(bench.dropped(reason::UNPROVEN), 1);
-    // A neighbour that is there answers, and needs not be asked again.
-    let sent = bench.recv(2, &remote_register("/app", 2));
-    let number = LpPacket::decode(&sent[0].bytes).unwrap().boot_probe.unwrap();
-    assert_ne!(number, asked);
-    let answer = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
-    assert_eq!(response(&bench.recv(2, &answer.encode().into())).code, 200);
-    expect(&bench.recv(3, &interest("/app/z", 1)), &[(2, "interest /app/z")]);
-    assert_eq!(response(&bench.recv(2, &remote_register("/other", 3))).code, 200);
-    // However many are forged, few are held.
-    for nonce in 0..200 {
-        bench.recv(4, &remote_register("/many", nonce));
+}
+
+/// What stock tools send and expect: NFD's management protocol, and what ndn-cxx accepts of its answers.
+#[test]
+fn answers_are_what_libraries_of_others_accept() {
+    let mut bench = bench(|_| {});
+    let requested = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
+    let answer = create(&mut bench, &requested, profile(1400), 1);
+    let body = answer.body.unwrap();
+    assert!(body.face_id.is_some() && body.uri.is_some() && body.local_uri.is_some() && body.flags.is_some());
+    assert_eq!(body.persistency, Some(0));
+    let of = ControlParameters { face_id: Some(9), ..ControlParameters::default() };
+    let body = run(&mut bench, "faces/update", &of, 2).body.unwrap();
+    assert!(body.uri.is_none() && body.local_uri.is_none() && body.face_id.is_some() && body.flags.is_some());
+    let near = ControlParameters { local_uri: Some("udp4://192.0.2.9:1".into()), ..requested };
+    assert_eq!(run(&mut bench, "faces/create", &near, 3).code, 406, "it cannot be chosen");
+    bench.router.set_channels(alloc::vec!["udp4://0.0.0.0:6363".into(), "unix:///run/nfd/nfd.sock".into()]);
+    assert_eq!(kinds(&dataset(&mut bench, "faces/channels")), [128, 128]);
+    // A route that never expires is not listed as if it had.
+    let endless = ControlParameters { name: Some(name("/e")), expiration_millis: Some(u64::MAX), ..of };
+    assert_eq!(run(&mut bench, "rib/register", &endless, 4).code, 200);
+    let routes = bench.router.rib().iter().flat_map(|(_, routes)| routes.clone()).collect::<Vec<_>>();
+    assert!(routes.iter().all(|route| route.expires.is_none()));
+}
+
+#[test]
+fn a_strategy_that_does_not_exist_is_refused() {
+    let mut bench = bench(|_| {});
+    let codes = ["best-route", "multicast/v=5", "best-route/v=99", "best-route/nonsense", "best-route/v=5/p~1", "asf"];
+    let mut set = |strategy: &str, nonce| {
+        let strategy = Some(name(&alloc::format!("/localhost/nfd/strategy/{strategy}")));
+        let parameters = ControlParameters { name: Some(name("/a")), strategy, ..ControlParameters::default() };
+        run(&mut bench, "strategy-choice/set", &parameters, nonce).code
+    };
+    let codes: Vec<u64> = codes.iter().zip(1..).map(|(strategy, nonce)| set(strategy, nonce)).collect();
+    assert_eq!(codes, [200, 200, 404, 404, 404, 404]);
+    let elsewhere = ControlParameters {
+        name: Some(name("/a")),
+        strategy: Some(name("/other/nfd/strategy/multicast")),
+        ..ControlParameters::default()
+    };
+    assert_eq!(run(&mut bench, "strategy-choice/set", &elsewhere, 20).code, 404);
+}
+
+#[test]
+fn programs_of_other_users_command_what_is_theirs_unless_the_settings_say_otherwise() {
+    let codes = |management| {
+        let mut bench = bench(|config| config.management = management);
+        bench.router.add_face(FaceId(1), FaceProfile { scope: FaceScope::OtherUser, ..profile(u32::MAX) });
+        let own = ControlParameters { name: Some(name("/a")), ..ControlParameters::default() };
+        let foreign = ControlParameters { face_id: Some(3), ..own.clone() };
+        let fields = ControlParameters { flags: Some(1), mask: Some(1), ..ControlParameters::default() };
+        let strategy = Some(name("/localhost/nfd/strategy/multicast"));
+        let strategy = ControlParameters { strategy, ..own.clone() };
+        [
+            run(&mut bench, "rib/register", &own, 1).code,
+            run(&mut bench, "rib/register", &foreign, 2).code,
+            run(&mut bench, "faces/update", &fields, 3).code,
+            run(&mut bench, "strategy-choice/set", &strategy, 4).code,
+        ]
+    };
+    assert_eq!(codes(ManagementTrust::AnyLocal), [200, 403, 200, 403]);
+    assert_eq!(codes(ManagementTrust::AnyUser), [200; 4]);
+}
+
+#[test]
+fn packets_say_by_which_face_they_came_once_a_program_asks_for_it() {
+    let mut bench = bench(|_| {});
+    let local = FaceProfile { scope: FaceScope::Local, ..profile(u32::MAX) };
+    [1, 2].map(|face| bench.router.add_face(FaceId(face), local.clone()));
+    bench.routes(&[("/a", 1)]);
+    let exchange = |bench: &mut Bench, n: u64| {
+        let there = bench.recv(2, &interest("/a/x", n));
+        let back = bench.recv(1, &data("/a/x"));
+        [there, back].map(|sent| sent[0].headers().incoming_face)
+    };
+    bench.router.set_cache_capacity(bench.now, 0);
+    assert_eq!(exchange(&mut bench, 1), [None, None]);
+    for (nonce, face) in [(1, 1), (2, 2)] {
+        let parameters = ControlParameters { flags: Some(1), mask: Some(1), ..ControlParameters::default() };
+        let sent = bench.recv(face, &command("faces/update", &parameters, &SignKey::Digest, nonce));
+        assert_eq!(response(&sent).body.unwrap().flags, Some(1));
     }
-    assert!(bench.router.management.held.len() <= 16);
+    assert_eq!(exchange(&mut bench, 2), [Some(2), Some(1)]);
 }
 
 #[test]
@@ -166,14 +255,10 @@ fn in_a_network_with_an_authority_neighbours_register_below_what_their_certifica
     };
     let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
     let register = |bench: &mut Bench, face: u32, prefix: &str, nonce: u8| {
-        let sent = bench.recv(face, &remote_register(prefix, nonce));
-        match LpPacket::decode(&sent[0].bytes).ok().and_then(|packet| packet.boot_probe) {
-            Some(number) => {
-                let answer = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
-                response(&bench.recv(face, &answer.encode().into())).code
-            }
-            None => response(&sent).code,
-        }
+        let mut sent = bench.recv(face, &remote_register(prefix, nonce));
+        let is_question = |sent: &Sent| LpPacket::decode(&sent.bytes).is_ok_and(|packet| packet.boot_probe.is_some());
+        sent.retain(|sent| !is_question(sent));
+        response(&sent).code
     };
     // Without an authority, whoever comes first has the names.
     assert_eq!(register(&mut bench, 3, "/lab/stolen", 1), 200);
@@ -422,7 +507,7 @@ fn a_face_is_made_as_asked_for_or_not_at_all() {
     let reported = answer.body.unwrap();
     assert_eq!(
         (answer.code, reported.face_id, reported.persistency, reported.mtu),
-        (200, Some(9), Some(0), Some(1200))
+        (200, Some(9), Some(2), Some(1200))
     );
     assert_eq!(
         (reported.flags, reported.mark_interval, reported.mark_threshold),
@@ -468,7 +553,7 @@ fn no_more_faces_are_being_made_at_one_time_than_the_limit() {
 fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let mut bench = bench(|_| {});
     let rate = Some(Rate::from_mbps(8));
-    bench.router.add_face(FaceId(9), FaceProfile { rate, is_persistent: false, ..profile(1400) });
+    bench.router.add_face(FaceId(9), FaceProfile { rate, persistency: FacePersistency::OnDemand, ..profile(1400) });
     bench.router.add_face(FaceId(2), profile(1400));
     let of = |face_id: u64| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     let all = all_of_a_face(of(9));
@@ -476,7 +561,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let reported = answer.body.unwrap();
     assert_eq!(
         (answer.code, reported.face_id, reported.persistency, reported.mtu),
-        (200, Some(9), Some(0), Some(1200))
+        (200, Some(9), Some(2), Some(1200))
     );
     assert_eq!(
         (reported.flags, reported.mark_interval, reported.mark_threshold),
@@ -485,7 +570,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let face = |bench: &Bench| bench.router.faces().find(|(id, ..)| *id == FaceId(9)).unwrap().2.clone();
     let (target, interval) = (Duration::from_millis(20), Duration::from_millis(50));
     assert_eq!(face(&bench).marking, marking::MarkingRule::Codel { target, interval });
-    assert!(face(&bench).is_persistent && bench.router.mtu(FaceId(9)) == Some(1200));
+    assert!(face(&bench).persistency == FacePersistency::Permanent && bench.router.mtu(FaceId(9)) == Some(1200));
     // What is not named stays.
     let off = ControlParameters { flags: Some(0), mask: Some(4), ..of(9) };
     assert_eq!(run(&mut bench, "faces/update", &off, 2).body.unwrap().flags, Some(2));

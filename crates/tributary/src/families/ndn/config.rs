@@ -302,7 +302,13 @@ fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
 
 /// Whose commands are obeyed: `management` and `management_keys`.
 fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
-    let who = [("local", Who::Local), ("keys", Who::Keys), ("anchors", Who::Anchors), ("off", Who::Nobody)];
+    let who = [
+        ("local", Who::Local),
+        ("users", Who::Users),
+        ("keys", Who::Keys),
+        ("anchors", Who::Anchors),
+        ("off", Who::Nobody),
+    ];
     let who = section.choice("management", &who);
     let texts = section.texts("management_keys");
     match (who, texts) {
@@ -331,6 +337,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
                 Who::Nobody => Some(ManagementTrust::Nobody),
                 // The caller knows the sections [[trust_anchor]].
                 Who::Anchors => Some(ManagementTrust::Anchors(Arc::default())),
+                Who::Users => Some(ManagementTrust::AnyUser),
                 Who::Local | Who::Keys => Some(ManagementTrust::AnyLocal),
             }
         }
@@ -339,6 +346,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
 #[derive(Clone, Copy)]
 enum Who {
     Local,
+    Users,
     Keys,
     Anchors,
     Nobody,

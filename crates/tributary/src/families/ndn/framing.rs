@@ -1,27 +1,30 @@
 //! Where NDN packets end in a stream.
-use tributary_ndn::{PACKET_BYTES_MAX, tlv, types};
+use tributary_ndn::{PACKET_BYTES_MAX, tlv};
 use tributary_net::{Framing, PacketLength};
 
-/// Finds the ends of NDN packets in a stream: each says its length in its first bytes. What begins as none of them does
-/// ends the stream: with anything skipped, what a web page posts to this machine could hold a command behind its headers.
+/// Finds the ends of packets in a stream: each says its length in its first bytes, also one of a type that this program
+/// does not know, which the forwarder drops. What begins as a request of HTTP ends the stream: with that skipped, what a
+/// web page posts to this machine could hold a command behind its headers.
 #[derive(Debug)]
 pub(crate) struct TlvFraming;
 
 /// Bytes that a link packet may have around a packet.
 const LINK_BYTES_MAX: usize = 4096;
-/// Bytes of such a type and the longest length.
-const HEAD_BYTES_MAX: usize = 1 + 9;
+/// Bytes of the longest type and length.
+const HEAD_BYTES_MAX: usize = 9 + 9;
 
 impl Framing for TlvFraming {
     fn packet_length(&self, bytes: &[u8]) -> PacketLength {
-        let Some((kind, behind)) = bytes.split_first() else { return PacketLength::Unknown };
-        if ![types::INTEREST, types::DATA, types::LP_PACKET].contains(&u32::from(*kind)) {
+        if bytes.first().is_some_and(|first| *first == 0 || first.is_ascii_uppercase()) {
             return PacketLength::Invalid;
         }
         let unknown = if bytes.len() < HEAD_BYTES_MAX { PacketLength::Unknown } else { PacketLength::Invalid };
-        let Some((length, length_bytes)) = tlv::read_number(behind) else { return unknown };
+        let Some((_, kind_bytes)) = tlv::read_number(bytes) else { return unknown };
+        let Some((length, length_bytes)) = tlv::read_number(&bytes[kind_bytes..]) else { return unknown };
         match usize::try_from(length) {
-            Ok(length) if length <= PACKET_BYTES_MAX + LINK_BYTES_MAX => PacketLength::Known(1 + length_bytes + length),
+            Ok(length) if length <= PACKET_BYTES_MAX + LINK_BYTES_MAX => {
+                PacketLength::Known(kind_bytes + length_bytes + length)
+            }
             Ok(_) | Err(_) => PacketLength::Invalid,
         }
     }
@@ -40,7 +43,9 @@ mod tests {
         assert_eq!(length(&[6, 253, 0x1f, 0x40, 7]), PacketLength::Known(8004));
         assert_eq!(length(&[100, 253, 0xff, 0xff]), PacketLength::Invalid);
         assert_eq!(length(&[6, 255, 1, 0, 0, 0, 0, 0, 0, 0]), PacketLength::Invalid);
-        assert_eq!(length(&[0xff; 14]), PacketLength::Invalid);
+        assert_eq!(length(&[0xff; 18]), PacketLength::Invalid);
+        assert_eq!(length(&[0xf0, 2, 0, 0]), PacketLength::Known(4), "of a type that is not known");
+        assert_eq!(length(&[253, 1, 0, 1]), PacketLength::Known(5));
         assert_eq!(length(b"POST / HTTP/1.1\r\n"), PacketLength::Invalid);
     }
 }
