@@ -47,11 +47,10 @@ async fn probe(client: &Client, shared: &Shared, url: &Url, how: Probe) -> Resul
     let answer = request(client, shared, url, &first).await;
     let is_final = match &answer {
         Ok(answer) => answer.head.size.is_some(),
-        Err(Refusal::Again { .. }) => true,
-        // A publisher's mirror gets one request only.
-        Err(_) => !shared.origin.is_trusted(),
+        Err(refusal) => matches!(refusal, Refusal::Again { .. }),
     };
-    if is_final || first == Ask::Whole {
+    // A publisher's mirror gets one request only.
+    if is_final || first == Ask::Whole || !shared.origin.is_trusted() {
         return answer;
     }
     let delivers_ranges = answer.as_ref().is_ok_and(|answer| answer.head.ranges);
