@@ -9,14 +9,7 @@ mod faces;
 mod forwarding;
 mod settle;
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, BTreeSet},
-    format,
-    string::String,
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 
 use tributary_content::{Name, ObjectReader, PublicKey};
 use tributary_core::{

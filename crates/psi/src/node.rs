@@ -134,6 +134,22 @@ const EARLY_MAX: usize = 64;
 /// What the secret of the nonces in hellos is derived for.
 const NONCES: &str = "tributary 2026 psi node's nonces of hellos";
 
+/// The rendezvous function's part of a node's settings.
+fn rendezvous_config(config: &Config) -> RendezvousConfig {
+    let limits = &config.limits;
+    RendezvousConfig {
+        replicas: usize::from(config.replicas),
+        records_max: limits.records_max as usize,
+        children_max: limits.children_max as usize,
+        publishers_max: limits.publishers_max as usize,
+        subscriptions_max: limits.subscriptions_max as usize,
+        scope_subscribers_max: limits.scope_subscribers_max as usize,
+        requests_max: limits.requests_max as usize,
+        clients_max: limits.clients_max as usize,
+        ..RendezvousConfig::default()
+    }
+}
+
 impl PsiNode {
     /// A node with the roles that `config` names. Nothing is sent before a face is added or a packet arrives.
     pub fn new(config: Config) -> PsiNode {
@@ -171,17 +187,6 @@ impl PsiNode {
             ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
         let limits = config.limits;
-        let rendezvous = RendezvousConfig {
-            replicas: usize::from(config.replicas),
-            records_max: limits.records_max as usize,
-            children_max: limits.children_max as usize,
-            publishers_max: limits.publishers_max as usize,
-            subscriptions_max: limits.subscriptions_max as usize,
-            scope_subscribers_max: limits.scope_subscribers_max as usize,
-            requests_max: limits.requests_max as usize,
-            clients_max: limits.clients_max as usize,
-            ..RendezvousConfig::default()
-        };
         let pubsub = PubSubConfig {
             node: config.node,
             label: config.label.clone(),
@@ -195,7 +200,7 @@ impl PsiNode {
             neighbour: Neighbour::new(neighbour),
             control: ControlChannel::new(ControlConfig::default(), config.node, boot as u32),
             pubsub: PubSub::new(pubsub, boot as u32),
-            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
+            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous_config(&config), config.node, boot as u32)),
             manager: config
                 .topology_manager
                 .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),

@@ -206,7 +206,9 @@ mod tests {
     #[test]
     fn age_counts_uptime_and_believes_the_time_of_day_only_where_it_makes_sense() {
         let first = ("a", 9 * HOUR, NOW);
-        let cases: [(&str, (&str, u64, u64), &[(&str, u64, u64)], &[u64]); 8] = [
+        // What happens; boot id, uptime and time of day at first and at later starts; the ages then.
+        type Life = (&'static str, u64, u64);
+        let cases: [(&str, Life, &[Life], &[u64]); 8] = [
             (
                 "the time of day steps in one boot",
                 first,

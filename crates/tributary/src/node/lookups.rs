@@ -261,7 +261,7 @@ mod tests {
             ([&absent, &file, &absent], nothing.clone()),
             ([&absent, &absent, &absent], nothing),
         ] {
-            assert_eq!(outcome(found.clone().map(Clone::clone)), expected, "{found:?}");
+            assert_eq!(outcome(found.map(Clone::clone)), expected, "{found:?}");
         }
     }
 }

@@ -43,6 +43,9 @@ use crate::{
     views::{DoneView, ProgressView},
 };
 
+/// A folder, the path in it that is to be fetched, and the only publisher that is believed about them.
+type InFolder = ((Name, String), Option<PublicKey>);
+
 impl LocalNode {
     pub(crate) fn get(
         &self,
@@ -107,7 +110,7 @@ impl LocalNode {
         sink: Sink,
         may_be_within: bool,
         notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<Option<((Name, String), Option<PublicKey>)>, ApiError> {
+    ) -> Result<Option<InFolder>, ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
         let has_options = get.options != GetOptions::default();

@@ -78,8 +78,8 @@ impl LocalNode {
         for face in &mut view.faces {
             face.unsolicited = !configured.iter().any(|(id, _)| id.to_string() == face.id);
             // The kernel's last refusal is past when the neighbour answers.
-            let problem = || self.runtime.problem(&face.id, &stats, now).or(face.problem.take());
-            face.problem = if face.up { None } else { problem() };
+            let problem = self.runtime.problem(&face.id, &stats, now).or(face.problem.take());
+            face.problem = problem.filter(|_| !face.up);
         }
         let counters = [
             ("driver: datagrams in", stats.in_datagrams),

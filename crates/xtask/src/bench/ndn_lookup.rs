@@ -221,7 +221,7 @@ impl Table {
     }
     /// What a base that does not know a flow asks.
     fn flow_is_unknown(&self, name: NameView<'_>) -> Option<FibIndex> {
-        let prefixes = self.hasher.prefixes(name)?;
+        let prefixes = self.hasher.prefixes(name);
         self.fib.longest_match_from(&prefixes, name.as_tlv(), prefixes.depth() - 1)
     }
     /// The hash and the length of the name's flow, and the hash of the whole name, in one pass that keeps no others.

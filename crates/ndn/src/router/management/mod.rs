@@ -33,7 +33,6 @@ use super::{
     dead_nonces::DeadNonces,
     face::{Face, FaceScope},
     fib::NextHop,
-    reason,
 };
 use crate::{
     naming::number,

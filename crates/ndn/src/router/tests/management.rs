@@ -159,7 +159,7 @@ fn answers_are_what_libraries_of_others_accept() {
     // A route that never expires is not listed as if it had.
     let endless = ControlParameters { name: Some(name("/e")), expiration_millis: Some(u64::MAX), ..of };
     assert_eq!(run(&mut bench, "rib/register", &endless, 4).code, 200);
-    let routes = bench.router.rib().iter().flat_map(|(_, routes)| routes.clone()).collect::<Vec<_>>();
+    let routes = bench.router.rib().iter().flat_map(|(_, routes)| routes).collect::<Vec<_>>();
     assert!(routes.iter().all(|route| route.expires.is_none()));
 }
 
@@ -207,7 +207,9 @@ fn programs_of_other_users_command_what_is_theirs_unless_the_settings_say_otherw
 fn packets_say_by_which_face_they_came_once_a_program_asks_for_it() {
     let mut bench = bench(|_| {});
     let local = FaceProfile { scope: FaceScope::Local, ..profile(u32::MAX) };
-    [1, 2].map(|face| bench.router.add_face(FaceId(face), local.clone()));
+    for face in [1, 2] {
+        bench.router.add_face(FaceId(face), local.clone());
+    }
     bench.routes(&[("/a", 1)]);
     let exchange = |bench: &mut Bench, n: u64| {
         let there = bench.recv(2, &interest("/a/x", n));
