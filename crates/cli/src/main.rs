@@ -24,7 +24,7 @@ mod signals;
 mod tables;
 
 use std::process::ExitCode;
-use tributary_terminal::{failure, log, out};
+use tributary_terminal::{failure, log};
 
 fn main() -> ExitCode {
     let cli = match args::parse() {

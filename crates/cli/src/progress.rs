@@ -5,9 +5,10 @@ use tributary::{
     Notice,
     views::{DoneView, ProgressView},
 };
+use tributary_terminal::out;
 use tributary_terminal::table;
 
-use crate::{hook::Hook, out, tables};
+use crate::{hook::Hook, tables};
 
 /// Shows one fetch.
 pub(crate) struct Display {

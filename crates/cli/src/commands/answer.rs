@@ -1,8 +1,9 @@
 //! Sends one request to a daemon, and prints answers.
 use tributary::{Api, ApiError, Notice, Request};
+use tributary_terminal::out;
 
 use super::choice;
-use crate::{args::Control, out, tables};
+use crate::{args::Control, tables};
 
 /// Sends one request to a daemon and prints the answers.
 pub(super) fn ask(control: &Control, request: Request, json: bool) -> Result<(), ApiError> {

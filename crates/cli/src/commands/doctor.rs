@@ -11,10 +11,11 @@ use tributary::{
     views::StatusView,
 };
 use tributary_core::{ByteCount, Duration};
+use tributary_terminal::out;
 use tributary_trust::UnixTime;
 
 use super::{choice, hand::LOOK, load::load};
-use crate::{args, out, tables};
+use crate::{args, tables};
 
 /// How a check came out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -3,9 +3,10 @@ use std::sync::Arc;
 use tributary::{ApiError, config::HttpConfig};
 use tributary_core::Duration;
 use tributary_gateway::Gateway;
+use tributary_terminal::out;
 
 use super::hand::start;
-use crate::{args, out, signals::Wish};
+use crate::{args, signals::Wish};
 
 /// How often it is looked whether the program is to end.
 const LOOK: Duration = Duration::from_millis(100);

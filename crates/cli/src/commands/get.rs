@@ -9,6 +9,7 @@ use tributary::{
     request::{FolderPart, PathWishes, WebMirrors},
 };
 use tributary_content::Name;
+use tributary_terminal::{failure, out};
 
 use super::{
     answer::print,
@@ -16,7 +17,7 @@ use super::{
     hand::{Hand, milliseconds, worker},
     web,
 };
-use crate::{args, failure, hook::Hook, out, progress::Display, signals::Wish};
+use crate::{args, hook::Hook, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {

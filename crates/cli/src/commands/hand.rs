@@ -8,11 +8,11 @@ use std::{
 };
 use tributary::{Api, ApiError, ControlSocket, ErrorKind, LocalApi, NodeConfig, Request, SocketApi};
 use tributary_core::Duration;
+use tributary_terminal::out;
 
 use super::{choice, load::load_with};
 use crate::{
     args::{Peer, Worker},
-    out,
     signals::Wish,
 };
 

@@ -13,11 +13,11 @@ use tributary_http::{
     log::{self, AccessLog},
     origin::OriginConfig,
 };
+use tributary_terminal::out;
 
 use super::hand::start;
 use crate::{
     args::{HttpOptions, HttpProxy, LogFormat, Peer},
-    out,
     signals::Wish,
 };
 

@@ -3,6 +3,7 @@ use std::{
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
+use tributary_terminal::out;
 
 use tributary::{
     ApiError, ErrorKind, Notice,
@@ -12,10 +13,7 @@ use tributary::{
 use tributary_ndn::Certificate;
 
 use super::answer::print;
-use crate::{
-    args::{Keys, NdnKey, Validity},
-    out,
-};
+use crate::args::{Keys, NdnKey, Validity};
 
 const DAY_SECONDS: u64 = 86_400;
 

@@ -4,13 +4,11 @@ use tributary::{
     ApiError, ErrorKind, Notice,
     authority::{Admission, Admitted, Authority, Candidate, write_certificate},
 };
+use tributary_terminal::out;
 use tributary_trust::Roles;
 
 use super::answer::print;
-use crate::{
-    args::{Admit, Network, Revoke},
-    out,
-};
+use crate::args::{Admit, Network, Revoke};
 
 /// Carries out a command of an authority.
 pub(crate) fn run(network: &Network, json: bool) -> Result<(), ApiError> {

@@ -18,12 +18,12 @@ use tributary::{
 };
 use tributary_core::Duration;
 use tributary_gateway::Gateway;
+use tributary_terminal::{log, out};
 
 use super::{answer::print, load::load_with};
 use crate::{
     args,
     hook::Hook,
-    log, out,
     service::{self, Watchdog},
     signals::INTERRUPTED,
     tables,

@@ -2,6 +2,7 @@
 use std::{path::Path, sync::Arc};
 use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term};
 use tributary_content::PublicKey;
+use tributary_terminal::out;
 
 use super::{
     answer::print,
@@ -9,7 +10,7 @@ use super::{
     hand::{Hand, LOOK, Own, aside, hand, milliseconds, wait_for_neighbour},
     load::load_with,
 };
-use crate::{args, out, signals::Wish};
+use crate::{args, signals::Wish};
 
 /// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.
 pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {

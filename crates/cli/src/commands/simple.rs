@@ -1,6 +1,7 @@
 //! Commands that need a line or two.
 use std::path::Path;
 use tributary::{Api, ApiError, ErrorKind, Flow, Notice, Request, load_key};
+use tributary_terminal::out;
 use tributary_terminal::{
     arguments,
     manual::{self, Page},
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::{
     args::{Config, Control, Key, Ls, declared},
-    out,
     signals::Wish,
     tables,
 };

@@ -28,10 +28,10 @@ use tributary::{
 };
 use tributary_content::PublicKey;
 use tributary_core::{ByteCount, Duration};
+use tributary_terminal::out;
 
 use crate::{
     args::{Demo, Evil, Fail, FailKind},
-    out,
     progress::Display,
     signals::Wish,
     tables,
