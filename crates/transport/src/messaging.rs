@@ -326,9 +326,7 @@ pub struct SendReport {
     pub stored: ChunkSet,
     /// Who keeps how many of them.
     pub custodians: Vec<(String, u64)>,
-    /// How many of them this node itself keeps, as no router could take them yet.
-    pub kept_here: u32,
-    /// How long storage on the way keeps them at most, from the beginning of the sending.
+    /// How long storage on the way keeps them at most, if that is less than the requested lifetime.
     pub kept_for: Option<Duration>,
     /// Reported drops of chunks on the way. Each is sent again, unless the reliability is [`Reliability::DontCare`].
     pub dropped_chunks: u64,
@@ -398,8 +396,6 @@ pub struct Held {
     pub destination: String,
     /// The object.
     pub object: String,
-    /// Its name, if its description is here.
-    pub name: Option<String>,
     /// Chunks that are here.
     pub chunks: ChunkSet,
     /// Their bytes.

@@ -647,10 +647,10 @@ pub(crate) struct Send {
     /// Priority where storage is short; larger numbers stay longer
     #[arg(long, value_name = "0-255", default_value_t = 0)]
     pub(crate) priority: u8,
-    /// How long it is kept for a receiver that is away, such as 1h [default: the node's message_lifetime, 7 days]
+    /// How long routers may store it, such as 1h [default: the routers']
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// Deliver to the nearest device of the group, or of those attached to the name, not to all
+    /// Deliver to the nearest device that is attached to the name, not to all
     #[arg(long)]
     pub(crate) nearest: bool,
     /// Let routers keep copies and serve what members of a large group miss; a request goes to at most N of them
@@ -659,10 +659,7 @@ pub(crate) struct Send {
     /// Its version; later ones have larger numbers [default: the time of its last change]
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
-    /// Wait until every receiver has it; without this, until routers keep it for those who are away
-    #[arg(long)]
-    pub(crate) wait: bool,
-    /// How long to wait for that
+    /// How long to wait for delivery
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -683,8 +680,7 @@ pub(crate) enum OnRepeat {
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
-    /// A name to attach to, to receive what is sent to it; may be repeated. The attachment holds for 7 days after this ends,
-    /// or until `trib detach`: what is sent to the name is kept meanwhile
+    /// A name to attach to, to receive what is sent to it; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) attach: Vec<Name>,
     /// The folder to write into, each object under its name

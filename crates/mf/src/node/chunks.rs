@@ -320,13 +320,14 @@ impl MfNode {
                 proxy.begin_commit()
             });
             match result {
-                Ok(true) => self.on_stored(),
-                Ok(false) => return self.on_stored(),
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(error) => {
                     for slot in core::mem::take(&mut self.committing) {
                         self.router.drop_chunk(slot, "the store failed");
                     }
-                    return self.on_store_failed(&error);
+                    self.events.push(Event::Note(format!("cannot store chunks: {error}")));
+                    return;
                 }
             }
         }

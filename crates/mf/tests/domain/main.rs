@@ -10,7 +10,6 @@ mod ends;
 mod fetches;
 mod groups;
 mod limits;
-mod messages;
 mod mobility;
 mod names;
 mod restarts;
