@@ -446,7 +446,7 @@ impl Flow {
     /// Whether what is measured describes the path to the source. Rates and round trips of caches must not mix with it:
     /// requests would leave at the rate of a near cache, and fill the queue of a far source with what it cannot send.
     fn models_source(&self) -> bool {
-        !self.rtt_from_caches && self.rtt.smoothed().is_some()
+        self.config.separate_caches && !self.rtt_from_caches && self.rtt.smoothed().is_some()
     }
     /// A cache has answered what the source was paced for: the source has less to send than its path carries, and the
     /// next request need not wait for it.
