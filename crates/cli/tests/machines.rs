@@ -20,6 +20,8 @@ fn walk(document: &str, sentence: &str, router: &str) -> Vec<String> {
 
 /// The blocks of commands of the README and the guides, by their first line: the test that runs each, or why none does.
 const BLOCKS: &[(&str, &str)] = &[
+    ("sudo cp examples/ndn-system.toml", "not run: needs systemd and the tools of NFD"),
+    ("trib face create udp4://192.0.2.1:6363", "not run: the neighbour is an example; `forwarding.rs` runs the like"),
     ("./setup", "not run: it installs a compiler, and every run of the tests begins with it"),
     ("cargo run --release -- demo", "the_demo_prints_what_the_readme_shows"),
     (
