@@ -52,7 +52,7 @@ impl Assembly {
         self.missing -= 1;
         true
     }
-    /// Whether the packet at `offset` is there.
+    /// Whether the packet at `offset` has arrived.
     pub(crate) fn has(&self, offset: usize) -> bool {
         self.origins[offset / self.packet_bytes].is_some()
     }
@@ -60,7 +60,7 @@ impl Assembly {
     pub(crate) fn missing_slots(&self) -> impl Iterator<Item = u32> + '_ {
         (0..).zip(&self.origins).filter(|(_, origin)| origin.is_none()).map(|(slot, _)| slot)
     }
-    /// Whether every packet is there.
+    /// Whether every packet has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing == 0
     }

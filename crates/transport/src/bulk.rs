@@ -1,14 +1,14 @@
 //! Schedules *bulk sources*: servers that deliver any byte range of an object in order, such as HTTP servers.
 //!
 //! ```text
-//!   chunks nobody fetches ──poll_order──► range of chunks for one flow ──► the driver requests and reads it
+//!   unassigned chunks ─────poll_order──► range of chunks for one flow ──► the driver requests and reads it
 //!          ▲                                                                   │
 //!          └── given back: failed, stalled, cut ◄── handle_chunk, handle_failure ──┘
 //! ```
-//! A flow is one connection to one mirror over one uplink. Each flow fetches one contiguous range at a time, as long as
-//! what it delivers in [`BulkConfig::segment_min`] to [`BulkConfig::segment_max`]; long round trips get longer ranges,
-//! because a connection idles for one round trip between two of them. When no chunk is left that nobody fetches, a flow
-//! without a range takes over the end of the range that would be complete last, and a second copy of a chunk if it would
+//! A flow is one connection to one mirror over one uplink. Each flow fetches one contiguous range at a time, sized so
+//! that it takes [`BulkConfig::segment_min`] to [`BulkConfig::segment_max`]; long round trips get longer ranges,
+//! because a connection idles for one round trip between two of them. When every missing chunk is assigned, an idle
+//! flow takes over the end of the range that would finish last, and fetches a second copy of a chunk if it would
 //! deliver that sooner.
 //!
 //! The sender of a connection is a server whose congestion control is not ours: over a link that loses packets, or from a
@@ -91,19 +91,20 @@ impl Default for BulkConfig {
     }
 }
 
-/// The chunks of an object, as whoever keeps them sees them.
+/// The chunks of an object as seen by the component that stores them.
 pub trait ChunkPool {
-    /// Takes the lowest run of at most `chunks` chunks that are missing and that nobody fetches.
+    /// Takes the lowest run of at most `chunks` chunks that are missing and unassigned.
     fn take(&mut self, chunks: u32) -> Option<Range<u32>>;
-    /// Returns a run of [`ChunkPool::take`]: nobody fetches it any more. Chunks that have arrived meanwhile are ignored.
+    /// Returns a run of [`ChunkPool::take`] to the unassigned chunks. Chunks of it that have arrived since then are
+    /// ignored.
     fn give_back(&mut self, run: Range<u32>);
-    /// A missing chunk that whoever else fetches it would deliver only after `eta`; `None` if all others are sooner.
+    /// A missing chunk that its present fetcher would deliver only after `eta`; `None` if all are due sooner.
     fn take_late(&mut self, _eta: Time) -> Option<u32> {
         None
     }
     /// Whether a chunk is still missing.
     fn is_missing(&self, chunk: u32) -> bool;
-    /// Bytes of chunks that are missing and that nobody fetches.
+    /// Bytes of chunks that are missing and unassigned.
     fn idle_bytes(&self) -> u64;
     /// Bytes of every chunk but the last.
     fn chunk_bytes(&self) -> u32;
@@ -125,13 +126,13 @@ pub enum Delivers {
 pub struct BulkOrder {
     /// The flow.
     pub flow: BulkFlowId,
-    /// The number of the order, to be returned with all that comes of it.
+    /// The number of the order; everything that it yields carries it.
     pub number: u64,
     /// The chunks, in order.
     pub chunks: Range<u32>,
 }
 
-/// A shorter end of an order: chunks from `end` on are not wanted any more. An order that has delivered `end` is over.
+/// A shorter end of an order: chunks from `end` on are no longer wanted. An order that has delivered `end` is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BulkCut {
     /// The flow.
@@ -177,13 +178,13 @@ pub enum BulkFailure {
 /// What the driver of bulk sources reports to a transfer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BulkInput {
-    /// A mirror was asked and has the object, or the reason why it cannot be used; flows go over these uplinks.
+    /// A mirror was probed: it has the object, or it cannot be used for the reason given; flows use these uplinks.
     Mirror {
         /// Its name for people.
         label: String,
         /// The uplinks; an empty name is whichever the system takes.
         uplinks: Vec<String>,
-        /// What is wrong with it.
+        /// The fault that excludes it.
         objection: Option<BulkFailure>,
     },
     /// No further mirror comes.
@@ -290,7 +291,7 @@ struct Flow {
     /// Whether the uplink has come back since the order was sent.
     is_hurried: bool,
 }
-/// What is wrong with a flow.
+/// The fault of a flow.
 struct Trouble {
     reason: String,
     since: Time,
@@ -331,7 +332,7 @@ impl Meter {
             self.start(now);
         }
     }
-    /// The end of a range: what is left counts, unless it is too short to say anything and something else is known.
+    /// The end of a range: the sample in progress counts, unless it is too short and a rate is known already.
     fn stop(&mut self, now: Time) {
         let Some(since) = self.since.take() else { return };
         let seconds = now.since(since).as_secs_f64();
@@ -449,7 +450,7 @@ impl Bulk {
         });
         Some(BulkFlowId((self.flows.len() - 1) as u16))
     }
-    /// Uses one mirror only from now on, or (`None`) all of them again; orders in progress go on.
+    /// Uses one mirror only from now on, or (`None`) all of them again; orders in progress continue.
     pub fn set_only(&mut self, mirror: Option<MirrorId>) {
         self.only = mirror;
     }
@@ -497,7 +498,7 @@ impl Bulk {
         pool: &mut dyn ChunkPool,
     ) {
         let Some(index) = self.index_of(flow, number) else {
-            // Its order was given to others, and what came of it is counted all the same.
+            // Others have taken over its order, but its bytes still count.
             if let (Some(flow), BulkChunk::Kept) = (self.flows.get_mut(usize::from(flow.0)), &verdict) {
                 flow.bytes += u64::from(bytes);
                 self.mirrors[flow.mirror].bytes += u64::from(bytes);
@@ -613,7 +614,8 @@ impl Bulk {
                     && (mirror.delivers == Delivers::Ranges || !has_ranges)
             })
             .collect();
-        // Unmeasured flows first, then the fastest: what is left near the end goes to those that bring it soonest.
+        // Unmeasured flows first, then the fastest: near the end the remainder goes to the flows that deliver it
+        // soonest.
         let rate = |index: &usize| self.flows[*index].rate.rate.unwrap_or(f64::MAX);
         ready.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.cmp(b)));
         for index in ready {
@@ -631,7 +633,8 @@ impl Bulk {
                 });
             let Some((mut chunks, is_copy)) = taken else { continue };
             if is_stream {
-                // One request brings all of it; what is here already is passed over.
+                // A stream cannot be cut into ranges, so one request covers the whole object; chunks that are stored
+                // already are skipped.
                 while let Some(more) = pool.take(pool.chunks()) {
                     chunks.end = more.end;
                 }

@@ -1,13 +1,13 @@
-//! The objects that a node publishes, and their chunks on the way out: what has to be read from a disk is waited for
-//! without stopping the node.
+//! The objects that a node publishes, and their chunks on the way out: reads from a disk complete asynchronously, so
+//! that they never block the node.
 //!
 //! A source asks [`Published::chunk`]. If that gives `None`, the source begins to read the chunk by
 //! [`Catalogue::begin_read`], keeps the request, for example in a [`WaitQueue`], and answers it between
 //! [`Catalogue::take_read`] and [`Catalogue::forget_read`].
 //!
-//! Each publication has an id of its own ([`Manifest::publication_id`](tributary_content::Manifest::publication_id)). Requests
-//! name bytes ([`Manifest::object_id`](tributary_content::Manifest::object_id)), which several publications may have: one
-//! of them answers, and another one takes its place when it is withdrawn or cannot be read.
+//! A publication is identified by [`Manifest::publication_id`](tributary_content::Manifest::publication_id). Requests
+//! name bytes ([`Manifest::object_id`](tributary_content::Manifest::object_id)), which several publications may share:
+//! one of them answers, and another takes its place when it is withdrawn or unreadable.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,7 +30,7 @@ pub struct Catalogue<T> {
     by_name: BTreeMap<Name, ObjectId>,
     /// The publications under a name that have the same bytes; the first one answers for them.
     by_bytes: BTreeMap<ObjectId, Vec<ObjectId>>,
-    /// Objects of which chunks are being read, and the bytes of all these chunks.
+    /// Objects with chunks being read, and the bytes of all these chunks.
     reading: BTreeSet<ObjectId>,
     reading_bytes: u64,
     failures: VecDeque<(Name, StoreError)>,
@@ -111,8 +111,8 @@ impl<T> Default for Catalogue<T> {
 }
 
 impl<T> Catalogue<T> {
-    /// Offers an object under its name in place of an older one. Gives the publications that are not here any more, or have
-    /// another reader: of these nothing is being read.
+    /// Offers an object under its name in place of an older one. Returns the publications that were removed or got
+    /// another reader: no read of theirs is in progress any longer.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Vec<ObjectId> {
         let (name, bytes) = (reader.manifest().name.clone(), reader.manifest().object_id());
         let publication = reader.manifest().publication_id();
@@ -154,7 +154,7 @@ impl<T> Catalogue<T> {
         true
     }
 
-    /// The publication that answers for an id, which is its own or that of its bytes.
+    /// The publication that answers for an id, which names a publication or its bytes.
     pub fn answering(&self, object: &ObjectId) -> Option<ObjectId> {
         let own = self.objects.contains_key(object).then_some(*object);
         own.or_else(|| self.by_bytes.get(object)?.first().copied())
@@ -201,8 +201,8 @@ impl<T> Catalogue<T> {
     pub fn is_reading(&self) -> bool {
         !self.reading.is_empty()
     }
-    /// Takes what was read meanwhile: [`Published::chunk`] gives it until [`Catalogue::forget_read`]. Which chunks of which
-    /// publications that is.
+    /// Takes the completed reads, each as publication and chunk. [`Published::chunk`] returns them until
+    /// [`Catalogue::forget_read`].
     pub fn take_read(&mut self) -> Vec<(ObjectId, ChunkIndex)> {
         let mut taken = Vec::new();
         for object in &self.reading {
@@ -227,8 +227,8 @@ impl<T> Catalogue<T> {
         }
     }
 
-    /// An object could not be read; gives what whoever asked is told, `None` if it may succeed later: another publication
-    /// of the same bytes answers from now on.
+    /// An object could not be read. Returns the error for the requesters, or `None` if a retry may succeed because
+    /// another publication of the same bytes answers from now on.
     pub fn on_failure(&mut self, object: &ObjectId, error: StoreError) -> Option<Unavailable> {
         let why = Unavailable::of(&error);
         if why == Some(Unavailable::NotYet) {
@@ -243,7 +243,7 @@ impl<T> Catalogue<T> {
         }
         if why.is_some() && self.let_another_answer(object) { None } else { why }
     }
-    /// Lets another publication answer for these bytes, if one has them of which no failure was noted.
+    /// Switches these bytes to another publication without a noted failure; false if there is no other.
     pub fn let_another_answer(&mut self, bytes: &ObjectId) -> bool {
         let objects = &self.objects;
         let is_good = |other: &ObjectId| objects.get(other).is_some_and(|published| published.failed.is_none());
@@ -262,7 +262,7 @@ impl<T> Catalogue<T> {
 pub struct WaitQueue<R> {
     requests: VecDeque<R>,
     max: usize,
-    /// Requests that were dropped because too many waited: whoever sent them asks again.
+    /// Requests that were dropped because the queue was full; requesters retransmit them.
     pub drops: u64,
 }
 
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// Chunks of 4 MiB, none of which is at hand; those that are begun are read one by one.
+    /// Chunks of 4 MiB, all on disk; reads that have started complete one by one.
     struct Slow(MemoryObject, VecDeque<ChunkIndex>);
     impl ObjectReader for Slow {
         fn manifest(&self) -> &tributary_content::Manifest {

@@ -1,16 +1,17 @@
 //! Chooses the object that a fetch of a name transfers, and judges sources that offer another one.
 //!
-//! The rule is the same in all families. Without a pinned or remembered key, a key is trusted only if every source has it:
-//! node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers decides.
-//! As soon as two keys claim a name for different bytes, a person has to decide. A trusted key is remembered when an object
-//! that it signed is complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the trusted
-//! publisher signed, the fetch continues the one that an earlier fetch has begun, else it takes the newest.
+//! The rule is identical in all families. Without a pinned or remembered key, a key is trusted only if every source has
+//! it: node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers
+//! decides. As soon as two keys claim a name for different bytes, a person has to decide. A trusted key is remembered
+//! when an object that it signed is complete and verified ([`tributary_content::StoreOpener`]), never before. Among the
+//! objects that the trusted publisher signed, the fetch resumes the one that an earlier fetch started, or else takes
+//! the newest.
 //!
-//! A signature gives a name its meaning; the bytes of the chosen object are checked against its hash tree, so every source
-//! that offers the same bytes serves, under whichever version, whoever signed it there. Where several unknown keys sign the
-//! same bytes, these are fetched, and none of the keys is remembered: whoever signs a copy first would own the name. A source
-//! that offers other bytes under another key is faulty; one that offers other bytes under the trusted key has another
-//! version, is honest and stays idle.
+//! A signature gives a name its meaning; the bytes of the chosen object are checked against its hash tree, so every
+//! source that offers the same bytes serves, regardless of the version and the signer it presents. Where several
+//! unknown keys sign the same bytes, the fetch takes the bytes but remembers no key: otherwise the first to sign a copy
+//! would own the name. A source that offers other bytes under another key is faulty; one that offers other bytes under
+//! the trusted key has another version, is honest and stays idle.
 use alloc::{
     collections::BTreeMap,
     format,
@@ -73,7 +74,7 @@ pub fn check(opener: &dyn StoreOpener, name: &Name, manifest: &Manifest) -> Resu
     opener.trusts(manifest).map_err(Unfit::Untrusted)
 }
 
-/// Chooses among what sources offer: one manifest per source, each of which has passed [`check`].
+/// Chooses among the offers of sources: one manifest per source, which has passed [`check`].
 pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIterator<Item = &'a Manifest>) -> Choice {
     let candidates: Vec<&Manifest> = candidates.into_iter().collect();
     let mut claims: BTreeMap<[u8; 32], (usize, &Manifest)> = BTreeMap::new();
@@ -97,10 +98,10 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
         ));
     }
     let keys = claims.len();
-    // Where several keys agree, the copy that fewest may read decides who may read what is received.
+    // Where several keys agree, the copy with the fewest readers sets the access of the received object.
     let newest = claims.into_values().map(|(_, newest)| newest).max_by_key(|manifest| manifest.access.number());
     let Some(newest) = newest else { return Choice::Nothing };
-    // What was begun goes on as any version of the same bytes: as the newest, if that is one of them.
+    // A partial download resumes as any version of the same bytes, preferably as the newest.
     let mut all = core::iter::once(newest).chain(candidates.iter().copied());
     let manifest = all.find(|manifest| opener.resumes(manifest)).unwrap_or(newest);
     let is_first = !opener.knows_publisher(name) && !manifest.is_unsigned();

@@ -13,17 +13,17 @@ pub struct TransferConfig {
     /// The data that one request covers at most, as time at the path's rate; slow paths thus send small requests. Default:
     /// 4 ms.
     pub request_duration: Duration,
-    /// The same for requests of more than ten packets: the answers of fast paths come in short bursts. Default: 1 ms.
+    /// Longest burst that one request of more than ten packets may cover: the answers of fast paths come in short
+    /// bursts. Default: 1 ms.
     pub request_burst: Duration,
     /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
     pub window_initial_packets: u32,
     /// The largest window of one path, in bytes. Default: 8 MiB.
     pub window_bytes_max: u64,
     /// Whether rivals may fill the queues of the paths. If so, a flow drains a queue now and then to learn the
-    /// round-trip time; a link between neighbours has a queue of its own and needs no draining (`false`). Default:
-    /// `true`.
+    /// round-trip time; a link between neighbours has a private queue and needs no draining (`false`). Default: `true`.
     pub shares_queues: bool,
-    /// Whether a flow on a shared queue looks for flows of others that fill it, and then has a window like theirs
+    /// Whether a flow on a shared queue looks for rivals that fill it, and then uses a window like theirs
     /// (`window::rivals`). Default: `true`.
     pub watch_rivals: bool,
     /// Whether answers of caches stay out of the model of the path to their source. Default: true. In `ndn` false: behind a
@@ -136,7 +136,7 @@ pub enum Coupling {
     Uncoupled,
     /// Linked Increase, RFC 6356.
     LinkedIncrease,
-    /// The same with PTP's compensation of round-trip times (PTP eq. 2).
+    /// Linked increase with PTP's compensation of round-trip times (PTP eq. 2).
     LinkedIncreaseCompensated,
     /// OLIA (Khalili and others, 2012): Linked Increase among sub-flows that do equally well; otherwise it moves window
     /// from the fullest path to the best one.

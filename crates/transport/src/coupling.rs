@@ -1,9 +1,10 @@
 //! Couples sub-flows that share a link (paper §III-D: "no more aggressive than a single-flow connection").
 //!
-//! What coupling limits depends on the controller. A window that grows with arrivals grows by a part ([`growth`]). A
-//! model of the path gets its share by probing: if several sub-flows probed in turn, each would find the room that the
-//! others had just left and take a share of its own. So the sub-flows of a group ([`components`]) probe at the same
-//! time, and their sum behaves like one flow; where the shared link is not the bottleneck this costs nothing.
+//! The quantity that coupling limits depends on the controller. A window that grows with arrivals grows by a part
+//! ([`growth`]). A model of the path gets its share by probing: if several sub-flows probed in turn, each would find
+//! the capacity that the others had just released and take a full share. So the sub-flows of a group ([`components`])
+//! probe at the same time, and their sum behaves like one flow; where the shared link is not the bottleneck this costs
+//! nothing.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Rate, Time};
@@ -139,7 +140,7 @@ impl GroupModel {
             self.round_ends = now + round_trip;
         }
     }
-    /// The part of their own rates that the sub-flows may use, whose sum is `own`.
+    /// The part of their individual rates, which sum to `own`, that the sub-flows may use.
     pub fn scale(&self, own: f64) -> f64 {
         let best = self.best.best();
         if self.round < Self::ROUNDS_MIN || best <= 0.0 || own <= 0.0 { 1.0 } else { (best / own).min(1.0) }

@@ -20,7 +20,7 @@ pub struct Echo {
     pub target: Name,
     /// The path to take, as an answer named it; `None` for whichever the network chooses.
     pub path: Option<String>,
-    /// Traceroute: the neighbour that is to answer, counted from 1; `None` for a ping, which goes on to the target.
+    /// Traceroute: the neighbour that is to answer, counted from 1; `None` for a ping, which continues to the target.
     pub hop: Option<u8>,
     /// How long an answer may take.
     pub patience: Duration,
@@ -30,7 +30,7 @@ pub struct Echo {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EchoError {
-    /// The path is none that an answer could have named.
+    /// No answer could have named the path.
     #[error("'{path}' is no path: {reason}")]
     Path {
         /// The path as it was given.
@@ -38,7 +38,7 @@ pub enum EchoError {
         /// Its mistake.
         reason: &'static str,
     },
-    /// The target's name leaves no room.
+    /// The target's name is too long for the packet.
     #[error("the name is too long for an echo request")]
     Name,
     /// Too many wait for their answers.

@@ -19,8 +19,8 @@ pub trait Endpoint: Node + Send {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions);
     /// Says how a face is protected, before it is attached. A node behind no layer that protects ignores it.
     fn set_security(&mut self, _face: FaceId, _security: FaceSecurity) {}
-    /// Says who has proven to be at the far end of a face from now on; `None` for nobody, as before the first time. A node
-    /// that makes no difference ignores it.
+    /// Sets the key that the far end of a face has proven; `None` if it has proven no key, as at the start. Families
+    /// that do not distinguish peers ignore it.
     fn set_face_key(&mut self, _face: FaceId, _key: Option<PublicKey>) {}
     /// Detaches a face that is gone for good.
     fn remove_face(&mut self, now: Time, face: FaceId);
@@ -31,13 +31,13 @@ pub trait Endpoint: Node + Send {
     fn unpublish(&mut self, now: Time, name: &Name);
     /// Starts a fetch. `Event::Transfer` reports its progress; it ends with `Completed` or `Failed`.
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId;
-    /// Starts a fetch that believes only what the key of this certificate has signed; `None` if the family has no such
-    /// certificates or this is none.
+    /// Starts a fetch that trusts only objects signed with the key of this certificate; `None` if the family has no
+    /// such certificates or cannot read this one.
     fn fetch_certified(&mut self, _now: Time, _fetch: Fetch, _certificate: &[u8]) -> Option<TransferId> {
         None
     }
-    /// Takes what the driver of a fetch's bulk sources, such as web servers, has to report, and gives what it is to do;
-    /// `None` if there is no such fetch or the family has no such sources.
+    /// Takes the reports of the driver of a fetch's bulk sources, such as web servers, and returns its orders; `None`
+    /// if the fetch does not exist or the family has no such sources.
     fn step_bulk(&mut self, _now: Time, _transfer: TransferId, _inputs: Vec<BulkInput>) -> Option<BulkStep> {
         None
     }
@@ -47,8 +47,8 @@ pub trait Endpoint: Node + Send {
     fn watch(&mut self, now: Time, scope: &Name);
     /// Ends [`Endpoint::watch`].
     fn unwatch(&mut self, now: Time, scope: &Name);
-    /// Withdraws all publications and subscriptions, so that no node sends here any more. The messages need some round
-    /// trips; the leases of a node that just stops expire instead.
+    /// Withdraws all publications and subscriptions, so that other nodes stop sending here. The messages need some
+    /// round trips; the leases of a node that just stops expire instead.
     fn leave(&mut self, now: Time);
     /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
@@ -80,8 +80,8 @@ pub trait Endpoint: Node + Send {
     /// revocations has changed. Without it the node is in a network without an authority, where everybody may do
     /// everything.
     fn set_identity(&mut self, _now: Time, _identity: &Identity) {}
-    /// Takes what the neighbour on a face has proven that it may do, before its first packet; `None` when it is not
-    /// admitted any more. Faces without protection prove nothing.
+    /// Sets the permissions that the neighbour on a face has proven, before its first packet; `None` once it is no
+    /// longer admitted. Faces without protection prove nothing.
     fn handle_grant(&mut self, _now: Time, _face: FaceId, _grant: Option<&Grant>) {}
     /// Echo requests, in families that have them.
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
@@ -109,7 +109,7 @@ pub struct FaceOptions {
 /// How a face is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaceSecurity {
-    /// What it carries outside a session.
+    /// Protection of datagrams outside a session.
     pub protection: FaceProtection,
     /// The key that the neighbour must have; `None` for any.
     pub peer_key: Option<PublicKey>,
@@ -189,7 +189,7 @@ pub struct NodeStatus {
     pub counters: BTreeMap<&'static str, u64>,
     /// Entries of its tables now, by the table's name: `pit`, `fib`, `name_records`, …
     pub tables: BTreeMap<&'static str, u64>,
-    /// How many entries those of them may have that have a limit.
+    /// Largest number of entries of each table that has a limit.
     pub table_limits: BTreeMap<&'static str, u64>,
     /// Links between nodes of the network, each in one direction, as far as this node knows them beyond its own faces.
     pub links: Vec<LinkStatus>,
@@ -204,9 +204,9 @@ pub struct LinkStatus {
     pub from: String,
     /// The receiving node's name.
     pub to: String,
-    /// What it carries; `None` if nobody knows.
+    /// Capacity; `None` if unknown.
     pub rate: Option<Rate>,
-    /// What of that is in use.
+    /// Rate in use.
     pub used: Rate,
 }
 
@@ -226,7 +226,7 @@ pub struct NetworkStatus {
 pub struct Obstacle {
     /// What kind of reason it is.
     pub kind: ObstacleKind,
-    /// The reason, as the end of a sentence: `the rendezvous node 'router' knows nobody who publishes it`.
+    /// The reason, as the end of a sentence: `the rendezvous node 'router' has no publisher of it`.
     pub reason: String,
 }
 
@@ -235,7 +235,7 @@ pub struct Obstacle {
 pub enum ObstacleKind {
     /// The network lacks a role, or this node a route: waiting does not help.
     Missing,
-    /// Whoever resolves names knows nobody who has it.
+    /// Name resolution answered that the name has no publisher.
     NoSuchName,
     /// The queried node has not answered.
     Silent,
@@ -246,7 +246,7 @@ pub enum ObstacleKind {
 pub struct FaceStatus {
     /// Its number.
     pub face: FaceId,
-    /// The neighbour's name; empty while nobody answers.
+    /// The neighbour's name; empty until it answers.
     pub neighbour: String,
     /// Whether the neighbour answers.
     pub up: bool,

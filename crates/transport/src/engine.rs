@@ -1,30 +1,30 @@
-//! Records of names in an outside store, such as an etcd cluster: the contract between a resolver, which has no input or
-//! output, and the client of the store, which knows no protocol.
+//! Records of names in an external store, such as an etcd cluster: the contract between a resolver, which does no I/O, and
+//! the client of the store, which is independent of the protocol.
 //!
 //! ```text
 //!   resolver ──Request──► Engine ──► the store          a record: key, version, value
-//!            ◄──Answer───        ◄── and what others     a later version replaces an earlier one, never the reverse
-//!                                    change in it        a lease: what is put under it goes when nobody renews it
+//!            ◄──Answer───        ◄── and others' changes a later version replaces an earlier one, never the reverse
+//!                                                        a lease: its records expire unless it is renewed
 //! ```
-//! What an engine has to promise, and what it has not:
+//! The contract of an engine:
 //! - [`Answer::Stored`] says that the record is in the store, and stays there if a minority of its members fail.
 //! - A put is one transaction with the comparison of versions, so that many resolvers may put at the same time.
-//! - [`Answer::Changed`] tells each change once, in the order of revisions, from the last [`Answer::Restarted`] on. When
-//!   an engine cannot go on from where it was, as after a compaction, it restarts, and the resolver lists again.
-//! - Each request is answered, within a few seconds, by [`Answer::Failed`] if by nothing else. What has failed may have
-//!   been stored all the same. Only what is asked in the [background](Priority::Background) may wait for longer, behind
-//!   others of its kind.
-//! - While changes are told as soon as they happen, [`Answer::Current`] says so every few seconds. When it does not, what
-//!   was told may be long past.
-//! - Records need not be believed: a resolver verifies what it reads there as it verifies what comes from the network.
+//! - [`Answer::Changed`] reports each change once, in the order of revisions, after the last [`Answer::Restarted`].
+//!   When an engine loses its position, as after a compaction, it restarts, and the resolver lists the records again.
+//! - Each request is answered within a few seconds, by [`Answer::Failed`] at the latest. A put that has failed may
+//!   still have been stored. Only requests in the [background](Priority::Background) may wait for longer, behind other
+//!   background requests.
+//! - While the watch is up to date, [`Answer::Current`] is sent every few seconds. Without it, the reported state may
+//!   be out of date.
+//! - The store is untrusted: a resolver verifies the records that it reads there like those from the network.
 mod health;
 
 use alloc::{string::String, vec::Vec};
 
 pub use health::{BLIND_AFTER, Health, Words};
 
-/// What keeps records alive: whatever was put under it goes when it has not been renewed for so long. Everybody who
-/// names the same number means the same lease.
+/// Keeps records alive: the store deletes the records under a lease that was not renewed for `seconds`. Clients that
+/// use the same number share the lease.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Lease {
     /// Its number, from 1 to 2^63 − 1.
@@ -36,11 +36,11 @@ pub struct Lease {
 /// A record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Where it is kept.
+    /// The key.
     pub key: Vec<u8>,
-    /// Later ones replace earlier ones.
+    /// Records with higher versions replace lower ones.
     pub version: u64,
-    /// What is kept.
+    /// The value.
     pub value: Vec<u8>,
 }
 
@@ -49,52 +49,52 @@ pub struct Entry {
 pub enum If {
     /// Nothing, or a record with a version below this.
     Below(u64),
-    /// What was there at this revision and has not changed since: for what cannot be trusted to say a true version.
+    /// The record of this revision, unchanged since: for records whose version cannot be trusted.
     Unchanged(u64),
-    /// Whatever is there: for records without versions.
+    /// Any record or none: for records without versions.
     Always,
 }
 
-/// What a resolver asks. `id` is chosen by it and comes back with the answer.
+/// A resolver's request. The resolver chooses `id`, and the answer carries it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Keeps a record, if what is there allows it. If exactly this record is there, nothing but its lease changes, and
-    /// that counts as stored.
+    /// Stores a record if the present one may be replaced. If exactly this record is present, only its lease changes,
+    /// and that counts as stored.
     Put {
         /// Comes back with the answer.
         id: u64,
         /// The record.
         entry: Entry,
-        /// What it may replace.
+        /// The condition on the present record.
         when: If,
-        /// What keeps it alive; the lease is made if there is none.
+        /// The lease of the record; the engine creates it if it does not exist.
         lease: Lease,
     },
     /// Renews a lease.
     Renew {
         /// Comes back with the answer.
         id: u64,
-        /// Which.
+        /// The lease.
         lease: Lease,
     },
-    /// Asks for the records with exactly these keys; those that are not there are left out of the answer.
+    /// Reads the records with exactly these keys; the answer omits missing ones.
     Get {
         /// Comes back with the answer.
         id: u64,
-        /// Which; [`KEYS_MAX`] at most.
+        /// The keys, [`KEYS_MAX`] at most.
         keys: Vec<Vec<u8>>,
     },
-    /// Asks for the records with keys from `from` on and before `to`, in ascending order.
+    /// Reads the records with keys from `from` on and before `to`, in ascending order.
     List {
         /// Comes back with the answer.
         id: u64,
         /// The first key.
         from: Vec<u8>,
-        /// Behind the last key.
+        /// The end of the range, exclusive.
         to: Vec<u8>,
         /// How many at most.
         count: u32,
-        /// As they were then; `None`: as they are now.
+        /// The revision to read; `None` for the present one.
         at: Option<u64>,
     },
 }
@@ -117,50 +117,50 @@ impl Request {
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Priority {
-    /// Somebody waits for the answer. It waits for nothing that is asked in the background.
+    /// A client waits for the answer. It overtakes background requests.
     Question,
-    /// It is a part of much, such as of all that is read anew after a restart.
+    /// One of many, such as the requests that list all records after a restart.
     Background,
 }
 
 /// What a record was before a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Before {
-    /// There was none.
+    /// There was no record.
     Nothing,
-    /// This.
+    /// The earlier record.
     Entry(Entry),
-    /// The store does not know any more.
+    /// The store has discarded the earlier record.
     Unknown,
 }
 
-/// What an engine answers, and what it tells unasked.
+/// The answers to requests, and the notices of the watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The record is in the store.
     Stored {
         /// As in the request.
         id: u64,
-        /// Whether this put has brought it; if not, exactly this record was there.
+        /// Whether this put has stored it; if not, exactly this record was present.
         is_new: bool,
     },
-    /// What is there may not be replaced by what was asked for.
+    /// The condition of a put did not hold.
     Stale {
         /// As in the request.
         id: u64,
-        /// What there is; `None`: nothing any more, of what was to be unchanged.
+        /// The present record; `None` if the record that should be unchanged was deleted.
         entry: Option<Entry>,
         /// The revision that made it.
         revision: u64,
     },
-    /// The lease goes on, or it has ended, and with it all that was put under it.
+    /// The lease was renewed, or it has expired together with its records.
     Renewed {
         /// As in the request.
         id: u64,
-        /// Whether it goes on.
+        /// Whether it was renewed.
         is_alive: bool,
     },
-    /// The records that were asked for, by [`Request::List`] or [`Request::Get`].
+    /// The records of a [`Request::List`] or [`Request::Get`].
     Listed {
         /// As in the request.
         id: u64,
@@ -168,40 +168,40 @@ pub enum Answer {
         entries: Vec<Entry>,
         /// Whether there are more behind the last one.
         more: bool,
-        /// What they are the state of; later changes are told with higher numbers.
+        /// The revision of this state; later changes have higher numbers.
         revision: u64,
     },
-    /// It could not be done, for now.
+    /// The request failed; a retry may succeed.
     Failed {
         /// As in the request.
         id: u64,
         /// Why.
         reason: String,
-        /// Whether the store has no room, until somebody makes some; what it has is still read.
+        /// Whether the store is full and refuses writes until space is freed; reads still work.
         is_full: bool,
     },
-    /// A record was put, by whomever, or has gone.
+    /// A record was put, by any client, or deleted.
     Changed {
         /// The revision that it made.
         revision: u64,
-        /// Whose.
+        /// The key.
         key: Vec<u8>,
-        /// What is there now; `None`: nothing.
+        /// The record after the change; `None` if it was deleted.
         after: Option<Entry>,
-        /// What was there.
+        /// The record before the change.
         before: Before,
     },
-    /// From now on all changes are told that make a higher revision than this. Earlier ones may not have been told.
+    /// The watch has (re)started: it reports all changes with revisions above this one. Earlier ones may be missing.
     Restarted {
         /// The revision.
         revision: u64,
     },
-    /// All changes of a moment ago have been told.
+    /// All changes up to a moment ago have been reported.
     Current,
 }
 
 impl Answer {
-    /// Of which request; `None` for what is told unasked.
+    /// The request that this answers; `None` for notices.
     pub fn id(&self) -> Option<u64> {
         match self {
             Answer::Stored { id, .. }
@@ -216,10 +216,10 @@ impl Answer {
 
 /// The client of a store.
 pub trait Engine: Send {
-    /// What it is called in a config and in messages to people, such as `etcd`.
+    /// The name of the store in configs and messages, such as `etcd`.
     fn name(&self) -> &'static str;
     /// Takes a request; the answer comes by [`Engine::poll`].
     fn ask(&mut self, request: Request, priority: Priority);
-    /// The next answer, those to questions first, or what is told unasked.
+    /// The next answer or notice; answers to questions come first.
     fn poll(&mut self) -> Option<Answer>;
 }

@@ -1,5 +1,4 @@
-//! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that
-//! ended.
+//! The fetches of a node: their numbers, their turns under a common limit, their events, and the last that ended.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -28,17 +27,17 @@ pub trait Fetching {
     fn name(&self) -> &Name;
     /// Whether it has ended, one way or the other.
     fn is_ended(&self) -> bool;
-    /// Whether it has ended and the node has nothing to do for it any more: then its account may be forgotten.
+    /// Whether it has ended and the node has no more work for it: then its account may be forgotten.
     fn is_settled(&self) -> bool {
         self.is_ended()
     }
-    /// Whether it has ended and nobody published its name: then it is not among the transfers of the node.
+    /// Whether it ended because its name has no publisher: then it is not listed among the node's transfers.
     fn was_in_vain(&self) -> bool {
         false
     }
     /// Changes its rate limit; `None` lifts it.
     fn set_limit(&mut self, now: Time, rate: Option<Rate>);
-    /// Changes what it wants of the paths that it uses. False if it cannot choose.
+    /// Changes its demands on the paths that it uses. False if it cannot choose.
     fn set_demands(&mut self, _now: Time, _demands: PathDemands) -> bool {
         false
     }
@@ -81,7 +80,7 @@ impl<F: Fetching> FetchTable<F> {
         self.number = self.number.max(1);
         TransferId(self.number)
     }
-    /// The same for a fetch with this opener, which may only look.
+    /// A number for a fetch with this opener; an opener that only looks names up makes it a lookup.
     pub fn number_for(&mut self, opener: &dyn StoreOpener) -> TransferId {
         let id = self.number();
         if opener.only_looks() {
@@ -89,8 +88,8 @@ impl<F: Fetching> FetchTable<F> {
         }
         id
     }
-    /// Adds a fetch. Lookups that have ended are forgotten, and, if more than the limit of others have, the oldest of those;
-    /// all of them are returned.
+    /// Adds a fetch. Forgets lookups that have ended and, beyond the limit, the oldest transfers that have ended;
+    /// returns all forgotten ones.
     pub fn insert(&mut self, id: TransferId, fetch: F) -> Vec<(TransferId, F)> {
         self.fetches.insert(id, fetch);
         let settled = |(id, fetch): (&TransferId, &F)| fetch.is_settled().then_some(*id);
@@ -183,7 +182,7 @@ impl<F: Fetching> FetchTable<F> {
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.fetches.get(&id).map(|fetch| fetch.report(now))
     }
-    /// All transfers, the oldest first, with the names that they fetch: lookups and names that nobody published are none.
+    /// All transfers, the oldest first, with the names that they fetch: without lookups and names without a publisher.
     pub fn names(&self) -> Vec<(TransferId, Name)> {
         let transfers = self.iter().filter(|(id, fetch)| !self.lookups.contains(id) && !fetch.was_in_vain());
         transfers.map(|(id, fetch)| (id, fetch.name().clone())).collect()

@@ -78,7 +78,7 @@ pub(crate) struct Flow {
     last_arrival: Time,
     /// After a timer that came late: when silence counts again.
     excused_until: Time,
-    /// When this node last stood still: round trips from before say nothing of the path.
+    /// When this node last woke from suspension: earlier round trips do not describe the path.
     awake_since: Time,
     /// `Some` while nothing comes: since when, and when to probe next.
     silent: Option<Silence>,
@@ -122,7 +122,7 @@ pub(crate) enum Came {
 }
 
 impl Came {
-    /// For a packet of which it is known which request it answers.
+    /// The origin of a packet that is matched to its request.
     pub(crate) fn of(data: &PacketData<'_>) -> Came {
         if data.cache.is_some() { Came::FromCache } else { Came::FromSource }
     }
@@ -225,7 +225,7 @@ pub(crate) struct PathHints {
     pub(crate) rtt: Option<Duration>,
     /// The rate of its narrowest link; for windows that follow the rate.
     pub(crate) capacity: Option<Rate>,
-    /// What it will carry beside the transfer's other paths that share its links.
+    /// Its expected share of the rate, given the transfer's other paths over the same links.
     pub(crate) share: Option<Rate>,
 }
 
@@ -326,7 +326,7 @@ impl Flow {
             };
             self.pace_at = self.pace_at.max(now - credit) + pause;
         }
-        // An answer that is on its way is not to wait behind those of many probes.
+        // An answer must not queue behind the answers to many probes.
         let serial = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes) * PROBE_SHARE);
         let most = self.config.probe_interval_max;
         let rto = self.rtt.rto().min(most);
@@ -422,8 +422,8 @@ impl Flow {
             // requested twice.
             self.rtt.on_sample(sample);
         }
-        // What comes after a timeout is as exact as what comes in time, because requests have numbers (Karn's doubt is about
-        // answers that have none), and nothing else shows that the timeout is too short.
+        // An answer after a timeout is as exact a sample as one in time, because requests have numbers (Karn's rule is
+        // about answers that cannot be matched), and only such samples show that the timeout is too short.
         let is_sample = (answer == Answer::Expected || request.timed_out) && request.sent_at >= self.awake_since;
         if first_of_request && is_sample && is_exact {
             if !from_cache {
@@ -443,8 +443,8 @@ impl Flow {
         }
         answer
     }
-    /// Whether what is measured describes the path to the source. Rates and round trips of caches must not mix with it:
-    /// requests would leave at the rate of a near cache, and fill the queue of a far source with what it cannot send.
+    /// Whether samples describe the path to the source. Rates and round trips of caches must not mix with them:
+    /// requests would leave at the rate of a near cache, and fill the queue of a far source beyond its rate.
     fn models_source(&self) -> bool {
         self.config.separate_caches && !self.rtt_from_caches && self.rtt.smoothed().is_some()
     }
@@ -467,9 +467,9 @@ impl Flow {
             self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
         }
     }
-    /// Takes back that packets are lost which only a timeout had given up, after request `number` was answered all the
-    /// same: what was requested later is late too, not lost (RFC 5682 in spirit). `reclaim` says of a packet whether no
-    /// other request asks for it meanwhile. How many packets are waited for again.
+    /// Undoes losses that only a timeout had declared, after request `number` was answered: packets requested after it
+    /// are late too, not lost (RFC 5682 in spirit). `reclaim` returns whether a packet is in no other request. Returns
+    /// how many packets count as in flight again.
     pub(crate) fn revive_late(&mut self, number: u16, mut reclaim: impl FnMut(u32) -> bool) -> u64 {
         let index = usize::from(number.wrapping_sub(self.first_number));
         if !self.requests.get(index).is_some_and(|request| request.timed_out) {
@@ -484,7 +484,7 @@ impl Flow {
             let again = again.fold(0u64, |mask, (position, _)| mask | 1 << position);
             request.lost &= !again;
             request.waiting |= again;
-            // Whoever answered for them meanwhile has given them up: they were idle.
+            // They were idle, so any path that had taken them over has lost them too: they are no duplicates.
             request.duplicated &= !again;
             revived += u64::from(again.count_ones());
         }
@@ -546,7 +546,7 @@ impl Flow {
         let mut given_up = Vec::new();
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get_mut(index) else { return given_up };
-        // It tells of the round trip, and nothing of what the path carries.
+        // It measures the round trip, but not the capacity of the path.
         self.last_arrival = now;
         self.ever_answered = true;
         let was_silent = self.silent.take().is_some();
@@ -617,12 +617,12 @@ impl Flow {
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
-    /// Gives up packets of requests too old for order or silence to decide: answers of a cache say nothing about the
-    /// order of packets from behind it (paper §III-C: a timer for each request).
+    /// Declares packets lost of requests too old for order or silence to decide: answers of a cache do not reveal the
+    /// order of packets from beyond it (paper §III-C: a timer for each request).
     pub(crate) fn detect_overdue(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
         self.give_up_older(now, self.rtt.rto() * OVERDUE_RTOS, lost);
     }
-    /// Gives up packets of requests that are `age` old.
+    /// Declares packets lost of requests that are `age` old.
     fn give_up_older(&mut self, now: Time, age: Duration, lost: &mut Vec<LostPacket>) {
         let before = lost.len();
         let mut oldest = None;
@@ -641,8 +641,8 @@ impl Flow {
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
-    /// Checks the path when requests have been unanswered for a timeout: declares it silent and gives up everything in
-    /// flight, or, if it usually leaves so many unanswered, only what timed out. True if it is silent.
+    /// Checks the path when requests have been unanswered for a timeout: declares it silent and everything in flight
+    /// lost, or, if it usually leaves as many unanswered, only the packets that timed out. True if it is silent.
     pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
         match self.silence_deadline() {
             Some(deadline) if deadline <= now => {
@@ -681,7 +681,7 @@ impl Flow {
         }
         true
     }
-    /// Gives up everything in flight, as when the path is withdrawn.
+    /// Declares everything in flight lost, as when the path is withdrawn.
     pub(crate) fn give_up_all(&mut self, lost: &mut Vec<LostPacket>) {
         let before = lost.len();
         for request in &mut self.requests {
@@ -730,7 +730,7 @@ impl Flow {
         let [last, before] = self.delivered_at_losses;
         (self.delivered - last).max(last - before)
     }
-    /// Whether it lacked packets to request lately, so that its delivery rate says nothing about its link.
+    /// Whether it lacked packets to request lately, so that its delivery rate underestimates its link.
     pub(crate) fn is_starved(&self) -> bool {
         self.delivered < self.starved_until
     }

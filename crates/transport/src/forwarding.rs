@@ -1,5 +1,5 @@
-//! The forwarding table of a node, in families in which its owner may edit it. What is changed here lasts until the node
-//! stops, routes over a stream until that closes; the config has what is there at every start.
+//! The forwarding table of a node, in families in which its owner may edit it. Changes last until the node stops,
+//! routes over a stream until that closes; the config restores its own entries at every start.
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
@@ -21,7 +21,7 @@ pub trait Forwarding {
         cost: u64,
         lifetime: Option<Duration>,
     ) -> Result<(), ForwardingError>;
-    /// Removes the routes of `prefix` over `face`, whoever made them; how many.
+    /// Removes the routes of `prefix` over `face`, of any origin; returns how many.
     fn remove_route(&mut self, prefix: &Name, face: FaceId) -> usize;
     /// The chosen strategies, in the order of their prefixes.
     fn strategies(&self) -> Vec<(Name, &'static str)>;
@@ -39,7 +39,7 @@ pub trait Forwarding {
     fn open_face(&mut self, now: Time, uri: &str) -> Result<u64, ForwardingError>;
     /// What became of such a request, told once; `None` if that is not known yet.
     fn opened_face(&mut self, request: u64) -> Option<Result<FaceId, ForwardingError>>;
-    /// Closes a face. Whether it was there, and is none of the node's own.
+    /// Closes a face. True if it existed; the node's internal faces stay open.
     fn close_face(&mut self, now: Time, face: FaceId) -> bool;
 }
 
@@ -50,7 +50,7 @@ pub struct RouteStatus {
     pub prefix: Name,
     /// Where they are to be had.
     pub face: FaceId,
-    /// Its cost beside other routes.
+    /// Its cost relative to other routes.
     pub cost: u64,
     /// Who made it: `app`, `static`, …, or a number of NFD's management protocol.
     pub origin: String,
@@ -71,7 +71,7 @@ pub enum ForwardingError {
     /// There is no such strategy.
     #[error("there is no strategy '{0}'")]
     NoStrategy(String),
-    /// Nothing was chosen for the prefix; what is chosen for `/` can be replaced only.
+    /// The prefix has no chosen strategy; the strategy of `/` can only be replaced.
     #[error("no strategy is chosen for it that could be taken back")]
     NotChosen,
     /// This face leads to the address already.

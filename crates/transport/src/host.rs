@@ -1,5 +1,5 @@
-//! What the nodes of all families have in common beside their protocols: events that wait for a driver, counters, faces
-//! that only packets announced, and wake-ups. A node that is made of these only dispatches.
+//! The parts that nodes of all families share: events queued for a driver, counters, unsolicited faces, and wake-ups. A
+//! node that is made of these only dispatches.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     string::ToString,
@@ -11,8 +11,8 @@ use tributary_core::{Duration, FaceId, Time, event::Event};
 
 use crate::FaceOptions;
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet, without
-/// the 24 bytes that the protection of a secure face takes.
+/// The default options of a face without configuration: the longest UDP payload that crosses an Ethernet in one IPv4
+/// packet, less the 24 bytes of a secure face's protection.
 pub const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// Events that wait for the driver; beyond that they are dropped and counted.
 pub const EVENTS_MAX: usize = 65_536;
@@ -53,7 +53,7 @@ impl Events {
     pub fn count_all(&mut self, what: &'static str, times: u64) {
         *self.counters.entry(what).or_default() += times;
     }
-    /// What was counted, by name.
+    /// The counters, by name.
     pub fn counters(&self) -> &BTreeMap<&'static str, u64> {
         &self.counters
     }
@@ -67,8 +67,8 @@ impl Events {
     }
 }
 
-/// Faces that nobody named and that only packets announced. Such a face is given up when its neighbour does not answer:
-/// to greet it for ever would let anybody aim a stream of hellos at somebody else.
+/// Unsolicited faces: opened by incoming packets, not by configuration. Such a face is closed when its neighbour does
+/// not answer: greeting it for ever would let anyone aim a stream of hellos at a third party.
 #[derive(Debug)]
 pub struct UnsolicitedFaces {
     /// Those whose neighbour has never answered, and since when they are known.
@@ -89,7 +89,7 @@ impl UnsolicitedFaces {
     pub fn add(&mut self, now: Time, face: FaceId) {
         self.unproven.insert(face, now);
     }
-    /// A face is gone, or somebody has named it.
+    /// A face was removed, or configured.
     pub fn remove(&mut self, face: FaceId) {
         self.unproven.remove(&face);
         self.proven.remove(&face);
@@ -114,8 +114,8 @@ impl UnsolicitedFaces {
     pub fn has_unproven(&self) -> bool {
         !self.unproven.is_empty()
     }
-    /// The face to give up before another one is added, where [`UNPROVEN_MAX`] neighbours have never answered: the oldest of
-    /// them, which has had the most time, and one that is about to answer only if all are.
+    /// The face to close before another one is added, where [`UNPROVEN_MAX`] neighbours have never answered: the oldest
+    /// of them, which has had the most time; one that is about to answer only if all are.
     pub fn surplus(&self, is_about_to_answer: impl Fn(FaceId) -> bool) -> Option<FaceId> {
         if self.unproven.len() < UNPROVEN_MAX {
             return None;
@@ -140,12 +140,12 @@ impl UnsolicitedFaces {
     }
 }
 
-/// The earliest of a node's deadlines and what it is for.
+/// The earliest of a node's deadlines and its purpose.
 pub fn earliest<W>(deadlines: impl IntoIterator<Item = (Option<Time>, W)>) -> Option<(Time, W)> {
     let due = deadlines.into_iter().filter_map(|(due, wake)| Some((due?, wake)));
     due.min_by_key(|(due, _)| *due)
 }
-/// What of a node's deadlines is due at `now`, in their order.
+/// The node's deadlines that are due at `now`, in their order.
 pub fn due<W>(now: Time, deadlines: impl IntoIterator<Item = (Option<Time>, W)>) -> impl Iterator<Item = W> {
     let is_due = move |(due, wake): (Option<Time>, W)| due.is_some_and(|due| due <= now).then_some(wake);
     deadlines.into_iter().filter_map(is_due)

@@ -14,8 +14,8 @@ pub enum Unit {
 
 /// Packet numbers ↔ bytes of an object, for one packet size.
 ///
-/// Each chunk is cut by itself, so that no packet straddles two: with `p` packets in a full chunk, chunk `c` has the
-/// packets `c · p ..`. Within a chunk all packets have the same length but the last. The hash list's packets are
+/// Each chunk is cut separately, so that no packet straddles two: with `p` packets in a full chunk, chunk `c` has the
+/// packets `c · p ..`. Within a chunk all packets but the last have the same length. The hash list's packets are
 /// numbered from [`TREE_PACKET_FIRST`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {

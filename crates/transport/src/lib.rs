@@ -1,7 +1,7 @@
 //! What receiver-driven transports share: paths, windows, loss detection, chunk scheduling, end-game, verification.
 //!
-//! A [`Transfer`] is one fetch. A family (mmFTP over PSI, PTP over NDN) gives it offers of sources and paths, sends
-//! the [`transfer::PacketRequest`]s that it polls, and feeds it the packets that come back; everything else is here.
+//! A [`Transfer`] is one fetch. A family (mmFTP over PSI, PTP over NDN) gives it offers of sources and paths, sends the
+//! [`transfer::PacketRequest`]s that it polls, and feeds it the packets that come back; this crate does the rest.
 //!
 //! | what | paper (mmFTP) | module |
 //! |---|---|---|
@@ -10,11 +10,11 @@
 //! | the ledger of sources, and how long they may be silent | – | [`sources`], [`patience`] |
 //! | the record of a fetch: its end, its bytes, its events | – | [`record`] |
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
-//! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
+//! | a sub-flow per path: packets in flight, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | servers that deliver byte ranges: ranges per connection, takeover, blame | – | [`bulk`] |
-//! | what may be requested over which face, and by whom first | – | [`policy`] |
+//! | which traffic may use which face, and in which order of priority | – | [`policy`] |
 //! | packets of an object | | [`layout`] |
 //! | all fetches of a node | – | [`fetches`] |
 //! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |

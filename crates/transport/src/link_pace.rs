@@ -5,8 +5,9 @@
 //!                                   ├─► difference ÷ bytes ──► time of a byte ──► interval of greetings
 //!   round trip of a short greeting ─┘        (queues and delay are in both)
 //! ```
-//! Least round trips count, since queues only lengthen them. As long as no long greeting was answered, the link is taken
-//! for as slow as its round trip allows: a satellite is then greeted too rarely for a moment, a radio never too often.
+//! The smallest round trip counts, since queues only lengthen it. Until a long greeting is answered, the link is
+//! assumed to be as slow as its round trip allows: a satellite is then greeted too rarely for a moment, a radio never
+//! too often.
 use tributary_core::{Duration, Rate, Time};
 
 /// Bytes that a datagram takes on a link in addition to its own: IPv4 and UDP headers.
@@ -21,7 +22,7 @@ const RATE_MAX: u64 = 256_000;
 /// The longest interval, whatever the link.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of the speed of one link, in the direction in which this node sends.
+/// The measured speed of one link, in the direction in which this node sends.
 #[derive(Clone, Debug, Default)]
 pub struct LinkPace {
     /// The least round trips of this turn and of the one before it.
@@ -42,7 +43,7 @@ impl LinkPace {
     /// Takes the round trip of a greeting of `bytes`, less the time for which its receiver held the answer back.
     pub fn on_round_trip(&mut self, now: Time, bytes: usize, round_trip: Duration) {
         if now >= self.turn_ends {
-            // What is too old is forgotten only if there is something new in its place.
+            // Old samples are dropped only when newer ones replace them.
             let [last, before] = self.turns;
             let kept = Turn { short: last.short.or(before.short), long: last.long.or(before.long) };
             self.turns = [Turn::default(), kept];
@@ -58,7 +59,7 @@ impl LinkPace {
     pub fn forget(&mut self) {
         *self = LinkPace::default();
     }
-    /// Whether greetings of both lengths were answered, so that a slow link is told from a long one.
+    /// Whether greetings of both lengths were answered, which distinguishes a slow link from a long one.
     pub fn tells_lengths(&self) -> bool {
         self.difference().is_some()
     }
@@ -96,8 +97,8 @@ impl LinkPace {
     }
 }
 
-/// When to send the next of a kind of message that is repeated: the time between two grows to at most twice of what it was,
-/// so that whoever listens by a [`Cadence`] follows.
+/// When to send the next of a series of messages: the interval at most doubles from one to the next, so that receivers
+/// that use a [`Cadence`] can follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ramp {
     gap: Duration,
@@ -140,7 +141,7 @@ impl Cadence {
         self.gap = gap.max(self.gap * 3 / 4);
         self.heard_at = Some(now);
     }
-    /// The time between two messages: `base`, or that of the last ones if they were further apart.
+    /// The time between two messages: `base`, or the last interval if that is longer.
     pub fn interval(&self, base: Duration) -> Duration {
         self.gap.max(base)
     }

@@ -1,5 +1,5 @@
-//! What push networks do besides fetching (paper MFTP §4: send, recv, attach, detach). Only some families can; the
-//! types are the same for all of them, so that fronts know no family.
+//! What push networks do besides fetching (paper MFTP §4: send, recv, attach, detach). Only some families can; all of
+//! them share the types, so that fronts depend on no family.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::RangeInclusive;
 #[cfg(feature = "serde")]
@@ -11,7 +11,7 @@ use tributary_core::{ByteCount, Duration, Time, TransferId};
 
 use crate::Fetch;
 
-/// Commands and questions of a node that sends objects, receives those of other senders, and stores for absent
+/// Commands and queries of a node that sends objects, receives objects of other senders, and stores for absent
 /// receivers.
 pub trait Messaging {
     /// Sends an object to a receiver that did not request it. [`Messaging::send_report`] has its progress.
@@ -25,7 +25,7 @@ pub trait Messaging {
         to: &Destination,
         options: &SendOptions,
     ) -> Result<TransferId, MessagingError>;
-    /// Fetches an object, as `Endpoint::fetch` does, with options of its own.
+    /// Fetches an object, as `Endpoint::fetch` does, with separate options.
     ///
     /// # Errors
     /// [`MessagingError`] if an option is out of range.
@@ -35,14 +35,14 @@ pub trait Messaging {
     /// Cancels a sending.
     fn cancel_send(&mut self, now: Time, transfer: TransferId);
     /// Receives objects that other nodes send to this one, if `acceptor` trusts them; `None` stops. `Event::Transfer`
-    /// reports their progress, like that of fetches. `options` have passed [`AcceptOptions::check`].
+    /// reports their progress, as for fetches. `options` have passed [`AcceptOptions::check`].
     fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions);
     /// Attaches this node to `name`: objects sent to the name reach this node too.
     fn attach(&mut self, now: Time, name: &Name);
     /// Ends [`Messaging::attach`].
     fn detach(&mut self, now: Time, name: &Name);
-    /// Sets who may look up this node's records under `name`, or (`None`) the record of its own location: these
-    /// devices, by their identifiers in hex, or (`None`) all. For other devices the name does not exist.
+    /// Sets who may look up this node's records under `name`, or (`None`) the record of its location: these devices, by
+    /// their identifiers in hex, or (`None`) all. For other devices the name does not exist.
     ///
     /// # Errors
     /// [`MessagingError`] if a limit is reached or an identifier is malformed.
@@ -58,8 +58,8 @@ pub trait Messaging {
     fn groups(&self) -> BTreeMap<String, Group>;
     /// The chunks that this node stores for others, and until when.
     fn holdings(&self, now: Time) -> StoreStatus;
-    /// Forgets chunks that this node stores for others, and says so to the senders whom it has promised them. Returns how many
-    /// chunks it forgot.
+    /// Forgets chunks that this node stores for others, and notifies the senders to which it has promised them. Returns
+    /// how many chunks it forgot.
     ///
     /// # Errors
     /// [`MessagingError`] if the destination is malformed.
@@ -74,7 +74,7 @@ pub trait Messaging {
     fn unsaved(&self) -> usize;
 }
 
-/// Stored chunks that are meant: those to which all that is said applies. The default means all.
+/// Selects stored chunks that meet all conditions. The default selects all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HeldFilter {
     /// Their destination: a name, or the beginning of an identifier in hex.
@@ -86,10 +86,9 @@ pub struct HeldFilter {
 /// How long stored chunks are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeping {
-    /// On hold, until they are with their receiver or released: they do not expire, make no room for others, and cannot be
-    /// purged.
+    /// On hold, until they are delivered or released: they do not expire, are not evicted, and cannot be purged.
     Hold,
-    /// Not on hold any more: their lifetimes count again.
+    /// No longer on hold: their lifetimes count again.
     Release,
     /// For so long from now on at least, in [`EXTENSION`].
     AtLeast(Duration),
@@ -100,9 +99,9 @@ pub enum Keeping {
 pub struct Group {
     /// Its identifier in hex.
     pub id: String,
-    /// Those of its members.
+    /// The identifiers of its members.
     pub members: Vec<String>,
-    /// The device whose proxy distributes what is sent to the group; `None` for the first router that it reaches.
+    /// The device whose proxy distributes messages to the group; `None` for the first router that they reach.
     pub proxy: Option<String>,
 }
 
@@ -151,7 +150,7 @@ pub enum MessagingError {
         /// The limit.
         max: usize,
     },
-    /// The node's table of names with readers of their own is full.
+    /// The node's table of names with restricted readers is full.
     #[error("too many names of this node have readers of their own")]
     NamesWithReaders,
     /// The label of a group is empty or too long, or the group has too many members.
@@ -198,7 +197,7 @@ pub enum InNetwork {
     /// Any router may store them.
     #[default]
     Store,
-    /// The sender's access router stores a copy and answers for the sender, which may sleep meanwhile.
+    /// The sender's access router stores a copy and answers for the sender, which may sleep.
     Delegate,
     /// Nothing: routers drop them.
     Nothing,
@@ -209,13 +208,13 @@ impl InNetwork {
         [("store", InNetwork::Store), ("delegate", InNetwork::Delegate), ("nothing", InNetwork::Nothing)];
 }
 
-/// To how many of those who are meant.
+/// How many of the group's members receive it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
-    /// To all; those who miss something say so to the sender.
+    /// To all members; those that miss something request it from the sender.
     All,
-    /// To all; those who miss something say so to routers on the way, which answer from copies and ask at most this
-    /// many of each other before they give up, 1 to 255.
+    /// To all members; those that miss something request it from routers on the way, which answer from copies, and send
+    /// each other at most this many requests before they stop, 1 to 255.
     AllByProxies(u8),
     /// To the nearest one.
     Nearest,
@@ -330,7 +329,7 @@ pub struct SendReport {
     pub kept_for: Option<Duration>,
     /// Reported drops of chunks on the way. Each is sent again, unless the reliability is [`Reliability::DontCare`].
     pub dropped_chunks: u64,
-    /// End-to-end reliability: that of the command, or else of the node's config.
+    /// End-to-end reliability: as in the command, or else as in the node's config.
     pub reliability: Reliability,
     /// What routers may store of it, chosen likewise.
     pub in_network: InNetwork,
@@ -340,7 +339,7 @@ pub struct SendReport {
     pub delivered: Vec<String>,
     /// Receivers that cannot keep it.
     pub refused: Vec<String>,
-    /// Whether nothing of it waits in this node any more.
+    /// Whether no part of it waits in this node any longer.
     pub has_left: bool,
     /// Whether the sender has nothing more to do.
     pub is_over: bool,
@@ -412,7 +411,7 @@ pub struct Held {
     pub reason: &'static str,
     /// The custodian: the router that keeps them until they are on a disk further on; here the queried router.
     pub custodian: String,
-    /// How many wait here, leave, or are tried again later as there was no room further on.
+    /// How many wait here, leave, or are to be retried because the next hop was full.
     pub waiting: u64,
     /// See there.
     pub resting: u64,

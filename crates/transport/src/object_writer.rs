@@ -23,7 +23,7 @@ use tributary_content::{
 pub enum Written {
     /// It is open; what an earlier fetch left is held.
     Opened,
-    /// It has the hash list. Chunks of an earlier fetch that do not match it are not held any more: these.
+    /// The hash list has arrived. These chunks of an earlier fetch do not match it and were dropped.
     Tree {
         /// Their numbers.
         dropped: Vec<u32>,
@@ -41,7 +41,7 @@ pub enum Written {
     Finished,
 }
 
-/// Writes one object of which chunks arrive in any order.
+/// Writes one object whose chunks arrive in any order.
 pub struct ObjectWriter {
     manifest: Manifest,
     object: ObjectId,
@@ -52,7 +52,7 @@ pub struct ObjectWriter {
     /// The chunks held when the store began to write the hash list.
     held_before_tree: Option<Bitmap>,
     finish: Finish,
-    /// Held chunks that a loss of power would take, and those of them that a sync is writing to the disk.
+    /// Held chunks that are not yet safe against a loss of power, and the subset that a sync is writing to the disk.
     unsynced: Unsynced,
     syncing: Option<Unsynced>,
     stored_bytes: u64,
@@ -68,7 +68,7 @@ pub struct ObjectWriter {
 
 struct Selection {
     wishes: Arc<dyn Wishes>,
-    /// What was wanted when it was last looked at, and the version of that.
+    /// The wanted chunks at the last check, and the version of that.
     wanted: Wanted,
     version: u64,
 }
@@ -103,7 +103,7 @@ impl ObjectWriter {
         let store = opener.open(&manifest)?;
         Ok(ObjectWriter::new(manifest, store))
     }
-    /// The same for an object that a sender pushed, identified by its name.
+    /// Opens an object that a sender pushed, identified by its name.
     ///
     /// # Errors
     /// The store's error.
@@ -200,8 +200,8 @@ impl ObjectWriter {
     pub fn iter_storing(&self) -> impl Iterator<Item = u32> + '_ {
         self.storing.iter().copied()
     }
-    /// Whether chunks can be verified: the hash list is here, or the object has none because its packets are verified one by
-    /// one.
+    /// Whether chunks can be verified: the hash list has arrived, or the object needs none because its packets are
+    /// verified one by one.
     pub fn has_tree(&self) -> bool {
         self.tree.is_some() || self.manifest.is_unsigned()
     }
@@ -217,7 +217,7 @@ impl ObjectWriter {
     pub fn is_wanted(&self, index: u32) -> bool {
         self.wanted().is_none_or(|wanted| wanted.contains(index))
     }
-    /// Whether the store has room for a chunk.
+    /// Whether the store can take a chunk.
     pub fn accepts(&self, index: u32) -> bool {
         self.store.accepts(ChunkIndex(index))
     }
@@ -304,7 +304,7 @@ impl ObjectWriter {
     pub fn verified_tree(&self, bytes: &[u8]) -> Option<HashTree> {
         HashTree::decode(&self.manifest, bytes).ok()
     }
-    /// Whether bytes are those of a chunk; `None` if the hash list is not here yet.
+    /// Whether these are the bytes of a chunk; `None` if the hash list has not arrived.
     pub fn verify_chunk(&self, index: u32, bytes: &[u8]) -> Option<bool> {
         if self.manifest.is_unsigned() {
             return Some(true);
@@ -337,8 +337,8 @@ impl ObjectWriter {
         self.storing.insert(index);
         Ok(())
     }
-    /// Begins to sync the chunks that a loss of power would take, unless a sync is in progress: the next one covers all
-    /// that came meanwhile. True if nothing is unsynced.
+    /// Begins to sync the chunks that are not yet safe against a loss of power, unless a sync is in progress: the next
+    /// one covers all chunks that have arrived by then. True if every chunk is synced.
     ///
     /// # Errors
     /// The store's error.
@@ -399,7 +399,7 @@ impl ObjectWriter {
                 self.stored_chunks += 1;
                 self.stored_bytes += u64::from(bytes);
                 if self.store.held().count() != self.stored_chunks {
-                    // It has found others by itself.
+                    // The store has found other chunks itself.
                     self.count_stored();
                 }
                 if self.spare.len() < self.spare_max {

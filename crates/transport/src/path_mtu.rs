@@ -2,14 +2,14 @@
 //! packetization layer (RFC 8899), without ICMP.
 //!
 //! ```text
-//!   untried ──small probe answered──► in use: what the face is told ──its probe unanswered──► largest size answered
+//!   untried ──small probe answered──► in use: the MTU of the face ────its probe unanswered──► largest size answered
 //!      ▲ │                                   ▲                                                        │
-//!      └─┘ nobody answers: as told           └──────────── a larger one answered ────────────────────┘
+//!      └─┘ no answer: as configured          └──────────── a larger one answered ────────────────────┘
 //! ```
-//! A neighbour that answers no probe may be one that does not know them; then the configured size stays. RFC 8899
-//! begins at a base size and searches upwards; here the configured size holds until smaller probes are answered and
-//! those of that size are not, because a wrong setting is the exception. Probes are sent only while datagrams are (RFC
-//! 8899 §4.1), so that an idle face stays silent, and not while datagrams of the size in use are known to arrive.
+//! A neighbour that answers no probe may not implement them; then the configured size stays. RFC 8899 begins at a base
+//! size and searches upwards; here the configured size holds until smaller probes are answered and larger ones are not,
+//! because a wrong setting is the exception. Probes are sent only while datagrams are (RFC 8899 §4.1), so that an idle
+//! face stays silent, and not while datagrams of the size in use are known to arrive.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Time};
@@ -30,7 +30,7 @@ const LIFE_TRIES_MAX: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks whether the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Checks take at most one part in so many of a slow link.
+/// Checks take at most this fraction (1/`CHECK_PARTS`) of a slow link.
 const CHECK_PARTS: u32 = 100;
 /// Probes whose times are remembered, so that late answers tell how long one takes.
 const SENT_MAX: usize = 16;
@@ -124,8 +124,8 @@ impl PathMtu {
         self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;
     }
     /// A datagram of `bytes` has arrived: if it has the size in use, that size needs no probe for a while (RFC 8899 §3:
-    /// acknowledged data may confirm a size). It may have left before the current round began, which goes on; the
-    /// answer to the probe may still wait behind it in a queue, so the round waits longer.
+    /// acknowledged data may confirm a size). It may have left before the current round began, so that the round
+    /// continues; the answer to the probe may still be queued behind it, so the round waits longer.
     pub fn on_arrived(&mut self, now: Time, bytes: u32) {
         if bytes < self.size {
             return;
@@ -140,7 +140,7 @@ impl PathMtu {
         self.is_used = false;
         self.check_at = self.check_at.max(now + self.check_interval());
         if self.is_known && self.size < self.size_configured() {
-            // Larger ones are tried all the same.
+            // Larger sizes are still tried.
             self.check_at = self.check_at.min(self.raise_at);
         }
     }
@@ -166,7 +166,7 @@ impl PathMtu {
             round.due = now + self.patience;
         }
     }
-    /// The neighbour is away: its missing answers say nothing about sizes.
+    /// The neighbour is away, so missing answers are no evidence about sizes.
     pub fn on_away(&mut self) {
         self.probes.clear();
         self.round = None;
@@ -191,7 +191,8 @@ impl PathMtu {
         } else if round.sent.iter().all(|(probe, _)| probe.size <= round.answered) {
             self.end(now);
         } else if core::mem::take(&mut round.life_tries) > 0 {
-            // Something comes back, and what was sent before it does not: the sizes between are tried at once.
+            // Datagrams arrive again while an earlier probe stays unanswered: the sizes in between are tried
+            // immediately.
             self.try_again(now);
         }
     }
@@ -212,7 +213,7 @@ impl PathMtu {
         if answered < self.size && round.attempts < attempts_max && round.life_tries < LIFE_TRIES_MAX {
             return self.try_again(now);
         }
-        // Nothing at all answered says nothing of sizes: the link or the neighbour is away.
+        // Without any answer the link or the neighbour is down, which is no evidence about sizes.
         if self.is_known && answered > 0 {
             self.size = answered;
         }
@@ -243,8 +244,8 @@ impl PathMtu {
     fn check_interval(&self) -> Duration {
         self.pace.interval(CHECK_INTERVAL, self.size as usize, CHECK_PARTS)
     }
-    /// The size in use first; if nothing comes back the smallest, which tells whether anything does; then all that may have
-    /// to take its place. Sent at once, all of them would occupy a link of 9,600 bit/s for 12 s.
+    /// The size in use first; if it stays unanswered, the smallest, which shows whether the link works; then every
+    /// candidate to replace it. Sent together, all of them would occupy a link of 9,600 bit/s for 12 s.
     fn try_again(&mut self, now: Time) {
         let Some(round) = &mut self.round else { return };
         let is_dead = self.is_known && round.attempts > 0 && round.answered == 0;
@@ -376,7 +377,7 @@ mod tests {
         assert!(link.probes - probes <= 2 * 600 / 30 * 8, "only larger ones: {}", link.probes - probes);
         link.carries = 1_472;
         assert_eq!(link.run(36), 1_472);
-        // Short ones that arrive say nothing of long ones.
+        // Short datagrams that arrive are no evidence about long ones.
         link.acknowledged = false;
         link.carries = 1_280;
         for _ in 0..180 {

@@ -1,11 +1,11 @@
 //! What may be requested over which face of a node, and by which fetch first.
 //!
-//! A path has the policy of the face by which its requests leave this node; families say which face that is
-//! ([`PathOffer::face`](crate::transfer::PathOffer::face)). A fetch takes a path
+//! A path has the policy of the face by which its requests leave this node; families name that face in
+//! [`PathOffer::face`](crate::transfer::PathOffer::face). A fetch takes a path
 //!
 //! 1. never, if its face is closed or the fetch leaves it out;
 //! 2. not now, if another fetch of higher priority fills that face, or the face is at its rate;
-//! 3. after all that cost less: a dear path gets what the cheap ones have no room for;
+//! 3. after all cheaper ones: an expensive path carries only the excess that cheap paths cannot;
 //! 4. if it is a backup, while no other path answers.
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
@@ -21,7 +21,7 @@ const CLAIM: Duration = Duration::from_millis(200);
 /// What the owner of a node wants of a face. The default leaves all to the engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FacePolicy {
-    /// What it costs beside other faces. Paths over cheaper faces are filled first.
+    /// Its cost relative to other faces. Paths over cheaper faces are filled first.
     pub cost: u32,
     /// Whether it is used only while no path over another face answers.
     pub is_backup: bool,
@@ -127,7 +127,7 @@ impl Faces {
             .map(|(_, until)| (Held::Priority, until))
             .or_else(|| rate.map(|rate| (Held::Rate(rate), face.bucket.ready_at())))
     }
-    /// A fetch requests `bytes` over a face. `fills` says that it takes all that the path carries, with the path's
+    /// A fetch requests `bytes` over a face. `fills` means that it uses the path's full capacity, and is the path's
     /// round-trip time.
     pub(crate) fn on_request(&mut self, now: Time, face: FaceId, bytes: u64, priority: i8, fills: Option<Duration>) {
         if self.has_priorities {

@@ -26,7 +26,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a fetch that was asked for at `started`.
+    /// The record of a fetch that was started at `started`.
     pub fn new(started: Time) -> Record {
         Record {
             started,
@@ -48,17 +48,17 @@ impl Record {
     pub fn is_completed(&self) -> bool {
         self.is_ended() && self.failure.is_none()
     }
-    /// The network knows nobody who publishes the name, as `reason` says. Told once until that changes.
+    /// The name has no publisher, for the given `reason`. Reported once until that changes.
     pub fn on_absent(&mut self, reason: &str) {
         if !self.is_ended() && !core::mem::replace(&mut self.is_absent, true) {
             self.push(TransferEvent::Absent { reason: reason.into() });
         }
     }
-    /// Somebody publishes the name.
+    /// A publisher of the name exists.
     pub fn on_present(&mut self) {
         self.is_absent = false;
     }
-    /// Whether it has ended and nobody published its name: there was nothing to transfer.
+    /// Whether it has ended because its name has no publisher: there was nothing to transfer.
     pub fn was_in_vain(&self) -> bool {
         self.is_ended() && self.is_absent
     }
@@ -78,7 +78,7 @@ impl Record {
         self.failure = Some(reason.clone());
         self.push(TransferEvent::Failed { reason });
     }
-    /// Forgets what came: the object is fetched from its beginning once more.
+    /// Resets the counters: the object is fetched from the beginning again.
     pub fn start_over(&mut self) {
         (self.resumed_bytes, self.cached_bytes, self.retransmitted_bytes, self.duplicate_bytes) = (0, 0, 0, 0);
     }
@@ -96,7 +96,7 @@ impl Record {
         self.events.pop_front()
     }
 
-    /// The report of an object of `bytes` bytes, of which `stored_bytes` are verified and stored.
+    /// The report of an object of `bytes` bytes; `stored_bytes` of them are verified and stored.
     pub fn report(
         &self,
         (bytes, stored_bytes): (u64, u64),

@@ -34,7 +34,7 @@ impl Reordering {
     pub(crate) fn on_overtaken(&mut self, gap: u64) {
         self.gap_max = self.gap_max.max(gap);
     }
-    /// The same for a packet that had been declared lost.
+    /// A packet that had been declared lost arrived after `gap` later ones.
     pub(crate) fn on_late(&mut self, gap: u64) {
         self.on_overtaken(gap);
         self.packets = self.packets.max(self.needed());

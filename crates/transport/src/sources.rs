@@ -1,4 +1,5 @@
-//! The ledger of a fetch's sources: their identity, what each has delivered, and why some are not used any more.
+//! The ledger of a fetch's sources: their identity, the bytes that each has delivered, and the reasons why some are out
+//! of use.
 use alloc::{
     format,
     string::{String, ToString},
@@ -57,7 +58,7 @@ impl<T> Source<T> {
     pub fn is_faulty(&self) -> bool {
         matches!(self.distrusted, Some((_, Evidence::Bytes)))
     }
-    /// Why no requests go to it: the reason of distrust first, then that of closing.
+    /// Why it gets no requests: the reason for distrust first, then the reason for closing.
     pub fn objection(&self) -> Option<&str> {
         self.distrusted().or(self.closed())
     }
@@ -99,7 +100,7 @@ impl<T> Sources<T> {
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether there is none.
+    /// Whether the fetch has no source.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -115,7 +116,7 @@ impl<T> Sources<T> {
     pub fn get_mut(&mut self, id: SourceId) -> Option<&mut Source<T>> {
         self.0.get_mut(usize::from(id.0).checked_sub(1)?)
     }
-    /// The first source of which `is_meant` holds.
+    /// The first source for which `is_meant` is true.
     pub fn find(&self, is_meant: impl Fn(&Source<T>) -> bool) -> Option<SourceId> {
         self.iter().find(|(_, source)| is_meant(source)).map(|(id, _)| id)
     }
@@ -172,8 +173,8 @@ impl<T> Sources<T> {
         let each: Vec<String> = self.0.iter().map(why).collect();
         format!("no source of '{name}' can be {can}:{}", each.join(";"))
     }
-    /// Why a fetch of `name` ends if none of them has answered for `patience`; `sizes` are those of the object that was
-    /// chosen, and what is stored of it.
+    /// Why a fetch of `name` ends if no source has answered for `patience`; `sizes` are the size of the chosen object
+    /// and its stored part.
     pub fn silence_reason(&self, name: &Name, patience: Duration, sizes: Option<(u64, u64)>) -> String {
         match (sizes, self.len()) {
             (None, 0) => format!("no publisher of '{name}' answered within {patience:?}"),

@@ -7,7 +7,7 @@
 //!        ▲                                        │           │
 //!        └──────── lost, silent, withdrawn ◄──────┘           └──► culprits named and dropped
 //! ```
-//! A family turns [`PacketRequest`]s into its packets and calls [`Transfer::handle_data`] for what comes back.
+//! A family turns [`PacketRequest`]s into its packets and calls [`Transfer::handle_data`] for the answers.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +58,7 @@ use running::{Put, Running, Suspect, Verdict};
 
 /// How many ranges one request may have.
 pub const REQUEST_RANGES_MAX: usize = 16;
-/// How often coupled sub-flows are looked at again.
+/// Time between two updates of coupled sub-flows.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// The first window at most, whatever the network says of a path.
 const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
@@ -68,7 +68,7 @@ const WINDOW_INITIAL_TIME: Duration = Duration::from_secs(1);
 const WINDOW_INITIAL_PACKETS_MIN: u64 = 2;
 /// How long the single source of a suspect unit may be silent before the transfer requests the unit from another one.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How often readers that ring no bell are looked at while they hold the fetch up.
+/// Time between two checks of readers that do not notify, while they hold the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A source that the network offers, with all paths to it.
@@ -78,7 +78,7 @@ pub struct SourceOffer {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// The signed manifest of the source's object, encoded; empty for that of [`Transfer::describe`].
+    /// The signed manifest of the source's object, encoded; empty for the manifest of [`Transfer::describe`].
     pub manifest: Vec<u8>,
     /// The paths to it.
     pub paths: Vec<PathOffer>,
@@ -116,7 +116,7 @@ pub struct SharedLink {
 }
 
 impl SharedLink {
-    /// One of which nothing else is known.
+    /// A link of unknown capacity.
     pub const fn new(number: u16) -> SharedLink {
         SharedLink { number, capacity: None }
     }
@@ -203,13 +203,13 @@ pub struct Transfer {
     group_models: BTreeMap<Vec<PathId>, GroupModel>,
     /// What the family found out of an object that has no manifest.
     described: Option<Manifest>,
-    /// Why the family could not use what it found.
+    /// Why the family could not use the objects that it found.
     obstacle: Option<String>,
-    /// Why the network refuses to name sources, while nobody has offered any.
+    /// Why the network refuses to name sources, until a source offers the object.
     refusal: Option<String>,
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
-    /// Web servers and their like; `None` if nobody looks for any.
+    /// Web servers and similar sources; `None` if they are not in use.
     bulk: Option<Bulk>,
     /// Whether they are still being looked for.
     awaits_mirrors: bool,
@@ -230,7 +230,7 @@ struct Opening {
     offers: Vec<SourceOffer>,
 }
 
-/// What a source offers, and whether its manifest may be believed for the name of the fetch.
+/// A source's offer, and whether its manifest is trusted for the name of the fetch.
 struct Offered {
     source: SourceId,
     manifest: Manifest,
@@ -256,14 +256,14 @@ struct Path {
     cached_bytes: u64,
     /// Verified bytes that came over it from its source.
     verified_bytes: u64,
-    /// Set once bytes that came over it from its source turned out wrong: it is not opened any more.
+    /// Set once bytes from its source arrived altered over it: the path stays closed.
     altered: Option<blame::Altered>,
     /// Packets that a cache on it gave wrongly: the source's answer to them heals the cache.
     to_heal: Vec<u32>,
 }
 
 impl Transfer {
-    /// A fetch of `name` that begins at `now` and gives up after `patience` without any source; `None` never does.
+    /// A fetch of `name` that begins at `now` and fails after `patience` without any source; `None` waits for ever.
     pub fn new(
         now: Time,
         name: Name,
@@ -307,8 +307,8 @@ impl Transfer {
     pub fn describe(&mut self, manifest: Manifest) {
         self.described = Some(manifest);
     }
-    /// Gives up an object whose description was wrong; [`Transfer::describe`] sets the new one, and the next offers
-    /// start the transfer again. All paths close with `reason`.
+    /// Drops an object whose description was wrong; [`Transfer::describe`] sets the new one, and the next offers start
+    /// the transfer again. All paths close with `reason`.
     pub fn start_over(&mut self, now: Time, reason: &str) {
         if self.record.is_ended() {
             return;
@@ -324,12 +324,12 @@ impl Transfer {
         }
         self.patience.restart(now);
     }
-    /// Somebody has answered what leads to the object: it is not sources that keep silent.
+    /// A packet on the way to the object was answered, so that patience with silent sources starts again.
     pub fn note_answer(&mut self, now: Time) {
         self.patience.restart(now);
     }
-    /// Sets why the family could not use what it found of the object, `None` if it found nothing; the failure reports
-    /// it if no source answers.
+    /// Sets why the family could not use the objects that it found, `None` if it found none; the failure reports it if
+    /// no source answers.
     pub fn set_obstacle(&mut self, obstacle: Option<&str>) {
         if self.obstacle.as_deref() != obstacle {
             self.obstacle = obstacle.map(Into::into);
@@ -341,13 +341,13 @@ impl Transfer {
         self.refusal = Some(refusal.into());
         is_news
     }
-    /// The network knows nobody who publishes the name, as `reason` says; sources that it named before still count.
+    /// The name has no publisher, for the given `reason`; sources that were named earlier still count.
     pub fn set_absent(&mut self, reason: &str) {
         if self.sources.is_empty() {
             self.record.on_absent(reason);
         }
     }
-    /// Whether it has ended and nobody published its name.
+    /// Whether it has ended because its name has no publisher.
     pub fn was_in_vain(&self) -> bool {
         self.record.was_in_vain()
     }
@@ -437,7 +437,7 @@ impl Transfer {
             self.fetches(&manifest) || choice::check(&*self.opener, &self.name, &manifest).is_ok()
         })
     }
-    /// Whether the bytes that are being fetched are those of `manifest`.
+    /// Whether this fetch is for the bytes of `manifest`.
     pub fn fetches(&self, manifest: &Manifest) -> bool {
         self.running.as_ref().is_some_and(|running| running.writer.object() == manifest.object_id())
     }
@@ -474,7 +474,7 @@ impl Transfer {
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_batch(now, core::iter::once(*data));
     }
-    /// Takes a packet that several requests asked of a network that answers once: no path waits for it any more.
+    /// Takes a packet that several requests asked for in a network that answers once: no path waits for it any longer.
     ///
     /// An answer of the source that arrives much sooner after the last request than any over its path before (RFC 8985
     /// §6.2, step 2) is the late answer to request `earlier` over the same path, if there was one. Caches are nearer.
@@ -542,7 +542,7 @@ impl Transfer {
         self.move_suspects(now);
         self.end_if_hopeless(now);
     }
-    /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
+    /// Takes packets that arrived together; detects losses and updates windows once for the batch.
     pub fn handle_batch<'a>(&mut self, now: Time, batch: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
         for data in batch {
@@ -711,7 +711,7 @@ impl Transfer {
             self.fail(now, "cancelled".into());
         }
     }
-    /// Changes what it wants of the paths that it uses.
+    /// Changes its demands on the paths that it uses.
     pub fn set_demands(&mut self, now: Time, demands: PathDemands) {
         if self.demands != demands {
             self.demands = demands;

@@ -42,7 +42,7 @@ impl Bulk {
             }
             (None, _) => config.first_bytes as f64,
         };
-        // Near the end each gets its part of what is left, so that all end together.
+        // Near the end each flow gets a share of the remainder, so that all finish together.
         let known: f64 = self
             .flows
             .iter()
@@ -69,13 +69,13 @@ impl Bulk {
         let rate = flow.rate.rate.unwrap_or(self.config.first_bytes as f64 / 8.0).max(1.0);
         (flow.rtt.unwrap_or(0.5), rate)
     }
-    /// The end of somebody's range that this flow delivers sooner, or a copy of its last chunk.
+    /// The end of another flow's range that this flow delivers sooner, or a copy of its last chunk.
     pub(super) fn take_over(&mut self, now: Time, index: usize, pool: &dyn ChunkPool) -> Option<(Range<u32>, bool)> {
         let speed = self.speed(index);
         self.late_end(now, Some(index), speed, pool)
     }
-    /// The same for a flow of another kind, which begins after `latency` and delivers at `rate`: the end of the range goes
-    /// back to the pool. True if there is one.
+    /// Like `take_over`, for a flow of another kind, which begins after `latency` and delivers at `rate`: returns the
+    /// end of the range to the pool. True if it found one.
     pub fn release(&mut self, now: Time, latency: Duration, rate: Rate, pool: &mut dyn ChunkPool) -> bool {
         let bytes_per_second = rate.bits_per_second() as f64 / 8.0;
         if bytes_per_second < 1.0 {
@@ -131,7 +131,7 @@ impl Bulk {
         self.retried_bytes += u64::from(pool.chunk_bytes());
         Some((last..end, true))
     }
-    /// A chunk is here: other orders that have only it left are over.
+    /// A chunk has arrived: ends other orders that have only this chunk left.
     pub(super) fn end_copies(&mut self, now: Time, chunk: u32) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             if let Some(order) = flow.order.as_ref().filter(|order| order.next == chunk && order.end == chunk + 1) {
@@ -193,7 +193,7 @@ impl Bulk {
         mirror.is_full |=
             self.uplinks[uplink].trial == Some(index) && matches!(failure, Failure::Busy(_) | Failure::Refusal);
         let flows = self.flows.iter().filter(|flow| flow.mirror == at && !flow.is_spare).count() as u32;
-        // A server that asks to wait is there.
+        // A server that requests a pause is reachable.
         let is_there = matches!(failure, Failure::Busy(_)) || mirror.has_answered;
         let is_hopeless = match failure {
             Failure::Refusal if !mirror.has_answered => true,

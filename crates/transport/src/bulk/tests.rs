@@ -63,7 +63,7 @@ impl Server {
         let rtt = Duration::from_millis(rtt_ms);
         Server { rate: mbps * 125_000.0, rtt, away: 0..0, lies: false, each: f64::INFINITY, connections: 1 }
     }
-    /// Of which a connection carries `mbps` alone, as over a link that loses packets.
+    /// Limits each connection to `mbps`, as over a link that loses packets.
     fn with_connections(self, mbps: f64) -> Server {
         Server { each: mbps * 125_000.0, connections: CONNECTIONS_MAX as u16, ..self }
     }
@@ -77,7 +77,7 @@ struct Run {
     has_head: bool,
 }
 
-/// Runs until everything is here; returns the seconds it took.
+/// Runs until the object is complete; returns the seconds it took.
 fn run(servers: &[Server], chunks: u32, limit_seconds: u64) -> (f64, Bulk, Pool) {
     let (mut bulk, mut pool) = (Bulk::new(BulkConfig::default(), SourceId(1), PathId(1)), Pool::new(chunks));
     for (index, _) in servers.iter().enumerate() {
@@ -286,7 +286,7 @@ fn a_mirror_that_delivered_before_is_closed_by_refusals_in_a_row_and_one_without
     while bulk.is_usable(gone) && now < Time::from_millis(20_000) {
         while let Some(order) = bulk.poll_order(now, &mut pool) {
             if order.flow == BulkFlowId(1) {
-                // Its order as a stream goes on.
+                // The order continues as a stream.
                 if bulk.delivers(stream) == Delivers::Ranges {
                     let failure = BulkFailure::NoRanges("200".into());
                     bulk.handle_failure(now, order.flow, order.number, failure, &mut pool);

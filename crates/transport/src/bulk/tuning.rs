@@ -12,16 +12,16 @@ pub(super) struct Uplink {
     pub(super) name: String,
     /// Bytes since the measurement began.
     bytes: u64,
-    /// When what is measured begins; `None` while something is wrong.
+    /// Start of the measurement; `None` while a flow has a fault.
     from: Option<Time>,
-    /// What it delivered before the flow on trial.
+    /// The uplink's rate before the flow on trial was added.
     before: f64,
     pub(super) trial: Option<usize>,
     next_trial: Time,
     pause: Duration,
 }
 
-/// The time from a change to the measurement of what it brought, at least: slow start is over.
+/// The shortest time between a change and the measurement of its effect, so that slow start is over.
 const SETTLE_MIN: Duration = Duration::from_millis(300);
 /// The same in round trips.
 const SETTLE_ROUND_TRIPS: f64 = 8.0;
@@ -56,7 +56,7 @@ impl Uplink {
 }
 
 impl Bulk {
-    /// Judges the trials that are due, and begins new ones. `idle_bytes` are left that nobody fetches.
+    /// Judges the trials that are due, and starts new ones. `idle_bytes` is the size of the unassigned chunks.
     pub(super) fn tune(&mut self, now: Time, idle_bytes: u64) {
         for index in 0..self.uplinks.len() {
             self.tune_uplink(now, index, idle_bytes);
@@ -65,7 +65,7 @@ impl Bulk {
     fn tune_uplink(&mut self, now: Time, index: usize, idle_bytes: u64) {
         let in_use = || self.flows.iter().filter(|flow| flow.uplink == index && !flow.is_spare);
         let usable = || in_use().filter(|flow| self.mirrors[flow.mirror].is_usable());
-        // A flow that is silent, waits for its server or has nothing to do says nothing about the uplink.
+        // A flow that is silent, waits for its server or lacks work gives no measurement of the uplink.
         let has_work = |flow: &Flow| flow.order.is_some() || (idle_bytes > 0 && flow.retry_at <= now);
         let is_busy = |flow: &Flow| flow.trouble.is_none() && has_work(flow);
         let rtt = usable().filter_map(|flow| flow.rtt_min).fold(0.0, f64::max);
@@ -129,7 +129,7 @@ impl Bulk {
         let spares = self.flows.iter().enumerate().filter(|(_, flow)| is_spare(flow));
         spares.min_by_key(|(_, flow)| in_use(flow.mirror)).map(|(index, _)| index)
     }
-    /// Makes the flow on trial spare again: what it fetches it still delivers.
+    /// Makes the flow on trial spare again: it still completes its order.
     fn end_trial(&mut self, now: Time, index: usize) {
         let uplink = &mut self.uplinks[index];
         let Some(flow) = uplink.trial.take() else { return };

@@ -1,45 +1,45 @@
-//! Whether the store can be used, whether it has room, and whether it tells its changes; and what of that is told to people.
+//! Tracks whether the store answers, has free space and reports its changes, and words the messages to people about it.
 use alloc::{format, string::String};
 
 use tributary_core::{Duration, Time};
 
-/// How often it is told that the store cannot be used, or is full.
+/// Shortest time between two messages that the store fails, or is full.
 const NOTE_EACH: Duration = Duration::from_secs(10);
 /// How long the store may not have shown that it tells its changes: it does so every two seconds, and an election of its
 /// members takes a second or two.
 pub const BLIND_AFTER: Duration = Duration::from_secs(5);
 
-/// What is known of the state of a store.
+/// The state of a store, as far as its answers show it.
 #[derive(Debug)]
 pub struct Health {
     name: &'static str,
     words: Words,
     /// Since when it does not answer.
     failing: Option<Time>,
-    /// Whether that was told, and when something of the kind was told last.
+    /// Whether a message reported that, and when the last message about failures was sent.
     is_noted: bool,
     noted_at: Option<Time>,
-    /// Since when it keeps nothing new, and when that was told last.
+    /// Since when it has refused new records, and when the last message reported that.
     full: Option<Time>,
     full_noted_at: Option<Time>,
-    /// When it was known last that all changes have been told.
+    /// When the watch was last up to date.
     current_at: Option<Time>,
-    /// When this began to look, and whether it was told that changes are not.
+    /// The first call of `look`, and whether a message has reported the stalled watch.
     begun_at: Option<Time>,
     is_blind_noted: bool,
 }
 
-/// What a resolver calls what it keeps, and what it does without its store.
+/// A resolver's wording of messages about its store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Words {
     /// What its messages to people begin with.
     pub topic: &'static str,
-    /// What it does while the store tells no changes.
+    /// The consequence of a stalled watch.
     pub blind: &'static str,
 }
 
 impl Health {
-    /// Of a store of this name, of which nothing is known.
+    /// The health of a store of this name before its first answer.
     pub fn new(name: &'static str, words: Words) -> Health {
         Health {
             name,
@@ -72,21 +72,21 @@ impl Health {
     pub fn is_found_blind(&self) -> bool {
         self.is_blind_noted
     }
-    /// Whether who is there is not known well enough to answer by it.
+    /// Whether the watch is too far behind for answers from the local copy.
     pub fn is_blind(&self, now: Time) -> bool {
         self.current_at.is_none_or(|at| now.since(at) > BLIND_AFTER)
     }
-    /// A request has failed: gives what is to be told of that.
+    /// A request has failed: returns the message to people, if one is due.
     pub fn on_trouble(&mut self, now: Time, reason: &str) -> Option<String> {
         self.failing.get_or_insert(now);
-        // A store that answers every other request is told of now and then.
+        // A store that answers every other request is reported once per `NOTE_EACH`.
         if self.is_noted || self.noted_at.is_some_and(|at| now.since(at) < NOTE_EACH) {
             return None;
         }
         (self.is_noted, self.noted_at) = (true, Some(now));
         Some(format!("{}: {} cannot be used: {reason}; what it does not keep is refused", self.words.topic, self.name))
     }
-    /// A request has failed because the store has no room.
+    /// A request has failed because the store is full.
     pub fn on_full(&mut self, now: Time, reason: &str) -> Option<String> {
         self.full.get_or_insert(now);
         if self.full_noted_at.is_some_and(|at| now.since(at) < NOTE_EACH) {
@@ -105,13 +105,13 @@ impl Health {
     pub fn on_kept(&mut self) {
         self.full = None;
     }
-    /// All changes of a moment ago have been told.
+    /// All changes up to a moment ago have been reported.
     pub fn on_current(&mut self, now: Time) -> Option<String> {
         self.current_at = Some(now);
         core::mem::take(&mut self.is_blind_noted)
             .then(|| format!("{}: {} tells its changes again", self.words.topic, self.name))
     }
-    /// Looks whether changes are told.
+    /// Checks whether the watch still reports changes.
     pub fn look(&mut self, now: Time) -> Option<String> {
         let since = self.current_at.unwrap_or(*self.begun_at.get_or_insert(now));
         if self.is_blind_noted || now.since(since) <= BLIND_AFTER {

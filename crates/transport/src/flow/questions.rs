@@ -23,10 +23,10 @@ impl Flow {
             return 0;
         }
         let portion = self.portion();
-        // Waiting for a full portion keeps requests few; an idle path requests whatever it can.
+        // Waiting for a full portion keeps requests few; an idle path requests at once.
         if free >= portion || self.in_flight == 0 { free.min(portion) } else { 0 }
     }
-    /// When the next packet may be requested, if each needs a request of its own.
+    /// When the next packet may be requested, if each packet is requested alone.
     pub(super) fn alone_at(&self) -> Option<Time> {
         self.unproven.and_then(|unproven| unproven.request_at)
     }
@@ -72,7 +72,7 @@ impl Flow {
     pub(super) fn silence_after(&self, oldest: &Outstanding) -> Time {
         (self.last_arrival.max(oldest.sent_at) + self.rtt.rto()).max(self.excused_until)
     }
-    /// The cache use that request `number` allowed; `None` if there is no such request any more.
+    /// The cache use that request `number` allowed; `None` if the request is forgotten.
     pub(crate) fn cache_use(&self, number: u16) -> Option<CacheUse> {
         let index = usize::from(number.wrapping_sub(self.first_number));
         self.requests.get(index).map(|request| request.caches)
@@ -98,9 +98,9 @@ impl Flow {
             request.position(packet).is_some_and(|position| request.waiting & 1u64 << position != 0)
         })
     }
-    /// Whether something that comes at `now` comes too soon after request `number` to be its answer: in less than half of the
-    /// smallest round trip. Where much is lost few answers tell of that, and many a one that is sooner is the first to find
-    /// the queue empty.
+    /// Whether a packet at `now` comes too soon after request `number` to be its answer: in less than half of the
+    /// smallest round trip. On lossy paths few samples set that minimum, and an earlier answer is often the first to
+    /// find the queue empty.
     pub(crate) fn is_too_soon(&self, now: Time, number: u16) -> bool {
         let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
         request.zip(self.rtt.minimum()).is_some_and(|(request, minimum)| now.since(request.sent_at) < minimum / 2)
@@ -118,9 +118,9 @@ impl Flow {
     pub(crate) fn ever_answered(&self) -> bool {
         self.ever_answered
     }
-    /// The longest time that an answer to a request at `now` may take: twice the timeout, because its queue may grow as
-    /// fast as it is emptied, so that the last measurement is half of what comes. Over a silent path at least as long
-    /// as the silence, since nothing else indicates the time.
+    /// The longest time that an answer to a request at `now` may take: twice the timeout, because the queue may grow as
+    /// fast as it drains, so that the true round trip is twice the last sample. Over a silent path at least as long as
+    /// the silence, because no newer sample exists.
     pub(crate) fn answer_time(&self, now: Time) -> Duration {
         let silent = self.silent.map_or(Duration::ZERO, |silence| now.since(silence.since));
         (self.rtt.rto() * ANSWER_RTOS).max(silent)
@@ -128,9 +128,9 @@ impl Flow {
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
-    /// Bytes that may be in flight: what the controller says, but on a slow link not so much more than the path holds that
-    /// others would wait behind it for longer than [`QUEUE_TIME_MAX`]. What a controller keeps in flight for the sake of
-    /// portions, sharing and probing is a number of packets, and ten of them are 12 s on a link of 9,600 bit/s.
+    /// Bytes that may be in flight: the controller's window, but on a slow link not so far beyond the bandwidth-delay
+    /// product that other flows would wait longer than [`QUEUE_TIME_MAX`]. The window's minimum for portions, sharing
+    /// and probing is a number of packets, and ten packets last 12 s on a link of 9,600 bit/s.
     pub(crate) fn window(&self) -> u64 {
         let window = self.controller.window().max(self.packet_bytes);
         let (Some(rate), Some(minimum)) = (self.slow_rate, self.rtt.minimum()) else { return window };

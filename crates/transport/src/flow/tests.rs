@@ -11,7 +11,7 @@ fn flow() -> Flow {
 fn ask(flow: &mut Flow, at: Time, packet: u32) -> u16 {
     flow.on_request(at, &alloc::vec![(packet, 1)], RequestKind::Claiming, CacheUse::Allowed)
 }
-/// Takes packet `packet` in answer to `number`, and gives what is lost then.
+/// Delivers packet `packet` in answer to `number`, and returns the packets lost then.
 fn answer(flow: &mut Flow, at: Time, number: u16, packet: u32) -> Vec<u32> {
     flow.on_data(at, number, packet, PACKET, Came::FromSource);
     flow.on_batch_end(at);
@@ -50,8 +50,8 @@ fn flow_with_answers(answered_of: u32) -> Flow {
     }
     flow
 }
-/// Goes on to ask for a packet every 10 ms from `from` milliseconds on, which nothing answers, and gives how many
-/// milliseconds later the path is silent.
+/// Requests a packet every 10 ms from `from` milliseconds on without any answer, and returns after how many
+/// milliseconds the path is silent.
 fn silent_after(flow: &mut Flow, from: u32) -> u32 {
     let silent = (0..2000).step_by(10).find(|after| {
         ask(flow, ms(from + after), 1000 + after);
@@ -161,7 +161,7 @@ fn a_late_answer_takes_back_what_only_a_timeout_gave_up_and_lengthens_the_timeou
     let numbers: Vec<u16> = (0..4).map(|packet| ask(&mut flow, ms(0), packet)).collect();
     let mut lost = Vec::new();
     assert!(flow.detect_silence(ms(300), &mut lost) && lost.len() == 4);
-    // The first answer comes after 2.5 s; packet 2 is requested by another path meanwhile.
+    // The first answer comes after 2.5 s; another path has requested packet 2 by then.
     assert_eq!(flow.on_data(ms(2_500), numbers[0], 0, PACKET, Came::FromSource), Answer::Late);
     assert_eq!(flow.revive_late(numbers[0], |packet| packet != 2), 2);
     assert_eq!(flow.in_flight(), 2 * PACKET);

@@ -7,7 +7,7 @@
 use super::*;
 
 /// A node is cleared once it has carried this many times the verified bytes that the bad path had carried before it
-/// failed: a node that changes bytes would hardly have passed so many unchanged.
+/// failed: a node that alters bytes would hardly have passed that number unchanged.
 const CLEARING_FACTOR: u64 = 8;
 /// What a bad path counts as having carried at least.
 const CARRIED_MIN: u64 = 256 << 10;
@@ -188,7 +188,7 @@ impl Transfer {
             altered.settled = true;
         }
     }
-    /// The only node that can have changed what came over path `id`, if there is just one, and what it did.
+    /// The only node that can have altered the bytes of path `id`, if there is just one, and the alteration.
     fn verdict(&self, id: PathId) -> Option<(Party, String)> {
         let bad = self.paths.get(&id)?;
         let altered = bad.altered.as_ref()?;
@@ -244,7 +244,7 @@ impl Transfer {
         }
         self.close_unreachable(now);
     }
-    /// Why a path may not be opened, given what is known about it and the nodes on it.
+    /// Why a path may not be opened, judged by its own record and the nodes on it.
     pub(super) fn is_barred(&self, offer: &PathOffer) -> Option<String> {
         if let Some(path) = self.paths.get(&offer.path).filter(|path| path.altered.is_some()) {
             return path.closed.clone();
@@ -278,7 +278,7 @@ impl Transfer {
         parties.iter().map(word).collect::<Vec<_>>().join(" or ")
     }
 
-    /// Gives units under suspicion whose path is gone to another path; ends the fetch if nobody is left to ask.
+    /// Moves suspect units whose path is gone to another path; ends the fetch if no path is left.
     pub(super) fn move_suspects(&mut self, now: Time) {
         let live = self.live_paths(now);
         let Some(running) = &mut self.running else { return };
@@ -301,7 +301,7 @@ impl Transfer {
             running.suspects.insert(unit, Suspect { path: *next, idle, is_continued: true });
         }
     }
-    /// Open paths that have not been silent for long; if there are none, all open paths.
+    /// Open paths that have not been silent for long; all open paths if every one has been.
     fn live_paths(&self, now: Time) -> Vec<PathId> {
         let with = |wanted: &dyn Fn(&Flow) -> bool| -> Vec<PathId> {
             let live = self.paths.iter().filter(|(_, path)| path.flow.as_ref().is_some_and(wanted));

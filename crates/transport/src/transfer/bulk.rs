@@ -1,18 +1,18 @@
-//! Bulk sources of a transfer: web servers deliver whole chunks beside the paths, which deliver packets.
+//! Bulk sources of a transfer: web servers deliver whole chunks, the paths deliver packets.
 //!
-//! A chunk belongs to one side at a time: what a mirror fetches is not idle, so no path requests it, and a mirror gets only
-//! chunks of which no missing packet is requested. What is late on one side goes to the other.
+//! A chunk belongs to one side at a time: a chunk that a mirror fetches is not idle, so no path requests it, and a
+//! mirror gets only chunks without requested packets. Chunks that are late on one side move to the other.
 use super::*;
 use crate::bulk::{Bulk, BulkChunk, BulkConfig, BulkFlowId, BulkInput, BulkShape, BulkStep, ChunkPool};
 use core::ops::Range;
 
-/// Where sources and paths of mirrors begin to count, above those of the network.
+/// First numbers for sources and paths of mirrors, above the network's.
 const FIRST_SOURCE: SourceId = SourceId(10_001);
 const FIRST_PATH: PathId = PathId(60_001);
 
 impl Transfer {
-    /// Takes what the driver of bulk sources has, and gives what it is to do. The first call, even without inputs, makes
-    /// the transfer wait for mirrors when it has no other source.
+    /// Takes the reports of the driver of bulk sources, and returns its orders. The first call, even without inputs,
+    /// makes the transfer wait for mirrors when it has no other source.
     pub fn step_bulk(&mut self, now: Time, inputs: Vec<BulkInput>) -> BulkStep {
         let mut bulk = self.bulk.take().unwrap_or_else(|| Bulk::new(BulkConfig::default(), FIRST_SOURCE, FIRST_PATH));
         for input in inputs {
@@ -26,7 +26,8 @@ impl Transfer {
             }
             let mut pool = Pool { running, paths: &mut self.paths };
             bulk.handle_timeout(now, &mut pool);
-            // Mirrors share the limit of the transfer with its paths: what they delivered is paid for before more is ordered.
+            // Mirrors share the rate limit of the transfer with its paths: the limiter accounts for delivered chunks
+            // before more are ordered.
             if self.limit.ready_at() <= now {
                 step.orders.extend(core::iter::from_fn(|| bulk.poll_order(now, &mut pool)));
             }
@@ -141,7 +142,7 @@ impl Pool<'_> {
         self.running.idle.remove(start, stop);
         Some(first..last + 1)
     }
-    /// The first chunk of a window of which a packet is idle.
+    /// The first chunk of a window with an idle packet.
     fn first_idle(&self, window: &Range<u32>) -> Option<u32> {
         let (packet, _) = self.running.idle.range_from(self.running.layout.packets(Unit::Chunk(window.start)).0)?;
         let (unit, ..) = self.running.layout.locate(packet)?;

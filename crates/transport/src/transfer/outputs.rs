@@ -14,7 +14,7 @@ impl Transfer {
             self.paths.values_mut().filter_map(|path| path.flow.as_mut()).for_each(Flow::on_starved);
             return None;
         }
-        // This runs after every packet, and mostly there is no room.
+        // This runs after every packet, when the windows are mostly full.
         let has_room = |path: &Path| path.flow.as_ref().is_some_and(|flow| flow.room(now) > 0);
         if !self.paths.values().any(has_room) {
             return None;
@@ -161,7 +161,7 @@ impl Transfer {
     pub(super) fn end_if_hopeless(&mut self, now: Time) {
         let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_wanted());
         let is_running = !self.record.is_ended() && !self.sources.is_empty();
-        // Mirrors are of use only once something says which bytes are the right ones.
+        // Mirrors are of use only once the hash list shows which bytes are right.
         let has_mirrors = self.running.as_ref().is_some_and(|running| running.writer.has_tree()) && self.has_mirrors();
         if !self.sources.any_usable() && !complete && !has_mirrors && is_running {
             self.fail(now, self.hopeless_reason());

@@ -1,18 +1,18 @@
 //! Sources that are still fetching the object themselves: what each of them has, and when to look whether it has more.
 //!
 //! ```text
-//!   a chunk of its own is given ──┐
-//!   a chunk is not there yet ─────┼──► Holdings ──► Partials: asked for what they have, and for nothing else
+//!   a listed chunk is delivered ──┐
+//!   a chunk is not there yet ─────┼──► Holdings ──► Partials: get requests for listed chunks only
 //!   a poll, if nothing of it ─────┘                 complete sources: first for what no partial one has
 //! ```
-//! What a source has is learnt from its answers, so that it keeps no state of those who ask. A request for what is not there
-//! costs one small answer and says nothing of the path. Whoever has all of the object is not in here.
+//! Holdings are learnt from a source's answers, so that the source keeps no state for requesters. A request for a
+//! missing chunk costs one small answer and does not count against the path. Complete sources are not listed here.
 use super::*;
 
 /// What a source has of a part of an object that it is still fetching.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Holdings {
-    /// The chunks that this is about; of others it says nothing.
+    /// The chunks that the report covers; it leaves others open.
     pub window: Range<u32>,
     /// The chunks of the window that it has, ascending.
     pub held: Vec<Range<u32>>,
@@ -38,7 +38,7 @@ pub(super) struct Partials {
     covered: RangeSet,
     /// When one of them may be polled.
     poll_at: Time,
-    /// Polls so far: chooses what is polled for.
+    /// Polls so far; the number selects the chunk to poll for.
     polls: u64,
 }
 
@@ -48,13 +48,13 @@ struct Partial {
     pause: Duration,
     /// Polls since it last told of something new.
     idle_polls: u32,
-    /// Whether it gave something that it had not listed, and has not said since what it has: it may have all by now.
+    /// Whether it gave a chunk that it had not listed, and has sent no list since: it may be complete by now.
     has_outgrown: bool,
     /// How often it has withdrawn a chunk that it had listed, since it last delivered one.
     broken_promises: u32,
 }
 
-/// Which chunks are looked for.
+/// Selects chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pick {
     /// Any.
@@ -97,8 +97,8 @@ impl Partials {
     pub(super) fn covered(&self) -> &RangeSet {
         &self.covered
     }
-    /// A source says what it has, in answer to a request for `asked`, `round_trip` away. False if it has broken its word too
-    /// often: then it is of no use.
+    /// A source reports its holdings, in answer to a request for chunk `requested`, `round_trip` away. False if it has
+    /// withdrawn listed chunks too often: then it is of no use.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -138,7 +138,7 @@ impl Partials {
             partial.poll_at = partial.poll_at.min(now + pause);
         }
         if former.iter().any(|&(first, end)| partial.held.len_between(first, end) < u64::from(end - first)) {
-            // Another one may have what it withdraws.
+            // Another source may hold the chunks that it withdraws.
             self.cover();
         } else {
             partial.held.iter().for_each(|(first, end)| self.covered.insert(first, end));
@@ -164,8 +164,8 @@ impl Partials {
             self.cover();
         }
     }
-    /// Whether a source that has nothing of use is to be asked for what it lacked, over a path of this rate. It is not
-    /// partial any more if it gave what it had not listed and has said nothing since.
+    /// Whether to poll a source without useful chunks for one that it lacked, over a path of this rate. It stops being
+    /// partial if it gave a chunk that it had not listed and has sent no list since.
     pub(super) fn poll(&mut self, now: Time, source: SourceId, rate: Option<Rate>) -> bool {
         let Some(partial) = self.sources.get_mut(&source).filter(|partial| partial.poll_at <= now) else {
             return false;
@@ -203,9 +203,10 @@ impl Partials {
 }
 
 impl Transfer {
-    /// The source at the end of a path is still fetching the object itself, and says in answer to request `number`, which
-    /// named `packet`, what it has. What it lacks is neither lost nor a reason to distrust: it is requested elsewhere, and
-    /// the source for what it has. It does not count as a sign that the object comes.
+    /// The source at the end of a path is still fetching the object itself, and lists its holdings in answer to request
+    /// `number`, which named `packet`. A chunk that it lacks is neither lost nor a reason for distrust: it is requested
+    /// from other sources, and this one gets requests for its holdings. The answer does not count as progress of the
+    /// object.
     pub fn handle_holdings(&mut self, now: Time, path: PathId, number: u16, packet: u32, holdings: &Holdings) {
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
         let Some(known) = self.paths.get_mut(&path) else { return };
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(partials.run(Pick::Rare, 9), Some((12, u32::MAX)));
         partials.remove(SourceId(1));
         assert_eq!(partials.run(Pick::Rare, 0), Some((0, 10)));
-        // A list that does not even mention what was asked for says that this is not there.
+        // A list that does not cover the requested chunk means that the source lacks it.
         partials.note(Time::ZERO, SourceId(2), Some(11), &Holdings::default(), ROUND_TRIP);
         assert_eq!(has(&partials, 2), [10]);
     }

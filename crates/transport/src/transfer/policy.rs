@@ -10,7 +10,7 @@ impl Transfer {
             self.apply_rules(now);
         }
     }
-    /// Closes paths that may not be used any more, and opens those that may be used again.
+    /// Closes paths that the policy now excludes, and opens those that it allows again.
     pub(super) fn apply_rules(&mut self, now: Time) {
         let bars = |path: &Path| self.rules.bars(path.offer.face, &self.demands);
         let left_out = self.paths.iter().filter(|(_, path)| path.closed.is_none() || path.is_left_out);
@@ -50,7 +50,8 @@ impl Transfer {
         let ranks: BTreeSet<Rank> = self.paths.values().map(|path| self.rules.rank(path.offer.face)).collect();
         ranks.into_iter().find_map(|rank| self.request_in_turn(now, Some(rank)))
     }
-    /// Finds out which paths may be used at `now`. What is held asks for nothing; a silent path is probed all the same.
+    /// Determines which paths may be used at `now`. A held path sends no requests, except that a silent one is still
+    /// probed.
     fn hold_paths(&mut self, now: Time, faces: &Faces) {
         let is_backup = |path: &Path| self.rules.rank(path.offer.face).is_backup;
         let answers = |path: &Path| path.flow.as_ref().is_some_and(|flow| flow.silent_since().is_none());
@@ -70,7 +71,7 @@ impl Transfer {
         }
         self.held_until = held_until;
     }
-    /// Whether a path may be asked now: it is of this rank, and not held, or silent and probed.
+    /// Whether a path may send requests now: it has this rank, and is not held, or is silent and probed.
     pub(super) fn is_due(&self, id: PathId, rank: Option<Rank>) -> bool {
         let Some(rank) = rank else { return true };
         let Some(path) = self.paths.get(&id) else { return false };

@@ -53,7 +53,7 @@ impl Transfer {
             let begun = ids.iter().filter_map(|id| of(id)?.probe_turn()).filter(|turn| turn.step == 0);
             let turn =
                 own_turn.map(|own| begun.fold(own, |last, turn| if turn.since > last.since { turn } else { last }));
-            // Who is left of a group knows what all of it got.
+            // The remaining members of a group share what all of its members measured.
             let is_left = |all: &&Vec<PathId>| ids.iter().all(|id| all.contains(id));
             let known = models.keys().find(is_left).cloned().and_then(|all| models.remove(&all));
             let mut model = known.unwrap_or_default();

@@ -90,7 +90,7 @@ impl Transfer {
         let Some(own_rank) = self.paths.get(&id).map(rank_of) else { return false };
         let others = self.paths.iter().filter(|(other, path)| **other != id && path.held.is_none());
         let others = others.filter(|(_, path)| rank_of(path) <= own_rank);
-        // Partial sources bring nothing but what they have.
+        // Partial sources deliver only their holdings.
         let (mut complete, mut partial) = (0u64, 0u64);
         for (source, flow) in others.filter_map(|(_, path)| Some((path.source, path.flow.as_ref()?))) {
             let sum = if running.partials.contains(source) { &mut partial } else { &mut complete };

@@ -16,11 +16,11 @@ pub(super) struct Running {
     pub(super) units_max: usize,
     /// The number of chunks on their way to the disk at which the transfer begins no new chunk.
     pub(super) storing_max: usize,
-    /// Chunks that one source delivers alone as long as none of their packets is lost.
+    /// Chunks that one source delivers alone until one of their packets is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
     /// Sources that are still fetching the object themselves.
     pub(super) partials: Partials,
-    /// The chunk that a complete source was asked for last while there were such sources.
+    /// The chunk last requested from a complete source while partial sources existed.
     pub(super) rare_at: Option<u32>,
     /// Whether nothing is left to request because the store's readers want nothing more at the moment.
     pub(super) is_held_up: bool,
@@ -51,12 +51,13 @@ pub(super) enum Verdict {
 }
 
 impl Running {
-    /// Whether the fetch waits for readers: they have all that they want at the moment, or its end has yet to be noticed.
+    /// Whether the fetch waits for readers: they have every chunk that they want at the moment, or its end has yet to
+    /// be noticed.
     pub(super) fn awaits_reader(&self) -> bool {
         self.is_held_up || self.writer.wanted().is_some() && self.writer.has_all_wanted()
     }
-    /// Takes notice of what the store's readers want now. Incomplete chunks that are not wanted any more give up their
-    /// room, unless the rest of them is in flight already.
+    /// Updates the chunks that the store's readers want. Incomplete chunks that are no longer wanted are dropped from
+    /// memory, unless the rest of them is in flight already.
     pub(super) fn refresh_wishes(&mut self) {
         if self.writer.wanted().is_none() {
             return;
@@ -146,7 +147,7 @@ impl Running {
             None => Verdict::Waits,
         }
     }
-    /// Makes a packet idle again; false if it is of no use any more.
+    /// Makes a packet idle again; false if it has arrived already.
     pub(super) fn make_idle(&mut self, packet: u32) -> bool {
         let Some((unit, ..)) = self.layout.locate(packet).filter(|_| self.misses(packet)) else { return false };
         // Any source may deliver a lost packet.
@@ -157,8 +158,8 @@ impl Running {
         }
         true
     }
-    /// Takes a packet out of the idle ones, because the answer to an earlier request for it is awaited again; false if it
-    /// was not idle. Those of a suspect unit stay idle: only answers over the path that it is requested by now count.
+    /// Takes a packet out of the idle ones, because the answer to an earlier request for it is awaited again; false if
+    /// it was not idle. Packets of a suspect unit stay idle: only answers over the path now assigned to the unit count.
     pub(super) fn reclaim(&mut self, packet: u32) -> bool {
         let Some((unit, ..)) = self.layout.locate(packet) else { return false };
         if self.suspects.contains_key(&unit) {
@@ -212,20 +213,20 @@ impl Running {
             }
         }
     }
-    /// The next idle packets for a source: of chunks that no partial source has, if it has more than those, and else of any
-    /// that it has. What only few have is spread first: nobody else can.
+    /// The next idle packets for a source: of chunks that no partial source has, if it has more than those, and else of
+    /// any that it has. Rare chunks are spread first, because only this source can.
     fn next_for(&self, source: SourceId, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let is_complete = !self.partials.is_empty() && !self.partials.contains(source);
         let rare = if is_complete { self.next_rare(&fits) } else { None };
         rare.or_else(|| self.next_idle(Pick::Of(source), fits))
     }
-    /// The next idle packets of chunks that no partial source has: of one that has begun, else of the one behind the last, else
-    /// of one by chance. Receivers begin at different chunks. Where they have come to what others have, they would all come to
-    /// the same one next, and take it from its only source each for itself.
+    /// The next idle packets of chunks that no partial source has: of an incomplete one, else of the one behind the
+    /// last, else of a random one. Receivers begin at different chunks. Where they reach chunks that the others have,
+    /// they would all continue with the same chunk, and each would take it from its only source.
     fn next_rare(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let wanted = self.writer.wanted();
         if wanted.is_some_and(|wanted| wanted.may_change) {
-            // Somebody reads in an order of their own.
+            // A reader sets the order.
             return self.next_idle(Pick::Rare, fits);
         }
         let is_rare = |unit: &&Unit| {
@@ -243,7 +244,7 @@ impl Running {
         let behind = || self.next_in(&(at..at.saturating_add(1)), Pick::Rare, is_of_use);
         begun.or_else(behind).or_else(by_chance).or_else(|| self.next_idle(Pick::Rare, &fits))
     }
-    /// The next idle packets for a source of chunks that have begun.
+    /// The next idle packets for a source in chunks that are incomplete.
     fn next_begun(&self, source: SourceId) -> Option<(u32, u32)> {
         self.next_begun_of(self.units.keys(), |unit| self.has(source, unit))
     }
@@ -298,8 +299,9 @@ impl Running {
     /// Up to `max` idle packets, most urgent first and then ascending, hash list first; none of units that would exceed
     /// the assembly, or that the store does not want.
     ///
-    /// With an `owner`, what is left of its own chunks goes first, then chunks that nobody owns, then any: sources read
-    /// and hash whole chunks, and so each does that for its own ones only. (Paper §III-C: ascending, whoever is asked.)
+    /// With an `owner`, the remainder of its assigned chunks goes first, then unassigned chunks, then any: a source
+    /// reads and hashes whole chunks, so this way it does so only for its assigned ones. (Paper §III-C: ascending,
+    /// whichever source is next.)
     pub(super) fn take_idle(&mut self, max: u32, mut owner: Option<SourceId>, source: SourceId) -> Ranges {
         let mut ranges = Ranges::new();
         let mut left = max;
@@ -322,7 +324,7 @@ impl Running {
             let is_full =
                 self.units.len() + self.writer.storing() >= self.units_max || self.writer.storing() >= self.storing_max;
             if !tree && !self.units.contains_key(&unit) && is_full {
-                // Where sources have different parts, the first chunk of use need not be one that has begun.
+                // Where sources hold different parts, the first useful chunk need not be an incomplete one.
                 if owner.take().is_some() || !self.partials.is_empty() && !core::mem::replace(&mut only_begun, true) {
                     continue;
                 }
@@ -353,7 +355,7 @@ impl Running {
             let (first, end) = self.layout.packets(*unit);
             self.idle.range_from(first).filter(|(next, _)| *next < end && self.has(owner, *unit))
         });
-        // Each step passes a chunk that somebody owns, and those are few.
+        // Each step passes an assigned chunk, and those are few.
         let is_free = |unit| !self.owners.contains_key(&unit);
         own.or_else(|| self.next_for(owner, is_free)).or_else(|| self.next_for(owner, |_| true))
     }
@@ -367,13 +369,13 @@ impl Running {
         let packets: u64 = runs.map(|(first, end)| self.idle.len_between(first, end)).sum();
         packets * u64::from(self.layout.packet_bytes())
     }
-    /// A packet to ask a partial source for that has nothing of use, over a path of this rate: the answer says what it has by
-    /// now. Nothing if it is too early for that.
+    /// A packet to poll a partial source that has nothing useful, over a path of this rate: the answer lists its
+    /// holdings by now. Empty if it is too early for that.
     pub(super) fn poll(&mut self, now: Time, source: SourceId, rate: Option<Rate>) -> Ranges {
         if !self.partials.poll(now, source, rate) {
             return Ranges::new();
         }
-        // Some packet that is missing: if it is there by now, it is of use.
+        // Any missing packet: if the source has it by now, it is of use.
         let from = (self.partials.draw() % u64::from(self.layout.chunks().max(1))) as u32;
         let (from, _) = self.layout.packets(Unit::Chunk(from));
         let is_of_use = |packet: &u32| self.wants(*packet);
@@ -384,7 +386,7 @@ impl Running {
     pub(super) fn next_poll(&self, now: Time) -> Option<Time> {
         self.partials.next_poll(now)
     }
-    /// Up to `max` packets that may be asked for over `path` only.
+    /// Up to `max` packets that may be requested over `path` only.
     pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Ranges> {
         let suspect = self.suspects.values_mut().find(|suspect| suspect.path == path && !suspect.idle.is_empty())?;
         let (first, end) = suspect.idle.first_range()?;

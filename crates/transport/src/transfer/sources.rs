@@ -42,8 +42,8 @@ impl Transfer {
             _ => Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}")),
         }
     }
-    /// Whether it is settled whose object this fetch is for: a key is pinned or remembered, or it has begun. If not,
-    /// whoever is heard first would be believed, and it is worth waiting a little for all offers.
+    /// Whether the publisher of the object is settled: a key is pinned or remembered, or the transfer has started. If
+    /// not, the first answer would decide whom to trust, so it is worth waiting a little for all offers.
     pub fn knows_publisher(&self) -> bool {
         self.running.is_some() || self.opening.is_some() || self.opener.knows_publisher(&self.name)
     }
@@ -77,7 +77,8 @@ impl Transfer {
         let chunks = |bytes: u64| (bytes / u64::from(writer.manifest().chunk_size.max(1))) as usize;
         let units_max = chunks(self.config.assembly_bytes_max).max(2);
         let storing_max = chunks(self.config.storing_bytes_max).max(1);
-        // As many as may be on their way to the disk: fewer, and each chunk would take its memory anew.
+        // Enough buffers for every chunk on its way to the disk: with fewer, chunks would allocate memory again and
+        // again.
         writer.keep_buffers(storing_max);
         self.running = Some(Running {
             writer,
@@ -96,7 +97,7 @@ impl Transfer {
         });
         self.finish_if_complete(now);
     }
-    /// How an object is cut for paths of which the narrowest carries packets of `narrowest` bytes.
+    /// The layout of an object when the narrowest path carries packets of `narrowest` bytes.
     fn layout(&self, manifest: &Manifest, narrowest: u16) -> Option<Layout> {
         match manifest.is_unsigned() {
             // How others cut their objects is not ours to choose.
@@ -117,8 +118,8 @@ impl Transfer {
             running.cut_anew(layout);
         }
     }
-    /// Cuts the object into smaller packets if no path carries those that it is cut into, as when the only paths there
-    /// are have become narrower since it began. What is verified stays; what is not is asked for again.
+    /// Cuts the object into smaller packets if no path carries the present ones, as when the only paths left have
+    /// become narrower since it began. Verified chunks stay; incomplete chunks are requested again.
     pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return false };
         let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
@@ -150,7 +151,7 @@ impl Transfer {
         if let Some(path) = self.paths.get_mut(&id) {
             path.is_offered = true;
             if path.altered.is_some() {
-                // Who is on it may be known better by now.
+                // The label may name more nodes on the path by now.
                 path.offer.label = offer.label;
                 return;
             }
@@ -217,10 +218,10 @@ impl Transfer {
             path.flow = Some(flow);
         }
     }
-    /// The settings for a path, and the rate to expect of it: what the network knows of it spares the model-based window
-    /// the first round trips (paper §III-D: the network and the receiver cooperate). Paths that share a link have parts of
-    /// what it has left, in proportion to their own rates; where that is not known, the widest of them goes over it at
-    /// least. A path whose answers come sooner begins with what the others leave it until theirs come.
+    /// The settings for a path, and its expected rate: the network's knowledge of the rate spares the model-based
+    /// window the first round trips (paper §III-D: the network and the receiver cooperate). Paths that share a link
+    /// divide its spare rate in proportion to their own rates; where that is unknown, at least the widest of them
+    /// crosses it. A path whose answers come sooner starts with the rate that the others leave it until theirs come.
     fn config_for(
         &self,
         offer: &PathOffer,
@@ -249,7 +250,7 @@ impl Transfer {
             let part = offer.shared_links.iter().map(part_of).fold(own, f64::min);
             Rate::from_bits_per_second(part as u64)
         };
-        // The part of its first round trip of answers in which those of another one can come.
+        // The fraction of its first round trip of answers in which another path's answers can arrive.
         let begins = |other: &PathOffer| {
             let later = other.rtt.map_or(0.0, |other| other.as_secs_f64() / rtt.as_secs_f64().max(f64::MIN_POSITIVE));
             (2.0 - later).clamp(0.0, 1.0)
@@ -275,7 +276,7 @@ impl Transfer {
         self.record.push(TransferEvent::PathState { path: id, state: PathState::Closed, reason });
         self.return_lost(&lost);
     }
-    /// Names a source that lies, asks it no more, and drops what it sent that is not verified yet.
+    /// Reports a source that sent false data, stops requests to it, and drops its packets that are not verified yet.
     pub(super) fn distrust(&mut self, now: Time, id: SourceId, evidence: Evidence, reason: String) {
         let Some(event) = self.sources.distrust(id, evidence, reason) else { return };
         let label = self.sources.get(id).map_or_else(String::new, |source| source.label.clone());
@@ -310,7 +311,7 @@ impl Transfer {
 }
 
 impl Running {
-    /// Cuts the object in another way. What is verified stays; what is not is asked for again.
+    /// Cuts the object differently. Verified chunks stay; incomplete chunks are requested again.
     fn cut_anew(&mut self, layout: Layout) {
         (self.idle, self.idle_tree) = missing(&layout, &self.writer);
         for index in self.writer.iter_storing() {
@@ -323,7 +324,7 @@ impl Running {
     }
 }
 
-/// The packets that are not held, those of the hash list apart.
+/// The packets that are not held; the hash list's separately.
 fn missing(layout: &Layout, writer: &ObjectWriter) -> (RangeSet, RangeSet) {
     let (mut idle, mut idle_tree) = (RangeSet::new(), RangeSet::new());
     for run in writer.held().unset_ranges() {

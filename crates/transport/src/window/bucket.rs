@@ -1,10 +1,10 @@
 //! Whether a token bucket lets pass what passes, and how much that is.
 //!
-//! A policer drops what exceeds its rate once its tokens are used up. Round trips stay as short as ever, so that to the
-//! model its losses look like those of a radio, which a flow makes up for by asking for more; and each pause fills the
-//! bucket, so that short samples of the rate tell what the bucket had, not what it gets. What passes between two losses
-//! is what it gets (BBRv1 samples it likewise for policers, `bbr_lt_bw_sampling` of Linux; Flach and others, SIGCOMM
-//! 2016). Whether it is a bucket, asking for no more than that tells: losses end then, and random ones do not.
+//! A policer drops packets beyond its rate once its tokens are used up. Round trips stay short, so that to the model
+//! its losses look like random loss of a radio, for which a flow compensates by requesting more; and each pause fills
+//! the bucket, so that short samples of the rate measure the tokens instead of the rate. The rate between two losses is
+//! the policed rate (BBRv1 samples it likewise for policers, `bbr_lt_bw_sampling` of Linux; Flach and others, SIGCOMM
+//! 2016). Requesting no more than that rate shows whether it is a bucket: losses end then, and random ones do not.
 //!
 //! ```text
 //!   Watch ──(much lost between two losses, no queue)──► Trial: asks for what passed ──(losses ended)──► Hold
@@ -13,39 +13,39 @@
 //! ```
 use tributary_core::{Duration, Time};
 
-/// Time between two losses at least, in round trips and by itself: some packets have to pass to tell a rate.
+/// The least time between two losses, in round trips and absolute: a rate needs some packets.
 const SAMPLE_ROUNDS: u32 = 2;
 const SAMPLE_MIN: Duration = Duration::from_millis(25);
 const SAMPLE_PACKETS: f64 = 30.0;
-/// Losses that are spread over more time than this tell of no bucket.
+/// Losses that are spread over more time than this indicate no bucket.
 const SAMPLE_MAX: Duration = Duration::from_secs(5);
-/// While a bucket is empty losses follow each other: after a pause of so many round trips, in Startup sooner, a new sample
-/// begins.
+/// While a bucket is empty losses follow each other: after a pause of `QUIET_ROUNDS` round trips, in Startup sooner, a
+/// new sample begins.
 const QUIET_ROUNDS: u32 = 12;
-/// Where the answers are lost as well, losses come with silences between them, in each of which the bucket fills again: so
-/// many of them in a row are none of a radio, and this much may pass from one loss to the next.
+/// Where the answers are lost as well, losses come with silences between them, and the bucket fills again in each: a
+/// radio hardly causes `SILENCES` of them in a row, and up to `SILENT_PAUSE` may pass from one loss to the next.
 const SILENCES: u32 = 3;
 const SILENT_PAUSE: Duration = Duration::from_millis(60);
-/// So many lost packets of a sample, and so large a part of it, tell of a bucket, if that is clearly more than what is known
-/// to be random. Less is left to the loss meter: a trial costs, and radios and early drops lose some percent.
+/// Number and share of lost packets in a sample that indicate a bucket, if that is clearly above the known random loss.
+/// Smaller losses are left to the loss meter: a trial costs, and radios and early drops lose some percent.
 const LOST_PACKETS: f64 = 10.0;
 const LOST_MIN: f64 = 0.2;
-/// What a trial asks for, as a part of what passed; and what is asked for once it is a bucket.
+/// The rate that a trial requests, as a part of the rate that passed; and the rate once the bucket is confirmed.
 const TRIAL: f64 = 0.9;
 const HELD: f64 = 0.985;
-/// How long a trial lasts, in round trips and by itself, and of how many packets it is.
+/// The least duration of a trial, in round trips and absolute, and its number of packets.
 const TRIAL_ROUNDS: u32 = 4;
 const TRIAL_MIN: Duration = Duration::from_millis(100);
 /// One that takes longer is given up.
 const TRIAL_MAX: Duration = Duration::from_secs(3);
 const TRIAL_PACKETS: f64 = 200.0;
-/// Lost packets of a trial if losses went on as before.
+/// Packets that a trial would lose if losses continued as before.
 const TRIAL_LOST: f64 = 20.0;
 /// Trials in a row at most.
 const ATTEMPTS_MAX: u32 = 3;
 /// Another one is made only if this part of the loss before is left at most.
 const LESS: f64 = 0.5;
-/// What a trial loses at most, as a part of what was lost before, if it is a bucket; and in any case.
+/// The most that a trial loses if it is a bucket, as a part of the earlier loss; and absolute.
 const ENDED: f64 = 0.25;
 const LOST_MAX: f64 = 0.02;
 /// Steps in which it asks for more while nothing is lost, and the time between two; each is twice as large after some.
@@ -57,31 +57,31 @@ const STEP_DOUBLES: u32 = 4;
 /// The same after a sample with silences, in which less has passed than might have, and the time between two.
 const STEP_SILENT: f64 = 0.1;
 const STEP_SILENT_TIME: Duration = Duration::from_millis(100);
-/// After so many of them without a loss, which are ten times what was found, there is no bucket.
+/// After this many steps without a loss, which reach ten times the rate found, there is no bucket.
 const STEPS_SILENT_MAX: u32 = 24;
-/// What it gives up after a loss, down to what the trial has shown to pass.
+/// Decrease after a loss, down to the rate that the trial has shown to pass.
 const YIELD: f64 = 0.01;
-/// So many packets are one account; a bucket loses at most this many of them while less than its rate is asked for, and is
-/// one for sure after so many accounts.
+/// Packets in one account, the most that a bucket loses of them while the flow requests less than its rate, and the
+/// number of accounts that confirm a bucket.
 const ACCOUNT: f64 = 1_000.0;
 const ACCOUNT_LOST: f64 = 20.0;
 const ACCOUNTS_SURE: u32 = 5;
-/// So many rounds in a row with a queue tell that something else is narrower than the bucket.
+/// After this many rounds in a row with a queue, another bottleneck is narrower than the bucket.
 const QUEUE_ROUNDS: u32 = 4;
-/// The rate that passes without loss, as a part of what passed when the bucket was found, from which on there is none.
+/// A bucket no longer exists once this multiple of the rate found passes without loss.
 const GONE: f64 = 1.5;
 /// Until the next trial after one that failed.
 const REFUSED: Duration = Duration::from_secs(5);
 const REFUSED_DOUBLES: u32 = 5;
 
-/// What has come and what was lost since a moment.
+/// Bytes delivered and lost since a moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     from: Time,
     lost_at: Time,
     delivered: f64,
     lost: f64,
-    /// Silences, after each of which losses were told.
+    /// Silences that were each followed by losses.
     silences: u32,
     is_silent: bool,
 }
@@ -100,13 +100,13 @@ enum State {
     #[default]
     Watch,
     Trial {
-        /// Of what was asked for from `from` on.
+        /// Packets requested from `from` on.
         sample: Sample,
         rate: f64,
         lost_before: f64,
         /// Whether the sample had silences, so that more might pass.
         is_low: bool,
-        /// How many were made in a row: the first sample has what was in the bucket in it.
+        /// Trials in a row: the first sample includes the tokens that were in the bucket.
         attempts: u32,
     },
     Hold(Hold),
@@ -114,23 +114,23 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// What is asked for, and what passed when the bucket was found, in bytes per second.
+    /// The requested rate, and the rate that passed when the bucket was found, in bytes per second.
     limit: f64,
     found: f64,
-    /// Of losses of what was asked for before, this is the answer.
+    /// Losses of packets requested earlier than this already led to a decrease.
     cut_at: Time,
     step_at: Time,
     steps: u32,
-    /// What came and what was lost since the last account, and how many there were.
+    /// Bytes delivered and lost since the last account, and the number of accounts.
     account: Sample,
     accounts: u32,
     /// Whether anything was lost since it was found.
     is_met: bool,
-    /// Whether clearly more than what was found might pass.
+    /// Whether clearly more than the rate found might pass.
     is_low: bool,
 }
 
-/// Watches the losses of one path for those of a bucket.
+/// Watches the losses of one path for a token bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
     state: State,
@@ -147,7 +147,7 @@ pub(super) struct Bucket {
 pub(super) struct Circumstances {
     pub(super) now: Time,
     pub(super) round_trip: Duration,
-    /// Whether round trips tell of a queue.
+    /// Whether round trips indicate a queue.
     pub(super) has_queue: bool,
     /// Whether the flow has not found its rate yet.
     pub(super) is_startup: bool,
@@ -157,7 +157,7 @@ pub(super) struct Circumstances {
 }
 
 impl Bucket {
-    /// What may be asked for, in bytes per second; `None` if no bucket is known.
+    /// The limit of requests, in bytes per second; `None` if no bucket is known.
     pub(super) fn limit(&self) -> Option<f64> {
         match self.state {
             State::Watch => None,
@@ -165,7 +165,7 @@ impl Bucket {
             State::Hold(hold) => Some(hold.limit),
         }
     }
-    /// Takes what arrived; what was asked for at `requested_at`.
+    /// Takes `bytes` that arrived in answer to a request at `requested_at`.
     pub(super) fn on_delivered(&mut self, at: Circumstances, requested_at: Time, bytes: u64, starved: bool) {
         if let Some(sample) = &mut self.sample {
             sample.delivered += bytes as f64;
@@ -247,7 +247,7 @@ impl Bucket {
             self.judge(at, sample, elapsed);
         }
     }
-    /// Begins a trial if clearly more was lost in a sample than what is lost at random, and no queue tells why.
+    /// Begins a trial if a sample lost clearly more than the random loss, and no queue explains it.
     fn judge(&mut self, at: Circumstances, sample: Sample, elapsed: Duration) {
         let packets = (sample.delivered + sample.lost) / at.packet_bytes;
         let usual = at.random + 2.0 * libm::sqrt(at.random / packets);
@@ -255,7 +255,7 @@ impl Bucket {
             return;
         }
         let (rate, lost_before) = (sample.delivered / elapsed.as_secs_f64(), sample.share());
-        // What the bucket still lacks for whole bursts comes meanwhile.
+        // The tokens that the bucket still lacks for whole bursts arrive until then.
         let sample_from = at.now + at.round_trip.max(SAMPLE_MIN);
         let is_low = sample.silences > 0;
         self.state = State::Trial { sample: Sample::new(sample_from), rate, lost_before, is_low, attempts: 1 };
@@ -286,7 +286,7 @@ impl Bucket {
             });
             return;
         }
-        // What was asked for when it began came a round trip later.
+        // The requests of its start were answered a round trip later.
         let elapsed = at.now.since(sample.from + at.round_trip).max(Duration::from_millis(1));
         let passed = sample.delivered / elapsed.as_secs_f64();
         if attempts < ATTEMPTS_MAX && sample.share() < LESS * lost_before {
@@ -296,7 +296,7 @@ impl Bucket {
             self.refuse(at.now);
         }
     }
-    /// It was none, or is none any more that can be told.
+    /// It was no bucket, or is no longer recognisable as one.
     fn refuse(&mut self, now: Time) {
         (self.state, self.sample) = (State::Watch, None);
         self.refused_until = now + REFUSED * (1 << self.refusals.min(REFUSED_DOUBLES));
@@ -312,7 +312,7 @@ impl Bucket {
             self.refuse(at.now);
         }
     }
-    /// Nothing comes any more: what is measured across that tells nothing, unless it happens again and again.
+    /// The path is silent: a sample across that is void, unless silences repeat.
     pub(super) fn on_silence(&mut self) {
         if let Some(sample) = &mut self.sample {
             sample.is_silent = true;
@@ -330,7 +330,7 @@ impl Hold {
             return false;
         }
         self.step_at = now + if self.is_low && !self.is_met { STEP_SILENT_TIME } else { STEP_TIME };
-        // What is not asked for tests nothing.
+        // A starved flow does not test the rate.
         if !starved {
             let step = match self.is_met {
                 true => STEP * f64::from(1u32 << (self.steps / STEP_DOUBLES).min(6)),
@@ -348,7 +348,7 @@ impl Hold {
     }
     /// Asks for less after a loss.
     fn cut(&mut self, now: Time) {
-        // It gets no more than what was asked for now.
+        // The bucket passes no more than the present limit.
         self.is_met = true;
         // The trial has shown that this much passes: losses below it are not the bucket's.
         self.limit = (self.limit * (1.0 - YIELD)).max(self.found * TRIAL);

@@ -1,16 +1,15 @@
 //! Which part of its losses a flow makes up for: the part that does not depend on how much it asks for.
 //!
-//! Random loss takes its share of whatever is sent; a queue takes what is too much. Round by round the two look alike
-//! once a queue is always full, or drops before it is long: as much arrives as the link carries, and the pace that makes
-//! up for the rest keeps it so. So loss is taken for an overflow until a probe has shown otherwise: a flow that loses
-//! much watches how much that is, asks for less for some round trips, and makes up for no more than what it loses even
-//! then. And what asks for half as much over a path that it has for itself finds no queue: if round trips stay longer
-//! than need be, it is others who fill it. (BBRv2 and v3 have a bound of 2 % instead, beyond which every loss is an
-//! overflow.)
+//! Random loss takes its share of any rate; a queue drops the excess. Round by round the two look alike once a queue is
+//! always full, or drops before it is long: the link delivers its full rate, and the pace that compensates for the loss
+//! keeps it so. So loss counts as an overflow until a probe has shown otherwise: a flow that loses much measures the
+//! loss, requests less for some round trips, and compensates for no more than the loss that remains even then. A flow
+//! that requests half as much over an otherwise idle path finds no queue: if round trips stay longer, rivals fill it.
+//! (BBRv2 and v3 have a bound of 2 % instead, beyond which every loss is an overflow.)
 //!
 //! ```text
 //!   loss is small ──(much, over rounds)──► watch ──► probe: half the rate   ──┬─ as much, no queue: random, for 10 s
-//!        ▲                                   ▲              ▲                 ├─ more than before: somebody else's
+//!        ▲                                   ▲              ▲                 ├─ more than before: due to rivals
 //!        └──────────(it was a moment)────────┘──(a pause)───┼─────────────────┴─ less, or a queue: an overflow
 //!                       Startup lost much and met no queue ─┘
 //! ```
@@ -18,15 +17,15 @@ use tributary_core::{Duration, Time};
 
 /// Loss that needs no making up for, because the window controller's own probes cover it.
 pub(super) const LOSS_FREE: f64 = 0.03;
-/// Loss with an empty queue that is taken for random without a proof.
+/// Loss with an empty queue that counts as random without a proof.
 const UNPROVED_MAX: f64 = 2.0 * LOSS_FREE;
 /// No queue takes more than this part from a flow that yields.
 pub(super) const QUEUES_MAX: f64 = 0.5;
-/// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
+/// Standard deviations by which chance may exceed the usual loss before it counts as an overflow.
 const CHANCE_DEVIATIONS: f64 = 2.0;
-/// Rounds of fewer packets, lost or not, count together with the next; those of a group are counted together.
+/// Rounds of fewer packets, lost or not, count together with the next; rounds of a group are counted together.
 const ROUND_PACKETS_MIN: f64 = 12.0;
-/// Packets of rounds that did not fill the path, from which on what was lost of them tells something.
+/// Packets in rounds that did not fill the path from which on their loss is significant.
 const UNFILLED_PACKETS_MIN: f64 = 48.0;
 /// The rounds that a smoothed share stands for.
 const SMOOTHED_ROUNDS: f64 = 15.0;
@@ -40,16 +39,15 @@ const PROBE_ROUNDS: u64 = 14;
 const PROBE_ROUNDS_LEFT: u64 = 8;
 const PAUSE_ROUNDS: u64 = 16;
 const PAUSE_DOUBLES: u32 = 4;
-/// Round trips until the queue shows that less is asked for; early detection averages over some.
+/// Round trips until a lower rate shows in the queue; early detection averages over some.
 const PROBE_LAG: u64 = 4;
 /// A probe shows that loss is random if at least this part of it does not yield.
 const RANDOM_MIN: f64 = 0.4;
-/// Loss yields to asking for less if it falls by more than so many standard deviations.
+/// Loss yields to a lower rate if it falls by more than this many standard deviations.
 const YIELD_DEVIATIONS: f64 = 1.5;
 /// Loss of less than this part of the loss before ends a probe early.
 const CLEARLY_LESS: f64 = 0.25;
-/// Loss that grew to so many times what it was, and so many standard deviations, while less was asked for tells of
-/// something else.
+/// Loss that grew by this factor, and by this many standard deviations, at a lower rate has another cause.
 const GROWN: f64 = 1.5;
 const GROWN_DEVIATIONS: f64 = 3.0;
 
@@ -62,11 +60,11 @@ pub(super) struct LossMeter {
     is_marked: bool,
     /// Smoothed over rounds.
     share: f64,
-    /// What is lost at random: over rounds with an empty queue as long as it is little, and else what a probe has shown.
+    /// The random loss: measured over rounds with an empty queue while it is little, and else by a probe.
     random: f64,
-    /// What was lost in rounds of Startup that did not fill the path.
+    /// The loss in rounds of Startup that did not fill the path.
     unfilled: Sample,
-    /// Losses of what was asked for earlier were made by Startup.
+    /// Packets requested earlier were lost by Startup.
     counts_from: Time,
     /// Packets of a round, and how many of them are lost together at most, because one request asks for them.
     round_packets: f64,
@@ -84,7 +82,7 @@ pub(super) struct Round {
     pub(super) is_marked: bool,
 }
 
-/// What is lost before a probe.
+/// The loss before a probe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     rounds: u64,
@@ -103,7 +101,7 @@ struct Proof {
     overflows: u32,
 }
 
-/// A probe of the losses under way: what became of the packets that were asked for at the lower pace.
+/// A probe of the present losses: the fate of the packets that were requested at the lower pace.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct LossProbe {
     counts_from: Time,
@@ -117,7 +115,7 @@ pub(super) struct LossProbe {
     lost: u64,
 }
 
-/// The part that is lost of so many packets.
+/// A share of lost packets and the number of packets that it is taken from.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Sample {
     share: f64,
@@ -160,11 +158,11 @@ impl LossMeter {
         let is_much = share > UNPROVED_MAX + libm::sqrt(share / packets.max(1.0));
         is_much.then(|| self.probe(now + round_trip, self.unfilled, rate))
     }
-    /// Begins anew after the path was silent.
+    /// Starts again after the path was silent.
     pub(super) fn on_silence(&mut self) {
         (self.delivered, self.lost, self.watch) = (0, 0, None);
     }
-    /// What is lost of so many packets at most by chance if `share` is usual.
+    /// The largest share of `packets` that is lost by chance if `share` is usual.
     pub(super) fn chance_of(&self, share: f64, packets: f64) -> f64 {
         share + 2.0 * self.chance(share, packets)
     }
@@ -198,7 +196,7 @@ impl LossMeter {
         self.random = self.unfilled.share;
         self.share = self.random;
     }
-    /// What this round was. Packets have `packet_bytes`, `together` of them are asked for by one request, and all flows of
+    /// The losses of this round. Packets have `packet_bytes`, one request covers `together` of them, and all flows of
     /// its group have `times` as many.
     pub(super) fn on_round(&mut self, packet_bytes: u64, together: u64, times: f64) -> Option<Round> {
         self.round += 1;
@@ -220,16 +218,16 @@ impl LossMeter {
         self.lost = 0;
         Some(Round { share, packets: self.round_packets, is_marked: core::mem::take(&mut self.is_marked) })
     }
-    /// Takes a round with an empty queue, whose loss is taken for random unless it is much.
+    /// Takes a round with an empty queue, whose loss counts as random unless it is much.
     pub(super) fn on_empty_queue(&mut self, share: f64) {
         let most = self.proof.map_or(UNPROVED_MAX, |proof| proof.random.max(LOSS_FREE));
         self.random = (self.random + (share - self.random) / 8.0).min(most);
     }
-    /// Loss beyond which a round of so many packets, those of its group included, lost more than chance takes.
+    /// The loss above which a round of `packets`, its group's included, lost more than by chance.
     pub(super) fn usual_max(&self, packets: f64) -> f64 {
         1.5 * self.random + LOSS_FREE + CHANCE_DEVIATIONS * libm::sqrt(self.random.max(LOSS_FREE / 2.0) / packets)
     }
-    /// Whether it loses more over rounds than what may be random, and has not begun to find out why.
+    /// Whether it loses more over rounds than random loss explains, and no watch for the reason is running.
     pub(super) fn overflows(&self) -> bool {
         self.watch.is_none() && self.is_much()
     }
@@ -237,7 +235,8 @@ impl LossMeter {
     pub(super) fn compensated(&self) -> f64 {
         self.share.min(self.random)
     }
-    /// Begins to watch, or a probe, if it is time: once a round. `round_trip` is that of now, `rate` what the path delivers.
+    /// Begins to watch, or a probe, if one is due: called once a round. `round_trip` is the present one, `rate` the
+    /// path's delivery rate.
     pub(super) fn begin_probe(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
         let Some(Watch { rounds, delivered, lost }) = self.watch else {
             if self.wants_probe(now) {
@@ -305,7 +304,7 @@ impl LossMeter {
         let is_old = self.random > LOSS_FREE && now.since(proof.at) > PROOF_LIFE;
         self.round >= proof.round + pause && (self.is_much() || is_old)
     }
-    /// By how much chance may exceed the loss `share` of so many packets.
+    /// By how much chance may exceed the loss `share` of `packets`.
     fn chance(&self, share: f64, packets: f64) -> f64 {
         CHANCE_DEVIATIONS * libm::sqrt(share.max(LOSS_FREE / 2.0) * self.together.max(1.0) / packets.max(1.0))
     }

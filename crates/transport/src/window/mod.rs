@@ -5,7 +5,7 @@
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
 //! | path-specified | `path_specified.rs` | PTP's slow start, congestion avoidance and fast recovery (PTP §5 D) |
 //! | weighted-vegas | `weighted_vegas.rs` | few packets in all queues together, shared by rate (wVegas) |
-//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool, and beside flows that fill queues a window like theirs (`rivals.rs`); it finds token buckets and stays below their rate (`bucket.rs`) |
+//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool, and a Cubic-like window among flows that fill queues (`rivals.rs`); it finds token buckets and stays below their rate (`bucket.rs`) |
 mod bucket;
 mod filter;
 mod loss_based;
@@ -31,7 +31,7 @@ use crate::{ControllerKind, TransferConfig};
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
-    /// Takes one that a cache on the way answered with; `is_beside` if what is measured describes the path to the source.
+    /// Takes a packet that a cache on the way answered with; `is_beside` if samples describe the path to the source.
     fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
         let _ = is_beside;
         self.on_data(now, arrival);
@@ -44,10 +44,10 @@ pub trait Controller: Send {
     }
     /// The path is silent: nothing arrived for a retransmission timeout.
     fn on_silence(&mut self, now: Time);
-    /// The last silence was none: answers were late, not lost. A window that silence had closed is what it was before (RFC
+    /// The last silence was spurious: answers were late, not lost. Restores the window from before the silence (RFC
     /// 4015).
     fn on_spurious_silence(&mut self) {}
-    /// The path is there again after a short absence that was known of: what could not be measured meanwhile is not old.
+    /// The path is back after a short announced absence: samples that could not be renewed during it have not aged.
     fn on_return(&mut self, now: Time) {
         self.on_silence(now);
     }
@@ -65,7 +65,7 @@ pub trait Controller: Send {
     fn own_rate(&self) -> f64 {
         0.0
     }
-    /// When its window last yielded to an overflow beside rivals.
+    /// When its window last yielded to an overflow caused by rivals.
     fn yielded_at(&self) -> Option<Time> {
         None
     }
@@ -91,11 +91,11 @@ pub trait Controller: Send {
     fn phase(&self) -> &'static str;
 }
 
-/// So many packets are no burst: requests are to remain a small part of the way back.
+/// Up to this many packets are no burst: requests are to remain a small part of the reverse traffic.
 const BURST_PACKETS_MIN: u64 = 10;
 
-/// Bytes that one request asks for at `rate`, if it may cover up to `most`, and up to `burst` if that is more than a few
-/// packets: what comes at once then fits into the buckets of shapers and policers, as with the batches of kernels
+/// Bytes of one request at `rate`, if it may cover up to `most`, and up to `burst` if that is more than a few packets:
+/// the burst of answers then fits into the buckets of shapers and policers, as with the batches of kernels
 /// (`tcp_tso_autosize` of Linux).
 pub(crate) fn portion_bytes(rate: Rate, most: Duration, burst: Duration, packet_bytes: u64) -> u64 {
     let few = (BURST_PACKETS_MIN * packet_bytes).min(rate.bytes_in(most));
@@ -143,7 +143,7 @@ pub struct Loss {
     pub requested_at: Time,
 }
 
-/// The growth that coupling leaves to a sub-flow, relative to what it would do alone.
+/// The growth that coupling leaves to a sub-flow, relative to its uncoupled growth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Growth {
     /// Packets added to the window per arrived packet in slow start; 1 alone.
@@ -173,12 +173,12 @@ pub struct ProbeTurn {
 /// What a sub-flow does as a part of a group that behaves as one flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GroupPart {
-    /// It probes when this says, and not by itself; `None` if it leads or is alone.
+    /// The turn that triggers its probes; `None` if it leads or is alone.
     pub turn: Option<ProbeTurn>,
     /// When the group was just seen to get less than before: a member that meets no queue probes for more.
     pub short: Option<Time>,
-    /// The part of its own rate that it may use, because the rates of all together are more than what they got together;
-    /// 1 alone.
+    /// The part of its measured rate that it may use, because the rates of all add up to more than they delivered
+    /// together; 1 alone.
     pub scale: f64,
     /// How many times its own rate all together have; 1 alone.
     pub times: f64,

@@ -10,10 +10,10 @@
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
 //! probe ends two round trips after half of the target is left in flight, and is rarer on long paths; the window is
-//! smaller (BBR's is twice the bandwidth-delay product) unless the rate of a link of one's own varies; and the pace
+//! smaller (BBR's is twice the bandwidth-delay product) unless the rate of a private link varies; and the pace
 //! compensates random loss, because at a loss of a fifth the probe's gain of 1.25 would be used up and the estimate
-//! could never grow again. A loss probe (`loss_meter.rs`) finds out which loss is random, by requesting less. Beside
-//! flows that fill the queue the window is another one (`rivals.rs`).
+//! could never grow again. A loss probe (`loss_meter.rs`) finds out which loss is random, by requesting less. Among
+//! flows that fill the queue another window applies (`rivals.rs`).
 use tributary_core::{Duration, Rate, Time};
 
 use super::{
@@ -26,21 +26,23 @@ use super::{
 use crate::TransferConfig;
 
 const STARTUP_GAIN: f64 = 2.77;
-/// The window, as a part of what the path delivers in its smallest round trip. Where the rate varies and the queue is the
-/// flow's own, it holds what the link needs when the rate rises at once, as that of a radio does within tens of milliseconds.
+/// The window, as a multiple of the bytes that the path delivers in its smallest round trip. Where the rate varies and
+/// the queue is private, the window leaves enough in flight for a sudden increase of the rate, which a radio shows
+/// within tens of milliseconds.
 const WINDOW_GAIN: f64 = 1.25;
 const WINDOW_GAIN_VARYING: f64 = 3.0;
-/// Beside flows that do not yield: BBR's window (twice the product). Those that did not while this one yielded are met by
-/// more, as they lose a third of what they send and do not care.
+/// Among flows that do not yield: BBR's window (twice the product). Against flows that did not yield while this one did
+/// the window is larger, as they lose a third of their packets without reacting.
 const PRESSING: Pressing = Pressing { window_gain: 2.0, loss_compensated: 0.1 };
 const PRESSING_FOR_SURE: Pressing = Pressing { window_gain: 3.0, loss_compensated: 0.4 };
-/// No queue that lengthens round trips by less is taken for one of rivals: machines and the batches of fast paths do too.
+/// A queue that lengthens round trips by less does not indicate rivals: machines and the batches of fast paths do too.
 const RIVALS_QUEUE: Duration = Duration::from_millis(4);
-/// The pace of a window beside rivals, as a part of the window in a round trip: the window limits, the pace only spreads.
+/// The pace of a window among rivals, as a multiple of the window per round trip: the window limits, the pace only
+/// spreads.
 const COMPETITIVE_PACE: f64 = 1.25;
 /// Growth of the rate in a round of Startup; less for some rounds ends it.
 const STARTUP_GROWTH: f64 = 1.25;
-/// Startup is over if so much more is lost than in the round before.
+/// Startup ends if the loss grows by this much from one round to the next.
 const STARTUP_LOSS: f64 = 0.1;
 /// Packets of a round that tell so before it ends.
 const STARTUP_LOSS_PACKETS: f64 = 40.0;
@@ -53,7 +55,7 @@ const WINDOW_PACKETS_MIN: u64 = 4;
 const COMPETITIVE_WINDOW_PACKETS: u64 = 2;
 /// The pace behind a bucket, as a part of the rate: its limit decides.
 const GAIN_LIMITED: f64 = 1.05;
-/// Longest round trip of a path whose losses are watched for those of a bucket.
+/// Longest round trip of a path whose losses are watched for a token bucket.
 const BUCKET_RTT_MAX: Duration = Duration::from_millis(15);
 /// By how much the packet that waits for its token, and this machine, lengthen round trips without a queue.
 const BUCKET_QUEUE: Duration = Duration::from_millis(2);
@@ -69,15 +71,15 @@ const REFILL_ROUNDS: u32 = 3;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
 /// A confirmed smallest round trip counts for this many round trips, if the path still delivers this part of its rate:
-/// probes of long paths then take no larger share of the time than those of short ones. It is rounded to whole lives,
+/// probes of long paths then take no larger share of the time than probes of short ones. It is rounded to whole lives,
 /// up to this many: flows that share a queue see it empty only if they probe together.
 const RTT_LIFE_ROUNDS: u32 = 150;
 const RTT_LIVES_MAX: u128 = 3;
 const RTT_LIFE_RATE: f64 = 0.8;
-/// A round that a shared queue lengthens counts as this many at most. One's own queue leaves the rate remembered for
-/// longer: a radio may soon carry again what it carried.
+/// A round that a shared queue lengthens counts as this many at most. With a private queue the rate is remembered for
+/// longer: a radio may soon reach its earlier rate again.
 const LONG_ROUND_MAX: f64 = 4.0;
-/// Round-trip times below this are those of batches and schedulers, not of the path.
+/// Smaller round-trip times measure batches and schedulers, not the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
 /// How long a probe of it lasts at most, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
@@ -137,7 +139,7 @@ enum Phase {
     ProbeLoss(LossProbe),
 }
 
-/// Keeps about one bandwidth-delay product in flight, whatever is lost.
+/// Keeps about one bandwidth-delay product in flight, at any loss.
 #[derive(Clone, Debug)]
 pub struct ModelBased {
     phase: Phase,
@@ -149,7 +151,7 @@ pub struct ModelBased {
     is_confirmed: bool,
     shares_queues: bool,
     watches_rivals: bool,
-    /// Whether the rate of a link of its own varies, and when it was last seen to have fallen.
+    /// Whether the rate of a private link varies, and when it was last seen to have fallen.
     is_varying: bool,
     fell_at: Option<Time>,
     /// Smallest sample of this round and of the last one.
@@ -276,7 +278,7 @@ impl ModelBased {
     fn queue_is_long(&self) -> bool {
         self.rtt_min.zip(self.rtt_last_round).is_some_and(|((minimum, _), last)| last > minimum * 3 / 2)
     }
-    /// Whether the mean of the last round's round trips was at most so much longer than the smallest.
+    /// Whether the mean of the last round's round trips was at most `queue` above the smallest.
     fn queue_is_below(&self, queue: Duration) -> bool {
         self.rtt_min.zip(self.rtt_mean_last).is_some_and(|((minimum, _), mean)| mean <= minimum + queue)
     }
@@ -298,7 +300,7 @@ impl ModelBased {
         }
         let packet = self.packet_bytes as f64;
         let product = self.product().unwrap_or(0.0);
-        // A sub-flow stands for all that share its link.
+        // A sub-flow stands for all sub-flows of its link.
         let packets = packets * self.part.times;
         let usual = self.loss.chance_of(self.lost_in_startup, packets);
         let is_overflow = || match self.phase {
@@ -337,11 +339,12 @@ impl ModelBased {
             }
         } else if let Some(ceiling) = &mut self.ceiling {
             ceiling.clean_rounds += 1;
-            // By packets and not by a share, so that flows become equal; faster and faster, because room may be new. Of n
-            // sub-flows each meets an n-th of the losses and gives up a part of an n-th: so they may gain an n-th together.
+            // By packets and not by a share, so that flows become equal; accelerating, because capacity may be new.
+            // Each of n sub-flows meets an n-th of the losses and yields a part of an n-th: so together they may gain
+            // an n-th.
             let steps = f64::from(1u32 << (ceiling.clean_rounds / CEILING_DOUBLES).min(8));
             ceiling.bytes += steps * packet / (self.part.times * self.part.times);
-            // What the path holds without any queue is below it, whatever it held when it carried less.
+            // The path's product without a queue is below the ceiling, even if the ceiling was set at a lower rate.
             if self.calm_rounds >= CALM_ROUNDS {
                 ceiling.bytes = ceiling.bytes.max(product);
             }
@@ -378,14 +381,14 @@ impl ModelBased {
             _ => {}
         }
     }
-    /// A round has passed; `starved` if there was too little to send in it to tell whether the rate can still grow.
+    /// A round has passed; `starved` if the flow lacked packets to show whether the rate can still grow.
     fn on_round(&mut self, now: Time, starved: bool) {
         self.on_round_of_rtts(now);
         self.on_round_of_rivals(now);
         let at = self.circumstances(now);
         match self.watches_buckets() {
             true => self.bucket.on_round(at),
-            // What is not watched any more must not hold for ever.
+            // A limit of a bucket that is no longer watched would never end.
             false => self.bucket = Bucket::default(),
         }
         self.round += self.rounds_in_a_long_one();
@@ -432,7 +435,7 @@ impl ModelBased {
         self.is_varying = self.fell_at.is_some_and(|at| now.since(at) < VARYING_LIFE);
         let (sum, count) = core::mem::take(&mut self.rtt_sum);
         self.rtt_mean_last = Some(sum / count.max(1));
-        // A mean, because that of random early detection is short and comes and goes.
+        // A mean, because the queue of random early detection is short and fluctuates.
         let is_calm = sum / count.max(1) <= minimum + minimum / 16 + Duration::from_micros(500);
         self.calm_rounds = if is_calm { self.calm_rounds + 1 } else { 0 };
         let has_vanished = self.standing_rounds >= STANDING_ROUNDS && self.queue_is_empty();
@@ -441,7 +444,7 @@ impl ModelBased {
             self.probe(now);
         }
     }
-    /// Looks for rivals, and follows what they do.
+    /// Looks for rivals, and adjusts the window to their behaviour.
     fn on_round_of_rivals(&mut self, now: Time) {
         let Some(round_trip) = self.rtt_last_round.filter(|_| self.watches_rivals) else { return };
         let round = rivals::Round {
@@ -488,16 +491,16 @@ impl ModelBased {
     fn begin_rtt_probe(&mut self, now: Time, sample: Duration, before: Duration) {
         self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2), before };
     }
-    /// Goes on from the window that it had beside what it took for rivals.
+    /// Continues from the window that it had among suspected rivals.
     fn go_on_from(&mut self, window: f64) {
         let bytes = window * self.packet_bytes as f64 / self.part.times;
         self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
     }
-    /// Packets of all sub-flows together if this one has so many bytes.
+    /// Packets of all sub-flows together if this one has `bytes`.
     fn together(&self, bytes: u64) -> f64 {
         bytes as f64 / self.packet_bytes as f64 * self.part.times
     }
-    /// Bytes of this sub-flow beside rivals that fill the queue, unless it measures the round-trip time.
+    /// Bytes of this sub-flow among rivals that fill the queue, unless it measures the round-trip time.
     fn competitive_window(&self) -> Option<u64> {
         let window = self.rivals.window()?;
         let bytes = (window * self.packet_bytes as f64 / self.part.times) as u64;
@@ -665,7 +668,7 @@ impl ModelBased {
         }
         let rate = (rate * self.compensation()).max(self.rate_min()) * self.gain();
         let rate = self.bucket.limit().map_or(rate, |limit| rate.min(limit)) as u64;
-        // In Startup the first samples come from a window that says nothing about the path.
+        // The first samples of Startup come from a window that does not fit the path yet.
         if let Phase::Startup { .. } = self.phase {
             let (rtt, _) = self.rtt_min?;
             let floor = Rate::over(self.window_initial, rtt).map_or(0, |rate| rate.bytes_per_second());
@@ -680,9 +683,9 @@ impl ModelBased {
         let Some((rtt, _)) = self.rtt_min else { return 0.0 };
         (WINDOW_PACKETS_MIN * self.packet_bytes) as f64 / self.part.times / rtt.max(RTT_FLOOR).as_secs_f64()
     }
-    /// Whether losses may tell of a bucket. On long paths its tokens come and go with the probes of each round trip, and what
-    /// the loss meter leaves is some percent; on short ones a round trip is over before a bucket is empty or full, and the
-    /// model alone may lose nearly everything.
+    /// Whether losses may indicate a bucket. On long paths its tokens come and go with the probes of each round trip,
+    /// and the loss that the loss meter leaves is some percent; on short ones a round trip is over before a bucket is
+    /// empty or full, and the model alone may lose nearly everything.
     fn watches_buckets(&self) -> bool {
         self.rtt_min.is_some_and(|(minimum, _)| minimum <= BUCKET_RTT_MAX) && !self.rivals.are_seen()
     }
@@ -702,8 +705,9 @@ impl ModelBased {
         self.window = self.window_of_model();
         self.pacing_rate = self.pacing_rate_of_model();
     }
-    /// Whether Startup loses clearly more in this round than in the one before: it asks for no more than what has come
-    /// until the round shows whether the path is full, instead of losing two thirds for another round trip or two.
+    /// Whether Startup loses clearly more in this round than in the one before: it requests no more than the bytes
+    /// delivered until the round shows whether the path is full, instead of losing two thirds for another round trip or
+    /// two.
     fn startup_loses(&self) -> bool {
         let (share, packets) = self.loss.of_round(self.packet_bytes);
         let usual = self.loss.chance_of(self.lost_in_startup, packets);
@@ -758,7 +762,7 @@ impl Controller for ModelBased {
         self.conclude();
     }
     fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
-        // A model is of one responder: what a cache delivers beside a source says nothing about the path to the source.
+        // A model describes one responder: deliveries of a cache do not measure the path to the source.
         if !is_beside {
             self.on_data(now, arrival);
         }

@@ -10,8 +10,8 @@
 //!                                  └───────────────┘ ───────────────────────────────────┘
 //! ```
 //! Loss in fast recovery restores the window that it had on entry (the backup window), or, once that many packets have
-//! arrived, decreases it once more. Answers of caches do not speed up slow start: they say nothing about the rest of
-//! the path.
+//! arrived, decreases it once more. Answers of caches do not speed up slow start, because they do not measure the rest
+//! of the path.
 use tributary_core::{Rate, Time};
 
 use super::{Arrival, Controller, Growth, Loss, Spacing};
@@ -21,10 +21,10 @@ use crate::TransferConfig;
 const DECREASE: f64 = 0.75;
 /// Windows requested per round trip at most, in slow start and otherwise (RFC 9002 §7.7), at random intervals
 /// ([`Spacing::ByChance`]). The paper requests whenever the window opens. Then the packet that a growing window adds
-/// follows its neighbour at once, on a full drop-tail queue it is the one dropped, each time, and the flow that grows
-/// fastest loses most often (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). A fetch
-/// over one path against one over two, each of which grows half as fast, got 0.458 of the link (OLIA: 0.448), and 0.503
-/// (OLIA: 0.512) with this. Even intervals do not suffice: 0.473 (OLIA: 0.462).
+/// follows its neighbour immediately, on a full drop-tail queue it is the one dropped, each time, and the flow that
+/// grows fastest loses most often (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). A
+/// fetch over one path against one over two paths, which each grow half as fast, got 0.458 of the link (OLIA: 0.448),
+/// and 0.503 (OLIA: 0.512) with this. Even intervals do not suffice: 0.473 (OLIA: 0.462).
 const PACE: [f64; 2] = [2.0, 1.25];
 /// The smallest window and threshold, in packets.
 const WINDOW_MIN: f64 = 2.0;

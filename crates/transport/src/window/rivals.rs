@@ -1,12 +1,12 @@
-//! Flows of others on the narrow link, and how to share it with them.
+//! Detects rivals (competing flows) on the bottleneck link, and selects how to share it with them.
 //!
-//! A flow that keeps one bandwidth-delay product in flight gets what is left beside one that fills the queue (Cubic, RFC
-//! 9438; NewReno, RFC 6582), and next to nothing beside one that keeps twice as much in flight and does not yield (BBR).
-//! So the model watches for both, as the mode switches of Copa (NSDI 2018) and Nimbus (SIGCOMM 2022) do:
+//! A flow that keeps one bandwidth-delay product in flight gets the remainder next to one that fills the queue (Cubic,
+//! RFC 9438; NewReno, RFC 6582), and next to nothing against one that keeps twice as much in flight and does not yield
+//! (BBR). So the model watches for both, as the mode switches of Copa (NSDI 2018) and Nimbus (SIGCOMM 2022) do:
 //!
-//! | what is seen | who is there | how the flow shares |
+//! | observation | rivals | how the flow shares |
 //! |---|---|---|
-//! | the queue drains when the flow asks for less | nobody, or flows like this one | by its model |
+//! | the queue drains when the flow requests less | none, or flows like this one | by its model |
 //! | a queue stands or overflows, and still stands when the flow asks for half | flows that fill it | by a window that grows and yields as Cubic's |
 //! | that window yields most of itself, and an eighth is still lost | flows that do not yield | by its model, with twice as much in flight, for some seconds; then it yields again to find out |
 //!
@@ -16,9 +16,9 @@
 //!     ▲                                                                │  │                    ▲
 //!     └──(the RTT probe found the path empty, or loss without queue)───┘  └─(an eighth lost)───┘
 //! ```
-//! Flows like this one drain the queue together when they probe the round-trip time, and fillers do not: that is what
-//! tells them apart. They have all seen the queue begin to stand at the same moment, so that a first probe soon after it
-//! is one that they make together.
+//! Flows like this one drain the queue together when they probe the round-trip time; fillers do not, which
+//! distinguishes the two. All saw the queue begin to stand at the same moment, so that they also make a first probe
+//! soon after it together.
 use tributary_core::{Duration, Time};
 
 /// What a window keeps at an overflow (RFC 9438 §4.6), and at a mark (RFC 8511).
@@ -35,21 +35,21 @@ const GROWTH_MAX: f64 = 1.5;
 /// The smallest window, in packets.
 const WINDOW_MIN: f64 = 2.0;
 
-/// Rounds with a queue in a row after which somebody else must keep it: two cycles of probes, each of which drains.
+/// Rounds with a queue in a row after which a rival must keep it: two cycles of probes, and each probe drains.
 const STANDING_ROUNDS: u32 = 16;
 /// The same after Startup, once the flow has asked for less.
 const DRAIN_ROUNDS: u32 = 5;
-/// Rounds with a queue before an overflow that is not taken for random loss, if there was none before them: what a flow
-/// has filled by itself takes longer to drain.
+/// Rounds with a queue before an overflow that does not count as random loss, if no queue preceded them: a queue that
+/// the flow has filled itself takes longer to drain.
 const OVERFLOW_ROUNDS: u32 = 3;
-/// Rounds with loss and no queue after which loss is taken for random.
+/// Rounds with loss and no queue after which loss counts as random.
 const RANDOM_ROUNDS: u32 = 3;
 /// Who shares with flows like itself looks for others once it has less than this part of its rate.
 const DISPLACED: f64 = 0.75;
-/// Loss that does not end although the window has yielded to this part of itself tells of flows that do not yield.
+/// Loss that persists although the window has yielded to this part of itself indicates flows that do not yield.
 const PRESSED_LOSS: f64 = 0.12;
 const YIELDED: f64 = 0.4;
-/// Probes in a row that have to find the same round trip beside rivals until it is taken for the path's.
+/// Probes in a row that have to find the same round trip among rivals until it counts as the path's.
 const SAME_FLOORS: u32 = 3;
 /// How long such loss lasts before a flow presses too.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ const PRESSING_GROWTH: u32 = 4;
 /// other then see the loss end.
 const PATIENCE_AFTER: Duration = Duration::from_secs(6);
 
-/// A window beside flows that fill the queue: Cubic's, for all sub-flows of a group together, in packets.
+/// A window among flows that fill the queue: Cubic's, for all sub-flows of a group together, in packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Cubic {
     window: f64,
@@ -71,7 +71,7 @@ pub(super) struct Cubic {
     least: f64,
     reno: f64,
     grows_since: Time,
-    /// Of losses of what was requested before, this is the answer.
+    /// Losses of packets requested earlier than this already led to a decrease.
     cut_at: Time,
     /// The window with which it began.
     first: f64,
@@ -117,7 +117,7 @@ impl Cubic {
 /// Who shares the narrow link, as far as it has shown.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 enum Seen {
-    /// Nobody, or flows like this one.
+    /// No rivals, or flows like this one.
     #[default]
     None,
     Filling(Cubic),
@@ -126,7 +126,7 @@ enum Seen {
     },
 }
 
-/// A queue that may be somebody else's.
+/// A queue that may be due to rivals.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Suspicion {
     /// The window, in packets of all together, and whether it still looks for its share.
@@ -144,16 +144,17 @@ pub(super) struct Rivals {
     standing_rounds: u32,
     drain_rounds: u32,
     random_rounds: u32,
-    /// Whether it has seen the path without a queue since it last filled it by itself.
+    /// Whether it has seen the path without a queue since it last filled the queue itself.
     was_calm: bool,
     /// The window, in packets of all together, when Startup's drain began.
     drained_window: f64,
-    /// The rate when the last RTT probe found the path empty: whoever is there drains the queue too.
+    /// The rate when the last RTT probe found the path empty: any flows on it drain the queue too.
     rate_when_empty: Option<f64>,
     /// What RTT probes found lately, and how many in a row.
     floor: (Duration, u32),
     has_lost: bool,
-    /// Somebody else may keep the queue: what the flow goes on from once a probe of the round-trip time has shown it.
+    /// Rivals may keep the queue: the state from which the flow continues once a probe of the round-trip time has
+    /// confirmed it.
     suspicion: Option<Suspicion>,
     /// How long it presses or has pressed, if it has since it was last alone.
     pressing: Option<Duration>,
@@ -203,29 +204,29 @@ pub(super) enum Stage {
 pub(super) enum Turn {
     /// It learns the round-trip time, to tell whose the queue is.
     Measure,
-    /// It looks for its share anew, as a flow that begins.
+    /// It looks for its share again, like a new flow.
     BeginAnew,
-    /// Nobody is there after all: it goes on from this window, in packets of all sub-flows together.
+    /// The suspected rivals do not exist: it continues from this window, in packets of all sub-flows together.
     GoOn(f64),
 }
 
 impl Rivals {
-    /// The window, in packets of all sub-flows together, if flows are there that fill the queue.
+    /// The window, in packets of all sub-flows together, if rivals fill the queue.
     pub(super) fn window(&self) -> Option<f64> {
         match self.seen {
             Seen::Filling(cubic) => Some(cubic.window),
             Seen::None | Seen::Pressing { .. } => None,
         }
     }
-    /// Whether flows are there that do not yield.
+    /// Whether rivals do not yield.
     pub(super) fn press(&self) -> bool {
         matches!(self.seen, Seen::Pressing { .. })
     }
-    /// Whether flows went on to press while this one yielded, longer than flows like it would.
+    /// Whether rivals still pressed while this flow yielded, for longer than flows like it would.
     pub(super) fn press_for_sure(&self) -> bool {
         self.press() && self.pressing > Some(PRESSING)
     }
-    /// Whether any are there.
+    /// Whether any rivals were detected.
     pub(super) fn are_seen(&self) -> bool {
         self.seen != Seen::None
     }
@@ -236,17 +237,17 @@ impl Rivals {
             _ => None,
         }
     }
-    /// Takes a loss of what was requested then.
+    /// Takes a loss of a packet requested at `requested_at`.
     pub(super) fn on_loss(&mut self, now: Time, requested_at: Time) {
         self.has_lost = true;
         self.cut(now, requested_at, KEPT);
     }
-    /// Takes a mark on what was requested then.
+    /// Takes a congestion mark on a packet requested at `requested_at`.
     pub(super) fn on_mark(&mut self, now: Time, requested_at: Time) {
         self.cut(now, requested_at, KEPT_AT_MARK);
     }
-    /// Another sub-flow that shares the link has yielded at `at`. They yield together, as one flow would; what came within
-    /// a round trip is the same overflow.
+    /// Another sub-flow that shares the link has yielded at `at`. They yield together, as one flow would; losses within
+    /// a round trip belong to the same overflow.
     pub(super) fn on_yielded(&mut self, at: Time, round_trip: Duration) {
         if let Seen::Filling(cubic) = &mut self.seen
             && at > cubic.cut_at + round_trip
@@ -265,8 +266,8 @@ impl Rivals {
     fn is_displaced(&self, rate: f64) -> bool {
         self.rate_when_empty.is_none_or(|before| rate < before * DISPLACED)
     }
-    /// An RTT probe is over. If it found the path as empty as ever, whoever is there drains the queue as well: gives the
-    /// window that the flow had beside rivals, if it took somebody for one.
+    /// An RTT probe is over. If it found the path as empty as ever, any other flows drain the queue as well: returns
+    /// the window that the flow had among suspected rivals.
     pub(super) fn on_measured(&mut self, now: Time, is_empty: bool, rate: f64) -> Option<f64> {
         self.rate_when_empty = is_empty.then_some(rate);
         if let Some(Suspicion { window, is_slow_start, .. }) = self.suspicion.take().filter(|_| !is_empty) {
@@ -276,9 +277,9 @@ impl Rivals {
         }
         if is_empty { self.forget() } else { None }
     }
-    /// Whether the round trip that a probe has found is that of rivals' queue, not the path's. A path that has become longer
-    /// gives the same each time, and whatever the flow asks for; a queue that is filled and overflows does not, and is
-    /// shorter by what the flow left out.
+    /// Whether the round trip that a probe has found includes rivals' queue. A path that has become longer gives the
+    /// same value each time, at any request rate; a queue that fills and overflows does not, and shrinks by the flow's
+    /// own reduction.
     pub(super) fn are_behind(&mut self, round_trip: Duration) -> bool {
         if let Some(suspicion) = self.suspicion {
             let is_queue = round_trip + suspicion.round_trip / 32 < suspicion.round_trip;
@@ -318,7 +319,7 @@ impl Rivals {
                 let is_pressed = has_yielded && round.lost > PRESSED_LOSS;
                 self.pressed_since = is_pressed.then(|| self.pressed_since.unwrap_or(round.now));
                 if self.random_rounds >= RANDOM_ROUNDS {
-                    // What it yielded to chance it takes back.
+                    // Random loss had reduced the window, so the reduction is undone.
                     let first = cubic.first;
                     return self.forget().map(|window| Turn::GoOn(window.max(first)));
                 }
@@ -339,7 +340,7 @@ impl Rivals {
         None
     }
 
-    /// Looks whether somebody else keeps the queue.
+    /// Checks whether rivals keep the queue.
     fn look(&mut self, round: Round) -> Option<Turn> {
         if round.may_be_random || !round.is_alone {
             self.standing_rounds = 0;
@@ -417,7 +418,7 @@ mod tests {
             rate: 1e6,
         }
     }
-    /// Rivals after so many rounds with a queue, the last one at `50 ms * rounds`.
+    /// Rivals after this many rounds with a queue, the last one at `50 ms * rounds`.
     fn standing(rounds: u64) -> Rivals {
         let mut rivals = Rivals::default();
         (1..=rounds).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), None));
@@ -487,7 +488,7 @@ mod tests {
         assert!(!rivals.are_seen(), "the probe has to find it");
         measured(&mut rivals, false);
         assert_eq!(rivals.window(), Some(80.0));
-        // One round without a queue begins the count anew.
+        // One round without a queue restarts the count.
         let mut calm = standing(u64::from(STANDING_ROUNDS) - 1);
         assert_eq!(calm.on_round(round(16, true)), None);
         (17..30).for_each(|number| assert_eq!(calm.on_round(round(number, false)), None));
@@ -629,7 +630,7 @@ mod tests {
         let [again, until] = press(&mut rivals, ended, true);
         assert!(again - ended > rounds(PATIENCE_AFTER), "those who press because of it have ended: {again}");
         assert_eq!(until - again, rounds(PRESSING * PRESSING_GROWTH));
-        // Nobody presses any more: all is forgotten.
+        // No rival presses any longer: all is forgotten.
         measured(&mut rivals, true);
         assert_eq!(rivals.pressing, None);
     }

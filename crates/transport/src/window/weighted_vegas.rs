@@ -93,7 +93,7 @@ impl Controller for WeightedVegas {
         }
     }
     fn on_cached_data(&mut self, _: Time, _: &Arrival, _: bool) {
-        // Its round trip says nothing about the path.
+        // A cache's round trip does not measure the path.
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         if loss.requested_at < self.decreased_at {

@@ -1,4 +1,4 @@
-//! Who is named when bytes are wrong, versions change, or several publishers claim a name.
+//! Blames a node when bytes are wrong, versions change, or several publishers claim a name.
 use super::*;
 use faults::{distrusted, three_sources};
 use tributary_content::{ManifestError, ObjectKind, chunk_size_for};
@@ -56,7 +56,7 @@ fn a_forwarder_that_alters_is_named_and_avoided_and_its_source_goes_on_over_anot
         assert_eq!(named_forwarders(&world), ["fn-1"], "one of {every}");
         assert_eq!(report.paths[0].state, PathState::Closed);
         assert!(report.paths[1].bytes > 4_000_000, "the source goes on: {}", report.paths[1].bytes);
-        // What is offered again over the same path, or over another one through that node, stays closed.
+        // Offers over the same path, or over another one through that node, stay closed.
         let before = world.transfer.report(world.now).paths[0].bytes;
         assert!(before < 2_000_000, "{before}");
     }
@@ -227,7 +227,7 @@ fn a_source_that_says_that_it_cannot_give_what_it_was_asked_for_is_asked_no_more
         let report = world.transfer.report(world.now);
         report.sources.into_iter().filter_map(|source| source.closed).collect::<Vec<_>>()
     };
-    // Nobody has asked for these.
+    // Answers to packets that were never requested.
     for (path, number, packet) in [(1, 60_000, 0), (1, 0, 1 << 30), (9, 0, 0)] {
         world.transfer.handle_unavailable(world.now, PathId(path), number, packet, why);
     }
@@ -309,7 +309,8 @@ fn the_first_key_that_is_believed_is_told() {
     assert!(advice(&world).contains("because no source has another one"), "{}", advice(&world));
 }
 
-/// Two honest sources do not outvote a forged one, nor two forged ones an honest one: nobody can tell which is which.
+/// Two honest sources do not outvote a forged one, nor two forged ones an honest one: the fetch cannot distinguish
+/// them.
 #[test]
 fn no_majority_of_unproven_publishers_is_believed() {
     let mut world = three_sources(1_000_000, 71);

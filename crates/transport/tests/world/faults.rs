@@ -158,7 +158,7 @@ fn who_stood_still_waits_for_the_sources_anew() {
             world.offer();
         }
         world.run_until(Time::from_millis(asleep_from));
-        // Nobody is heard on its way to sleep or while it sleeps, and what was under way is lost.
+        // Packets are lost while the node falls asleep and while it sleeps, and with them those in flight.
         let awake = world.now + Duration::from_secs(3_600);
         world.paths.values_mut().for_each(|path| path.silent = Some((Time::ZERO, awake + Duration::from_secs(2))));
         world.now = awake;

@@ -38,7 +38,8 @@ impl Scenario {
     fn random(loss: f64) -> Scenario {
         Scenario::lossy(format!("{:.0} % lost each way", loss * 100.0), Loss::Bernoulli(loss), 1.0 - loss)
     }
-    /// What is left of an exchange over two links that lose two fifths each way, where each packet has its request.
+    /// The remaining rate of an exchange over two links that lose two fifths each way, where each packet has its
+    /// request.
     fn most() -> Scenario {
         Scenario { request_packets_max: 1, ..Scenario::random(0.64) }
     }
@@ -89,7 +90,7 @@ impl Scenario {
     }
 }
 
-/// That of a node's default.
+/// A node's default.
 const REQUEST_PACKETS_MAX: u8 = 64;
 
 fn median_and(values: impl Iterator<Item = f64>, worst: fn(f64, f64) -> f64) -> [f64; 2] {
@@ -120,8 +121,8 @@ fn what_chance_takes_is_made_up_for_and_what_queues_drop_is_not() {
     assert_eq!(failed, [""; 0]);
 }
 
-/// In Drain more is under way than the path delivers as long as what is lost is made up for: it did not end, and the rate
-/// fell from round to round (median below a half).
+/// In Drain more is in flight than the path delivers while losses are compensated: it did not end, and the rate fell
+/// from round to round (median below a half).
 #[test]
 fn where_seven_of_eight_are_lost_the_rest_of_the_link_is_used() {
     let seeds = std::env::var("LOSS_SEEDS").map_or(7, |seeds| seeds.parse().unwrap());

@@ -33,7 +33,7 @@ use tributary_transport::{
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Conduct {
     Honest,
-    /// Flips a bit in one of so many packets.
+    /// Flips a bit in one of this many packets.
     Corrupts(u32),
     /// Sends packets that are too short.
     CutsShort,
@@ -47,7 +47,7 @@ pub(crate) struct TestPath {
     pub silent: Option<(Time, Time)>,
     /// A cache on the path answers every request that may use caches, with wrong bytes.
     pub lying_cache: bool,
-    /// A node on the path changes one of so many packets of the source.
+    /// A node on the path alters one of this many packets of the source.
     pub altering: Option<u32>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct World {
     requests: Vec<PacketRequest>,
     random: Random,
     pub sent_packets: u64,
-    /// What it shares with other fetches.
+    /// State shared with other fetches.
     pub shared: Shared,
 }
 

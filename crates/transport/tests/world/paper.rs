@@ -35,7 +35,7 @@ fn a_run_of_one_asks_for_each_packet_by_itself_and_in_ascending_order() {
     world.assert_complete();
     assert!(world.requests.iter().all(|request| request.ranges.len() == 1 && request.ranges[0].1 == 1));
     let mut first_requested = std::collections::BTreeSet::new();
-    // Hash list first, then the chunks; what is asked for again does not count.
+    // Hash list first, then the chunks; retransmissions do not count.
     let order: Vec<u32> = world
         .requests
         .iter()
@@ -184,7 +184,7 @@ fn a_path_that_comes_to_carry_less_is_closed_with_the_reason() {
     assert_eq!(world.transfer.report(world.now).paths[0].state, PathState::Closed);
 }
 
-/// A fetch of a stream whose reader has read nothing and has room for so many chunks.
+/// A fetch of a stream whose reader has read nothing and buffers up to chunk `until`.
 fn paused_reader(until: u32) -> World {
     let mut world = one_path(8_000_000, TransferConfig::default(), 20);
     let (opener, patience) = (MemoryOpener::new(), Some(Duration::from_secs(10)));

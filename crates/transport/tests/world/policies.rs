@@ -112,7 +112,7 @@ fn a_dear_path_carries_only_what_the_cheap_one_has_no_room_for() {
     }
 }
 
-/// The dear path could deliver all that is left sooner than the cheap one has answered for the first time.
+/// The expensive path could deliver the whole remainder before the cheap one has answered for the first time.
 #[test]
 fn a_cheap_path_that_is_found_late_is_used_though_a_dear_one_is_quicker() {
     let mut world = World::new(3_000_000, TransferConfig::default(), 3);

@@ -143,6 +143,6 @@ fn fast_sources_get_whole_chunks_because_they_read_and_hash_whole_ones() {
         }
     }
     let shared = requested.values().filter(|paths| paths.len() > 1).count();
-    // Before their rates are known, and where packets were lost, anyone is asked for anything.
+    // Before rates are known, and after losses, any packet may go to any source.
     assert!(shared * 5 < requested.len() * 2, "{shared} of {} chunks were asked of several sources", requested.len());
 }

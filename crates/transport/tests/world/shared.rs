@@ -3,7 +3,7 @@ use super::*;
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, StoreError, StoreOpener};
 use tributary_transport::{ControllerKind, Coupling};
 
-/// A store that forgets what it is given.
+/// A store that discards its chunks.
 struct Nowhere(Bitmap, Option<HashTree>);
 
 impl StoreOpener for Nowhere {

@@ -1,4 +1,5 @@
-//! Queues that are never empty: flows must not take for the path, or for its random loss, what they do to it together.
+//! Queues that are never empty: flows must not mistake the queue that they cause together for the path, nor its drops
+//! for random loss.
 use super::{shared::Contest, *};
 use tributary_core::link::{LinkChange, QueueDiscipline, Script, queue::red::RedConfig};
 
@@ -55,7 +56,7 @@ fn flows_that_come_late_to_a_queue_that_is_never_empty_get_their_part() {
     }
 }
 
-/// An early-dropping queue keeps round trips short: nothing but the loss tells that it is too much.
+/// An early-dropping queue keeps round trips short: only the loss shows that the rate is too high.
 #[test]
 fn what_a_queue_drops_early_is_no_random_loss() {
     for starts in [&[0][..], &[0, 2_000]] {
@@ -70,7 +71,7 @@ fn what_a_queue_drops_early_is_no_random_loss() {
     }
 }
 
-/// A burst of congestion leaves a quarter of the rate for 3 s: what it took is used again soon after it ends.
+/// A burst of congestion leaves a quarter of the rate for 3 s: the flow uses the full rate again soon after it ends.
 #[test]
 fn capacity_that_comes_back_is_used_within_a_second() {
     let rate = Rate::from_mbps(20);
@@ -113,7 +114,7 @@ fn a_first_window_as_large_as_the_path_fills_it_and_not_its_queue() {
     assert!(mbps > 12.0, "{mbps} of 14 Mbit/s from the first round trip on");
 }
 
-/// The queue of a long path is short: it overflowed while the rate was low, and what it taught must not last.
+/// The queue of a long path is short: it overflowed while the rate was low, and the lower ceiling must not last.
 #[test]
 fn a_long_path_takes_its_rate_back_within_some_round_trips() {
     let rate = Rate::from_mbps(14);
@@ -137,7 +138,7 @@ fn probes_of_a_long_path_take_next_to_nothing_of_it() {
     assert!(parts[0].mbps > 0.186, "{parts:?}");
 }
 
-/// What it was believed to be holds for half a minute at most, and for less when the path delivers less.
+/// The old smallest round trip holds for half a minute at most, and for less when the path delivers less.
 #[test]
 fn a_long_path_that_becomes_longer_is_used_again() {
     let change = (Duration::from_secs(45), LinkChange::Delay(Duration::from_millis(600)));
@@ -148,7 +149,7 @@ fn a_long_path_that_becomes_longer_is_used_again() {
     assert!(parts[0].mbps > 12.0, "{parts:?}");
 }
 
-/// Nobody else has to see the queue of a link between neighbours empty: its probe is over sooner.
+/// On a link between neighbours no other flow has to see the queue empty: its probe is over sooner.
 #[test]
 fn a_link_of_ones_own_is_probed_for_less_time() {
     let probed = |shares_queues| {

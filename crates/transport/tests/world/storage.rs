@@ -10,7 +10,7 @@ use tributary_content::{
 
 use super::*;
 
-/// A disk that does so many things more, and what it was asked for meanwhile.
+/// A disk that may complete this many more tasks, and the tasks that it was given.
 #[derive(Default)]
 struct State {
     allowed: usize,
@@ -95,7 +95,7 @@ impl ChunkStore for Later {
     }
 }
 
-/// A fetch over one path of 80 Mbit/s that has room for 4 MiB, and the disk that it goes to.
+/// A fetch over one path of 80 Mbit/s with 4 MiB of memory, and the disk that it writes to.
 fn on_a_disk(bytes: usize) -> (World, Disk) {
     let config =
         TransferConfig { assembly_bytes_max: 4 << 20, storing_bytes_max: 1 << 20, ..TransferConfig::default() };
@@ -113,7 +113,7 @@ fn stored(world: &World) -> (u64, usize) {
     let reported = world.events.iter().filter(|(_, event)| matches!(event, TransferEvent::ChunkStored { .. }));
     (world.transfer.report(world.now).stored_bytes, reported.count())
 }
-/// The disk does so many things, and the fetch goes on until `end`.
+/// The disk completes `tasks` tasks, and the fetch runs until `end`.
 fn go_on(world: &mut World, disk: &Disk, tasks: usize, end: Time) {
     disk.allow(tasks);
     world.transfer.handle_storage(world.now);
@@ -132,7 +132,7 @@ fn a_disk_that_stands_still_costs_bounded_memory_and_no_patience_and_nothing_cou
     let (under_way, sent) = (disk.0.lock().unwrap().chunk_bytes_max, world.sent_packets);
     assert!((1 << 20..=2 << 20).contains(&under_way), "{under_way}");
     assert!(sent * 1443 < 3 << 20, "it asks for more than it has room for: {sent} packets");
-    // The hash list and all that waits.
+    // The hash list and every waiting chunk.
     let chunks = under_way / (256 << 10);
     go_on(&mut world, &disk, 1 + chunks, Time::from_millis(10_000));
     assert_eq!(stored(&world), (under_way as u64, chunks));

@@ -39,7 +39,7 @@ fn requested(world: &World, from: usize) -> Vec<u32> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Readers seek while the fetch runs: what is requested is always wanted at that moment, and what is wanted arrives.
+    /// Readers seek while the fetch runs: requested chunks are always wanted at that moment, and wanted chunks arrive.
     #[test]
     fn only_chunks_that_are_wanted_at_the_moment_are_requested(
         seed in 1u64..1000,
