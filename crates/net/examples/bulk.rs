@@ -121,7 +121,7 @@ impl Node for Receiver {
     }
 }
 
-/// Passes datagrams between its uplink, face 1, and the one peer that came by itself.
+/// Passes datagrams between its uplink, face 1, and the one unsolicited peer.
 struct Forwarder {
     downlink: Option<FaceId>,
     up: VecDeque<Datagram>,

@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let rate = Rate::from_mbps(mbps);
         let listen = vec![ListenConfig::new("127.0.0.1:0".parse()?)];
         let sink = Driver::spawn(Sink::default, DriverConfig { listen, ..DriverConfig::default() }, |_, _| {})?;
-        // Deep enough to bridge the moments when the scheduler runs somebody else.
+        // Deep enough to bridge the moments when the scheduler runs other threads.
         let queue_bytes = rate.bytes_in(Duration::from_millis(40)).max(50_000);
         let link = LinkConfig { queue_bytes, ..LinkConfig::new(rate, DELAY) };
         let face = FaceConfig { link: Some(link), ..FaceConfig::new(FaceId(1), sink.listen_addrs()[0]) };

@@ -77,7 +77,7 @@ impl Batch {
         }
         count
     }
-    /// Each datagram as a batch of its own.
+    /// Each datagram as a separate batch.
     pub(crate) fn singles(&self) -> impl Iterator<Item = Batch> {
         let mut start = 0;
         self.parts.iter().map(move |(head_len, body)| {

@@ -5,8 +5,8 @@ use bytes::{Bytes, BytesMut};
 
 /// A pool of buffers of [`BUFFER_BYTES`].
 ///
-/// A buffer is lent as [`Bytes`], of which the pool keeps one reference. Once that is the only one left, the
-/// buffer is used again, without clearing and without the allocator.
+/// A buffer is lent as [`Bytes`], and the pool keeps one reference to it. Once that is the only one left, the buffer is
+/// used again, without clearing and without the allocator.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     lent: VecDeque<Bytes>,
@@ -17,7 +17,7 @@ pub(crate) struct BufferPool {
 pub(crate) const BUFFER_BYTES: usize = 65_536;
 /// Buffers remembered while they are lent; older ones go back to the allocator when they are dropped.
 const LENT_MAX: usize = 256;
-/// How many of the oldest and of the newest lent buffers are looked at for reuse.
+/// How many of the oldest and of the newest lent buffers are checked for reuse.
 const LOOK_AT: usize = 4;
 /// Shorter datagrams are copied out instead of holding a complete buffer.
 const COPY_BELOW: usize = 16_384;

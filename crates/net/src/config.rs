@@ -14,11 +14,11 @@ use crate::stream::{Framing, StreamAddress, StreamFaceConfig};
 pub struct DriverConfig {
     /// Faces with known peers.
     pub faces: Vec<FaceConfig>,
-    /// Sockets on which unknown peers get faces of their own.
+    /// Sockets on which each unknown peer gets a face.
     pub listen: Vec<ListenConfig>,
     /// Streams to known peers.
     pub stream_faces: Vec<StreamFaceConfig>,
-    /// Where streams are accepted; port zero lets the kernel choose. Each gets a face of its own.
+    /// Addresses at which streams are accepted; port zero lets the kernel choose. Each stream gets a face.
     pub stream_listen: Vec<StreamAddress>,
     /// Who may connect to the Unix sockets of [`DriverConfig::stream_listen`].
     pub unix_access: UnixAccess,
@@ -36,9 +36,8 @@ pub struct DriverConfig {
     /// Bytes that wait for each socket while the kernel takes no more; what exceeds it is dropped and counted.
     /// Default 4 MiB.
     pub backlog_bytes_max: usize,
-    /// Dynamic faces at any time, over all listeners. A further peer takes the place of one that was heard only for a
-    /// moment, or has been silent for ten seconds; if there is none its datagrams are dropped and counted. Default
-    /// 1,024.
+    /// Dynamic faces at any time, over all listeners. A further peer replaces one that was heard only for a moment, or
+    /// has been silent for ten seconds; without such a peer its datagrams are dropped and counted. Default 1,024.
     pub faces_max: usize,
     /// After how long without a datagram from there a dynamic face is forgotten. Default 60 s.
     pub face_idle: Duration,

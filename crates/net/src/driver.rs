@@ -175,7 +175,7 @@ impl<N> DriverHandle<N> {
     /// # Errors
     /// If the node panicked.
     pub fn stop(&self) -> Result<DriverStats, DriverError> {
-        // If nobody listens any more, joining tells why.
+        // If the thread has ended already, joining returns its error.
         let _ = self.send(Command::Stop);
         self.join()
     }

@@ -59,13 +59,13 @@ pub(crate) enum Command<N> {
 /// Something to do to a node on its own thread.
 type Call<N> = Box<dyn FnOnce(&mut N, Time) + Send>;
 
-/// Buffers filled by one receive call. More would leave the cache before they are looked at.
+/// Buffers filled by one receive call. More would leave the cache before they are processed.
 const RECEIVE_BUFFERS: usize = 2;
 /// What a stream carries: nothing needs to be split for it.
 const STREAM_MTU: u32 = u32::MAX;
 /// Turns with work between two looks at all other sockets.
 const TURNS_PER_LOOK: u32 = 16;
-/// The first number of faces that the node itself requested; those of the configuration are below.
+/// The first number of faces that the node itself requested; faces of the configuration have lower ones.
 const OPENED_FACE_FIRST: u32 = 1 << 15;
 
 /// One node with its sockets, clock and owner.
@@ -97,7 +97,7 @@ struct World<E> {
     on_event: E,
 }
 
-/// Whether the loop goes on.
+/// Whether the loop continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Worked,
@@ -239,7 +239,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     }
     fn execute(&mut self, command: Command<N>) {
         let now = self.world.clock.now();
-        // A caller that does not wait for its answer any more is no concern of the loop.
+        // The caller may have stopped waiting for its answer.
         match command {
             Command::Call(call) => {
                 call(&mut self.node, now);
@@ -332,7 +332,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                     self.node.handle_face_answer(now, request, answer);
                 }
                 Some(FaceRequest::Locate { face }) => self.locate(face, now),
-                // One that went by itself meanwhile is closed already.
+                // If the peer has closed it in the meantime, it is gone already.
                 Some(FaceRequest::Close { face }) => drop(self.world.remove_face(face)),
                 Some(FaceRequest::Move { face, to }) => {
                     if let Some((from, peer)) = self.world.faces.move_to(face, to) {
@@ -345,7 +345,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             }
         }
     }
-    /// Says the addresses of a face over datagrams; those of a stream were said when it opened.
+    /// Reports the addresses of a datagram face; a stream's were reported when it opened.
     fn locate(&mut self, face: FaceId, now: Time) {
         if let Some(addresses) = self.world.faces.addresses(face) {
             self.node.handle_face(now, face, FaceChange::Located(addresses));
@@ -383,7 +383,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         }
         let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
         if !events[0].is_empty() {
-            // The count does not matter: all commands are looked at in the next turn.
+            // The count does not matter: the next turn processes all commands.
             let _ = self.wake.read();
         }
         let (of_ports, of_streams) = events[1..].split_at(self.world.faces.ports.len());

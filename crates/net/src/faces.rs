@@ -58,21 +58,21 @@ struct Refusal {
 /// A persistent refusal is logged again after this time, so that later readers of the log find it.
 const REFUSAL_REPEAT: Duration = Duration::from_secs(60);
 /// A static face whose peer has been silent for this long lets the routing table choose its source address again: the
-/// machine may have moved to another network meanwhile.
+/// machine may have moved to another network.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(2);
 /// A peer heard again this long after its first datagram has no forged address, or one that costs its forger something.
 const ESTABLISHED_AFTER: Duration = Duration::from_millis(200);
 /// How long an established peer may be silent before another may take its place.
 const ESTABLISHED_PATIENCE: Duration = Duration::from_secs(10);
-/// The part of the dynamic faces that is evicted at once when there is no room for another: searching for victims takes
-/// longer than making a face.
+/// Fraction of the dynamic faces that are evicted together when the table is full: a search for victims takes longer
+/// than adding a face.
 const EVICTED_PART: usize = 64;
 
 impl Face {
     fn is_established(&self) -> bool {
         self.last_heard.since(self.since) >= ESTABLISHED_AFTER
     }
-    /// Counts what came to our address `local_address`; answers come from there.
+    /// Counts datagrams that arrived at our address `local_address`; answers come from there.
     pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize, local_address: Option<IpAddr>) {
         self.last_heard = now;
         self.route.source = local_address;
@@ -127,7 +127,7 @@ pub(crate) enum Arrival {
     Known(usize),
     /// The new face in this place, and those that had to go.
     New(usize, Vec<(FaceId, SocketAddr)>),
-    /// Nobody that may.
+    /// An unknown peer on a socket that does not accept any.
     Unknown,
 }
 
@@ -187,7 +187,7 @@ impl Faces {
             return Err(DriverError::DuplicatePeer { face: id, other: other.id, peer });
         }
         self.left.remove(&peer);
-        // The faces that the peer got by itself, for each of our addresses, become this one.
+        // The dynamic faces of the peer, one for each of our addresses, become this one.
         let is_same = |face: &&Face| face.port == port && face.peer == peer;
         let dynamic: Vec<_> = self.iter().filter(is_same).map(|face| (face.id, face.peer)).collect();
         self.forget(&dynamic);
@@ -245,8 +245,8 @@ impl Faces {
         self.remove_place(place);
         Ok(())
     }
-    /// The same, and for twice as long as a dynamic face lives unheard nothing is heard of the peer: it would go on to speak to
-    /// this node, and get a dynamic face for that, as long as anything answers.
+    /// Removes a face and ignores its peer for twice the idle time of a dynamic face: otherwise the peer would continue
+    /// to send, and get a dynamic face, as long as anything answers.
     pub(crate) fn leave(&mut self, id: FaceId, now: Time) -> Result<(), DriverError> {
         let place = self.place(id).ok_or(DriverError::UnknownFace { face: id })?;
         self.left.retain(|_, until| *until > now);
@@ -278,7 +278,7 @@ impl Faces {
         self.shaped.retain(|shaped| *shaped != place);
         self.dynamic_faces -= usize::from(face.id.0 >= self.config.dynamic_face_first);
     }
-    /// The address of ours that a datagram was sent to, if answers from another one could reach nobody.
+    /// Our address that a datagram was sent to, if answers must come from it to reach the peer.
     pub(crate) fn local_address(&self, port: usize, destination: Option<IpAddr>) -> Option<IpAddr> {
         let is_ours = |address: &IpAddr| match address {
             IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast() && !address.is_unspecified(),
@@ -320,9 +320,9 @@ impl Faces {
         }
         Arrival::New(self.insert(id, port, (peer, local_address), mtu, link, None, now), gone)
     }
-    /// Makes room for new dynamic faces: those go that were heard for a moment only, as forged addresses are, the longest
-    /// silent first; then those that have been silent for long. However many addresses somebody forges, a neighbour that
-    /// speaks keeps its face, and a new one gets one.
+    /// Evicts dynamic faces: first those that were heard for a moment only, as forged addresses are, the longest silent
+    /// first; then those that have been silent for long. Under any number of forged addresses an active neighbour keeps
+    /// its face, and a new one gets one.
     fn evict(&mut self, now: Time) -> Vec<(FaceId, SocketAddr)> {
         let first = self.config.dynamic_face_first;
         let may_go = |face: &&Face| {
@@ -352,7 +352,7 @@ impl Faces {
             self.remove_place(place);
         }
     }
-    /// How often idle faces are looked for.
+    /// Time between two checks for idle faces.
     pub(crate) fn idle_sweep(&self) -> Duration {
         (self.config.face_idle / 4).max(Duration::from_millis(1))
     }

@@ -25,7 +25,7 @@
 //! | the only clock | [`clock`] |
 //!
 //! # Example
-//! A node that echoes what it gets, on a port that the kernel chooses:
+//! A node that echoes packets, on a port that the kernel chooses:
 //! ```
 //! use std::net::UdpSocket;
 //! use tributary_core::{*, event::Event};

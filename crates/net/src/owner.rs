@@ -42,7 +42,7 @@ fn uid_in(table: impl BufRead, local: SocketAddr, remote: SocketAddr) -> Option<
             return None;
         }
         let uid = fields.nth(4)?.parse().ok()?;
-        // Once its program has closed a socket, the table says inode 0 and user 0, whoever opened it.
+        // Once its program has closed a socket, the table shows inode 0 and user 0 for any owner.
         (fields.nth(1)? != "0").then_some(uid)
     })
 }

@@ -95,7 +95,7 @@ impl UdpPort {
             _ => failed("bind")(source),
         })?;
         let state = UdpSocketState::new((&socket).into()).map_err(failed("set options"))?;
-        // Nobody looks at arrival timestamps, and the kernel would take one for each packet.
+        // Arrival timestamps are not used, and the kernel would take one for each packet.
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &false);
         let bound = socket.local_addr().map_err(failed("ask for the address"))?;
         let local = bound.as_socket().unwrap_or(local);
@@ -127,7 +127,7 @@ impl UdpPort {
     pub(crate) fn is_blocked(&self) -> bool {
         !self.backlog.is_empty()
     }
-    /// Fills buffers with arrived datagrams; returns their number, zero if there are none.
+    /// Fills buffers with arrived datagrams; returns their number, zero if no datagram waits.
     pub(crate) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         match self.state.recv((&self.socket).into(), buffers, meta) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -233,7 +233,7 @@ impl UdpPort {
                 used += 1;
             }
             Some(IpAddr::V6(source)) => {
-                // The scope of the peer's address says which link a link-local source is on.
+                // The scope of the peer's address selects the link of a link-local source.
                 v6 = nix::libc::in6_pktinfo {
                     ipi6_addr: nix::libc::in6_addr { s6_addr: source.octets() },
                     ipi6_ifindex: 0,

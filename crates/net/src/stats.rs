@@ -36,7 +36,7 @@ pub struct DriverStats {
     pub send_errors: u64,
     /// Receive calls that failed, ICMP errors included.
     pub receive_errors: u64,
-    /// Datagrams sent to a face that does not exist (any more).
+    /// Datagrams sent to a face that does not exist or was removed.
     pub unknown_face_drops: u64,
     /// Datagrams from unknown peers: on a socket without listener, or beyond the limit of faces.
     pub unknown_peer_drops: u64,
@@ -57,7 +57,7 @@ pub struct DriverStats {
 pub struct StreamStats {
     /// Its face.
     pub face: FaceId,
-    /// Who is there, as a URI.
+    /// The peer, as a URI.
     pub peer: String,
     /// Packets received.
     pub in_packets: u64,
@@ -74,7 +74,7 @@ pub struct StreamStats {
 pub struct FaceStats {
     /// Its number.
     pub face: FaceId,
-    /// Who is there.
+    /// The peer.
     pub peer: SocketAddr,
     /// Where its socket is bound.
     pub local: SocketAddr,

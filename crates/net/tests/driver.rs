@@ -16,7 +16,7 @@ use tributary_core::{
 };
 use tributary_net::{Clock, Driver, DriverConfig, DriverError, DriverHandle, FaceConfig, ListenConfig};
 
-/// Sends what it is told to, and tells what it gets. Told to echo, it sends everything back.
+/// Sends its outbox, and reports received packets or, in echo mode, sends them back.
 #[derive(Default)]
 struct Talker {
     outbox: VecDeque<(FaceId, Vec<Bytes>)>,
@@ -186,7 +186,7 @@ fn however_many_addresses_somebody_forges_who_speaks_keeps_its_face_and_a_new_pe
     assert_eq!(faces[..6], [100, 101, 102, 100, 101, 102]);
     assert_eq!(faces[6..46], (103..143).collect::<Vec<u32>>());
     assert_eq!(faces[46..], [100, 143]);
-    // Where all have been heard for longer, and lately, there is no room.
+    // Where all faces are established and recently heard, the table is full.
     let fourth = socket();
     say(&fourth);
     thread::sleep(StdDuration::from_millis(250));
@@ -436,7 +436,7 @@ fn a_static_face_on_all_addresses_answers_where_it_was_asked_last() {
     let client = client();
     let local = Some("0.0.0.0:0".parse().expect("an address"));
     let face = FaceConfig { local, ..FaceConfig::new(FACE, client.local_addr().expect("it is bound")) };
-    // The port was chosen by the kernel; the key of the shared socket is the address that was asked for.
+    // The port was chosen by the kernel; the shared socket is keyed by the requested address.
     server.add_face(face).expect("it is added");
     let mut answer = [0; 16];
     for requested in ["127.0.0.2", "127.0.0.3"] {
@@ -472,7 +472,7 @@ fn a_peer_that_cannot_be_reached_yet_keeps_its_face_and_the_account_says_why() {
     say(&driver, FACE, &[5]);
     let stats = driver.stats().expect("it lives");
     let (why, _) = stats.faces[0].refused.expect("a datagram to there does not leave loopback");
-    // Without any route the system says so first.
+    // Without any route the system's check fails first.
     assert!(["Invalid argument", "Network is unreachable"].contains(&why), "{why}");
     assert_eq!(stats.send_errors, 1);
 }

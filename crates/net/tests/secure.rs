@@ -15,7 +15,7 @@ use tributary_core::{event::Event, *};
 use tributary_net::{Driver, DriverConfig, DriverHandle, FaceConfig, ListenConfig};
 use tributary_secure::{Admission, Config, Peer, Protection, Secured};
 
-/// Sends what it is told to, and echoes what it gets if told to.
+/// Sends its outbox, and in echo mode sends back received packets.
 #[derive(Default)]
 struct Talker {
     outbox: Vec<(FaceId, Bytes)>,
@@ -95,8 +95,8 @@ fn say(driver: &DriverHandle<Secured<Talker>>, text: &'static str) {
     driver.call(move |node, _| node.node_mut().outbox.push((FACE, text.into()))).expect("it lives");
 }
 
-/// A NAT between a client and `server`: it has one address for the client and, towards the server, one that it gives up for
-/// another when told to.
+/// A NAT between a client and `server`: it has one address for the client and, towards the server, one that it changes
+/// on command.
 struct Nat {
     front: SocketAddr,
     generation: Arc<AtomicUsize>,

@@ -5,12 +5,12 @@
 //!
 //! | since the mark | what counts |
 //! |---|---|
-//! | the machine has not been rebooted | its uptime, which nobody sets |
+//! | the machine has not been rebooted | its uptime, which cannot be set |
 //! | it was rebooted, [`SETTLE`] or longer ago | the time of day if it was not set back, else the uptime since the boot |
 //! | it was rebooted a moment ago | the uptime since the boot: the time of day may be wrong still |
 //!
-//! So the age may be too low after a reboot, by the time that the machine was off, and what is promised is kept for longer.
-//! It is too high only if the time of day is wrong for [`SETTLE`] after a boot.
+//! So the age may be too low after a reboot, by the time that the machine was off, and promised chunks are kept for
+//! longer. It is too high only if the time of day is wrong for [`SETTLE`] after a boot.
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -26,11 +26,12 @@ use crate::{Clock, wall_clock};
 
 /// The file in a folder.
 const FILE: &str = "age";
-/// For so long after a boot the time of day is not believed: a machine without a clock of its own gets it from the network.
+/// The time of day is ignored for this long after a boot: a machine without a battery-backed clock gets it from the
+/// network.
 pub const SETTLE: Duration = Duration::from_secs(600);
 /// How often the mark is written, when the folder is written anyway.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
-/// Any time of day before this (September 2020) is that of a clock that was never set.
+/// An earlier time of day (September 2020) comes from a clock that was never set.
 const CREDIBLE: Duration = Duration::from_secs(1_600_000_000);
 
 /// What the clocks of a machine show.
@@ -93,7 +94,7 @@ impl Age {
     /// The age of a folder of this machine.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn open(folder: &Path) -> io::Result<Age> {
         let age = Age::new(folder, Arc::new(Reading::now));
         age.load(&*real()).map(|()| age)
@@ -107,7 +108,7 @@ impl Age {
     /// Reads the mark. The contents of a folder without one are as old as the time of day: earlier versions counted so.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn load(&self, fs: &dyn FileSystem) -> io::Result<()> {
         let mark = match read(fs, &self.file) {
             Ok(bytes) => decode(&bytes),
@@ -127,7 +128,7 @@ impl Age {
     /// The same as [`Age::now`], before something is kept in the folder: writes a mark if there is no recent one.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn mark(&self) -> io::Result<Duration> {
         self.save(&*real()).map(|()| self.now())
     }
@@ -135,7 +136,7 @@ impl Age {
     /// only where no mark is.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn save(&self, fs: &dyn FileSystem) -> io::Result<()> {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let now = (self.clocks)();

@@ -65,7 +65,7 @@ pub(super) fn offer(
 }
 
 impl ArrivingObject {
-    /// What tells whether it is still here, wherever it was moved.
+    /// A handle that shows whether the object still exists, even if it was moved.
     pub fn watch(&self) -> Weak<()> {
         Arc::downgrade(&self.life)
     }

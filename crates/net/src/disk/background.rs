@@ -1,4 +1,4 @@
-//! Disk work on threads of its own, so that a node's thread never waits for a disk.
+//! Disk work on separate threads, so that a node's thread never waits for a disk.
 //!
 //! ```text
 //!   node's thread                         thread of a store            threads of readers
@@ -90,8 +90,8 @@ impl Storage {
             lock(&self.0.reads.queue).readers -= 1;
         }
     }
-    /// Opens a store by `open` on a thread of its own, which carries out all its operations. The node's end returns at
-    /// once.
+    /// Opens a store by `open` on a new thread, which carries out all its operations. The node's end returns
+    /// immediately.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the system has no more threads.
@@ -109,7 +109,7 @@ impl Storage {
             let opened = loop {
                 match open() {
                     // An earlier store of the same file may still be writing chunks verified before it was abandoned.
-                    // Whoever has no key of a sealed object has none a moment later, and what is not in it does not come.
+                    // Retrying helps neither a missing key of a sealed object nor a missing part.
                     Err(error)
                         if !matches!(error, StoreError::Sealed { .. } | StoreError::Absent { .. })
                             && abandoned.load(Ordering::Acquire) > 0
@@ -121,7 +121,7 @@ impl Storage {
                 }
             };
             serve(opened, tasks, &reply_to, &bell);
-            // Whoever dropped the other end while this one lived has counted it.
+            // If the node's end was dropped while this one lived, its drop has counted this store.
             if Arc::into_inner(theirs).is_some() {
                 abandoned.fetch_sub(1, Ordering::AcqRel);
             }
@@ -184,11 +184,11 @@ impl Reads {
 
 /// A message of a store's thread.
 enum Done {
-    /// It is open, with the chunks held, the tree and what it wants.
+    /// The store is open: the chunks held, the tree and its wishes.
     Opened(Bitmap, Option<Box<HashTree>>, Option<Arc<dyn Wishes>>),
     /// It is open and never waits for a disk: the node's thread calls it itself.
     Own(Box<dyn ChunkStore>),
-    /// An answer; with the chunks held, if they are not what they were and the chunk that was put.
+    /// An answer; with the chunks held if they differ from the earlier ones plus the chunk that was put.
     Answer(StoreAnswer, Option<Bitmap>),
 }
 
@@ -199,7 +199,7 @@ fn serve(
     reply_to: &Sender<Result<Done, StoreError>>,
     bell: &Bell,
 ) {
-    // The node's end may be gone; the operations are carried out all the same.
+    // Operations are carried out even if the node's end is gone.
     let answer_with = |done| {
         let _ = reply_to.send(done);
         bell.ring();
@@ -216,7 +216,7 @@ fn serve(
         match store.begin(task) {
             Ok(Some(answer)) => {
                 let is_last = answer == StoreAnswer::Finished;
-                // A store may drop chunks that do not match the tree, and find others by itself.
+                // A store may drop chunks that do not match the tree, and find others on the disk.
                 let is_other = is_tree || store.held().count() != expected;
                 answer_with(Ok(Done::Answer(answer, is_other.then(|| store.held().clone()))));
                 if is_last {
@@ -233,8 +233,8 @@ fn serve(
     }
 }
 
-/// The node's end of a store that works on a thread of its own. When it is dropped, the thread completes its
-/// operations; it is not joined.
+/// The node's end of a store that works on a separate thread. When it is dropped, the thread completes its operations;
+/// it is not joined.
 pub struct BackgroundStore {
     held: Bitmap,
     tree: Option<HashTree>,

@@ -5,8 +5,8 @@
 //!      ▲                                             │ verified
 //!      └── read(bytes) ◄── sparse file, held ◄── put_chunk
 //! ```
-//! Each object has a sparse file and, once its session has ended, a list of the chunks that are in it. What is found
-//! there later is verified again before it counts.
+//! Each object has a sparse file and, once its session has ended, a list of the chunks in it. A later session verifies
+//! these chunks again before it uses them.
 //!
 //! When the disk is full, objects that no session has open are removed, the least recently read first. If that is not
 //! enough, chunks pass through memory: they stay until no reader's window holds them.
@@ -61,8 +61,8 @@ impl fmt::Debug for Folder {
 }
 
 impl ObjectCache {
-    /// A cache in a folder, which is made if it is missing, of at most `bytes_max` bytes. Objects that nobody has read
-    /// for `age_max` are removed.
+    /// A cache in a folder, which is made if it is missing, of at most `bytes_max` bytes. Objects that have not been
+    /// read for `age_max` are removed.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the folder cannot be made.
@@ -92,7 +92,7 @@ impl ObjectCache {
             }
         }
     }
-    /// Removes the least recently read object that takes room and is not open; false if there is none.
+    /// Removes the least recently read object that uses space and is not open; false if all are open.
     fn evict(&self) -> bool {
         self.files().into_iter().any(|file| !file.is_open && file.bytes > 0 && file.remove())
     }
@@ -151,7 +151,7 @@ impl ObjectCache {
         let file = options.open(&path).map_err(|error| io_error("open", &path, &error))?;
         let before = lock(&self.0.latest).get(&opened.id).and_then(Weak::upgrade);
         let (held, tree) = match &before {
-            // Its list is written only at its end; what it holds was verified.
+            // Its list is written only at the end of its session; its chunks were verified.
             Some(before) => {
                 let state = before.lock();
                 (state.on_disk(), state.tree.clone())
@@ -292,7 +292,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
-    /// What is wanted has changed.
+    /// The wanted chunks have changed.
     fn on_change(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
         self.bell.ring();
@@ -360,7 +360,7 @@ impl CachedObject {
         let state = self.0.lock();
         state.failed.is_some() || state.is_closed || state.has_dropped
     }
-    /// Whether all of it is here.
+    /// Whether the object is complete.
     pub fn is_complete(&self) -> bool {
         self.0.lock().held.is_full()
     }
@@ -459,7 +459,8 @@ impl CacheReader {
             self.object.0.on_change();
         }
     }
-    /// Waits until the byte at `at` is here, and gives up to where all bytes are, but not beyond `end`.
+    /// Waits until the byte at `at` has arrived, and returns the end of the bytes that follow it without a gap, at most
+    /// `end`.
     pub fn poll_here(&mut self, context: &mut Context<'_>, at: u64, end: u64) -> Poll<Result<u64, String>> {
         let chunks = self.object.chunks(&(at..end));
         let mut state = self.object.0.lock();
@@ -589,7 +590,7 @@ impl ChunkStore for CacheStore {
         Ok(())
     }
     fn finish(&mut self) -> Result<(), StoreError> {
-        // Nothing binds a name to the key of a publisher of whom nothing was verified.
+        // A name is bound to a publisher's key only after a chunk of that publisher was verified.
         if self.held.count() > 0 {
             let manifest = &self.object.0.manifest;
             self.trust.check_and_remember(&manifest.name, &manifest.publisher, self.pinned.as_ref())?;
@@ -601,7 +602,7 @@ impl ChunkStore for CacheStore {
     }
 }
 impl Drop for CacheStore {
-    /// Leaves a list of what is held for the next session; without one it begins anew.
+    /// Leaves a list of the held chunks for the next session, which starts empty without one.
     fn drop(&mut self) {
         let shared = &self.object.0;
         let tree = self.tree.as_ref().filter(|_| shared.manifest.tree_bytes() > 0).map(HashTree::encode);

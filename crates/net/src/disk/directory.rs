@@ -148,11 +148,11 @@ impl DirectorySource {
     pub(super) fn contents(&self) -> &DirectoryIndex {
         &self.index
     }
-    /// What of the directory is not in the object.
+    /// The entries of the directory that are not in the object.
     pub(super) fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
-    /// Whether all that is in the directory is in the object.
+    /// Whether the object contains every entry of the directory.
     pub(super) fn is_complete(&self) -> bool {
         self.left_out.is_empty()
     }
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(fs::read_link(target.join("sub/link")).expect("a link"), Path::new("../a"));
         let mode = |path: &str| fs::metadata(target.join(path)).expect("there").permissions().mode() & 0o100;
         assert_eq!((mode("sub/program"), mode("a")), (0o100, 0));
-        // Its index is the same again, so whoever fetched it can offer it.
+        // Its index is identical, so any receiver can offer it.
         let mut mirror = DirectoryObject::mirror(&target, published.manifest().clone(), &options()).expect("the same");
         assert!(read_all(&mut mirror) == bytes);
         fs::write(target.join("a"), pattern(3000).split_off(1)).expect("writable");

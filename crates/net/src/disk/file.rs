@@ -65,7 +65,7 @@ impl Source for FileSource {
     fn fingerprint(&self) -> Hash {
         let mut hasher = blake3::Hasher::new();
         identify(&mut hasher, &self.metadata);
-        // The system says nothing of when such a file changes.
+        // The system does not report when such a file changes.
         if let Some(bytes) = &self.snapshot {
             hasher.update(bytes);
         }
@@ -228,7 +228,7 @@ mod tests {
             published.read_chunk(ChunkIndex(index)).expect("unaltered");
             assert!(options.cache.bytes() <= 3 * CHUNK as usize);
         }
-        // Whatever is not in the cache is gone now: 1 was used least recently and made room for 3.
+        // Chunks outside the cache are lost now: 1 was used least recently and was evicted for 3.
         fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(0)).expect("writable");
         for (index, cached) in [(0, true), (2, true), (3, true), (1, false), (4, false)] {
             assert_eq!(published.read_chunk(ChunkIndex(index)).is_ok(), cached, "{index}");
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(again.manifest(), first.manifest());
         assert!(read_all(&mut again) == pattern(5000));
 
-        // A forged record with another tree and a right checksum is believed, which shows that nothing was hashed.
+        // A forged record with another tree and a valid checksum is accepted, which shows that nothing was hashed.
         let other = tributary_content::MemoryObject::with_options(
             name(),
             pattern(5001)[1..].to_vec(),

@@ -1,5 +1,5 @@
-//! Random histories of small durable files over a disk that loses, tears and refuses writes, checked against what was
-//! acknowledged.
+//! Random histories of small durable files over a disk that loses, tears and refuses writes, checked against the
+//! acknowledged values.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -22,7 +22,7 @@ use super::{
     state::StateTable,
 };
 
-/// The possible values of an entry: the acknowledged one, and those of attempts that have failed since.
+/// The possible values of an entry: the acknowledged one, and those that later failed attempts tried to write.
 type Possible<T> = BTreeSet<T>;
 
 /// The first key of each name: an acknowledged one is never forgotten, never changed, and never makes the rest
@@ -109,7 +109,7 @@ fn download(seed: u64) {
     let count = manifest.chunk_count();
     let staging = Staging::of(Path::new("/out"), None);
     let options = PartOptions::default();
-    // Chunks that are there for certain, and those that were ever put.
+    // Chunks that are certain to exist, and all chunks that were ever put.
     let (mut promised, mut expected, mut put) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for _ in 0..2 + machine.random.below(6) {
         machine.be_rough();

@@ -5,7 +5,7 @@ use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, StoreError, Wi
 
 /// Actions in addition to a store's own work.
 pub trait StoreHooks: Send {
-    /// All chunks are there; the object is about to get its name.
+    /// All chunks have been stored; the object is about to get its name.
     ///
     /// # Errors
     /// [`StoreError`] keeps it from getting the name.
@@ -22,7 +22,7 @@ pub trait StoreHooks: Send {
 pub struct HookedStore<H> {
     /// What stores.
     pub inner: Box<dyn ChunkStore>,
-    /// What is done besides.
+    /// The added actions.
     pub hooks: H,
 }
 

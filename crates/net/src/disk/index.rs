@@ -21,8 +21,9 @@ use super::staging::is_reserved;
 ///           3 symbolic link     bytes of the target, u16 | target
 /// ```
 /// Layout 2 has an access ([`Access::number`]) other than 0 in at least one entry; layout 1, which earlier versions of
-/// this program read as well, has none. The files' bytes follow the index, back to back in the same order. Of a file's
-/// mode only "executable", as git does, and who else may read it are kept; for the rest the receiver's umask decides.
+/// this program read as well, has only 0. The files' bytes follow the index, back to back in the same order. The index
+/// keeps only two parts of a file's mode: "executable", as git does, and who else may read it; for the rest the
+/// receiver's umask decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirectoryIndex {
     entries: Vec<IndexEntry>,
@@ -85,7 +86,7 @@ impl DirectoryIndex {
     /// Sorts and checks the entries.
     ///
     /// # Errors
-    /// [`IndexError`] says which entry breaks which rule.
+    /// [`IndexError`] names the entry and the rule that it breaks.
     pub fn new(mut entries: Vec<IndexEntry>) -> Result<Self, IndexError> {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let index = DirectoryIndex { entries };
@@ -95,7 +96,7 @@ impl DirectoryIndex {
     /// Reads an index from an untrusted source. `bytes` are exactly the index.
     ///
     /// # Errors
-    /// [`IndexError`] says what is malformed or which entry breaks which rule.
+    /// [`IndexError`] describes the malformed part, or names the entry and the rule that it breaks.
     pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
         if Self::encoded_len(bytes)? != bytes.len() {
             return Err(IndexError::Malformed { field: "length" });

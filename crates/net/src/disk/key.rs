@@ -43,7 +43,8 @@ fn load(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> {
     let damaged = || KeyFileError::Damaged { path: shown() };
     let digits = text.trim_ascii().strip_prefix(PREFIX.as_bytes()).ok_or_else(damaged)?;
     let secret = blake3::Hash::from_hex(digits).map_err(|_| damaged())?;
-    // Whoever made it may have been killed before its name was on the disk. Where we may not do that we have not made it.
+    // The process that made it may have been killed before the name was on the disk. Without permission to sync the
+    // folder we did not make the file.
     if let Err(error) = fs.sync_folder(parent(path)) {
         tracing::debug!(%error, path = %path.display(), "cannot sync the folder of the key");
     }

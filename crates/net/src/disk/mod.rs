@@ -1,4 +1,4 @@
-//! Objects on disk: what is published from it and what is fetched to it.
+//! Objects on disk: files that are published, and downloads.
 //!
 //! ```text
 //!  publisher                                          receiver
@@ -12,7 +12,7 @@
 //! | threads that do all this for a node that must not wait | [`background`] |
 //! | a file as an object | [`file`](mod@file) |
 //! | a directory as an object, its index, and unpacking it | [`directory`], [`index`], `unpack` (private) |
-//! | files that say nothing of their size, such as those of /proc | `snapshot` (private) |
+//! | files that do not report their size, such as those in /proc | `snapshot` (private) |
 //! | where unfinished downloads lie, and how holes are kept | `staging`, `sparse` (private) |
 //! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`](mod@publish) |
 //! | a download that survives being killed at any moment | [`part`] and its table of held chunks `state` (private) |
@@ -130,7 +130,7 @@ fn temporary_sibling(path: &Path) -> io::Result<PathBuf> {
 /// leaves the old or the new one, and the new one once this has returned.
 ///
 /// # Errors
-/// The system's error; then the old or the new file is there, and no temporary one.
+/// The system's error; the path then has the old or the new file, and no temporary file remains.
 pub fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     fs::replace(&fs::RealFileSystem, path, parts)
 }

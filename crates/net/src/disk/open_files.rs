@@ -49,7 +49,7 @@ impl PooledFile {
     /// A file that is open already.
     ///
     /// # Errors
-    /// Those of looking at it.
+    /// Errors of reading the file's metadata.
     pub(super) fn new(path: &Path, file: File) -> io::Result<Self> {
         static POOL: LazyLock<Arc<Pool>> = LazyLock::new(|| Arc::new(Pool::new(files_max())));
         Self::in_pool(&POOL, path, file)
@@ -65,7 +65,7 @@ impl PooledFile {
     /// Reads it.
     ///
     /// # Errors
-    /// Those of `read`; those of opening it again, also if another file is at its path now.
+    /// Errors of `read` and of opening the file again, also if another file is at its path now.
     pub(super) fn with<T>(&self, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
         let mut file = lock(&self.slot.file);
         if file.is_none() {
@@ -76,7 +76,7 @@ impl PooledFile {
             *file = Some(again);
         }
         let done = read(file.as_ref().expect("it was opened above"));
-        // Another reader may choose it for closing at once, and closes only what nobody holds.
+        // Another reader may choose the file for closing right away; a file in use is not closed.
         drop(file);
         self.pool.touch(self.number, &self.slot);
         done

@@ -40,11 +40,11 @@ pub struct DiskOptions {
     pub part: PartOptions,
     /// For a [`Destination::Stream`].
     pub stream: StreamOptions,
-    /// What is done with sealed objects.
+    /// How to treat sealed objects.
     pub sealed: Sealed,
 }
 
-/// What is done with sealed objects.
+/// How to treat sealed objects.
 #[derive(Clone, Default)]
 pub enum Sealed {
     /// Their sealed bytes are kept, as a mirror does.
@@ -67,7 +67,7 @@ pub trait FindKey: Send + Sync {
     /// The key of the sealed object of `manifest`. May wait for the network.
     ///
     /// # Errors
-    /// [`StoreError::Sealed`] if this reader has none, or it cannot be had.
+    /// [`StoreError::Sealed`] if this reader has no key, or the key list cannot be fetched.
     fn find_key(&self, manifest: &Manifest) -> Result<ObjectKey, StoreError>;
 }
 
@@ -115,11 +115,11 @@ impl DiskOpener {
     }
     /// Verifies what an interrupted fetch left at the destination, and gives its manifest; `None` if there is nothing.
     ///
-    /// Optional: [`StoreOpener::open`] does it as well, but then whoever opens waits for it, a second for every few
+    /// Optional: [`StoreOpener::open`] does it as well, but then its caller waits for it, a second for every few
     /// gigabytes.
     ///
     /// # Errors
-    /// Those of [`PartFile::open`].
+    /// Errors of [`PartFile::open`].
     pub fn prepare(&mut self) -> Result<Option<Manifest>, StoreError> {
         let Some(Destination::Path(target)) = &self.destination else { return Ok(None) };
         let target = target.clone();
@@ -151,14 +151,14 @@ impl Questions {
     /// Checks that the trusted keys can be read.
     ///
     /// # Errors
-    /// Those of [`TrustStore::check_readable`].
+    /// Errors of [`TrustStore::check_readable`].
     pub fn check_readable(&self) -> Result<(), StoreError> {
         self.trust.check_readable()
     }
-    /// Whether a manifest's publisher may be believed for its name.
+    /// Checks that a manifest's publisher is trusted for its name.
     ///
     /// # Errors
-    /// Those of [`TrustStore::check`].
+    /// Errors of [`TrustStore::check`].
     pub fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.trust.check(&manifest.name, &manifest.publisher, self.publisher.as_ref())
     }
@@ -263,9 +263,9 @@ impl StoreOpener for DiskOpener {
     }
 }
 
-/// Binds a name to the key of its publisher when every chunk of an object under that key is verified, just before the object
-/// gets its final name. An announcement alone binds nothing: whoever forges one and cannot serve it leaves no trace, and
-/// cannot shut the true publisher out later.
+/// Binds a name to the key of its publisher when every chunk of an object under that key is verified, just before the
+/// object gets its final name. An announcement alone binds nothing: a forger who cannot serve the object leaves no
+/// trace, and cannot shut the true publisher out later.
 struct Remember {
     trust: TrustStore,
     name: Name,
@@ -275,7 +275,7 @@ struct Remember {
 }
 impl StoreHooks for Remember {
     fn before_finish(&mut self) -> Result<(), StoreError> {
-        // Another fetch may have bound the name to another key meanwhile: then this object does not get its name.
+        // Another fetch may have bound the name to another key since the start: then this object does not get its name.
         match self.binds_key {
             true => self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref()),
             false => self.trust.check(&self.name, &self.publisher, self.pinned.as_ref()),
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
     }
 
-    /// Two forged announcements, neither of which is ever served whole, and then the true publisher.
+    /// Two forged announcements that are never served whole, and then the true publisher.
     #[test]
     fn forged_announcements_that_are_never_served_bind_no_key_and_block_no_fetch() {
         let (directory, mut published) = (directory(), object(3000));

@@ -45,8 +45,8 @@ pub struct PartOptions {
     /// How long another fetch to the same place is waited for. Default: 1 s, because a daemon whose client was ended and
     /// started again takes a moment to see that the first one has gone.
     pub lock_patience: Duration,
-    /// Each object has a part of its own, so that several can be fetched to one place at once. Each gets its name when it
-    /// is complete.
+    /// Each object has a separate part, so that several can be fetched to one place at the same time. Each gets its
+    /// name when it is complete.
     pub apart: bool,
     /// The folder that remembers which object was fetched to which place; without it nothing counts as an earlier
     /// fetch.
@@ -62,8 +62,8 @@ pub struct PartOptions {
     pub selection: Option<Arc<Selection>>,
     /// What that part is; known to a store once it has read the index of the folder.
     pub part_kind: Option<ObjectKind>,
-    /// The key of a sealed object, which is opened once all of it is there; without it the sealed bytes are kept, in one
-    /// file whatever they are of.
+    /// The key of a sealed object, which is opened once it is complete; without it the sealed bytes are kept in one
+    /// file, even for a folder.
     pub key: Option<ObjectKey>,
 }
 
@@ -85,7 +85,8 @@ pub enum Leftover {
     /// Refuse to start: whose object is wanted is not known for sure, and the other one may be it.
     #[default]
     Refuse,
-    /// Start anew: the publisher is pinned or remembered, so that the bytes of the other one serve nobody.
+    /// Start from the beginning: the publisher is pinned or remembered, so that the other publisher's bytes are of no
+    /// use.
     StartAnew,
 }
 
@@ -127,7 +128,7 @@ pub enum Resume {
     /// dropped if it fails. The only safe choice after a crash of the machine, or on disks that err.
     #[default]
     Rehash,
-    /// The state is believed. Safe if only the process was killed.
+    /// The state is trusted. Safe if only the process was killed.
     Trust,
 }
 
@@ -143,19 +144,20 @@ pub enum Durability {
 }
 
 /// What to do with a file or directory that has the final name. It stays until the download is complete; then it is
-/// replaced in one step, or it stays. What is exactly the object already stays in any case but the last two, and nothing is
-/// fetched.
+/// replaced in one step, or it stays. An identical object stays in any case but the last two, and nothing is fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
-    /// Replace an earlier version: what was fetched to this very place under the same name from the same publisher, if
-    /// nobody has changed it since. Refuse to start if it is anything else.
+    /// Replace an earlier version: a download to this very place under the same name from the same publisher, unchanged
+    /// since. Refuse to start if it is anything else.
     #[default]
     EarlierFetch,
-    /// Replace whatever is there.
+    /// Replace anything.
     Anything,
-    /// Replace an earlier version; beside anything else take the next number, as [`Existing::Number`] does.
+    /// Replace an earlier version; if the name is taken by anything else use the next number, as [`Existing::Number`]
+    /// does.
     EarlierFetchOrNumber,
-    /// Replace nothing: what is fetched to a name that is taken gets the next number behind it, such as `out~2` or `out~2.txt`.
+    /// Replace nothing: a download to a name that is taken gets the next number behind it, such as `out~2` or
+    /// `out~2.txt`.
     Number,
     /// Do not start.
     Refuse,
@@ -166,7 +168,7 @@ impl Existing {
     }
 }
 
-/// One object being fetched to `OUT`, by way of a folder beside it that nobody else uses ([`Staging`]).
+/// One object being fetched to `OUT`, by way of a private folder next to it ([`Staging`]).
 ///
 /// ```text
 ///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
@@ -175,24 +177,24 @@ impl Existing {
 ///               directory  unpack it, or the wanted part of it, to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
 ///                          and what OUT was before
 /// ```
-/// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
-/// were written. Nothing else of an earlier fetch is believed, and by default not even that: see [`Resume`]. Each chunk
-/// is in the state when [`ChunkStore::put_chunk`] returns; there is no flush to wait for.
+/// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes were
+/// written. Nothing else of an earlier fetch is trusted, and by default not even that: see [`Resume`]. Each chunk is in
+/// the state when [`ChunkStore::put_chunk`] returns; there is no flush to wait for.
 ///
-/// What is found at the start decides:
+/// The files found at the start decide:
 /// | part | state | |
 /// |---|---|---|
-/// | there | of exactly this object | go on |
-/// | there | of the same name and publisher, another version | start anew: its bytes serve nobody any more |
-/// | there | of another name | refused: somebody is fetching something else to the same place |
-/// | there | of another publisher | start anew if the wanted one is pinned or remembered, else refused ([`Leftover`]) |
-/// | there | damaged | start anew |
+/// | there | of exactly this object | continue |
+/// | there | of the same name and publisher, another version | start again: its bytes are of no use |
+/// | there | of another name | refused: another object is being fetched to the same place |
+/// | there | of another publisher | start again if the wanted one is pinned or remembered, else refused ([`Leftover`]) |
+/// | there | damaged | start again |
 /// | there | missing | refused: it is not ours |
-/// | missing | any | start anew |
+/// | missing | any | start again |
 ///
-/// The state is locked while the store lives, so that two processes never write to the same part. If `OUT` is a link
-/// to a file, the file it leads to is what is replaced. What gets its name is no more readable than its publisher's
-/// original, than what it replaces, and than the umask allows.
+/// The state is locked while the store lives, so that two processes never write to the same part. If `OUT` is a link to
+/// a file, the link's target is replaced. The result is no more readable than its publisher's original, than the file
+/// it replaces, and than the umask allows.
 pub struct PartFile {
     manifest: Manifest,
     options: PartOptions,
@@ -212,9 +214,10 @@ pub struct PartFile {
     state: StateTable,
     tree: Option<HashTree>,
     held: Bitmap,
-    /// The same, for those who read what has arrived.
+    /// The chunks held, shared with readers of a download in progress.
     shared: Held,
-    /// Of a folder that replaces another one, or of which a part is wanted: its index first, then what is not there already.
+    /// Of a folder that replaces another one, or that is fetched in part: its index first, then the chunks that are
+    /// missing locally.
     wishes: Option<Arc<FolderWishes>>,
     /// The part of the folder, once it is known.
     selected: Option<Selected>,
@@ -226,7 +229,7 @@ impl PartFile {
     ///
     /// # Errors
     /// [`StoreError::Io`] if `target` cannot become a file, the part belongs to something else, another process uses
-    /// it, or the disk has no room.
+    /// it, or the disk is full.
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
         folder::check_selectable(manifest, options)?;
@@ -236,7 +239,7 @@ impl PartFile {
         let locked = claim(&staging, manifest, options)?;
         Self::open_locked(fs::real(), locked, staging, target, manifest, options)
     }
-    /// Goes on from the locked state, on any file system.
+    /// Continues from the locked state, on any file system.
     pub(super) fn open_locked(
         fs: Arc<dyn FileSystem>,
         locked: Arc<dyn FsFile>,
@@ -394,7 +397,7 @@ impl PartFile {
             Stored::Nothing | Stored::Damaged => None,
         }
     }
-    /// Gives up and removes the part and the state; a file with the final name stays.
+    /// Cancels the download and removes the part and the state; a file with the final name stays.
     ///
     /// # Errors
     /// [`StoreError::Io`] if something cannot be removed.

@@ -20,7 +20,7 @@ use super::{
     refusal,
 };
 
-/// What has the name that a download is to get.
+/// The present holder of the download's final name.
 enum There {
     /// Nothing.
     Nothing,
@@ -91,7 +91,7 @@ pub(super) fn record_of(
 }
 
 /// Refuses, before anything is fetched, a download that could not get its name in the end. `staged` may hold a killed
-/// process's record of what it placed.
+/// process's record of the placement.
 pub(super) fn check(
     target: &Path,
     manifest: &Manifest,
@@ -103,7 +103,7 @@ pub(super) fn check(
         _ => Ok(()),
     }
 }
-/// The object at `target`, if it is exactly that of `manifest`.
+/// The object at `target`, if it is exactly the object of `manifest`.
 pub(super) fn already_there(
     target: &Path,
     manifest: &Manifest,
@@ -229,17 +229,17 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
 enum Known {
     /// It has exactly the bytes that are wanted.
     Same,
-    /// It was fetched to this place under the same name from the same publisher, and nobody has changed it since.
+    /// A download to this place under the same name from the same publisher, unchanged since.
     Earlier,
-    /// It was fetched so, and is more or less of a folder than what is wanted.
+    /// Such a download, of more or less of the folder than is wanted.
     OtherPart,
-    /// It was fetched so, and somebody has changed it.
+    /// Such a download, changed since.
     Changed,
     /// Something else.
     Unrelated,
 }
 
-/// What is remembered of a place: first what was fetched to it, then what a killed process was about to.
+/// The records of a place: first the completed download's, then the one that a killed process was about to write.
 struct Remembered<'a> {
     state_dir: Option<&'a Path>,
     /// How many of the records are its own.
@@ -247,7 +247,7 @@ struct Remembered<'a> {
     records: Vec<Record>,
 }
 
-/// What a part of a folder is that is as it was placed; `fingerprint` is that of the selection of it.
+/// How a placed, unchanged part of a folder relates to the object of `manifest`; `fingerprint` is its selection's.
 fn known_part(
     (target, staged): (&Path, &Path),
     manifest: &Manifest,
@@ -376,7 +376,7 @@ fn replace(from: &Path, target: &Path, seen: &Seen) -> Result<bool, StoreError> 
     if Seen::at(from).as_ref() == Some(seen) {
         return Ok(true);
     }
-    // Somebody has changed it at the last moment.
+    // It was changed at the last moment.
     renameat_with(CWD, from, CWD, target, RenameFlags::EXCHANGE).map_err(failed)?;
     Ok(false)
 }
@@ -436,7 +436,7 @@ pub fn number_of(wanted: &Path, placed: &Path, kind: ObjectKind) -> Option<u64> 
     let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
     (numbered(wanted, number, kind) == placed).then_some(number)
 }
-/// What comes before and behind a number.
+/// The parts of a name before and behind a number.
 fn parts(wanted: &Path, kind: ObjectKind) -> (&OsStr, Option<&OsStr>) {
     match kind {
         ObjectKind::File => (wanted.file_stem().unwrap_or_default(), wanted.extension()),

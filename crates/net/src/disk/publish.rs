@@ -103,7 +103,7 @@ pub fn publish(
 /// and the chunk size do not matter.
 ///
 /// # Errors
-/// [`PublishError::Unsuitable`] if no fetch of this node has written it, or nobody signed its bytes;
+/// [`PublishError::Unsuitable`] if no fetch of this node has written it, or its bytes are unsigned;
 /// [`PublishError::NotTheObject`] if it was changed or opened since.
 pub fn publish_copy(path: &Path, options: &PublishOptions) -> Result<Publication, PublishError> {
     let path = &fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
@@ -136,15 +136,15 @@ pub enum PublishError {
         /// The limit.
         reason: ManifestError,
     },
-    /// It is neither a file nor a directory, or there is something in it that is none.
+    /// It is neither a file nor a directory, or contains such an entry.
     #[error("cannot publish '{path}': {reason}")]
     Unsuitable {
         /// The offending path.
         path: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// Somebody wrote to it meanwhile.
+    /// It was written to while it was read.
     #[error("cannot publish '{path}': it changed while it was read; publish it again when it is complete")]
     Changed {
         /// The path.
@@ -203,7 +203,8 @@ impl ChunkCache {
         inner.by_use.insert(now, key);
         Some(chunk)
     }
-    /// Makes room for `length` bytes and gives back a buffer of that length, an old one if nobody else uses it.
+    /// Evicts entries to make room for `length` bytes and returns a buffer of that length, an evicted one if it is not
+    /// in use.
     fn buffer(&self, length: usize) -> Vec<u8> {
         let mut inner = self.lock();
         let mut buffer = Vec::new();
@@ -240,16 +241,16 @@ impl Default for ChunkCache {
 pub trait Source: Send + Sized {
     /// The kind of object.
     const KIND: ObjectKind;
-    /// The fingerprint of what is at `path` now.
+    /// The fingerprint of the present file or directory at `path`.
     ///
     /// # Errors
-    /// [`PublishError`] if it cannot be looked at or is nothing that can be sent.
+    /// [`PublishError`] if it cannot be read or cannot be sent.
     fn fingerprint_at(&self, path: &Path) -> Result<Hash, PublishError>;
     /// The fingerprint of the file or folder behind it.
     fn fingerprint_of_original(&self) -> Hash {
         self.fingerprint()
     }
-    /// Whether its bytes are those of a sealed object.
+    /// Whether its bytes are sealed.
     fn is_sealed(&self) -> bool {
         false
     }
@@ -281,7 +282,7 @@ pub trait OpenSource: Source {
     /// Looks at what there is without reading it.
     ///
     /// # Errors
-    /// [`PublishError`] if it cannot be looked at or is nothing that can be sent.
+    /// [`PublishError`] if it cannot be read or cannot be sent.
     fn open(path: &Path) -> Result<Self, PublishError>;
 }
 
@@ -338,7 +339,7 @@ impl<S: Source> Published<S> {
     /// Hashes everything in one pass, whatever its size, and signs the manifest.
     ///
     /// # Errors
-    /// [`PublishError`] if something cannot be read, is nothing that can be sent, is too large, or changes meanwhile.
+    /// [`PublishError`] if a part of it cannot be read, cannot be sent, is too large, or changes while it is read.
     pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError>
     where
         S: OpenSource,
@@ -347,7 +348,7 @@ impl<S: Source> Published<S> {
         let source = S::open(&path)?;
         Self::publish_source(path, source, name, key, options)
     }
-    /// The same of an open source; `path` has no links in it.
+    /// Publishes an open source; `path` has no links in it.
     pub(super) fn publish_source(
         path: PathBuf,
         mut source: S,
@@ -395,8 +396,8 @@ impl<S: Source> Published<S> {
         }
         Ok(Published::new(path, source, manifest, tree, options))
     }
-    /// Offers a copy of an object that somebody else signed, such as a finished download.
-    /// Of `options` the version and the chunk size do not matter.
+    /// Offers a copy of an object that another publisher signed, such as a finished download. The version and the chunk
+    /// size in `options` are ignored.
     ///
     /// # Errors
     /// [`PublishError::NotTheObject`] if a single byte differs, and what [`Published::publish`] gives.
@@ -533,8 +534,7 @@ pub(super) fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> R
     Ok(HashTree::from_leaves(leaves))
 }
 
-/// What is remembered about a path that is published, or a directory that was fetched to:
-/// `STATE_DIR/published/HASH_OF_PATH`.
+/// The record of a path that is published, or of a directory that was fetched to: `STATE_DIR/published/HASH_OF_PATH`.
 /// ```text
 ///   magic "TrR\x01" | fingerprint, 32 | bytes of the manifest, u32 | manifest | tree | BLAKE3 of all before, 32
 /// ```
@@ -551,12 +551,12 @@ impl Record {
             && self.manifest.chunk_size == chunk_size
             && self.manifest.size == source.size()
     }
-    /// The same of a part of a folder: it is known again only by whoever selects the same.
+    /// The record of a part of a folder: only the same selection recognises it.
     pub(super) fn of_part(&self, selection: &Selection) -> Record {
         let fingerprint = selection.fingerprint(&self.fingerprint);
         Record { fingerprint, manifest: self.manifest.clone(), tree: self.tree.clone() }
     }
-    /// Under which path the record of a part at `path` is kept, beside that of the object which it is a part of.
+    /// The path under which the record of a part at `path` is kept, next to the record of its object.
     pub(super) fn part_at(path: &Path) -> PathBuf {
         // No path has a zero byte in it.
         with_suffix(path, "\0part")
@@ -577,7 +577,7 @@ impl Record {
         let (length, body) = body.split_first_chunk::<4>()?;
         let (manifest, tree) = body.split_at_checked(u32::from_be_bytes(*length) as usize)?;
         let manifest = Manifest::decode_own(manifest).ok()?;
-        // What nobody signed has no tree.
+        // Unsigned objects have no tree.
         let tree = match manifest.is_unsigned() {
             true => HashTree::from_leaves(Vec::new()),
             false => HashTree::decode(&manifest, tree).ok()?,
@@ -614,7 +614,7 @@ impl Record {
     }
 }
 
-/// What a published file says that cannot be read any more.
+/// The error of a published file that can no longer be read.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> StoreError {
     let shown = || path.display().to_string();
     match error.kind() {

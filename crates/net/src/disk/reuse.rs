@@ -1,4 +1,4 @@
-//! What of a folder's new version is here already, in an earlier one at the same place.
+//! Finds the chunks of a folder's new version that an earlier version at the same place has.
 //!
 //! ```text
 //!   first chunk ──► length of the index ──► its chunks ──► index ──► files of the same path and size ──► chunks
@@ -23,7 +23,7 @@ use tributary_content::{ObjectKind, Wanted, Wishes};
 
 use super::{background::lock, index::EntryKind, selection::Selected};
 
-/// What is wanted of a folder: its index first, then what is not here.
+/// The wanted chunks of a folder: its index first, then the ones that are missing locally.
 #[derive(Debug)]
 pub(super) struct FolderWishes {
     wanted: Mutex<Wanted>,

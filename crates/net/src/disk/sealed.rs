@@ -1,12 +1,12 @@
-//! Publishing for readers only, and opening what was fetched.
+//! Publishing for selected readers, and opening sealed downloads.
 //!
 //! ```text
 //!   publisher   file or folder ──SealedSource──► chunks, sealed as they are read ──► hashed, served: an ordinary object
 //!               Secret: key, readers, versions ─► KeyList, an object of its own
 //!   reader      part, sealed chunks ──open_to──► the plain bytes, once all chunks are there
 //! ```
-//! The plain bytes stay where they are, and nothing sealed is kept on the publisher's disk. What is kept is the secret: after
-//! a restart the same bytes are the same object again, which caches and mirrors still hold.
+//! The plain bytes stay where they are, and the publisher's disk holds no sealed copy. Only the secret is stored: after
+//! a restart the same bytes yield the same object again, which caches and mirrors still hold.
 use bytes::Bytes;
 use std::{
     collections::BTreeSet,
@@ -97,7 +97,7 @@ fn seal<S: Source + 'static>(
                 );
                 return Err(unsuitable(reason));
             }
-            // Without a memory of an earlier version the time of the last change may have been that of one.
+            // Without a record of an earlier version the time of the last change may have been that version's.
             let earliest = after.map_or_else(now_micros, |after| after + 1);
             let secret = Secret {
                 key: ObjectKey::from_secret(random(&path)?),
@@ -153,14 +153,14 @@ fn seal<S: Source + 'static>(
     Ok((object, keys.map_err(illegal)?))
 }
 
-/// The key of the object of `manifest`, if it is what was sealed under its name last and `state_dir` remembers it.
+/// The key of the object of `manifest`, if it was the last object sealed under its name and `state_dir` remembers it.
 pub fn own_key(state_dir: &Path, manifest: &Manifest) -> Option<ObjectKey> {
     let secret = Secret::load(&Secret::path(Some(state_dir), &manifest.name, &manifest.publisher)?).ok()??;
     secret.is_of(manifest).then(|| secret.key.clone())
 }
 
-/// Writes the plain bytes of the sealed object of `manifest`, of which `part` at `part_path` has the chunks that are `held`,
-/// to a new file; where others belong it has holes.
+/// Writes the plain bytes of the sealed object of `manifest` to a new file; `part` at `part_path` has the chunks that
+/// are `held`, and missing chunks become holes.
 pub(super) fn open_to(
     (part, part_path): (&dyn super::fs::FsFile, &Path),
     manifest: &Manifest,
@@ -187,7 +187,7 @@ pub(super) fn not_sealed(manifest: &Manifest, error: &tributary_content::NotSeal
     StoreError::Sealed { reason: format!("cannot open '{}': {error}; its publisher has made a mistake", manifest.name) }
 }
 
-/// A source whose bytes are those of a sealed object.
+/// A source whose bytes are a sealed object.
 pub struct SealedSource<S> {
     inner: S,
     cipher: ChunkCipher,
@@ -287,7 +287,7 @@ struct Secret {
 }
 
 impl Secret {
-    /// Whether it is that of the object of `manifest`.
+    /// Whether it is the list for the object of `manifest`.
     fn is_of(&self, manifest: &Manifest) -> bool {
         KeyList::decode(&self.list).is_ok_and(|list| list.object() == manifest.object_id())
     }
@@ -353,7 +353,7 @@ impl Secret {
     }
 }
 
-/// The chunk size of a sealed object of so many plain bytes.
+/// The chunk size of a sealed object of `plain` bytes.
 fn sealed_chunk_size(plain: u64) -> u32 {
     chunk_size_for(sealed_size(plain, chunk_size_for(plain)))
 }
@@ -435,7 +435,7 @@ mod tests {
             let mut store = opener(&target, opening(key.clone())).open(&manifest).expect("there is a key");
             put(&mut *store, &mut *published.publication.object, 0);
             drop(store);
-            // A killed process goes on with the sealed chunks that it had.
+            // After a kill the download continues with the sealed chunks that it had.
             let part = PartFile::unfinished_at(&target).expect("it has a name").join("part");
             assert!(!shows(&fs::read(part).expect("there"), &pattern(length)));
             assert!(opener(&target, opening(key.clone())).resumes(&manifest));
@@ -500,7 +500,7 @@ mod tests {
         assert!(refused.contains("chunk 0 was not sealed with the key") && !target.exists(), "{refused}");
     }
 
-    /// Takes what is written to a pipe.
+    /// Collects the bytes written to a pipe.
     #[derive(Clone, Default)]
     struct Pipe(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Pipe {

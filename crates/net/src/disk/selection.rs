@@ -1,4 +1,4 @@
-//! Which part of a folder is fetched: a path in it, and patterns of what is wanted and what is not.
+//! The part of a folder to fetch: a path in it, and patterns that include and exclude entries.
 //!
 //! ```text
 //!   index ──► entries below the path ──► those that patterns want ──► byte ranges, of which only the chunks are fetched
@@ -15,11 +15,12 @@ pub const PATTERNS_MAX: usize = 64;
 /// Bytes of the longest pattern.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
 
-/// A part of a folder: what lies at or below a path in it, as far as patterns want it.
+/// A part of a folder: the entries at or below a path in it that the patterns select.
 ///
-/// Patterns mean what lines of a `.gitignore` mean: `*`, `?` and `[a-z]` match no slash, `**` matches any number of
-/// folders, and `{a,b}` either; a pattern without a slash in it matches at any depth, another one from the path of the
-/// selection on; a pattern that ends with a slash matches folders only; what matches a folder matches all that is in it.
+/// Patterns have the meaning of lines in a `.gitignore`: `*`, `?` and `[a-z]` match no slash, `**` matches any number
+/// of folders, and `{a,b}` either; a pattern without a slash in it matches at any depth, any other from the path of the
+/// selection on; a pattern that ends with a slash matches folders only; a pattern that matches a folder matches
+/// everything in it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     below: String,
@@ -36,7 +37,7 @@ pub enum SelectionError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// There are too many.
@@ -88,8 +89,8 @@ impl fmt::Debug for Pattern {
 }
 
 impl Selection {
-    /// What lies at or below `below`, a path with slashes, empty for the whole folder: what matches a pattern of `include`,
-    /// or everything if there is none, without what matches a pattern of `exclude`.
+    /// The entries at or below `below`, a path with slashes, empty for the whole folder: those that match a pattern of
+    /// `include`, or all if it is empty, except those that match a pattern of `exclude`.
     ///
     /// # Errors
     /// [`SelectionError`] names the pattern that is malformed.
@@ -101,11 +102,11 @@ impl Selection {
         let below = below.split('/').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
         Ok(Selection { below, include: patterns(include)?, exclude: patterns(exclude)? })
     }
-    /// Whether whoever has the whole folder at a place has the selected part of it there.
+    /// Whether a copy of the whole folder contains the selected part at the same place.
     pub(super) fn is_of_all(&self) -> bool {
         self.below.is_empty()
     }
-    /// The fingerprint of this selection of what has the fingerprint `of`.
+    /// The fingerprint of this selection from an object with the fingerprint `of`.
     pub(super) fn fingerprint(&self, of: &Hash) -> Hash {
         let mut hasher = blake3::Hasher::new();
         hasher.update(b"part of a folder").update(&of.0);
@@ -117,7 +118,8 @@ impl Selection {
         }
         Hash(*hasher.finalize().as_bytes())
     }
-    /// What of a folder is wanted; `index_bytes` is the length of its encoded index, and `access` is the folder's own.
+    /// The selected entries of a folder; `index_bytes` is the length of its encoded index, and `access` is the folder's
+    /// access.
     ///
     /// # Errors
     /// [`StoreError::Absent`] if there is nothing at the path, or nothing that a pattern wants.
@@ -222,12 +224,12 @@ impl fmt::Display for Selection {
     }
 }
 
-/// What is to be unpacked of a folder object.
+/// The entries of a folder object to unpack.
 #[derive(Clone, Debug)]
 pub(super) struct Selected {
     /// A folder, or a single file.
     pub(super) kind: ObjectKind,
-    /// Who may look into what is made.
+    /// Who may read the result.
     pub(super) access: Access,
     /// The entries, each behind the folder that it is in. A single file has an empty path.
     pub(super) entries: Vec<SelectedEntry>,
@@ -236,7 +238,7 @@ pub(super) struct Selected {
 /// An entry, and where it goes.
 #[derive(Clone, Debug)]
 pub(super) struct SelectedEntry {
-    /// Its path below what is made.
+    /// Its path below the result.
     pub(super) path: Vec<u8>,
     pub(super) kind: EntryKind,
     /// Where the bytes of a file begin in the object.

@@ -1,4 +1,4 @@
-//! Files whose size says nothing, such as those that the system makes while they are read (`/proc`, `/sys`).
+//! Files whose size is unknown, such as those that the system makes while they are read (`/proc`, `/sys`).
 use bytes::Bytes;
 use std::{
     fs::{self, File, OpenOptions},
@@ -10,12 +10,12 @@ use tributary_core::ByteCount;
 
 use super::{PublishError, io_error};
 
-/// Bytes of the longest file that is read at once because its size says nothing: 16 MiB.
+/// Largest file of unknown size, which is read as a whole: 16 MiB.
 pub(super) const SNAPSHOT_BYTES_MAX: u64 = 16 << 20;
-/// Files of the system say that they have a page or nothing; what says that it has more is believed.
+/// Files that the system makes report a size of one page or nothing; larger sizes are reliable.
 const BELIEVED_BYTES: u64 = 64 << 10;
 
-/// Opens a file for reading; one that would let its reader wait says so instead.
+/// Opens a file for reading; an open that would block returns an error instead.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits()).open(path)
 }

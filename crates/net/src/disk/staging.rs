@@ -16,16 +16,16 @@ use super::{io_error, parent, refusal};
 /// `.tributary-HASH`, readable by its owner only, with the files `part` and `state` and, for a moment at the end, the
 /// file `opened` or the folder `unpacked`.
 ///
-/// HASH is that of the target's name and of the user, so that the same fetch finds it again and two users of one folder
-/// do not meet. Names that begin like this are kept for this program: [`is_reserved`] refuses them in what others send.
-/// Whatever else is found under such a name is left alone.
+/// HASH covers the target's name and the user, so that the same fetch finds it again and two users of one folder do not
+/// meet. Names with this prefix are reserved for this program: [`is_reserved`] refuses them in received folders. Other
+/// files under such a name are left alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Staging {
     folder: PathBuf,
 }
 
 impl Staging {
-    /// That of a download to `target`; with `apart`, one for this object alone.
+    /// The staging folder of a download to `target`; with `apart`, one for this object alone.
     pub(super) fn of(target: &Path, apart: Option<&ObjectId>) -> Staging {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&nix::unistd::geteuid().as_raw().to_be_bytes());
@@ -80,7 +80,7 @@ impl Staging {
                 let reason = "it is kept for an unfinished download, and somebody else has made it; move it away";
                 Err(refusal("write", folder, reason))
             }
-            // Whoever had it has just ended.
+            // The process that had it has just ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(),
             Err(error) => Err(io_error("read", folder, &error)),
         }

@@ -15,7 +15,7 @@ use crate::Clock;
 use tributary_content::StoreError;
 use tributary_core::Time;
 
-/// The file `state` beside the `part` of a download, locked while a process writes to that.
+/// The file `state` next to the `part` of a download, locked while a process writes to the part.
 ///
 /// ```text
 ///   magic "TrP\x01" | bytes of the manifest, u32 | manifest | BLAKE3 of all before, first 16 bytes
@@ -62,7 +62,7 @@ impl StateTable {
     /// of the lock may be about to end; this waits for it until `patience` is over.
     pub(super) fn lock(fs: &dyn FileSystem, path: &Path, patience: Duration) -> Result<Arc<dyn FsFile>, StoreError> {
         let clock = Clock::new();
-        // Whoever held the lock before may have removed the file meanwhile; then the lock is on a file without a name.
+        // The previous holder of the lock may have removed the file; then the lock is on a file without a name.
         let mut without_name = 0;
         while without_name < 100 {
             let file = open(fs, path, Create::IfMissing).map_err(|error| io_error("open", path, &error))?;
@@ -102,8 +102,9 @@ impl StateTable {
     pub(super) fn put_header(&self) -> Result<(), StoreError> {
         self.write(&self.header, 0)
     }
-    /// Goes on with a locked file whose header is that of `stored`. A manifest that continues it may be longer or shorter,
-    /// as when mirrors are named since then: the header stays, since the places of tree and slots follow from its length.
+    /// Continues with a locked file whose header matches `stored`. A manifest that continues it may be longer or
+    /// shorter, as when mirrors were added since then: the header stays, since the places of tree and slots follow from
+    /// its length.
     pub(super) fn resume(file: Arc<dyn FsFile>, path: &Path, stored: &Manifest) -> Self {
         let manifest_bytes = stored.encode();
         let length = u32::try_from(manifest_bytes.len()).expect("a manifest is short").to_be_bytes();
@@ -211,7 +212,7 @@ pub(super) fn open(fs: &dyn FileSystem, path: &Path, create: Create) -> io::Resu
 /// What the header says.
 ///
 /// # Errors
-/// Those of the file system: a header that cannot be read just now is not damaged.
+/// Errors of the file system: a header that cannot be read at the moment is not damaged.
 pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Stored> {
     fn manifest(file: &dyn FsFile) -> io::Result<Option<Manifest>> {
         let mut start = [0; MAGIC.len() + 4];

@@ -18,9 +18,9 @@ use crate::bell::Bell;
 
 /// Writes the chunks in order to something that takes bytes, such as standard output.
 ///
-/// A thread of its own writes, so a slow reader never stops the node: [`ChunkStore::put_chunk`] only queues. Chunks
-/// that come early wait in a buffer of bounded size; [`ChunkStore::wishes`] says which ones have room in it. Nothing can
-/// be resumed.
+/// A separate thread writes, so a slow reader never stops the node: [`ChunkStore::put_chunk`] only queues. Chunks that
+/// come early wait in a buffer of bounded size; [`ChunkStore::wishes`] limits requests to those that fit. A stream
+/// cannot be resumed.
 pub struct StreamStore {
     manifest: Manifest,
     held: Bitmap,
@@ -43,7 +43,7 @@ struct Queue {
     version: u64,
     state: State,
 }
-/// What is written.
+/// The bytes to write.
 struct Plan {
     /// The bytes, ascending; they do not overlap.
     bytes: Vec<Range<u64>>,
@@ -57,7 +57,7 @@ struct Plan {
     room: u32,
 }
 impl Plan {
-    /// The first chunk to write from `index` on; the end of the object if there is none.
+    /// The first chunk to write from `index` on; the end of the object if no chunk follows.
     fn from(&self, index: u32) -> u32 {
         let next = self.chunks.iter().find(|chunks| chunks.end > index);
         next.map_or(self.end, |chunks| chunks.start.max(index))
@@ -146,7 +146,7 @@ impl StreamStore {
 pub struct StreamOptions {
     /// Bytes of chunks that come early, at most.
     pub buffer_bytes: u64,
-    /// What is written of the object, in ascending order; `None` writes all of it.
+    /// The parts of the object to write, in ascending order; `None` writes the whole object.
     pub ranges: Option<ByteRanges>,
     /// Rung when there is room for more.
     pub bell: Bell,
@@ -380,7 +380,7 @@ mod tests {
         for index in 0..3 {
             put(&mut store, &mut published, index);
         }
-        // Nobody has read a byte, and no call waited for it.
+        // The reader has read no byte, and no call waited for it.
         assert_eq!(wanted(&store).windows, [0..3]);
         let chunk = published.read_chunk(ChunkIndex(3)).expect("published");
         let error = store.put_chunk(ChunkIndex(3), &chunk).expect_err("the buffer is full").to_string();

@@ -15,12 +15,12 @@ use super::{
 
 /// Remembers which key first signed each name, and refuses another one.
 ///
-/// A plain file with one line per name, `NAME KEY`, rather than a database: who has to decide about a changed key can
-/// read and edit it. Lines that start with `#` are comments. It is read at each question, so that several processes
-/// may share it; changes are made under a lock: a new name is a line behind the others, anything else replaces the file
-/// in one step. Both are on the disk before anybody is told. A line that makes no sense stops everything that depends on
+/// A plain file with one line per name, `NAME KEY`, rather than a database: a person can read and edit it to decide
+/// about a changed key. Lines that start with `#` are comments. It is read for each check, so that several processes
+/// may share it; changes are made under a lock: a new name is a line behind the others, any other change replaces the
+/// file in one step. Both are on the disk before they are reported. A malformed line stops everything that depends on
 /// trust, because skipping it could mean to trust a wrong key; except for a last line that a power cut has torn, which
-/// nobody was told of.
+/// was never reported.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     fs: Arc<dyn FileSystem>,
@@ -30,7 +30,7 @@ pub struct TrustStore {
     remembered: Option<Arc<Result<BTreeMap<Name, PublicKey>, StoreError>>>,
 }
 
-/// What is known to be on the disk.
+/// The state that is known to be on the disk.
 #[derive(Clone, Copy, Debug)]
 struct Settled {
     /// Which file, and how long it was.
@@ -71,7 +71,7 @@ impl TrustStore {
         let remembered = Some(Arc::new(self.read().map(|contents| contents.keys)));
         TrustStore { remembered, ..self.clone() }
     }
-    /// Sees that it can be read: without it nobody is believed.
+    /// Checks that the file can be read: without it no publisher is trusted.
     ///
     /// # Errors
     /// [`StoreError::Io`] names the file, and the line that makes no sense.
@@ -87,7 +87,7 @@ impl TrustStore {
             None => Ok(self.read()?.keys),
         }
     }
-    /// Whether `publisher` may be believed for `name`. Changes nothing.
+    /// Checks that `publisher` is trusted for `name`. Changes nothing.
     ///
     /// If `pinned` is given, it alone decides; otherwise the key remembered for the name does, and any key will do for
     /// a name that is not known.
@@ -147,7 +147,7 @@ impl TrustStore {
     /// first one. Of two processes that see different first keys for one name, one is refused.
     ///
     /// # Errors
-    /// Those of [`TrustStore::check`] and [`TrustStore::accept`].
+    /// Errors of [`TrustStore::check`] and [`TrustStore::accept`].
     pub fn check_and_remember(
         &self,
         name: &Name,
@@ -210,7 +210,7 @@ impl TrustStore {
         written.map_err(|error| io_error("write", &self.path, &error))?;
         Ok(known)
     }
-    /// Appends a line, in place of a torn one, and waits for the disk: stores wait on threads of their own.
+    /// Appends a line, in place of a torn one, and waits for the disk: stores call this on threads that may block.
     fn append(&self, line: &str, torn_at: Option<u64>) -> io::Result<()> {
         let file = self.fs.open(&self.path, OpenOptions::CREATE)?;
         let length = match torn_at {
@@ -238,7 +238,7 @@ impl TrustStore {
         let settled = lock(&self.settled);
         stamp == settled.stamp && !settled.is_suspect
     }
-    /// Ensures that what was read is on the disk.
+    /// Ensures that the bytes that were read are on the disk.
     fn settle(&self, stamp: Option<Stamp>) -> io::Result<()> {
         if stamp.is_none() || self.is_settled(stamp) {
             return Ok(());

@@ -18,11 +18,11 @@ use super::{
     sparse,
 };
 
-/// Makes the directory `into`, which must not exist, of the verified bytes of `packed`, which are those of `manifest`; of
-/// what is `selected` only, if that is given. Then `into` may become a single file.
+/// Makes the directory `into`, which must not exist, from `packed`, the verified bytes of `manifest`; with `selected`,
+/// only these entries. Then `into` may become a single file.
 ///
-/// Everything in it is made anew: directories first, then files, links last, so nothing is ever written through a
-/// link; what the index may say is checked by [`DirectoryIndex::decode`].
+/// Every entry is new: directories first, then files, links last, so nothing is ever written through a link;
+/// [`DirectoryIndex::decode`] checks the index.
 ///
 /// The umask decides who may read it, as far as the manifest and the index allow.
 pub(super) fn unpack(

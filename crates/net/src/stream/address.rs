@@ -34,7 +34,7 @@ impl StreamAddress {
             StreamAddress::Unix(_) | StreamAddress::WebSocket(_) => self.to_string(),
         }
     }
-    /// Where whoever has this address is: a Unix socket and a loopback address do not leave the machine.
+    /// How far a peer at this address is: a Unix socket and a loopback address do not leave the machine.
     pub fn place(&self) -> PeerPlace {
         match self {
             StreamAddress::Unix(_) => PeerPlace::ThisMachine,

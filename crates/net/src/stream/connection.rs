@@ -62,12 +62,11 @@ pub(super) enum Progress {
 }
 
 /// After how long without an acknowledgement a TCP connection counts as broken (RFC 5482). A peer that loses its power
-/// or its address closes nothing, and by itself TCP continues for a quarter of an hour, or for ever where nothing is
-/// sent.
+/// or its address closes nothing, and TCP's default is a quarter of an hour, or for ever where nothing is sent.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Read by one call at most.
 const READ_BYTES: usize = 65_536;
-/// The same at least: the longest packet has room.
+/// Smallest read buffer: the longest packet fits.
 const READ_BYTES_MIN: usize = 9_216;
 /// From this length on packets go to the kernel from where they lie.
 const GATHERED_BYTES_MIN: usize = 2_048;
@@ -125,7 +124,7 @@ impl Connection {
     pub(super) fn wants_write(&self) -> bool {
         self.waiting_bytes > 0 || matches!(self.state, State::Connecting { .. })
     }
-    /// Takes one packet to send; it leaves with [`Connection::flush`]. A packet for which there is no room is dropped.
+    /// Queues one packet, which leaves with [`Connection::flush`]. A packet that exceeds the queue's limit is dropped.
     pub(super) fn push(&mut self, head: &[u8], body: &Bytes) {
         let length = head.len() + body.len();
         if !self.is_open() || self.waiting_bytes + length > self.waiting_bytes_max {
@@ -140,7 +139,7 @@ impl Connection {
             self.outbox.push(head, body);
         }
     }
-    /// Gives the kernel what it takes. An error shows at the next read.
+    /// Writes as much as the kernel accepts. An error shows at the next read.
     pub(super) fn flush(&mut self) {
         match &mut self.state {
             State::Plain(socket) => {
@@ -162,13 +161,13 @@ impl Connection {
                         Err(_) => break,
                     }
                 }
-                // It keeps what it could not write, and the next turn writes it.
+                // The WebSocket keeps unwritten bytes, and the next turn writes them.
                 let _ = web.flush();
             }
             State::Connecting { .. } | State::ClientHandshake(_) | State::ServerHandshake(_) | State::Broken => {}
         }
     }
-    /// Reads what is there, after the kernel reported that there may be something.
+    /// Reads available bytes after the kernel reported that the socket may be readable.
     pub(super) fn look(&mut self, framing: &dyn Framing) -> Progress {
         if !self.is_open() {
             match self.go_on_opening() {
@@ -188,7 +187,7 @@ impl Connection {
             Err(reason) => Progress::Closed(reason),
         }
     }
-    /// Goes on with connecting or shaking hands; true once it is open.
+    /// Continues to connect or shake hands; true once it is open.
     fn go_on_opening(&mut self) -> Result<bool, String> {
         let config = Some(web_config(self.waiting_bytes_max));
         self.state = match std::mem::replace(&mut self.state, State::Broken) {
@@ -285,7 +284,7 @@ fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -
             break Ok(());
         }
     };
-    // What came before the end still counts; the end shows itself again.
+    // Packets before the end still count; the next read reports the end again.
     if packets.is_empty() { end.map(|()| packets) } else { Ok(packets) }
 }
 

@@ -1,9 +1,9 @@
 //! Faces over streams: TCP, Unix sockets and WebSocket.
 //!
-//! A stream has no datagrams of its own, so the family says by a [`Framing`] where a packet ends; on a WebSocket each
-//! binary message is one packet. What the kernel does not take at once waits up to a limit; beyond it whole
-//! packets are dropped and counted, as a full queue in front of a slow link would. A browser would let any web page open a
-//! WebSocket to this machine; only those of [`crate::DriverConfig::web_origins`] are let in.
+//! A stream has no datagram boundaries, so the family defines by a [`Framing`] where a packet ends; on a WebSocket each
+//! binary message is one packet. Bytes that the kernel does not accept at once wait up to a limit; beyond it whole
+//! packets are dropped and counted, as a full queue in front of a slow link would. A browser would let any web page
+//! open a WebSocket to this machine; only the origins in [`crate::DriverConfig::web_origins`] may connect.
 //!
 //! ```text
 //!   listener ──accept──► ┌────────────┐  ready: bytes ─► Framing ─► packets ─► node

@@ -69,7 +69,7 @@ struct Slot {
     /// The URI of an accepted one's far end, and of both where that follows from the socket.
     addresses: FaceAddresses,
     place: PeerPlace,
-    /// The dialer whose connection this is; an accepted one has none.
+    /// The dialer whose connection this is; `None` for an accepted one.
     dialer: Option<usize>,
     /// When it is given up if it is not open by then; `None` once it was.
     opens_by: Option<Time>,
@@ -87,7 +87,7 @@ pub(crate) enum StreamEvent {
     Down(FaceId, String),
 }
 
-/// The number of the first accepted stream; those of datagram faces are below.
+/// The number of the first accepted stream; datagram faces have lower ones.
 const ACCEPTED_FACE_FIRST: u32 = 1 << 31;
 /// Pause before the first try to connect again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
@@ -210,7 +210,7 @@ impl Streams {
         let opening = self.faces.values().filter_map(|slot| slot.opens_by);
         self.dialers.iter().filter_map(|dialer| dialer.due).chain(opening).min()
     }
-    /// Accepts, dials and reads what is ready; returns the events, in order.
+    /// Accepts, dials and reads ready streams; returns the events, in order.
     pub(crate) fn poll(&mut self, now: Time, stats: &mut DriverStats) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         for index in std::mem::take(&mut self.ready_listeners) {
@@ -378,7 +378,7 @@ impl Dialer {
 fn here(is_owner: bool) -> PeerPlace {
     if is_owner { PeerPlace::ThisMachine } else { PeerPlace::OtherUser }
 }
-/// The near end of a stream that was dialled to `peer`; a Unix socket has none of its own.
+/// The near end of a stream that was dialled to `peer`; the near end of a Unix socket has no address.
 fn local_uri(connection: &Connection, peer: &str) -> String {
     let own = SockRef::from(&connection.as_fd()).local_addr().ok().and_then(|own| own.as_socket());
     match own {

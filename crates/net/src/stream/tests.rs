@@ -41,7 +41,7 @@ fn packet(length: usize, fill: u8) -> Vec<u8> {
     packet
 }
 
-/// Tells what it sees, and sends back what it gets if it is to.
+/// Reports received packets, and echoes them if it is configured to.
 struct Witness {
     seen: mpsc::Sender<Seen>,
     echoes: bool,
@@ -137,7 +137,7 @@ fn unix_sockets_carry_packets_and_leave_no_file() {
     let path = dir.path().join("node.sock");
     echoes_packets_of_all_lengths(&format!("unix://{}", path.display()));
     assert!(!path.exists(), "the socket file is left behind");
-    // What a killed process left does not stand in the way; what is in use does.
+    // The socket of a killed process does not stand in the way; one in use does.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     let (server, _seen) = server(&format!("unix://{}", path.display()));
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("it is there").permissions());
@@ -204,7 +204,7 @@ fn a_peer_that_is_away_is_tried_again_each_second_at_least() {
 
 #[test]
 fn a_connection_that_does_not_open_is_given_up_and_tried_again() {
-    // Nobody accepts: what is beyond its backlog gets no answer, as from a machine that is away.
+    // Without an accept, connections beyond the backlog get no answer, as from a machine that is away.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
     full.bind(&any.into()).expect("a port is free");

@@ -50,7 +50,7 @@ impl Machine {
         let fs = disk.start();
         Machine { random, disk, fs, faults, was_power_cut: false }
     }
-    /// Lets what comes fail, and perhaps the process stop within it.
+    /// Makes the following operations fail at random, and perhaps ends the process within one.
     pub fn be_rough(&mut self) {
         self.disk.set_faults(self.faults);
         if self.random.chance(0.3) {
@@ -108,7 +108,7 @@ pub fn run(kind: &str, count: u64, history: impl Fn(u64) + panic::RefUnwindSafe 
         env::var("CARGO_PKG_NAME").unwrap_or_default(),
     );
 }
-/// Whether a history is replayed, and is to tell what it does.
+/// Whether a history is replayed with a trace of its operations.
 fn is_traced() -> bool {
     env::var_os("HISTORY").is_some()
 }

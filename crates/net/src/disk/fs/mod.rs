@@ -72,8 +72,8 @@ pub trait FsFile: Debug + Send + Sync {
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()>;
     /// Makes zeros of these bytes and gives their room back; the length stays.
     fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()>;
-    /// Locks the file against other opens of it, in this process and in others; waits for them if `wait` says so.
-    /// Without waiting it returns [`io::ErrorKind::WouldBlock`] if it is locked.
+    /// Locks the file against other opens of it, in this process and in others. Without `wait` it returns
+    /// [`io::ErrorKind::WouldBlock`] if the file is locked.
     fn lock(&self, lock: Lock, wait: Wait) -> io::Result<()>;
 
     /// Fills the buffer completely.
@@ -122,10 +122,10 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// To read one that is there.
+    /// Reads an existing file.
     pub const READ: OpenOptions =
         OpenOptions { access: Access::Read, create: Create::Never, links: Links::Follow, mode: 0 };
-    /// To read and write one that is there.
+    /// Reads and writes an existing file.
     pub const WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ };
     /// To read and write, made if it is missing, for its owner only.
     pub const CREATE: OpenOptions = OpenOptions { create: Create::IfMissing, mode: 0o600, ..OpenOptions::WRITE };
@@ -156,7 +156,7 @@ pub enum Create {
 /// What to do with a link in place of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
-    /// Open what it leads to.
+    /// Opens the target of the link.
     Follow,
     /// Refuse it, and do not wait for pipes: names that can be guessed, in folders that others write to, could lead
     /// anywhere.
@@ -195,7 +195,7 @@ pub enum Wait {
 /// What the system says of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// What it is.
+    /// The type of the file.
     pub kind: Kind,
     /// Bytes.
     pub length: u64,
@@ -229,18 +229,18 @@ pub fn real() -> Arc<dyn FileSystem> {
 /// The whole contents of a file.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn read(fs: &dyn FileSystem, path: &Path) -> io::Result<Vec<u8>> {
     let file = fs.open(path, OpenOptions::READ)?;
     let mut bytes = vec![0; usize::try_from(file.metadata()?.length).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
 }
-/// Makes a folder with all folders around it that are missing, and waits until their names are on the disk: those that are
-/// there may have been made a moment ago, by a process that was killed.
+/// Makes a folder and all missing parents, and waits until their names are on the disk: even existing ones may be
+/// recent, made by a process that was killed.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn create_folders(fs: &dyn FileSystem, path: &Path) -> io::Result<()> {
     let folders: Vec<&Path> = path.ancestors().filter(|folder| folder.file_name().is_some()).collect();
     for folder in folders.into_iter().rev() {
@@ -268,7 +268,8 @@ pub fn create_folders(fs: &dyn FileSystem, path: &Path) -> io::Result<()> {
 /// the old or the new one, and the new one once this has returned.
 ///
 /// # Errors
-/// What the system says. Then the old one or the new one is there, and nothing beside it as far as that can be done.
+/// Errors of the system. The path then has the old or the new file, and no temporary file remains unless its removal
+/// fails too.
 pub fn replace(fs: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let temporary: PathBuf = super::temporary_sibling(path)?;
     let written = (|| {

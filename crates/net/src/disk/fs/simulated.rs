@@ -12,12 +12,12 @@
 //! - Of each page that was written since the last sync, each sector of 512 bytes is after a power cut as any of these writes
 //!   left it, or as it was before: unsynced writes may be lost, reordered and torn, synced ones are not. A sector is never
 //!   torn itself.
-//! - The length of a file and the bytes in it are lost separately; what lies between is zeros. What a file was cut by does
-//!   not come back behind its end.
-//! - A file's name is lost unless its folder was synced, whatever was done to the file. Of names that changed, an arbitrary
-//!   part or, as with a journal, a first part stays; a rename is done in one step.
-//! - A sync that fails drops what was to be written: the next one succeeds without it. Readers see it still, or see what the
-//!   disk has, as the file system likes.
+//! - The length of a file and the bytes in it are lost separately; gaps read as zeros. Bytes removed by truncation do
+//!   not come back behind the end.
+//! - A file's name is lost unless its folder was synced, even if the file was. Of names that changed, an arbitrary part
+//!   or, as with a journal, a first part stays; a rename is done in one step.
+//! - A sync that fails drops the pending writes: the next one succeeds without them. Readers see either the dropped
+//!   bytes or the ones on the disk, as the file system likes.
 //! - A write that fails may have written any part of it.
 mod file;
 
@@ -44,9 +44,9 @@ pub struct Faults {
     pub write: f64,
     /// A write or an allocation gives ENOSPC, though there is room.
     pub full: f64,
-    /// A write writes only some of the bytes, and says so.
+    /// A write writes only some of the bytes, and returns their number.
     pub short: f64,
-    /// A sync of a file gives EIO and drops what was to be written; one of a folder gives EIO.
+    /// A sync of a file gives EIO and drops the pending writes; one of a folder gives EIO.
     pub sync: f64,
     /// Making, renaming, removing, cutting, or opening gives EIO, before or after it is done.
     pub change: f64,
@@ -82,8 +82,8 @@ impl SimulatedDisk {
             failed: 0,
         })))
     }
-    /// The file system for a process that starts now. What it does after [`SimulatedDisk::kill`] or
-    /// [`SimulatedDisk::cut_power`] fails and changes nothing.
+    /// The file system for a process that starts now. Its operations after [`SimulatedDisk::kill`] or
+    /// [`SimulatedDisk::cut_power`] fail and change nothing.
     pub fn start(&self) -> Arc<dyn FileSystem> {
         let life = self.lock().life;
         Arc::new(SimulatedFs { disk: self.clone(), life })
@@ -92,7 +92,7 @@ impl SimulatedDisk {
     pub fn kill(&self) {
         self.lock().end_life();
     }
-    /// Ends the process and the machine: what was synced stays, and an arbitrary part of the rest.
+    /// Ends the process and the machine: synced data stays, and an arbitrary part of the rest.
     pub fn cut_power(&self) {
         let mut machine = self.lock();
         machine.end_life();
@@ -140,7 +140,7 @@ impl SimulatedDisk {
         }
     }
     fn lock(&self) -> MutexGuard<'_, Machine> {
-        // What is behind it is whole between any two statements.
+        // The state is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -318,7 +318,7 @@ impl FsFile for SimulatedFile {
         let Node::File(file) = &mut machine.inode(self.inode).node else { return synced };
         match &synced {
             Ok(()) => file.settle(),
-            // What comes of it is decided when the power is cut.
+            // Its effect is decided when the power is cut.
             Err(_) if is_stopped => {}
             Err(_) => {
                 file.durable = file.remains(&mut random, Length::Last);
@@ -374,7 +374,7 @@ impl Drop for SimulatedFile {
     }
 }
 
-/// What is behind a [`SimulatedDisk`].
+/// The state of a [`SimulatedDisk`].
 #[derive(Debug)]
 struct Machine {
     random: Random,
@@ -387,8 +387,7 @@ struct Machine {
     life: u64,
     stopped: bool,
     stop_after: Option<u64>,
-    /// Whether the operation that was begun last is one of the process that runs, so that it may have done something
-    /// though it has failed.
+    /// Whether the operation in progress belongs to the running process, so that it may take effect although it fails.
     is_within: bool,
     operations: u64,
     faults: Faults,
@@ -400,7 +399,7 @@ struct Machine {
 
 /// A name in a folder.
 type Place = (u64, OsString);
-/// Names and what they are to lead to.
+/// Names and their new inodes.
 type Edits = Vec<(Place, Option<u64>)>;
 
 #[derive(Debug)]
@@ -446,7 +445,7 @@ impl Machine {
         }
         Ok(())
     }
-    /// Changes names; a change that fails may be done all the same.
+    /// Changes names; a change that fails may still take effect.
     fn change(&mut self, life: u64, edits: impl FnOnce(&mut Machine) -> io::Result<Edits>) -> io::Result<()> {
         let outcome = self.enter(life, |faults| faults.change);
         if outcome.is_err() && !(self.is_within && self.random.chance(0.5)) {
@@ -553,7 +552,7 @@ impl Machine {
         self.random = random;
         self.count_pages();
     }
-    /// Drops files that nobody can reach any more, not even after a power cut.
+    /// Drops files that cannot be reached any longer, not even after a power cut.
     fn forget_unused(&mut self) {
         let is_unused = |inode: &Inode| inode.links == 0 && inode.handles == 0;
         if !self.inodes.values().any(is_unused) {
@@ -569,7 +568,7 @@ impl Machine {
         self.count_pages();
     }
     fn count_pages(&mut self) {
-        // A file without a name and without a user takes no room, though a power cut may bring it back.
+        // A file without a name and without an open handle uses no space, though a power cut may bring it back.
         let is_counted = |inode: &&Inode| inode.links > 0 || inode.handles > 0;
         let pages = |inode: &Inode| match &inode.node {
             Node::File(file) => file.cached.pages.len() as u64,

@@ -1,4 +1,4 @@
-//! A folder on its way: its index first, then what is wanted of it and is not here already.
+//! A folder download: its index first, then the wanted chunks that are missing locally.
 use std::{ops::Range, sync::Arc};
 
 use tributary_content::{ChunkCipher, ChunkIndex, HashTree, Manifest, ObjectKind, StoreError};
@@ -26,13 +26,13 @@ pub(super) fn check_selectable(manifest: &Manifest, options: &PartOptions) -> Re
 }
 
 impl PartFile {
-    /// Prepares to fetch a part of a folder, and to take over what an earlier version at the same place has. The bytes of a
-    /// sealed folder are not those of its files.
+    /// Prepares to fetch a part of a folder, and to take over the chunks of an earlier version at the same place. The
+    /// bytes of a sealed folder differ from its files' bytes.
     pub(super) fn begin_folder(&mut self) -> Result<(), StoreError> {
         let selects = self.options.selection.is_some();
         let is_folder = self.manifest.kind == ObjectKind::Directory && !self.manifest.is_sealed;
         if selects && self.manifest.chunk_count() <= 1 {
-            // The root in the manifest is all there is of the tree, and nobody brings it.
+            // The manifest's root is the whole tree, so no packets will bring it.
             self.tree = HashTree::decode(&self.manifest, &[]).ok();
         }
         if selects || is_folder && self.is_replacing() && self.manifest.chunk_count() > 1 && self.target.is_dir() {
@@ -46,9 +46,8 @@ impl PartFile {
     fn is_replacing(&self) -> bool {
         !matches!(self.options.existing, Existing::Number | Existing::Refuse)
     }
-    /// Wants the index; with it decides what else is wanted, and takes over the chunks that are made of files that are
-    /// there. If anything is amiss with the index of a folder that is wanted whole, everything is wanted: unpacking tells
-    /// what.
+    /// Wants the index; with it selects the other chunks, and takes over those that match existing files. If the index
+    /// of a folder that is wanted whole is malformed, everything is wanted: unpacking reports the error.
     pub(super) fn go_on_with_folder(&mut self) -> Result<(), StoreError> {
         let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
             return Ok(());
@@ -81,12 +80,12 @@ impl PartFile {
         if let Err(StoreError::Absent { .. }) = &decided
             && self.held.count() <= self.manifest.chunks_of_plain(0..bytes).end
         {
-            // Nothing else is here that the next fetch could use.
+            // The next fetch can use no other file here.
             clear(&self.staging)?;
         }
         decided
     }
-    /// Wants what is selected of a folder.
+    /// Wants the selected chunks of a folder.
     fn decide(&mut self, wishes: &FolderWishes, index: &DirectoryIndex, bytes: u64) -> Result<(), StoreError> {
         let Some(selection) = self.options.selection.clone() else { return Ok(()) };
         let selected = selection.select(index, bytes, self.manifest.access)?;
@@ -134,7 +133,7 @@ impl PartFile {
             |index: &DirectoryIndex| bytes.checked_add(index.content_bytes()) == Some(self.manifest.plain_size());
         Ok(index.filter(is_whole).map(|index| (index, bytes)))
     }
-    /// Bytes of chunks that are held, opened; what lies behind the end is left out.
+    /// Plain bytes of held chunks; bytes behind the end are left out.
     fn read_plain(&self, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
         let read = |error| io_error("read", &self.part_path, &error);
         let range = range.start..range.end.min(self.manifest.plain_size());
@@ -155,7 +154,7 @@ impl PartFile {
         }
         Ok(plain)
     }
-    /// Takes over those of `chunks` that are made of files that are at the target.
+    /// Takes over the chunks in `chunks` that match files at the target.
     fn take_local(&mut self, selected: &Selected, chunks: Vec<Range<u32>>) -> Result<(), StoreError> {
         let Some((tree, index_bytes)) = self.tree.clone().zip(self.index_bytes()?) else { return Ok(()) };
         let mut local = LocalBytes::of(&self.target, selected);

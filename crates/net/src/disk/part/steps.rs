@@ -29,7 +29,8 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Wants the chunks from a random one on, if others are to be served meanwhile, and nothing else decides their order.
+    /// Wants the chunks from a random one on, if the object is served while it arrives, and nothing else decides their
+    /// order.
     pub(super) fn begin_share(&mut self) {
         let count = self.manifest.chunk_count();
         if self.options.share.is_none() || count < 2 || self.manifest.is_unsigned() {
@@ -46,7 +47,8 @@ impl PartFile {
         }
         self.offer();
     }
-    /// Lets what has arrived be served, once it can be verified. Nobody can be served what is opened only at the end.
+    /// Offers the chunks that have arrived to other receivers, once they can be verified. A sealed object that this
+    /// node opens only at the end is not offered.
     pub(super) fn offer(&self) {
         let is_whole = self.options.selection.is_none() && self.options.key_of(&self.manifest).is_none();
         if let (Some(share), Some(tree), true) = (&self.options.share, &self.tree, is_whole) {
@@ -226,7 +228,7 @@ impl PartFile {
         }
         Ok(HashTree::from_leaves(self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect()))
     }
-    /// How many chunks are missing of what is wanted.
+    /// How many wanted chunks are missing.
     pub(super) fn missing(&self) -> u32 {
         match (&self.options.selection, &self.wishes) {
             (Some(_), Some(wishes)) => {
@@ -253,7 +255,7 @@ impl PartFile {
         record.iter().for_each(|record| record.save(state_dir, from));
         of_part.iter().for_each(|record| record.save(state_dir, &Record::part_at(from)));
         let target = place::place(from, &self.target, &self.manifest, &self.options)?;
-        // A part that was there already stays, and so do its records: they are not those of the same bytes at `from`.
+        // An existing part stays, and so do its records: they describe other bytes than those at `from`.
         let is_kept = match record.as_ref().filter(|_| of_part.is_some()) {
             Some(new) => {
                 let there = place::record_of(&target, &self.manifest, new.tree.clone(), &self.options)?;

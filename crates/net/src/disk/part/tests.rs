@@ -508,7 +508,7 @@ proptest! {
     }
 }
 
-/// Run by [`a_process_killed_while_it_writes_loses_nothing_that_it_had_put`] in a process of its own.
+/// Run by [`a_process_killed_while_it_writes_loses_nothing_that_it_had_put`] in a child process.
 #[test]
 #[ignore = "it is the process that gets killed"]
 fn victim() {
@@ -689,7 +689,7 @@ fn a_file_is_replaced_by_its_publishers_next_version_unless_somebody_has_changed
     let refused = get(b"fourth", 4).expect_err("somebody has changed it").to_string();
     assert!(refused.contains("not as it was when it was fetched") && refused.contains("--overwrite"), "{refused}");
     assert_eq!(fs::read(&target).expect("readable"), b"third, and mine");
-    // What has the bytes that are wanted need not be fetched, whoever wrote it.
+    // A file with the wanted bytes need not be fetched, even if another program wrote it.
     fs::write(&target, b"fourth").expect("writable");
     get(b"fourth", 4).expect("it is there already");
     let anything = PartOptions { existing: Existing::Anything, ..options.clone() };
@@ -742,7 +742,7 @@ fn numbers_are_found_among_many_and_come_before_the_suffix() {
     let target = directory.path().join("log.txt");
     let options = PartOptions { existing: Existing::Number, apart: true, ..PartOptions::default() };
     for version in 1..=40 {
-        // Equal readings are readings all the same.
+        // Equal readings still count as separate readings.
         get_file(&target, b"21.5", version, &options).expect("there is a name for each");
     }
     for number in [1, 2, 40] {
@@ -878,7 +878,7 @@ mod parts {
         assert!(there.is_some_and(|there| there.held().is_full()), "the same part is there already");
         let refused = reason(PartFile::open(&target, &manifest, &other));
         assert!(refused.contains("another part of the folder"), "{refused}");
-        // All of it replaces a part of it, and takes over what is there.
+        // The whole folder replaces the part, and takes over the chunks that exist.
         let whole = PartOptions { selection: None, ..options.clone() };
         let mut store = PartFile::open(&target, &manifest, &whole).expect("a part may become the whole");
         let count = serve(&mut store, &mut object, 1_000).expect("it is there");

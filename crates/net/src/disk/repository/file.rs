@@ -1,4 +1,5 @@
-//! Chunks in files of their own, as versions before segments wrote them: they are read and removed, and no others come.
+//! Chunks in individual files, as versions before segments wrote them: they are read and removed, and no new ones are
+//! written.
 //!
 //! ```text
 //! bytes  0        4            8               16                      48        48 + head
@@ -21,7 +22,7 @@ const HEAD_BYTES_MAX: usize = 1 << 16;
 /// Head and payload length of a file whose lengths are right.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn head(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<(Vec<u8>, u64)>> {
     let file = fs.open(path, OpenOptions::READ)?;
     let length = file.metadata()?.length;
@@ -42,7 +43,7 @@ pub(super) fn head(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<(Vec<u
 /// The payload; nothing if it is damaged.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn read(fs: &dyn FileSystem, folder: &Path, id: u64) -> io::Result<Option<Bytes>> {
     let bytes = Bytes::from(fs::read(fs, &path(folder, id))?);
     let Some((head_bytes, payload_bytes, hash)) = bytes.first_chunk().and_then(parse) else { return Ok(None) };

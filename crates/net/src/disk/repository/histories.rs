@@ -1,4 +1,4 @@
-//! Random histories of a store over a disk that loses, tears and refuses, checked against what was promised.
+//! Random histories of a store over a disk that loses, tears and refuses writes, checked against the store's promises.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -14,7 +14,7 @@ use super::{
     *,
 };
 
-/// What is known of a chunk.
+/// The expected state of a chunk.
 #[derive(Clone, Debug)]
 struct Known {
     chunk: Chunk,
@@ -33,7 +33,7 @@ struct Chunk {
 enum Fate {
     /// It was put and no commit was answered since: it is whole or not there.
     Put,
-    /// It was promised: it is there.
+    /// Promised: it must exist.
     Promised,
     /// It was removed and no commit was answered since: it is whole or not there.
     Removed,
@@ -46,7 +46,7 @@ impl Chunk {
     fn payload(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         match self.seed % 2 {
-            // Long runs of the same byte look like what was never written.
+            // Long runs of the same byte look like unwritten space.
             0 => bytes.fill(self.seed as u8),
             _ => blake3::Hasher::new().update(&self.seed.to_be_bytes()).finalize_xof().fill(&mut bytes),
         }
@@ -116,7 +116,7 @@ impl History {
             self.end_life();
             self.begin_life();
         }
-        // All promises are kept where nothing fails any more.
+        // All promises are kept once faults have ended.
         self.disk.set_room(None);
         self.commit_until_done();
         self.check_reads();
@@ -146,7 +146,7 @@ impl History {
                     let id = self.known.keys().nth(self.random.below(count) as usize).copied();
                     id.into_iter().for_each(|id| self.remove(id));
                 }
-                // A destination takes all that waits, or all but one.
+                // A destination takes every waiting chunk, or all but one.
                 60..63 => {
                     let ids: Vec<u64> = self.known.keys().copied().collect();
                     let spared = ids.get(self.random.below(ids.len() as u64) as usize).copied();
@@ -224,12 +224,12 @@ impl History {
                         known.fate = Fate::Promised;
                     }
                 }
-                // What was removed before the commit began.
+                // Chunks that were removed before the commit began.
                 self.known.retain(|id, _| !removed.contains(id));
             }
             Err(error) => {
                 self.trace(|| format!("not committed: {error}"));
-                // As a proxy does with what it was to promise.
+                // As a proxy does with chunks that it was about to promise.
                 put.into_iter().for_each(|id| self.remove(id));
             }
         }
@@ -246,7 +246,7 @@ impl History {
         }
         panic!("a commit never ends");
     }
-    /// What is promised is read, byte for byte, and so is what was put.
+    /// Promised chunks are read, byte for byte, and so are uncommitted ones.
     fn check_reads(&mut self) {
         let faults = self.disk.set_faults(Faults::NONE);
         for (id, known) in self.known.iter().filter(|(_, known)| known.fate != Fate::Removed) {
@@ -287,7 +287,7 @@ impl History {
     fn restart(&mut self) {
         self.repository = DiskRepository::in_steps(self.disk.start(), Path::new(FOLDER), self.at_once, clocks());
     }
-    /// Lists what there is, through faults, kills and power cuts, and compares it with what was promised.
+    /// Lists the chunks, through faults, kills and power cuts, and compares the list with the promises.
     fn begin_life(&mut self) {
         let mut listed = Err(StoreError::Io { operation: "", path: String::new(), reason: String::new() });
         self.disk.set_faults(Faults { full: 0.0, ..self.faults });
@@ -323,7 +323,7 @@ impl History {
             assert!(known.fate != Fate::Promised || ids.contains(id), "chunk {id} is lost: {:?}", known.chunk);
         }
         assert_eq!(self.repository.damage().places, 0, "nothing is damaged");
-        // What it shows it promises, and what it does not show is gone.
+        // Listed chunks are promised, and unlisted ones are gone.
         self.known.retain(|id, _| ids.contains(id));
         self.known.values_mut().for_each(|known| known.fate = Fate::Promised);
         if self.disk.is_stopped() {

@@ -37,13 +37,13 @@ use super::{
 };
 use crate::bell::Bell;
 
-/// Keeps chunks in one folder: one behind the other in files of some 64 MiB, so that what came together is on the disk
-/// with one wait. A thread of its own writes and waits for the disk; a node's thread never does, except to read a chunk
-/// back.
+/// Keeps chunks in one folder: one behind the other in files of some 64 MiB, so that chunks that arrive together are on
+/// the disk after one wait. A separate thread writes and waits for the disk; a node's thread never does, except to read
+/// a chunk back.
 ///
-/// What [`DiskRepository::list`] shows is on the disk. After a kill or a power cut it shows all that was committed and of the
-/// rest what is whole, by its hash. After a commit that failed, nothing of what was put since the one before counts, and what
-/// was removed is gone with the next commit that succeeds.
+/// The chunks in [`DiskRepository::list`] are on the disk. After a kill or a power cut it lists every committed chunk,
+/// and others that are whole by their hash. After a commit that failed, all puts since the commit before are void, and
+/// removals take effect with the next commit that succeeds.
 #[derive(Debug)]
 pub struct DiskRepository {
     fs: Arc<dyn FileSystem>,
@@ -72,7 +72,7 @@ struct Listed {
     damage: Damage,
 }
 
-/// Who does the work.
+/// The executor of the jobs.
 enum Worker {
     /// A thread.
     Thread {
@@ -81,7 +81,7 @@ enum Worker {
         listed: Receiver<io::Result<Listed>>,
         thread: Option<JoinHandle<()>>,
     },
-    /// Whoever asks whether a commit is done: so many jobs each time.
+    /// The caller that asks whether a commit is done: `at_once` jobs each time.
     Steps { writer: Box<Writer>, jobs: VecDeque<Job>, at_once: usize, done: VecDeque<io::Result<Vec<u64>>> },
 }
 
@@ -167,7 +167,7 @@ impl DiskRepository {
     /// Checks that a folder, which is created if missing, can be read and written.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn check(folder: &Path) -> io::Result<()> {
         let fs = real();
         create_folders(&*fs, folder)?;
@@ -250,8 +250,8 @@ impl ChunkRepository for DiskRepository {
         }
         Ok(true)
     }
-    /// [`StoreError::Later`] if it cannot be read now, [`StoreError::Io`] if it is not there or is damaged; what is damaged
-    /// counts in [`DiskRepository::damage`] and is put aside when it is removed.
+    /// [`StoreError::Later`] if it cannot be read now, [`StoreError::Io`] if it is missing or damaged; damaged chunks
+    /// count in [`DiskRepository::damage`] and are put aside when they are removed.
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
         if let Some(payload) = self.writing.get(&id) {
             return Ok(match &payload[..] {
@@ -286,7 +286,7 @@ impl ChunkRepository for DiskRepository {
                 io::Error::other(format!("{} is damaged at byte {at}", path.display()))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => error,
-            // The disk fails, or the system has too many files open: the chunk is there all the same.
+            // The disk fails, or the system has too many files open: the chunk still exists.
             Err(error) => {
                 drop(known);
                 let reason = format!("cannot read a chunk of '{}' now: {error}", self.folder.display());
@@ -310,7 +310,7 @@ impl ChunkRepository for DiskRepository {
         self.damage = listed.damage;
         Ok(listed.chunks)
     }
-    /// A thread rings the bell; steps are done when it is asked.
+    /// A thread rings the bell; steps run when they are polled.
     fn poll_interval(&self) -> Option<Duration> {
         match &self.worker {
             Worker::Thread { .. } => None,
@@ -325,7 +325,7 @@ impl ChunkRepository for DiskRepository {
     }
 }
 impl Drop for DiskRepository {
-    /// Put chunks are written before the node is gone; their commit has no receiver any more.
+    /// Put chunks are written before the node is gone, but their commit has no receiver.
     fn drop(&mut self) {
         match &mut self.worker {
             Worker::Thread { jobs, thread, .. } => {

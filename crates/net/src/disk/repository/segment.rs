@@ -4,9 +4,10 @@
 //! bytes  0        4            8               16   24        32                      64        64 + head
 //!        | "TBC2" | head bytes | payload bytes | id | durable | BLAKE3 of 4–32, rest  | head …  | payload … | next chunk …
 //! ```
-//! `durable` says how much of the file was on the disk before this chunk was begun, so that a start need not read that
-//! again. What was removed has another mark; its payload is given back to the file system. A file that is closed in order
-//! ends with a seal: a removed chunk without head and payload, whose `durable` is all that is before it.
+//! `durable` is the length of the file that was on the disk before this chunk was started, so that a start need not
+//! read that again. A removed chunk has another mark; its payload is given back to the file system. A file that is
+//! closed in order ends with a seal: a removed chunk without head and payload, whose `durable` covers everything before
+//! it.
 use std::{
     io,
     path::{Path, PathBuf},
@@ -47,7 +48,7 @@ pub(super) struct Found {
     pub(super) id: u64,
     pub(super) head: Vec<u8>,
     pub(super) place: Place,
-    /// Whether nobody has removed it.
+    /// Whether it has not been removed.
     pub(super) is_live: bool,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Found {
 pub(super) struct Contents {
     /// Complete chunks, those that were durable once, and removed ones.
     pub(super) found: Vec<Found>,
-    /// Incomplete chunks that were begun after the last ones known to be durable.
+    /// Incomplete chunks that were started after the last ones known to be durable.
     pub(super) torn: Vec<Found>,
     /// From where to where nothing can be made sense of, though something was durable there.
     pub(super) damaged: Vec<(u64, u64)>,
@@ -77,7 +78,7 @@ pub(super) fn encode(out: &mut Vec<u8>, id: u64, durable: u64, head: &[u8], payl
     let hash = hash(out);
     out[HASH_AT..FRONT_BYTES].copy_from_slice(hash.as_bytes());
 }
-/// What stands behind the last chunk of a file of which `durable` bytes, all, are on the disk.
+/// The seal behind the last chunk of a file whose `durable` bytes are all on the disk.
 pub(super) fn seal(durable: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(FRONT_BYTES);
     push_front(&mut out, REMOVED, (0, 0), 0, durable);
@@ -96,7 +97,7 @@ fn push_front(out: &mut Vec<u8>, mark: [u8; 4], (head_bytes, payload_bytes): (u3
 /// Head and payload of a chunk; nothing if it is damaged.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn read(fs: &dyn FileSystem, folder: &Path, place: &Place) -> io::Result<Option<(Vec<u8>, Bytes)>> {
     read_from(&*fs.open(&path(folder, place.segment), OpenOptions::READ)?, place)
 }
@@ -105,7 +106,7 @@ pub(super) fn read_from(file: &dyn FsFile, place: &Place) -> io::Result<Option<(
     let Ok(length) = usize::try_from(place.bytes()) else { return Ok(None) };
     let mut bytes = vec![0; length];
     match file.read_exact_at(&mut bytes, place.at) {
-        // Somebody has cut the file.
+        // The file was truncated.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         read => read?,
     }
@@ -121,15 +122,15 @@ pub(super) fn read_from(file: &dyn FsFile, place: &Place) -> io::Result<Option<(
 /// Marks the chunk at `at` as removed.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn mark_removed(file: &dyn FsFile, at: u64) -> io::Result<()> {
     file.write_all_at(&REMOVED, at)
 }
-/// All chunks of a segment. What was not durable when the last of them was begun is read, and counts if it is whole. Where a
-/// front is damaged, it goes on at the next chunk that is whole.
+/// All chunks of a segment. Bytes that were not yet durable when the last chunk was started are read, and count if they
+/// form whole chunks. Behind a damaged front it continues at the next whole chunk.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> {
     let length = file.metadata()?.length;
     let mut reader = Reader { file, start: 0, buffer: Vec::new() };
@@ -143,7 +144,7 @@ pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> 
             found.push(one);
             continue;
         }
-        // The lengths of the last one may be what is damaged; of one that was removed nothing can tell.
+        // The lengths of the last chunk may be the damaged part; a removed chunk has no hash to check.
         let suspect = match found.last() {
             Some(last) if last.is_live => (!is_complete(last)?).then_some((last.place, true)),
             last => last.map(|last| (last.place, false)),
@@ -169,8 +170,8 @@ pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> 
     let damaged = gaps.into_iter().filter(|(from, _)| *from < durable).chain(tail).collect();
     Ok(Contents { found: kept, torn, damaged, end, durable, length })
 }
-/// Where the next chunk begins that nobody has removed and that is whole by its hash, or the seal, at `from` or later, and
-/// how much was durable before it. What a payload has in it may look like one; `budget` bounds the bytes that are read for
+/// The beginning of the next chunk at `from` or later that is live and whole by its hash, or of the seal, and how much
+/// was durable before it. Bytes in a payload may look like a chunk; `budget` bounds the bytes that are read to check
 /// that.
 fn search(file: &dyn FsFile, from: u64, length: u64, budget: &mut u64) -> io::Result<Option<(u64, u64)>> {
     let mut window = vec![0; SEARCH_WINDOW_BYTES.min(length.saturating_sub(from) as usize)];
@@ -241,7 +242,7 @@ impl Reader<'_> {
     }
 }
 
-/// What stands in front of a chunk.
+/// The header in front of a chunk.
 struct Front {
     is_live: bool,
     head_bytes: u32,
@@ -252,7 +253,7 @@ struct Front {
 }
 
 impl Front {
-    /// Where the chunk is that it stands in front of, at `at`; nothing if a file of so many bytes ends within it.
+    /// The place of the chunk whose front is at `at`; nothing if a file of `length` bytes ends within it.
     fn place(&self, segment: u64, at: u64, length: u64) -> Option<Place> {
         let room = length.checked_sub(at + FRONT_BYTES as u64)?.checked_sub(u64::from(self.head_bytes))?;
         let fits = self.head_bytes <= HEAD_BYTES_MAX && self.payload_bytes <= room;

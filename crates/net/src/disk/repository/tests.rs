@@ -17,7 +17,7 @@ fn commit(repository: &mut DiskRepository) {
     repository.commit().expect("a thread");
     answer(repository).expect("a disk");
 }
-/// Waits until the thread has done what it was told, without a commit.
+/// Waits until the thread has completed its jobs, without a commit.
 fn drain(repository: &mut DiskRepository) {
     let (tell, done) = channel();
     repository.send(Job::Wait(tell)).expect("a thread");
@@ -35,7 +35,7 @@ fn listed(repository: &mut DiskRepository) -> Vec<u64> {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> =
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()).collect();
-    // The age of the folder takes no part in what is tested here.
+    // These tests ignore the age of the folder.
     files.retain(|file| file.file_name().is_none_or(|name| name != "age"));
     files.sort();
     files
@@ -45,8 +45,8 @@ fn used(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     files(folder).iter().map(|file| file.metadata().expect("a file").blocks() * 512).sum()
 }
-/// What a process that is killed leaves: a copy of its folder, as its thread goes on. The zeros that
-/// a segment reserves ahead take no room in the copy.
+/// The folder that a killed process leaves: a copy, since the thread of this one continues. The zeros that a segment
+/// reserves ahead use no space in the copy.
 fn killed(folder: &Path, to: &Path) -> DiskRepository {
     fs::create_dir(to).expect("a folder");
     for file in files(folder) {
@@ -92,7 +92,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
             assert_eq!(heads, [(1, &b"head one"[..], 100_000), (3, b"head", 70_000)], "{length} bytes, then {fill}");
             assert_eq!(again.read(1).expect("it is there"), payload(1, 100_000));
             assert!(again.read(4).is_err());
-            // It goes on, and what was torn does not come back.
+            // It continues, and torn chunks do not come back.
             put(&mut again, 4, 1_000);
             commit(&mut again);
             drop(again);
@@ -148,7 +148,7 @@ fn what_is_removed_gives_its_room_back() {
     commit(&mut again);
     assert!(used(&to) < 83 << 20, "{} bytes", used(&to));
     fs::remove_dir_all(&to).expect("a disk");
-    // All but two: whole segments go, and the others keep what they have.
+    // All but two: whole segments are removed, and the others keep their chunks.
     (3..159).for_each(|id| repository.remove(id).expect("a thread"));
     commit(&mut repository);
     assert!(used(dir.path()) < (4 << 20) + ahead, "{} bytes", used(dir.path()));
@@ -186,7 +186,7 @@ fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     repository.remove(299).expect("a thread");
     commit(&mut repository);
     drop(repository);
-    // Killed before the old one was removed: what is in both is there once.
+    // Killed before the old one was removed: a chunk that is in both is listed once.
     fs::copy(segment::path(&dir.path().join("before"), 0), segment::path(&folder, 0)).expect("a disk");
     let file = OpenOptions::new().write(true).open(segment::path(&folder, 0)).expect("a file");
     for id in (0..290).chain([299]) {
@@ -257,7 +257,7 @@ fn what_is_damaged_is_counted_and_its_file_kept_when_the_rest_has_left() {
     drop(repository);
     let path = segment::path(dir.path(), 0);
     let file = OpenOptions::new().write(true).open(&path).expect("a file");
-    // The fronts of the second and the third: without the seal nobody could tell that the third was ever whole.
+    // The fronts of the second and the third: without the seal nothing shows that the third was ever whole.
     file.write_all_at(&[0xee; 64], 1_068).expect("a disk");
     file.write_all_at(&[0xee; 64], 2 * 1_068).expect("a disk");
     let mut repository = DiskRepository::new(dir.path(), &Bell::default());
@@ -323,7 +323,7 @@ fn a_damaged_front_takes_nothing_with_it() {
     }
 }
 
-/// What stands in a payload may look like a chunk; it is none as long as what is around it is whole.
+/// Bytes in a payload may look like a chunk; they are ignored while the surrounding chunk is whole.
 #[test]
 fn a_payload_that_looks_like_chunks_is_none() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -22,7 +22,7 @@ use super::{
 pub(super) enum Where {
     /// In a segment.
     Segment(Place),
-    /// In a file of its own.
+    /// In a single-chunk file.
     File,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Places(Arc<Mutex<Known>>);
 #[derive(Default, Debug)]
 pub(super) struct Known {
     pub(super) chunks: BTreeMap<u64, Where>,
-    /// Those of which a reader has seen that they are damaged.
+    /// Chunks that a reader has found damaged.
     pub(super) damaged: BTreeSet<u64>,
 }
 
@@ -44,11 +44,11 @@ impl Places {
     }
 }
 
-/// Appends chunks to segments, and gives back what was removed: by punching holes; by removing segments without chunks; by
-/// moving the few that are left out of a segment.
+/// Appends chunks to segments, and frees the space of removed chunks: by punching holes; by removing segments without
+/// chunks; by moving the few remaining chunks out of a segment.
 ///
-/// A step that fails leaves what it owes to the disk here ([`Debt`]), and the next commit pays it before it says that it is
-/// done. A sync that has failed once proves nothing when it succeeds the next time, so what it was to write is written again.
+/// A step that fails leaves its unfinished work here ([`Debt`]), and the next commit completes it before it reports
+/// success. A sync that has failed once proves nothing when it succeeds the next time, so its data is written again.
 pub(super) struct Writer {
     fs: Arc<dyn FileSystem>,
     folder: PathBuf,
@@ -65,7 +65,7 @@ pub(super) struct Writer {
     removed: Vec<Place>,
     /// What the next commit has to see on the disk, by segment.
     debts: BTreeMap<u64, Debt>,
-    /// Segments and files of which nothing is wanted, and whose names are there still.
+    /// Segments and files without wanted chunks whose names still exist.
     doomed: BTreeSet<u64>,
     doomed_files: BTreeSet<u64>,
     /// Whether files have come or gone since the last commit, which the next one must sync.
@@ -94,7 +94,7 @@ struct Debt {
     file: Option<Arc<dyn FsFile>>,
     /// Where chunks begin that are marked as removed.
     marks: BTreeSet<u64>,
-    /// Where it ends: what is behind was half written.
+    /// The end of the valid part: bytes behind it were half written.
     cut: Option<u64>,
     /// Whether marks and cut have to be made again.
     again: bool,
@@ -205,9 +205,9 @@ impl Writer {
         listed.chunks = heads.into_iter().map(|(id, (head, bytes))| (id, head, bytes)).collect();
         Ok(listed)
     }
-    /// Takes over a segment of an earlier life. That life may have ended after a sync had failed: the system then shows from
-    /// memory what it has dropped, and no later sync writes it. So removals, and chunks that no later one proves durable, are
-    /// written again.
+    /// Takes over a segment of an earlier process. That process may have ended after a sync had failed: the system then
+    /// shows from memory the bytes that it has dropped, and no later sync writes them. So removals, and chunks that no
+    /// later one proves durable, are written again.
     fn take_over(
         &mut self,
         number: u64,
@@ -237,7 +237,7 @@ impl Writer {
                  that they are, or the disk has damaged them"
             );
         }
-        // What is damaged may tell somebody something.
+        // Damaged bytes are kept for diagnosis.
         if !segment.is_damaged && contents.end < contents.length {
             debt.cut = Some(contents.end);
         }
@@ -254,8 +254,8 @@ impl Writer {
         self.debts.insert(number, debt);
         Ok(())
     }
-    /// Of chunks with the same number, of which one was being moved, keeps the newest that is whole. If another one stayed,
-    /// it would come back when that is removed.
+    /// Keeps the newest whole chunk among those with the same number, which a move in progress leaves. If another one
+    /// stayed, it would come back when that is removed.
     fn keep_one(
         &mut self,
         id: u64,
@@ -336,7 +336,7 @@ impl Writer {
         let made = made.and_then(|()| self.age.save(&*self.fs));
         let put = mem::take(&mut self.uncommitted);
         if let Err(error) = made {
-            // It is not known what the disk has of it, and nobody will ask for it.
+            // The disk's copy is uncertain, and the chunk will not be read again.
             self.close();
             for (id, place) in put {
                 let _ = self.forget(id, place);
@@ -415,7 +415,7 @@ impl Writer {
             _ => self.fs.open(&segment::path(&self.folder, number), OpenOptions::WRITE),
         }
     }
-    /// Removes a name; that it has none already is as good.
+    /// Removes a name; a missing name is no error.
     fn unlink(&mut self, path: &Path) -> io::Result<()> {
         // It may be done though it fails.
         self.folder_changed = true;
@@ -481,18 +481,18 @@ impl Writer {
         }
         Err(io::Error::new(io::ErrorKind::AlreadyExists, "the names for its next files are taken"))
     }
-    /// Appends nothing to the current segment any more.
+    /// Stops appending to the current segment.
     fn close(&mut self) {
         if let Some(mut current) = self.current.take() {
             if current.durable == current.end && current.end > 0 {
-                // Without it a start cannot tell what was promised of the last chunks, and nothing else is lost.
+                // Without it a start cannot determine which of the last chunks were promised; nothing else is lost.
                 let seal = segment::seal(current.end);
                 current.end += match current.file.write_all_at(&seal, current.end) {
                     Ok(()) => seal.len() as u64,
                     Err(_) => 0,
                 };
             }
-            // What was half written, or set aside and not needed.
+            // Half-written bytes, or space that was set aside and not needed.
             let _ = current.file.set_len(current.end);
         }
     }
@@ -550,7 +550,7 @@ impl Writer {
             tracing::warn!(path = %path.display(), %error, "cannot give back what stored chunks took");
         }
     }
-    /// Removes a segment of which nothing is left, or so little that it is moved.
+    /// Removes a segment that is empty, or whose few remaining chunks can be moved.
     fn tidy(&mut self, number: u64) -> io::Result<()> {
         let Some(segment) = self.segments.get(&number) else { return Ok(()) };
         let is_empty = segment.live.is_empty();
@@ -565,7 +565,7 @@ impl Writer {
         if !is_empty {
             self.move_out_of(number)?;
         }
-        // Its chunks are elsewhere or removed, and until its name is gone for good no commit says so of what is removed then.
+        // Its chunks are elsewhere or removed, and until its name is gone for good no commit confirms their removal.
         self.debts.remove(&number);
         self.doomed.insert(number);
         self.dispose(number)?;
@@ -604,7 +604,7 @@ impl Writer {
         Ok(())
     }
 
-    // What is damaged.
+    // The damaged file.
 
     /// Removes the file of a segment, or puts it aside if something in it is damaged.
     fn dispose(&mut self, number: u64) -> io::Result<()> {
@@ -622,7 +622,8 @@ impl Writer {
         let is_kept = self.put_aside(path);
         tracing::warn!(path = %path.display(), is_kept, "a stored chunk is damaged and lost; its file is put into the folder '{DAMAGED_FOLDER}'");
     }
-    /// Moves a file with something damaged to where nobody looks for chunks, so that a person can; says whether it is there.
+    /// Moves a damaged file to a folder that is not scanned for chunks, so that a person can examine it; true if it was
+    /// moved.
     fn put_aside(&mut self, path: &Path) -> bool {
         let folder = self.folder.join(DAMAGED_FOLDER);
         let kept = self.damaged_files();
@@ -681,7 +682,7 @@ fn rewrite(file: &dyn FsFile, place: &Place) -> io::Result<()> {
     file.read_exact_at(&mut bytes, place.at)?;
     file.write_all_at(&bytes, place.at)
 }
-/// What is given back of a removed chunk while others of its segment are there.
+/// The bytes of a removed chunk that are given back while its segment has other chunks.
 fn hole_bytes(place: &Place) -> u64 {
     if place.payload_bytes >= HOLE_BYTES_MIN { place.payload_bytes } else { 0 }
 }
@@ -699,7 +700,7 @@ const HOLE_BYTES_MIN: u64 = 64 << 10;
 const TIDY_BYTES_MIN: u64 = 1 << 20;
 /// Room that the buffer keeps.
 const BUFFER_BYTES_KEPT: usize = 2 << 20;
-/// How much is looked at at once behind the last chunk of a segment.
+/// Bytes read at a time behind the last chunk of a segment.
 const WINDOW_BYTES: u64 = 1 << 20;
 /// Where files go in which something is damaged, and how many are kept there.
 const DAMAGED_FOLDER: &str = "damaged";

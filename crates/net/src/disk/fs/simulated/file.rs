@@ -6,7 +6,7 @@ use super::*;
 pub(super) struct File {
     pub(super) cached: Content,
     pub(super) durable: Content,
-    /// What was done since the last sync, from one cut to the next.
+    /// Changes since the last sync, divided by truncations.
     pub(super) epochs: Vec<Epoch>,
 }
 
@@ -19,7 +19,7 @@ impl Default for File {
 /// Writes between two cuts.
 #[derive(Default, Debug)]
 pub(super) struct Epoch {
-    /// It begins by cutting the file to so many bytes.
+    /// The length in bytes to which it first truncates the file.
     pub(super) cut: Option<u64>,
     /// How each page was left by each write.
     pub(super) pages: BTreeMap<u64, Vec<Option<Page>>>,
@@ -27,7 +27,7 @@ pub(super) struct Epoch {
     pub(super) lengths: Vec<u64>,
 }
 
-/// What is left of the length of a file.
+/// The length that a file keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
     /// Any that it had since the last sync.
@@ -177,7 +177,7 @@ impl Content {
         }
         self.length = self.length.max(offset + bytes.len() as u64);
     }
-    /// How many of `count` bytes at `offset` can be written if there is room for so many pages more.
+    /// How many of `count` bytes at `offset` can be written if `room` more pages fit.
     pub(super) fn fits(&self, count: usize, offset: u64, mut room: u64) -> usize {
         if room == u64::MAX {
             return count;
