@@ -427,7 +427,7 @@ impl Refusal {
         String::from(match self {
             Refusal::Forged => "the name service refused it: the record is not authentic, or malformed",
             Refusal::Full => {
-                "the name service is full: its routers hold as many records as `records_max` in their [mf] sections allows"
+                "the name service is full: it holds `records_max` of [mf] records, or 4,096 routers watch this name already"
             }
             Refusal::Unreachable => "no router that holds records of names can be reached",
             Refusal::Misplaced => "the name service refused it: the record belongs to another place",
