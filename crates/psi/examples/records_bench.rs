@@ -1,14 +1,14 @@
 //! How the rendezvous function grows:
 //! `cargo run --release -p tributary-psi --example records_bench [ITEMS_MAX [HOSTS [NODES [MBPS]]]]`
 //!
-//! Hosts publish 10³, 10⁴ … items, each in scopes of its own of at most 10,000; while they do one of them fetches what is
-//! published already, then 100 at random, one after the other, and then all are held for three leases. Hosts, rendezvous nodes
-//! and their control channels are those of real nodes. Each has a link of `MBPS` both ways (100) with a queue of 100 ms that
-//! drops what is more, and each packet takes 40 ms. Printed for each size: virtual time until all are published, the part of
-//! that for which the busiest link was busy, packets and bytes, processor time of hosts and rendezvous nodes together, the
-//! longest time from a subscription until a topology manager is asked for its paths, in round trips, during the flood and after
-//! it; packets and bytes for one renewal of all that is published, memory of all of them, and the exponent of each between this
-//! size and the one before.
+//! Hosts publish 10³, 10⁴ … items, each host in private scopes of at most 10,000; during that time one of them fetches
+//! published items, then 100 random ones in turn, and then all publications are held for three leases. Hosts,
+//! rendezvous nodes and their control channels are the real nodes'. Each has a link of `MBPS` both ways (100) with a
+//! drop-tail queue of 100 ms, and each packet takes 40 ms. Printed for each size: virtual time until all are published,
+//! the part of it for which the busiest link was busy, packets and bytes, processor time of hosts and rendezvous nodes
+//! together, the longest time from a subscription until a topology manager gets the request for its paths, in round
+//! trips, during the flood and after it; packets and bytes for one renewal of every publication, memory of all nodes,
+//! and the exponent of each between this size and the one before.
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ fn main() {
     }
 }
 
-/// A node's link in one direction: until when it is busy, for how long it was so, and what it dropped.
+/// A node's link in one direction: until when it is busy, its total busy time, and its drops.
 #[derive(Clone, Copy, Default)]
 struct Link {
     free_at: Time,
@@ -100,9 +100,9 @@ struct Domain {
     channels: BTreeMap<NodeId, ControlChannel>,
     /// The links of each node: out and in.
     links: BTreeMap<NodeId, [Link; 2]>,
-    /// What is on its way to a node's link or (true) over it, by its arrival there or with the node.
+    /// Packets on their way to a node's link or (true) over it, by their arrival there or at the node.
     mail: BTreeMap<(Time, u64), (NodeId, Vec<u8>, bool)>,
-    /// Who has something due, or has been told something.
+    /// Nodes with a due timer or a new message.
     due: BTreeSet<(Time, NodeId)>,
     due_of: BTreeMap<NodeId, Time>,
     number: u64,
@@ -192,7 +192,7 @@ impl Domain {
         let fetches: Vec<Name> = (0..FETCHES).map(|_| name(random.below(items), hosts)).collect();
         let slowest = (0..).zip(fetches).map(|(transfer, name)| self.fetch(name, transfer)).max();
         let before = (self.packets, self.bytes);
-        // What was published last is renewed first after a third of a lease.
+        // The last publications are renewed first after a third of a lease.
         self.run(self.now + LEASE * 3);
         let renewals = 9.0;
         let held = memory() - resident;
@@ -219,7 +219,7 @@ impl Domain {
             held,
         ]
     }
-    /// Subscribes an item; the time until all that publish it are told to a topology manager.
+    /// Subscribes an item; returns the time until a topology manager has learnt all its publishers.
     fn fetch(&mut self, name: Name, transfer: u32) -> Duration {
         let subscriber = NodeId(HOST);
         let began = self.now;
@@ -247,7 +247,7 @@ impl Domain {
         let mail = self.mail.first_key_value().map(|((at, _), _)| *at);
         self.due.first().map(|(at, _)| *at).into_iter().chain(mail).min()
     }
-    /// Goes on to whatever comes next.
+    /// Advances to the next event.
     fn step(&mut self) {
         self.now = self.now.max(self.next().expect("renewals never end"));
         if let Some(entry) = self.mail.first_entry().filter(|entry| entry.key().0 <= self.now) {
@@ -275,7 +275,7 @@ impl Domain {
             host.handle_message(self.now, from, message);
         }
     }
-    /// Takes what has arrived at a node, and sends what it has to say.
+    /// Delivers a node's arrived messages, and sends its own.
     fn collect(&mut self, node: NodeId) {
         let mut channel = self.channels.remove(&node).expect("it is there");
         loop {
@@ -337,7 +337,7 @@ impl Domain {
                         self.published += 1;
                         self.last_published = name;
                     }
-                    // It goes on by itself.
+                    // The client continues without help.
                     ResolverEvent::Rejected { reason, .. } if reason.contains("it goes on") => self.told += 1,
                     ResolverEvent::Rejected { name, reason, .. } => panic!("{name}: {reason}"),
                     _ => {}

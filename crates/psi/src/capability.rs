@@ -4,8 +4,9 @@
 //! the pair of routes to a key that changes with time (zFormation's idea, on the pair of FIDs instead of each link). Nodes
 //! with keys drop requests without a valid capability.
 //!
-//! The active topology manager makes the keys and gives them, with the routes, to those who may serve: routers, which pass
-//! on and answer requests, and senders. The standby managers get them too and go on with them when they take over.
+//! The active topology manager makes the keys and gives them, with the routes, to nodes that may serve: routers, which
+//! forward and answer requests, and senders. The standby managers get them too and continue to use them when they take
+//! over.
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -24,7 +25,7 @@ pub struct CapabilityKey {
 }
 
 impl CapabilityKey {
-    /// The key of `epoch` that a topology manager makes from a secret of its own.
+    /// The key of `epoch` that a topology manager derives from its secret.
     pub fn derive(secret: &[u8; 32], epoch: u32) -> CapabilityKey {
         let mut hasher = blake3::Hasher::new_derive_key("tributary psi capability key");
         hasher.update(secret);
@@ -60,12 +61,12 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// Keys of its own, around `epoch`.
+    /// Keys derived from this manager's secret, around `epoch`.
     pub fn new(secret: [u8; 32], epoch: u32) -> KeyRing {
         let keys = [epoch.wrapping_sub(1), epoch, epoch.wrapping_add(1)];
         KeyRing { secret, keys: keys.map(|epoch| CapabilityKey::derive(&secret, epoch)) }
     }
-    /// Goes on with the keys of another manager, so that what they have signed stays valid.
+    /// Takes over the keys of another manager, so that capabilities signed with them stay valid.
     pub fn adopt(&mut self, keys: &[CapabilityKey]) {
         if let Some(keys) = keys.first_chunk() {
             self.keys = *keys;

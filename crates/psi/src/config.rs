@@ -17,9 +17,9 @@ pub struct Config {
     pub location: Option<Location>,
     /// Seed of its random streams and of its link labels; must differ from node to node and from start to start.
     pub seed: u64,
-    /// Secret that nobody can learn from what the node says: nonces that prove an address are drawn with it, and the
-    /// capability keys of a topology manager. The seed does
-    /// not do for that, because random values that are told give it away. Default: all zeros, for simulations.
+    /// A secret that the node's messages never reveal: it seeds the nonces that prove an address and the capability
+    /// keys of a topology manager. The seed does not suffice, because random values in messages give it away. Default:
+    /// all zeros, for simulations.
     pub secret: [u8; 32],
     /// Whether it forwards packets of other nodes and caches (paper: FN).
     pub router: bool,
@@ -50,7 +50,7 @@ pub struct Config {
     pub transfer: TransferConfig,
 }
 
-/// How much a node takes. Whoever is refused by a rendezvous node or a topology manager is told which of these it was.
+/// The limits of a node. A refusal by a rendezvous node or a topology manager names the limit that was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Records of a rendezvous node. Default: 1,000,000, of some 1 kB each for items.

@@ -2,20 +2,20 @@
 //! sender learns its outcome.
 //!
 //! A message is cut into fragments, each a control packet that carries the route back. The receiver acknowledges every
-//! fragment with a bitmap of all that have arrived; the sender repeats missing ones with truncated exponential backoff
-//! until everything is acknowledged or too many attempts made no progress. A bounded memory of complete messages
-//! suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
+//! fragment with a bitmap of all fragments that have arrived; the sender repeats missing ones with truncated
+//! exponential backoff until everything is acknowledged or too many attempts made no progress. A bounded memory of
+//! complete messages suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
 //!
-//! Messages to one node may overtake each other; contents that need an order carry versions. Those for whose answer
-//! somebody waits go before the bulk of publications ([`Message::is_bulk`]). What waits for the window goes together then
+//! Messages to one node may overtake each other; contents that need an order carry versions. Messages with a waiting
+//! client go before the bulk of publications ([`Message::is_bulk`]). Messages that wait for the window are combined
 //! ([`held`]).
 //!
-//! The window to a peer grows by what is acknowledged as long as the round-trip time shows that nothing queues on the way
-//! (at most a quarter more than the shortest one), and is halved by timeouts, once for all that was in flight together: what
-//! there is to say goes at the rate of the path.
+//! The window to a peer grows by the acknowledged fragments as long as the round-trip time shows no queue on the way
+//! (at most a quarter above the shortest one), and is halved by timeouts, once for everything that was in flight
+//! together: messages leave at the rate of the path.
 //!
-//! In a network with an authority each two nodes have a key of their own ([`pairs`]); without one, packets carry a code
-//! that finds damage and protects from nobody.
+//! In a network with an authority each pair of nodes shares a key ([`pairs`]); without one, packets carry a code that
+//! detects damage but no attack.
 mod held;
 mod packets;
 pub mod pairs;
@@ -54,8 +54,8 @@ pub struct ControlConfig {
     /// Fragments in flight to one peer at most: the window grows while the round-trip time shows no queue. Default: 2,048,
     /// which is some 200 Mbit/s over a round trip of 80 ms.
     pub window_packets_max: u32,
-    /// Messages to one peer that wait or are in flight. Default: 32,768, four times as many as a rendezvous node works on
-    /// requests, each of which it tells two others and another one's scope.
+    /// Messages to one peer that wait or are in flight. Default: 32,768, four times the requests that a rendezvous node
+    /// has in progress: for each it sends messages to two other nodes and to the holder of the scope.
     pub messages_max: usize,
     /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
     /// acknowledged. Default: 1,024.
@@ -127,7 +127,7 @@ pub struct Outcome {
 pub enum SendResult {
     /// It arrived.
     Delivered,
-    /// Nobody acknowledged it. It may have arrived all the same, if all acknowledgements were lost.
+    /// No acknowledgement came. The message may still have arrived, if all acknowledgements were lost.
     TimedOut,
     /// It was not sent: too many messages wait for this peer.
     QueueFull,
@@ -193,7 +193,8 @@ pub struct ControlChannel {
 const ROUND_TRIPS_UNKNOWN: u32 = 2;
 
 impl ControlChannel {
-    /// The end of `node`, whose boot number is `boot`: different from those of its restarts in the last minutes.
+    /// The channel of `node`, whose boot number is `boot`: different from the numbers of its restarts in the last
+    /// minutes.
     ///
     /// # Panics
     /// If `config.packet_bytes` is less than 768: then a message of full length would need too many fragments.
@@ -222,7 +223,8 @@ impl ControlChannel {
         }
     }
 
-    /// Takes what this node is in a network with an authority: from now on it has a key of its own with each other node.
+    /// Sets this node's identity in a network with an authority: from now on it shares a separate key with each other
+    /// node.
     pub fn set_identity(&mut self, identity: &Identity) {
         let is_news = match &mut self.pairs {
             Some(pairs) => pairs.set_identity(identity.clone()),
@@ -235,7 +237,7 @@ impl ControlChannel {
             self.peers.values_mut().for_each(|peer| peer.introduction = Introduction::Due(Time::ZERO));
         }
     }
-    /// Takes the key of a node from somebody who knows it.
+    /// Takes the key of a node from a source that can vouch for it.
     pub fn learn(&mut self, node: NodeId, key: &PublicKey) {
         if let Some(pairs) = self.pairs.as_mut().filter(|_| node != self.node) {
             pairs.learn(node, key);
@@ -245,13 +247,13 @@ impl ControlChannel {
     pub fn grant(&self, node: NodeId) -> Option<&Grant> {
         self.pairs.as_ref()?.grant(node)
     }
-    /// Whether a node may publish a name: below its certified prefixes or, without a certificate in an open network, where
-    /// nobody that this node has heard of owns names above or below. Everybody may without an authority.
+    /// Whether a node may publish a name: below its certified prefixes or, without a certificate in an open network,
+    /// where no known node owns names above or below. Without an authority every node may.
     pub fn may_claim(&self, node: NodeId, name: &Name) -> bool {
         let Some(pairs) = self.pairs.as_ref().filter(|_| node != self.node) else { return true };
         pairs.grant(node).is_some_and(|grant| grant.may_claim(name, pairs.owners()))
     }
-    /// A node has started anew: this one introduces itself again.
+    /// A node has restarted: this one introduces itself again.
     pub fn introduce(&mut self, node: NodeId) {
         self.peers.entry(node).and_modify(|peer| peer.introduction = Introduction::Due(Time::ZERO));
     }
@@ -337,12 +339,13 @@ impl ControlChannel {
         self.rto_initial = self.config.rto_initial.max(round_trip * ROUND_TRIPS_UNKNOWN);
     }
 
-    /// Names the nodes that this one can reach by itself: their messages are acknowledged even if they do not say how.
+    /// Sets the routes to nodes that this one can reach directly: their messages are acknowledged even if they carry no
+    /// route back.
     pub fn set_routes(&mut self, routes: BTreeMap<NodeId, Fid>) {
         self.routes = routes;
     }
 
-    /// Gives up all messages to `to`, which is known to be gone; each outcome is [`SendResult::TimedOut`].
+    /// Drops all messages to `to`, which is known to be gone; each outcome is [`SendResult::TimedOut`].
     pub fn abandon(&mut self, to: NodeId) {
         let Some(peer) = self.peers.remove(&to) else { return };
         self.sendable.remove(&to);
@@ -476,7 +479,7 @@ struct Peer {
     waiting: usize,
     in_flight: u32,
     window: u32,
-    /// Below this window it grows by all that is acknowledged, beyond it by one packet per round trip.
+    /// Below this window it grows by every acknowledged packet, beyond it by one packet per round trip.
     slow_start_end: u32,
     /// When the window was last halved.
     halved_at: Time,
@@ -503,7 +506,7 @@ enum Introduction {
 }
 
 impl Introduction {
-    /// What came after the last introduction was not acknowledged.
+    /// The packets after the last introduction were not acknowledged.
     fn again(self) -> Introduction {
         match self {
             Introduction::Due(due) => Introduction::Due(due),
@@ -648,7 +651,7 @@ enum Timer {
     Held(NodeId),
 }
 
-/// A message of which fragments are missing.
+/// A message with missing fragments.
 #[derive(Debug)]
 struct Partial {
     touched: Time,

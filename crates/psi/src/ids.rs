@@ -181,7 +181,7 @@ impl Roles {
     pub fn contains(self, roles: Roles) -> bool {
         self.0 & roles.0 == roles.0
     }
-    /// Those of these that a node may have whose certificate says `certified`: every host publishes and subscribes.
+    /// The subset of these roles that the certificate allows: every host publishes and subscribes.
     pub fn within(self, certified: tributary_trust::Roles) -> Roles {
         let mut allowed = Roles::SENDER | Roles::RECEIVER;
         for (role, certified_as) in [
@@ -196,7 +196,7 @@ impl Roles {
         Roles(self.0 & allowed.0)
     }
 }
-/// The id of the node with this key, in a network with an authority: nobody else can have it.
+/// The id of the node with this key, in a network with an authority: no other key yields it.
 pub fn node_of_key(key: &tributary_trust::PublicKey) -> tributary_core::NodeId {
     let hash = blake3::derive_key("tributary psi node id", &key.0);
     tributary_core::NodeId(u64::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes")))

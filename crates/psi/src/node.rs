@@ -94,9 +94,9 @@ pub struct PsiNode {
     /// Routes and offers of a manager that this node has not heard of yet, or does not hear at the moment: a message
     /// overtakes a beacon now and then, and its sender takes it for delivered. The oldest are dropped.
     pub(crate) early: VecDeque<(NodeId, Message)>,
-    /// Messages whose outcome somebody waits for.
+    /// Messages whose outcome is awaited.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
-    /// All faces, those of the driver and unsolicited ones.
+    /// All faces, the driver's and unsolicited ones.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Unsolicited faces. The router does not know those whose neighbour has never answered.
     pub(crate) unsolicited: UnsolicitedFaces,
@@ -105,7 +105,7 @@ pub struct PsiNode {
     pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
-    /// When a fetch of something that this node publishes itself goes on.
+    /// When the fetch of an object that this node publishes itself continues.
     pub(crate) own_due: Option<Time>,
     /// The earliest of [`PsiNode::control_deadlines`]: packets of transfers do not move it, and there are many of them.
     control_due: Option<(Time, Wake)>,
@@ -124,7 +124,7 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
+/// Requests made in one batch if none of them leaves the node, because it fetches an object that it publishes.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
 const OWN_PAUSE: Duration = Duration::from_millis(1);
@@ -169,7 +169,7 @@ impl PsiNode {
             roles = roles | Roles::TOPOLOGY_MANAGER;
         }
         let router = RouterConfig {
-            // Who has not answered a hello may have forged its address: nothing of it is passed on.
+            // A neighbour that has not answered a hello may have forged its address: its packets are not forwarded.
             neighbours_only: true,
             cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
             cache_policy: config.cache_policy.clone(),
@@ -261,7 +261,7 @@ impl PsiNode {
     fn speaks_for_itself(&self, face: FaceId, datagram: &Datagram) -> bool {
         let header = Header::decode(datagram.header_bytes()).ok();
         let from = header.and_then(|header| datagram.bytes_after(header.len()).first_chunk::<8>());
-        // What is malformed is dropped elsewhere.
+        // Malformed packets are dropped elsewhere.
         from.is_none_or(|from| self.neighbour.may_send_as(face, NodeId(u64::from_be_bytes(*from))))
     }
 }

@@ -120,7 +120,7 @@ pub struct PubSub {
     lease_min: Duration,
 }
 
-/// Renewals take at most one part in so many of a link, each with its answer.
+/// Renewals with their answers take at most this fraction (1/`RENEWAL_PARTS`) of a link.
 const RENEWAL_PARTS: u32 = 100;
 /// The longest lease for a slow link: as long as rendezvous nodes grant.
 const LEASE_MAX: Duration = Duration::from_secs(3_600);
@@ -194,8 +194,8 @@ pub struct WishStatus {
 }
 
 impl PubSub {
-    /// A client without wishes. `boot` grows from start to start if possible; if not, the rendezvous nodes
-    /// say so and the client catches up.
+    /// A client without wishes. `boot` grows from start to start if possible; if not, the rendezvous nodes answer with
+    /// the last known version and the client catches up.
     pub fn new(mut config: PubSubConfig, boot: u32) -> Self {
         let cut = (0..=LABEL_BYTES_MAX).rev().find(|at| config.label.is_char_boundary(*at)).unwrap_or(0);
         config.label.truncate(cut);
@@ -274,7 +274,7 @@ impl PubSub {
         let k = k.clamp(1, PATHS_MAX as u8);
         self.wish(now, Key::Subscription(name.clone(), transfer), Aim::Subscribe { k, metric });
     }
-    /// Gives up a transfer.
+    /// Withdraws the subscription of a transfer.
     pub fn unsubscribe(&mut self, now: Time, name: &Name, transfer: u32) {
         self.wish(now, Key::Subscription(name.clone(), transfer), Aim::Withdraw);
     }
@@ -308,8 +308,8 @@ impl PubSub {
         }
     }
 
-    /// Takes an answer of the rendezvous node that was asked, or a notice of one that there is; what others say is dropped and
-    /// counted, and other messages are ignored.
+    /// Takes an answer of the rendezvous node that got the request, or a notice of any rendezvous node; messages of
+    /// other nodes are dropped and counted, and other messages are ignored.
     pub fn handle_message(&mut self, now: Time, from: NodeId, message: Message) {
         match message {
             Message::Renewed(renewed) if self.renewals.is_expected(&renewed, from) => {
@@ -322,7 +322,7 @@ impl PubSub {
                 self.hear(now, from);
                 self.on_reply(now, reply);
             }
-            // The answer to a request that is not under way any more shows that they are there.
+            // The answer to a request that has ended shows that the node is alive.
             Message::Reply(reply) if self.resolvers.contains(&from) && !self.requests.contains_key(&reply.request) => {
                 self.hear(now, from);
             }
@@ -445,7 +445,7 @@ impl PubSub {
         }
     }
 
-    /// A version for the next request about `key`, beyond the last one, which may be ahead of those of the others.
+    /// A version for the next request about `key`, beyond its last one, which may be ahead of other keys' versions.
     fn version(&mut self, key: &Key) -> u64 {
         self.version_next += 1;
         let last = self.wishes.get(key).map_or(0, |wish| wish.version);
@@ -551,8 +551,8 @@ impl PubSub {
         }
     }
 
-    /// A request was not answered in time. A rendezvous node that answers others is slow and not gone: everything would
-    /// only have to be said to another one again.
+    /// A request was not answered in time. A rendezvous node that answers other requests is slow, not gone: switching
+    /// to another one would only repeat all of them.
     fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
         let timeout = self.config.request_timeout;
         let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < timeout);
@@ -595,8 +595,9 @@ impl PubSub {
         }
     }
 
-    /// Goes on with a rendezvous node that knows nothing of this host: subscriptions first. What is published already is
-    /// renewed at once, since others may hold it still; what nobody holds is published again after the answer.
+    /// Continues with a rendezvous node that has no records of this host: subscriptions first. Publications are renewed
+    /// immediately, since other nodes may still hold them; those that no node holds are published again after the
+    /// answer.
     fn renew_everything(&mut self, now: Time) {
         self.heard_from_used = None;
         self.requests.clear();
@@ -640,13 +641,13 @@ impl PubSub {
             Answer::Done { .. } => self.on_granted(now, key, version),
             // It has been withdrawn already: the answer was lost, or the request had never arrived there.
             Answer::Rejected(Rejection::NotPublished) if wish.takes_back => self.on_granted(now, key, version),
-            // Something has reached the end of the numbers; nothing does by itself. It falls with its lease.
+            // The entry has reached the last version number, which no correct node does. It ends with its lease.
             Answer::Stale { current } if current >= VERSION_MAX => {
                 self.timers.set(key.clone(), now + self.lease() / 3);
             }
             Answer::Stale { current } => {
-                // This host published more before its restart than since, or somebody did in its name: this entry goes on
-                // from there, and no other one.
+                // This host published more before its restart than since, or another node forged its name: only this
+                // entry continues from that version.
                 wish.version = current + 1;
                 self.send(now, key.clone());
             }

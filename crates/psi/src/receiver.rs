@@ -33,7 +33,7 @@ const OFFER_PATIENCE: Duration = Duration::from_millis(250);
 /// How long it waits while nothing is known of the publisher: a part of the offers must not decide who that is.
 const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
 /// Why there is no source: the topology manager has it from the rendezvous node that is responsible for the name.
-const NOBODY: &str = "the rendezvous node knows nobody who publishes it";
+const NOBODY: &str = "the rendezvous node knows no publisher of it";
 const LEVEL: &str = "it is a level above other names";
 /// Packets leave room for an FID of this length at least, so that a path that appears later and needs a longer one fits
 /// too; the topology manager of a large domain says how much more ([`Offer::fid_room`]).
@@ -50,7 +50,7 @@ pub type FaceOf<'a> = &'a mut dyn FnMut(&Fid) -> Option<FaceId>;
 pub struct Receiver {
     config: TransferConfig,
     transfers: FetchTable<Entry>,
-    /// Which path of which transfer each flow number stands for; the number is in every request's tag.
+    /// The transfer and path of each flow number, which is in every request's tag.
     flows: Vec<Option<(TransferId, PathId)>>,
     /// Flow numbers that are given back, and when they may be used again.
     resting: VecDeque<(Time, u16)>,
@@ -68,7 +68,7 @@ struct Entry {
     applied: Option<OfferVersion>,
     pending: Option<Pending>,
     stream: Option<(ObjectId, u16, StreamKey)>,
-    /// Events of this node about it, besides those of the engine.
+    /// Events of this node about it, besides the engine's.
     advice: VecDeque<TransferEvent>,
     ended_reported: bool,
     /// Whether an event has reported that a path is unused because flow numbers ran out.
@@ -86,7 +86,7 @@ struct Route {
 struct Pending {
     version: OfferVersion,
     since: Time,
-    /// By their index; `None` for what is of no use.
+    /// By their index; `None` for a useless one.
     offers: BTreeMap<u8, Option<Offer>>,
     count: u8,
 }
@@ -130,7 +130,7 @@ impl Receiver {
             entry.transfer.cancel(now);
         }
     }
-    /// Takes what the driver of a fetch's bulk sources has to report, and gives what it is to do.
+    /// Takes the reports of the driver of a fetch's bulk sources, and returns its orders.
     pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
         self.transfers.get_mut(id).map(|fetch| fetch.transfer.step_bulk(now, inputs))
     }
@@ -146,13 +146,13 @@ impl Receiver {
     pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
         self.transfers.set_demands(now, id, demands)
     }
-    /// The network refuses to serve a fetch: if nobody else does, it fails for this reason in the end. Gives its name, if
-    /// that is news.
+    /// The network refuses to serve a fetch: unless another source does, it fails for this reason in the end. Returns
+    /// its name if the reason is new.
     pub fn set_refusal(&mut self, id: TransferId, reason: &str) -> Option<Name> {
         let entry = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended())?;
         entry.transfer.set_refusal(reason).then(|| entry.transfer.name().clone())
     }
-    /// A name is a level above others: nobody publishes an object of it.
+    /// The name is a scope above others, so no object has it.
     pub fn set_absent(&mut self, name: &Name) {
         for (_, entry) in self.transfers.running_mut().filter(|(_, entry)| entry.transfer.name() == name) {
             entry.transfer.set_absent(LEVEL);
@@ -182,7 +182,7 @@ impl Receiver {
         if offer.count > 0 {
             pending.offers.insert(offer.index, is_of_use.then_some(offer));
         } else {
-            // Only the node that acts for a name and holds all that was published of it asks for its paths.
+            // Only the acting node of a name that holds all its publications asks for its paths.
             entry.transfer.set_absent(NOBODY);
         }
         if pending.offers.len() >= usize::from(pending.count) {
@@ -279,7 +279,7 @@ impl Receiver {
         if self.transfers.is_empty() { None } else { self.next_deadline() }
     }
     fn next_deadline(&self) -> Option<Time> {
-        // This runs twice a packet: ended fetches, of which many may be kept, are skipped first.
+        // This runs twice a packet: ended fetches, which may be many, are skipped first.
         let mut due = None;
         let limit = Some(self.transfers.shared.limit.ready_at()).filter(|ready| *ready > self.polled_at);
         for (_, entry) in self.transfers.running() {
@@ -393,7 +393,7 @@ impl Receiver {
             }
         }
         if pending.offers.len() < usize::from(pending.count) {
-            // The rest may still come; the present offers are in use meanwhile.
+            // The rest may still come; the present offers are used until then.
             entry.pending = Some(Pending { since: Time::MAX, ..pending });
         }
     }
@@ -446,7 +446,7 @@ impl Entry {
         let (capability, forward) = (route.capability, route.forward);
         Some((route.reverse, flags, Request { tag, object, packet_bytes, capability, forward, ranges: request.ranges }))
     }
-    /// When offers that are not complete are used all the same.
+    /// When incomplete offers are used anyway.
     fn offers_due(&self) -> Option<Time> {
         let pending = self.pending.as_ref()?;
         let patience = if self.transfer.knows_publisher() { OFFER_PATIENCE } else { FIRST_OFFER_PATIENCE };

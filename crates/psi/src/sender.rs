@@ -1,5 +1,5 @@
-//! The source of objects (paper: publisher). It keeps no state of transfers: each request says which packets it wants
-//! and which route the answer takes (paper §III-B2).
+//! The source of objects (paper: publisher). It keeps no state of transfers: each request names the packets that it
+//! wants and the route of the answer (paper §III-B2).
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
@@ -75,7 +75,7 @@ impl Sender {
         let stream = StreamKey::new(&reader.manifest().object_id(), 0);
         let cut = Cut { tree: reader.tree(), is_arriving: reader.held().is_some(), layout: None, stream };
         if !self.objects.publish(reader, cut).is_empty() {
-            // Reads of a reader that is gone never end: whoever waits asks again.
+            // Reads of a removed reader never end; receivers retransmit their requests.
             self.waiting.take();
         }
     }
@@ -115,7 +115,7 @@ impl Sender {
             self.waiting.push(rest);
         }
     }
-    /// Answers requests whose chunks were read meanwhile.
+    /// Answers requests whose chunks have been read since.
     pub fn handle_storage(&mut self, sink: &mut impl AnswerSink) {
         if !self.objects.is_reading() {
             return;
@@ -201,7 +201,7 @@ impl Sender {
         };
         if published.state.layout.as_ref().is_none_or(|layout| layout.packet_bytes() != request.packet_bytes) {
             published.state.layout = Layout::exact(published.reader().manifest(), request.packet_bytes);
-            // That of the bytes, by whichever id the request names them: it is in later answers too.
+            // The stream of the bytes, for any id in the request: later answers carry it too.
             let object = published.reader().manifest().object_id();
             published.state.stream = StreamKey::new(&object, request.packet_bytes);
         }
@@ -256,7 +256,8 @@ impl Sender {
 /// ```text
 /// reason 1 | first chunk 4 | a bit per chunk from there on, the first one in the highest bit
 /// ```
-/// An object of up to [`HELD_CHUNKS_MAX`] chunks is told of as a whole, a larger one from the chunk on that was asked for.
+/// For an object of up to [`HELD_CHUNKS_MAX`] chunks the notice covers the whole object, for a larger one the chunks
+/// from the requested one on.
 fn holdings_notice(held: &[Range<u32>], chunks: u32, requested: u32) -> Vec<u8> {
     let first = if chunks <= HELD_CHUNKS_MAX { 0 } else { requested };
     let count = chunks.saturating_sub(first).clamp(1, HELD_CHUNKS_MAX);
@@ -279,7 +280,7 @@ pub(crate) fn holdings_of(notice: &[u8]) -> Option<Holdings> {
     let held = Bitmap::decode(count, &bits).ok()?;
     Some(Holdings { window, held: held.set_ranges().map(|run| first + run.start..first + run.end).collect() })
 }
-/// Chunks that one notice tells of at most: with them it fits the smallest packet.
+/// Chunks that one notice covers at most: with them it fits the smallest packet.
 const HELD_CHUNKS_MAX: u32 = 4_096;
 
 /// Whether two requests are of one receiver, for one object, over one path.
@@ -398,7 +399,7 @@ mod tests {
         assert_eq!(sink.0, [(7, 2, vec![4, 0, 0, 0, 0, 0b1001_0000])], "one for the request, before the data");
         assert_eq!(holdings_of(&sink.0[0].2), Some(Holdings { window: 0..8, held: vec![0..1, 3..4] }));
         assert!(sender.poll_failure().is_none(), "nothing is amiss");
-        // Who asks for what is here hears at the end of each chunk what is here by now, and who asks for one packet.
+        // A receiver of present chunks gets the list at the end of each chunk, and after a request for one packet.
         for (ranges, notices) in [(vec![(0, 1)], 1), (vec![(0, 2)], 1), (vec![(6, 2)], 1), (vec![(7, 1)], 1)] {
             let (capability, forward) = ([0; 8], Fid::NONE);
             let (mut sink, packets) = (Notices::default(), usize::from(ranges[0].1));
@@ -461,8 +462,8 @@ mod tests {
         assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none());
     }
 
-    /// Receivers know answers by the stream of the bytes. Whoever asks by the publication's id, which is public as well,
-    /// changes nothing for them.
+    /// Receivers recognise answers by the stream of the bytes. A request by the publication's id, which is public as
+    /// well, changes nothing for them.
     #[test]
     fn answers_are_of_the_stream_of_the_bytes_by_whichever_id_they_were_requested() {
         #[derive(Default)]

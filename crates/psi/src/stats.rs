@@ -73,7 +73,7 @@ impl PsiNode {
             network: None,
         }
     }
-    /// What was refused here for a limit, by the counter of that limit.
+    /// The refusals for a limit, by the counter of that limit.
     fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let of = |limit: Limit| {
             let resolver = self.rendezvous.as_ref().and_then(|rendezvous| rendezvous.refused().get(&limit));

@@ -226,7 +226,7 @@ pub struct NetworkStatus {
 pub struct Obstacle {
     /// What kind of reason it is.
     pub kind: ObstacleKind,
-    /// The reason, as the end of a sentence: `the rendezvous node 'router' has no publisher of it`.
+    /// The reason, as the end of a sentence: `the rendezvous node knows no publisher of it`.
     pub reason: String,
 }
 

@@ -1,5 +1,5 @@
-//! Messages that go together, so that a flood of small ones fills packets and is not one packet each, with an acknowledgement
-//! for every one: those that wait until the window to their receiver has room, and of the bulk those that follow what is in
+//! Combines messages, so that a flood of small ones fills packets and is not one packet each, with an acknowledgement
+//! for every one: those that wait until the window to their receiver opens, and of the bulk those that follow others in
 //! flight (as Nagle's algorithm has it, RFC 896), for a small part of the round-trip time.
 use alloc::{
     collections::{BTreeSet, VecDeque},
@@ -85,7 +85,7 @@ impl ControlChannel {
         self.sendable.insert(to);
     }
 
-    /// The message to `to` whose fragment goes next: all that is urgent first.
+    /// The message to `to` whose fragment goes next: urgent ones first.
     pub(super) fn next_message(&mut self, now: Time, to: NodeId) -> Option<MessageNumber> {
         let fragment_bytes = self.config.fragment_bytes();
         for class in [0, 1] {
@@ -130,7 +130,8 @@ impl ControlChannel {
 }
 
 impl Peer {
-    /// Whether a message of this class is to wait: what is ready fills the window, or others are in flight and this one is bulk.
+    /// Whether a message of this class is to wait: ready fragments fill the window, or others are in flight and this
+    /// one is bulk.
     pub(super) fn holds(&self, is_bulk: bool) -> bool {
         let ready: usize = self.ready.iter().map(BTreeSet::len).sum();
         let is_full = self.in_flight as usize + ready >= self.window as usize;

@@ -135,7 +135,7 @@ impl ControlChannel {
     pub(super) fn on_ack(&mut self, now: Time, from: NodeId, number: MessageNumber, received: u128) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.heard = Some(now);
-        // Only who knows this node acknowledges anything.
+        // Any acknowledgement shows that the peer knows this node.
         peer.introduction = Introduction::Done;
         let Some(message) = peer.messages.get_mut(&number) else { return };
         let fresh = received & all(message.count) & !message.acked;

@@ -1,13 +1,13 @@
 //! The keys that two nodes share, and what each node may do, in a network with an authority.
 //!
-//! Control messages travel over other people's routers. Each two nodes have a key of their own, which follows from the
+//! Control messages travel over routers of other owners. Each pair of nodes shares a key, which follows from the
 //! Ed25519 key of one and the secret of the other (X25519), so no router on the way can read a message, change it, or
-//! send one in another node's name. A node's id is the hash of its key: whoever hands on a key cannot hand on a wrong one.
+//! send one in another node's name. A node's id is the hash of its key, so that a relayed key can be verified.
 //!
-//! A node learns the keys of topology managers from their signed beacons, and those of rendezvous nodes from the routes
-//! that a topology manager sends. Everybody else introduces itself: before its first fragment to a node goes a packet
-//! with its certificate (in an open network: its key), which is repeated until the node has acknowledged something. A
-//! message counts only if its sender has introduced itself and its certificate still holds.
+//! A node learns the keys of topology managers from their signed beacons, and the keys of rendezvous nodes from the
+//! routes that a topology manager sends. All other nodes introduce themselves: before its first fragment to a node goes
+//! a packet with its certificate (in an open network: its key), which is repeated until the node has acknowledged
+//! something. A message counts only if its sender has introduced itself and its certificate is still valid.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -34,7 +34,7 @@ const CONTEXT: &str = "tributary 2026 psi control messages between two nodes";
 pub mod reason {
     /// A packet of a node that has not introduced itself, or was forgotten; it does so again when it repeats the packet.
     pub const STRANGER: &str = "control: packet of a node that has not introduced itself";
-    /// An introduction with bytes that are neither a key nor a certificate, or those of another node.
+    /// An introduction with bytes that are neither a key nor a certificate, or that belong to another node.
     pub const CREDENTIAL: &str = "control: introduction without the key of its sender";
     /// An introduction of a node that the network does not admit.
     pub const REFUSED: &str = "control: introduction of a node that the network does not admit";
@@ -49,10 +49,10 @@ pub mod reason {
 /// Keys and grants of all nodes that this one speaks with.
 pub(super) struct Pairs {
     identity: Identity,
-    /// What this node shows of itself: its certificate, or its key if it has none.
+    /// This node's credential: its certificate, or its key without one.
     credential: Vec<u8>,
     known: BTreeMap<NodeId, Pair>,
-    /// Those of them that own names.
+    /// The known nodes that own names.
     owners: BTreeSet<NodeId>,
     budgets: BTreeMap<FaceId, Budget>,
     clock: u64,
@@ -62,14 +62,14 @@ pub(super) struct Pairs {
 struct Pair {
     secrecy: Secrecy,
     code_key: [u8; 32],
-    /// What it has introduced itself with, and what that grants; `None` if only its key is known.
+    /// The credential of its introduction and the grant in it; `None` if only its key is known.
     introduced: Option<(Vec<u8>, Grant)>,
     used: u64,
 }
 
 impl Pair {
-    /// Those of lesser worth are forgotten first: of which only a key is known, then those without a certificate (anybody
-    /// makes any number of keys), and of equal ones those that were used longest ago.
+    /// Nodes of lesser worth are forgotten first: those with only a known key, then those without a certificate (any
+    /// number of keys is free), and among equal ones the least recently used.
     fn worth(&self) -> (bool, bool, u64) {
         let grant = self.introduced.as_ref().map(|(_, grant)| grant);
         (grant.is_some_and(Grant::is_certified), grant.is_some(), self.used)
@@ -127,7 +127,7 @@ impl Pairs {
         let grant = self.grant(node).ok_or(reason::STRANGER)?;
         self.identity.check(grant, now).map_err(|_| reason::ENDED)
     }
-    /// Takes a node's key from somebody who knows it; another node's key changes nothing.
+    /// Takes a node's key from a source that can vouch for it; another node's key changes nothing.
     pub(super) fn learn(&mut self, node: NodeId, key: &PublicKey) {
         if !self.known.contains_key(&node)
             && node_of_key(key) == node
@@ -319,8 +319,8 @@ mod tests {
             b.handle_packet(ms(1), FACE, packet).unwrap();
         }
         assert_eq!(received(&mut b).len(), 1);
-        // With the keys that it has it seals what it says in the other's name: those that it shares with each of them,
-        // and the one of networks without an authority.
+        // The attacker seals forged messages with the keys that it has: those that it shares with each of the two, and
+        // the one of networks without an authority.
         send(&mut evil, ms(2), 3, 2, 8);
         let own = packets(&mut evil, ms(2));
         assert_eq!(own.iter().map(|packet| b.handle_packet(ms(2), FACE, packet)).filter(Result::is_ok).count(), 2);
@@ -330,14 +330,14 @@ mod tests {
             for packet in own.iter().chain(&heard) {
                 let mut body = packet[..packet.len() - MAC_BYTES].to_vec();
                 body[..8].copy_from_slice(&node(1).0.to_be_bytes());
-                // A message of its own.
+                // A forged message.
                 body[20] ^= 0x5a;
                 seal(&key, &mut body, 0);
                 assert!(b.handle_packet(ms(3), FACE, &body).is_err());
             }
         }
         assert_eq!(received(&mut b), [(node(3), message(8))]);
-        // What it hears and repeats is known already, and what it reads is hidden.
+        // Replayed packets are known already, and captured ones are unreadable.
         for packet in &heard {
             assert_eq!(b.handle_packet(ms(4), FACE, packet), Ok(()));
         }
@@ -403,7 +403,7 @@ mod tests {
         send(&mut a, ms(0), 1, 2, 7);
         carry(ms(0), &mut a, &mut b);
         carry(ms(1), &mut b, &mut a);
-        // The other one starts anew.
+        // The other one restarts.
         let mut b = channel_of(&identity(2, Some(certificate(2)), closed()), 2, 2);
         send(&mut a, ms(10), 1, 2, 8);
         assert_eq!(carry(ms(10), &mut a, &mut b), [Err(reason::STRANGER)]);
@@ -411,7 +411,7 @@ mod tests {
         assert!(due <= ms(100));
         a.handle_timeout(due);
         assert_eq!(carry(due, &mut a, &mut b), [Ok(()); 2]);
-        // Where routes say so, it does not even wait.
+        // If routes announce the restart, it does not even wait.
         carry(due, &mut b, &mut a);
         let mut b = channel_of(&identity(2, Some(certificate(2)), closed()), 2, 3);
         a.introduce(node(2));

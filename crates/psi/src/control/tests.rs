@@ -333,7 +333,7 @@ proptest! {
     fn any_bytes_are_survived(packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..20)) {
         let (_, mut b) = pair();
         for mut packet in packets {
-            // Half of them authentic and for this node, so that what lies behind the first checks is reached too.
+            // Half of them are authentic and for this node, so that the code behind the first checks is reached too.
             if packet.len() > 30 && packet[0] % 2 == 0 {
                 packet[8..16].copy_from_slice(&B.0.to_be_bytes());
                 packet[24] %= 3;

@@ -27,7 +27,7 @@ impl PsiNode {
         self.control_due = self.next_control_deadline();
         true
     }
-    /// A neighbour answers, or does not any more: the router uses the face accordingly.
+    /// A neighbour answers, or has stopped to answer: the router uses the face accordingly.
     pub(super) fn on_face(&mut self, now: Time, face: FaceId, up: bool) {
         if up && self.unsolicited.on_answer(now, face) {
             self.router.add_face(face, FACE_DEFAULT);
@@ -47,7 +47,7 @@ impl PsiNode {
             }
         }
     }
-    /// Gives up faces that only packets announced and whose neighbour does not answer.
+    /// Closes unsolicited faces whose neighbour does not answer.
     pub(super) fn close_unsolicited_faces(&mut self, now: Time) {
         for face in self.unsolicited.expired(now, |face| self.neighbour.is_up(face)) {
             self.detach(now, face);

@@ -207,8 +207,9 @@ impl PsiNode {
             },
         }
     }
-    /// Whether a host may ask this of a rendezvous node, in a network with an authority. The host's certificate came when it
-    /// introduced itself, so that renewals carry none. Whoever publishes nothing any more may always say so.
+    /// Whether a host may send this request to a rendezvous node, in a network with an authority. The host's
+    /// certificate came when it introduced itself, so that renewals carry none. A host may always report that it no
+    /// longer publishes anything.
     fn may_ask(&self, from: NodeId, request: &ClientRequest) -> bool {
         match &request.operation {
             Operation::Publish { .. } | Operation::PublishScope { .. } | Operation::UnpublishScope => {

@@ -187,7 +187,7 @@ fn forged_addresses_leave_room_for_neighbours() {
     assert!(star.nodes[0].neighbour.is_up(FaceId(2)), "it greeted in between");
     assert_eq!(star.nodes[0].router.faces().count(), 2);
     assert!(star.nodes[0].faces.contains_key(&FaceId(2_999)) && !star.nodes[0].faces.contains_key(&FaceId(1_000)));
-    // A neighbour that somebody names is no stranger.
+    // A configured neighbour is not unsolicited.
     star.nodes[0].add_face(star.now, FaceId(2_999), OPTIONS);
     star.astray.clear();
     star.run(1_000);
@@ -207,7 +207,7 @@ fn a_request_for_paths_that_is_lost_is_repeated() {
     let object = MemoryObject::new(name.clone(), alloc::vec![7; 1_000], &SigningKey::from_secret(&[1; 32])).unwrap();
     star.nodes[1].publish(star.now, Box::new(object));
     star.run(1_000);
-    // Hellos and beacons go on, so the manager does not seem to be gone.
+    // Hellos and beacons continue, so the manager does not seem to be gone.
     star.is_lost = |from, bytes| from == 0 && bytes[0] & 0x0f == PacketType::Control as u8;
     let fetch = Fetch {
         name,
@@ -491,7 +491,8 @@ fn a_rendezvous_node_takes_publications_below_certified_prefixes_only() {
 fn a_router_on_the_way_registers_nothing_in_the_name_of_another_node() {
     let mut star = Star::of(&[Some(CertifiedRoles::ROUTER), Some(all_roles()), Some(CertifiedRoles::HOST)], true);
     let (victim, resolver) = (node_of_key(&node_key(2).public()), star.nodes[1].config.node);
-    // The router seals with the key that it shares with the rendezvous node, which would not be asked for another.
+    // The router seals with the key that it shares with the rendezvous node, which needs no introduction of another
+    // node.
     let mut evil = ControlChannel::new(ControlConfig::default(), victim, 77);
     evil.set_identity(&identity(0, Some(certificate(0, CertifiedRoles::ROUTER, &[]))));
     evil.learn(resolver, &node_key(1).public());
@@ -539,7 +540,7 @@ fn a_neighbour_is_the_node_whose_key_it_has_proven() {
     let mut star = Star::of(&[Some(CertifiedRoles::ROUTER), Some(all_roles())], true);
     let is_up = |star: &Star| star.nodes[0].neighbour.neighbours().iter().any(|neighbour| neighbour.up);
     assert!(is_up(&star));
-    // Somebody else is at the end of the face, and goes on as that node.
+    // Another node is at the end of the face, and continues as that node.
     let other = Grant { key: node_key(2).public(), ..Grant::host(node_key(2).public(), "other") };
     star.nodes[0].handle_grant(star.now, FaceId(1), Some(&other));
     star.run(3_000);

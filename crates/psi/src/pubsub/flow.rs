@@ -1,9 +1,9 @@
 //! How many requests are in progress, and what waits for room among them.
 //!
-//! Rendezvous nodes answer many hosts, and none of these knows of the others. So each finds its part as TCP does (RFC 5681):
-//! the window grows by each answer until one comes late or says that the node has too much to do, then it is halved, at most
-//! once for what was in progress together, and grows by an eighth for each window of answers. A request that was refused so
-//! waits again: nothing is wrong with it, and the application hears of it only if nothing gets through for long.
+//! Rendezvous nodes answer many hosts that do not know of each other. So each finds its share as TCP does (RFC 5681):
+//! the window grows by each answer until one comes late or reports overload; then it is halved, at most once for the
+//! requests in progress together, and grows by an eighth for each window of answers. A request refused for overload
+//! waits again: the request itself is valid, and the application hears of it only if nothing gets through for long.
 use alloc::{collections::VecDeque, string::ToString};
 
 use tributary_core::{Duration, NodeId, Random, Time};
@@ -15,15 +15,16 @@ use crate::wire::{Answer, Rejection};
 const WINDOW_FIRST: usize = 64;
 /// Requests that may be in progress at a node that is slow and refuses nothing.
 const WINDOW_SLOW: usize = 4;
-/// Pauses after refusals of the only request in progress double up to so many times [`PubSubConfig::retry_interval`].
+/// Pauses after refusals of the only request in progress double up to this multiple of
+/// [`PubSubConfig::retry_interval`].
 const PAUSES_MAX: u32 = 8;
 
 /// What may wait for what, the most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Class {
-    /// Somebody waits for the answer.
+    /// A client waits for the answer.
     Urgent,
-    /// Withdrawals of what was published.
+    /// Withdrawals of publications.
     Withdrawal,
     /// Publications.
     Bulk,
@@ -49,7 +50,7 @@ pub(super) struct Flow {
     /// Below this window it grows by each answer, beyond it by an eighth for a window of them.
     slow_start_end: usize,
     answered: usize,
-    /// What was sent before then has no say any more: the window was halved for others of that time.
+    /// Requests sent before then do not count: the window was already halved for that period.
     halved_at: Time,
     /// Refusals of the only request in progress, in a row; until when nothing that may wait is sent therefore.
     refusals: u32,
@@ -86,7 +87,7 @@ impl Flow {
     pub(super) fn is_stuck(&self, now: Time, config: &PubSubConfig) -> bool {
         self.granted_at.is_none_or(|granted| now.since(granted) >= config.resolver_timeout)
     }
-    /// Another rendezvous node is asked for everything.
+    /// The client switches to another rendezvous node.
     pub(super) fn clear(&mut self) {
         self.answer_min = None;
         self.backlog.iter_mut().for_each(VecDeque::clear);
@@ -111,7 +112,7 @@ impl Flow {
             self.window = (self.window + 1 + self.window / 8).min(config.requests_max);
         }
     }
-    /// Halves the window for a request that was sent at `sent`; whether that had not been done for others of that time.
+    /// Halves the window for a request that was sent at `sent`; false if that was already done for its period.
     fn halve(&mut self, now: Time, sent: Time, least: usize, config: &PubSubConfig) -> bool {
         if sent < self.halved_at {
             return false;
@@ -122,7 +123,7 @@ impl Flow {
         self.answered = 0;
         true
     }
-    /// The node has refused the only request in progress, because of those of others.
+    /// The node has refused the only request in progress, because of the load of other hosts.
     fn pause(&mut self, now: Time, node: NodeId, config: &PubSubConfig) {
         let doublings = (1 << self.refusals.min(16)).min(PAUSES_MAX);
         self.refusals += 1;
@@ -172,8 +173,8 @@ impl PubSub {
         }
     }
 
-    /// The rendezvous node works on as many requests as it takes: the wish waits again, before all others of its kind, unless
-    /// nothing gets through at all.
+    /// The rendezvous node has reached its limit of requests: the wish waits again, ahead of its class, unless nothing
+    /// gets through at all.
     pub(super) fn on_busy(&mut self, now: Time, key: &Key, rejection: Rejection) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let patience = self.config.resolver_timeout;

@@ -25,9 +25,9 @@ pub(super) struct Listing {
     ahead: BTreeSet<u64>,
     /// Components, what hangs there, and since which revision.
     children: BTreeMap<Vec<u8>, (u64, ChildState)>,
-    /// A listing of which parts are missing.
+    /// A listing with missing parts.
     parts: Option<Parts>,
-    /// Whether it was told that there are more entries than are remembered.
+    /// Whether the application knows that the listing exceeds the limit.
     is_cut_reported: bool,
 }
 
@@ -44,9 +44,9 @@ impl Listing {
         if self.floor.is_some() { self.known } else { NOTHING_KNOWN }
     }
 
-    /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and says so if there are more. True if it
-    /// is a change by another node than the listing, which numbers lower: both took themselves for acting, and the one that
-    /// is tells what it has when the subscription is renewed.
+    /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and reports it if there are more.
+    /// True if it is a change by another node than the listing's, with a lower number: both nodes acted, and the right
+    /// one sends its state when the subscription is renewed.
     pub(super) fn on_notice(
         &mut self,
         notice: ScopeNotice,
@@ -173,6 +173,6 @@ impl Listing {
 
 fn full_name(scope: &Name, component: &[u8]) -> String {
     let tlv = [scope.as_tlv(), component].concat();
-    // Too long together: then the rendezvous node that says so is wrong, and the scope is all that can be shown.
+    // Too long together: then the rendezvous node that reports it is wrong, and only the scope can be shown.
     Name::from_tlv(tlv).unwrap_or_else(|_| scope.clone()).to_string()
 }

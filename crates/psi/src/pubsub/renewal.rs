@@ -24,12 +24,12 @@ pub(super) struct Renewals {
     holdings: BTreeMap<u16, Holding>,
     /// Buckets that were left out of the last renewal.
     postponed: BTreeSet<u16>,
-    /// When all of it is renewed next, and when what was postponed is.
+    /// When everything is renewed next, and when the postponed buckets are.
     all_at: Option<Time>,
     postponed_at: Option<Time>,
     /// The renewal in progress.
     open: Option<Open>,
-    /// Since when nobody has answered, and whether the application knows.
+    /// Since when no answer has come, and whether the application knows.
     unmet_since: Option<Time>,
     complained: bool,
 }
@@ -43,7 +43,7 @@ struct Open {
 }
 
 impl Renewals {
-    /// When something is to be sent, and when the application is to know that nobody answers.
+    /// When the next message is due, and when the application is to learn that no answer comes.
     pub(super) fn due(&self, resolver_timeout: Duration, has_resolver: bool) -> Option<Time> {
         if self.holdings.is_empty() {
             return None;
@@ -73,7 +73,7 @@ impl PubSub {
             self.renewals.all_at = Some(now + self.lease() / 3);
         }
     }
-    /// They do not any more, or are to hold another version.
+    /// They no longer do, or are to hold another version.
     pub(super) fn count_out(&mut self, key: &Key) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let (Some(version), bucket) = (wish.held.take(), wish.bucket) else { return };
@@ -114,8 +114,8 @@ impl PubSub {
         self.send_renewal(now, None);
     }
 
-    /// Says what the rendezvous nodes are to hold in these buckets or (`None`) all. Buckets in which something is in
-    /// progress are left to a little later: what it will be is not known, and what does not match is published again.
+    /// Sends the digests of the entries that the rendezvous nodes are to hold in these buckets or (`None`) all. Buckets
+    /// with requests in progress follow a little later: their result is open, and a mismatch causes a new publication.
     fn send_renewal(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
         self.renewals.postponed_at = None;
         if self.renewals.holdings.is_empty() {
@@ -167,7 +167,7 @@ impl PubSub {
         items.filter_map(|(key, ..)| Some(self.wishes.get(key)?.bucket)).collect()
     }
 
-    /// Publishes again what somebody holds otherwise, unless that is so because it has just changed.
+    /// Publishes again the buckets in which a node holds other entries, unless they have just changed.
     pub(super) fn on_renewed(&mut self, now: Time, renewed: Renewed) {
         let Some(Open { sent, .. }) = self.renewals.open.take() else { return };
         (self.renewals.unmet_since, self.renewals.complained) = (None, false);

@@ -36,7 +36,7 @@ fn requests(client: &mut PubSub) -> Vec<(NodeId, ClientRequest)> {
         })
         .collect()
 }
-/// The renewals that are sent, each as its number and what it says of each bucket.
+/// The renewals that are sent, each as its number and its digest of each bucket.
 fn renewals(client: &mut PubSub) -> Vec<(NodeId, Renewal)> {
     let messages = core::iter::from_fn(|| client.poll_message());
     let renewal = |(to, message)| if let Message::Renewal(renewal) = message { Some((to, renewal)) } else { None };
@@ -49,7 +49,7 @@ fn renewed(client: &mut PubSub, now: Time, renewal: &(NodeId, Renewal), missing:
 fn events(client: &mut PubSub) -> Vec<ResolverEvent> {
     core::iter::from_fn(|| client.poll_event()).collect()
 }
-/// The answer of whoever was asked.
+/// The answer of the node that got the request.
 fn answer(client: &mut PubSub, now: Time, request: u32, answer: Answer) {
     let from = client.requests.get(&request).map_or(R1, |(_, asked, _)| *asked);
     client.handle_message(now, from, Message::Reply(Reply { request, answer }));
@@ -124,7 +124,7 @@ fn all_publications_are_renewed_by_one_message_and_what_does_not_match_is_publis
     }
     assert_eq!(events(&mut client), [], "nothing of this is news");
     again.iter().for_each(|(_, request)| answer(&mut client, ms(10_050), request.request, DONE));
-    // While something is in progress nobody knows what will be held there: its bucket is left out.
+    // While a request is in progress the result for its bucket is open, so the bucket is left out.
     client.publish(ms(20_010), &name("/x/1"), vec![2], 10, MissingScopes::Create);
     client.handle_timeout(ms(20_020));
     let renewal = renewals(&mut client).remove(0);
@@ -522,7 +522,7 @@ fn resolvers_that_answer_too_slowly_are_not_called_unreachable() {
     let mut now = Time::ZERO;
     let mut reported = Vec::new();
     while now < Time::from_millis(9_000) {
-        // What is sent arrives, and nothing is answered.
+        // Messages arrive, but no answer comes.
         while let Some((node, _)) = client.poll_message() {
             client.handle_outcome(now, node, SendResult::Delivered);
         }
@@ -588,7 +588,7 @@ fn what_a_busy_resolver_refuses_is_said_again_until_it_is_taken_and_nobody_is_to
             now = client.poll_timeout().expect("something waits").max(now);
             client.handle_timeout(now);
         }
-        // From the first refusal on the window keeps to what is taken, and at most an eighth more.
+        // From the first refusal on the window stays at the accepted number, and at most an eighth above.
         most = if refused > 0 && now > ms(600) { 16 } else { 64 };
         assert!(now < ms(60_000), "{done} of 300 are published");
     }

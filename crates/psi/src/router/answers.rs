@@ -22,8 +22,8 @@ use crate::{
 };
 
 impl Router {
-    /// Keeps a packet that passes through, and copies it to the receivers that wait for it; `head` and `body` are what stands
-    /// behind its header.
+    /// Keeps a packet that passes through, and copies it to the receivers that wait for it; `head` and `body` are the
+    /// parts behind its header.
     pub(super) fn on_data(&mut self, view: View, head: &[u8], body: Body<'_>) {
         let Some(cache) = self.cache.as_mut().filter(|_| view.flags & FLAG_UNAVAILABLE == 0) else { return };
         let front = if head.is_empty() { &body[..] } else { head };
@@ -41,7 +41,7 @@ impl Router {
                 _ => [head, &body[..]].concat().into(),
             };
             let payload = payload.get_or_insert_with(copy).clone();
-            // A face may have gone meanwhile.
+            // A face may have been removed since.
             let Some(first) = self.face_index.get(&way.face).copied().filter(|at| self.faces[*at].stats.up) else {
                 continue;
             };
@@ -105,8 +105,8 @@ impl Router {
         if self.match_fid(FidView::of(&request.forward)).is_err() {
             return Answer::None;
         }
-        // The answer leaves as if it had come from where the request would have gone on to, so that it takes the
-        // same way as an answer of the source, which is the way that the topology manager verified.
+        // The answer leaves as if it had come from the next hop of the request, so that it takes the same route as an
+        // answer of the source, which is the route that the topology manager verified.
         self.take_local();
         self.matches.iter_mut().zip(&self.scratch).for_each(|(matched, request)| *matched &= !request);
         let ports = self.ports_of_matches(false);
@@ -121,7 +121,7 @@ impl Router {
 
         let mut remaining = Remaining::default();
         let (mut answered, mut joined) = (0, 0);
-        // It is put back below: packets are queued while it is looked at.
+        // It is put back below: packets are queued while the cache is searched.
         let Some(mut cache) = self.cache.take() else { return Answer::None };
         for (i, (first, count)) in request.ranges.iter().enumerate() {
             let ranges_to_come = request.ranges.len() - i - 1;
@@ -174,7 +174,7 @@ fn set_packet(head: &mut [u8], packet: u32) {
     head[start..start + 4].copy_from_slice(&packet.to_be_bytes());
 }
 
-/// What the cache did with a request; `rest` is what is passed on.
+/// The cache's part in a request; `rest` is forwarded.
 pub(super) enum Answer {
     None,
     Some { rest: Option<Bytes>, answered: usize },
@@ -195,7 +195,7 @@ impl Remaining {
         }
         self.closed = false;
     }
-    /// Ends a range of the original request: what follows is a range of its own.
+    /// Ends a range of the original request: the next packets start a new range.
     fn close(&mut self) {
         self.closed = true;
     }

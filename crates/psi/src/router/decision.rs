@@ -33,7 +33,7 @@ impl Router {
         self.memo.keep(&fid, arrived, ports);
         Ok(ports)
     }
-    /// The face by which a packet with this FID leaves this node; `None` if there is none or more than one.
+    /// The face by which a packet with this FID leaves this node; `None` unless it is exactly one.
     pub fn face_of(&mut self, fid: &Fid) -> Option<FaceId> {
         self.match_fid(FidView::of(fid)).ok()?;
         let is_local = self.take_local();

@@ -53,7 +53,7 @@ impl Router {
             None => before.iter().position(waits)?,
         };
         self.next_face = if index + 1 == self.faces.len() { 0 } else { index + 1 };
-        // What `out` was before has room for the next packets.
+        // The capacity of the previous `out` is reused for the next packets.
         out.clear();
         let face = &mut self.faces[index];
         let bytes = match face.full.pop_front() {

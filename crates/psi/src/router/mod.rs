@@ -114,7 +114,7 @@ pub struct Router {
     tables: LabelTables,
     faces: Vec<Face>,
     face_index: HashMap<FaceId, usize, FxBuildHasher>,
-    /// The face that the last packet came by, which most often is that of the next one.
+    /// The face of the last packet, which most often is the next packet's too.
     arrived_last: Option<(FaceId, usize)>,
     up: Vec<u64>,
     matches: Vec<u64>,
@@ -147,7 +147,7 @@ pub struct Verdict {
 /// What became of packets at the front of a batch, which have one header in common.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchVerdict {
-    /// How many packets it is about; zero if the first one has to go through [`Router::forward`] by itself.
+    /// How many packets it covers; zero if the first one has to go through [`Router::forward`] alone.
     pub packets: usize,
     /// The flags in their header.
     pub flags: u8,
@@ -219,7 +219,7 @@ pub mod reason {
     pub const CAPABILITY: &str = "capability not valid";
     /// A request for this node, which has no key yet to verify it with.
     pub const NO_KEYS: &str = "no key to verify the capability";
-    /// No room in a face's queue.
+    /// A face's queue is full.
     pub const QUEUE: &str = "egress queue full";
     /// Of a face whose neighbour has never answered.
     pub const UNSOLICITED: &str = "packet of an unsolicited face";
@@ -319,9 +319,9 @@ impl Router {
     /// Handles a packet that arrived on a face, or (`arrived` = `None`) that this node made itself; see
     /// [`Router::originate`] for those.
     ///
-    /// Requests whose capability does not verify are dropped if this node holds keys; what
-    /// [`Verdict::local`] has is verified always, so a node without keys gets no requests. Whatever comes from a face
-    /// whose neighbour has never answered is dropped if [`RouterConfig::neighbours_only`] says so.
+    /// Requests whose capability does not verify are dropped if this node holds keys; those in [`Verdict::local`] are
+    /// always verified, so a node without keys gets no requests. With [`RouterConfig::neighbours_only`], all packets
+    /// from a face whose neighbour has never answered are dropped.
     #[inline]
     pub fn forward(&mut self, now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
         self.stats.arrived += 1;

@@ -1,10 +1,10 @@
 //! Packets that a cache has passed requests for, and who waits for them: concurrent receivers of one object cost the source
 //! each packet once, as the pending interest table of NDN does (RFC 8569 §2.1).
 //!
-//! A request joins the one that was passed on before it by the same face. A receiver that asks for a packet again is
-//! passed on, because the answer to what it joined may be lost. It joins once more if another receiver's request was passed
-//! on meanwhile or less than [`RETRY`] ago, and [`JOINS_MAX`] times at most: a receiver that has heard only a near cache
-//! times out long before a far source can answer.
+//! A request joins the one that was forwarded before it by the same face. A retransmitted request is forwarded, because
+//! the answer to the joined one may be lost. It joins once more if another receiver's request was forwarded since or
+//! less than [`RETRY`] ago, and [`JOINS_MAX`] times at most: a receiver that has heard only a near cache times out long
+//! before a far source can answer.
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use hashbrown::HashMap;
@@ -14,7 +14,8 @@ use tributary_core::{Duration, FaceId, Time};
 use super::cache::PacketKey;
 use crate::wire::Fid;
 
-/// How often one receiver joins others' requests for one packet: nobody can keep its requests from the source for longer.
+/// How often one receiver joins others' requests for one packet: no attacker can keep its requests from the source for
+/// longer.
 const JOINS_MAX: u8 = 3;
 /// How long a receiver that has joined a request leaves it to the other one to repeat it (NFD waits for up to as long).
 const RETRY: Duration = Duration::from_millis(250);
@@ -68,7 +69,7 @@ pub(super) struct PendingPackets {
 }
 
 impl PendingPackets {
-    /// A table of so many packets, each for so long after a request for it was passed on.
+    /// A table of `packets_max` packets, each for `lifetime` after a request for it was forwarded.
     pub(super) fn new(packets_max: usize, lifetime: Duration) -> PendingPackets {
         let (packets, passed) = (HashMap::with_hasher(FxBuildHasher), VecDeque::new());
         PendingPackets { packets, passed, packets_max, lifetime, counters: PendingCounters::default() }

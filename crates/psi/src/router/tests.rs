@@ -389,7 +389,8 @@ fn the_cache_answers_what_it_has_and_passes_on_the_rest() {
 fn requests_for_a_packet_under_way_join_the_first_one() {
     let mut bench = CacheBench::new();
     let routes = [0, 2].map(|receiver| list_to(&bench.router, &[face(receiver)]));
-    // What is passed on when the receiver behind a face asks for packets `first` to `first + count` at a millisecond.
+    // The ranges that are forwarded when the receiver behind a face requests packets `first` to `first + count` at a
+    // millisecond.
     let ask = |bench: &mut CacheBench, ms: u64, receiver: usize, first: u32, count: u8| {
         bench.forward = routes[receiver];
         let request = bench.request(0, &[(first, count)]);
@@ -413,7 +414,7 @@ fn requests_for_a_packet_under_way_join_the_first_one() {
     assert_eq!(ask(&mut bench, 1, 1, 2, 4), [(4, 2)], "two of them are under way");
     assert_eq!(arrive(&mut bench, 2), [(2, FLAG_CACHED, 77), (0, 0, 1)], "each gets it by its own route, once");
     assert_eq!(arrive(&mut bench, 0), [(0, 0, 1)]);
-    // An answer is lost: the one who asks again is passed on, the others join that request once more, and not for ever.
+    // An answer is lost: the retransmitted request is forwarded, the others join it once more, and not for ever.
     assert_eq!(ask(&mut bench, 300, 1, 3, 1), [(3, 1)], "it waits no longer");
     for (ms, passed) in [(310, 0), (320, 0), (330, 0), (340, 1)] {
         assert_eq!(ask(&mut bench, ms, 0, 3, 1).len(), passed, "{ms} ms");
@@ -422,7 +423,7 @@ fn requests_for_a_packet_under_way_join_the_first_one() {
         }
     }
     assert_eq!(bench.router.pending(), PendingCounters { joined: 5, evicted: 0 });
-    // After the lifetime nobody joins what was never answered.
+    // After the lifetime no request joins an unanswered one.
     assert_eq!(ask(&mut bench, 2_000, 0, 4, 1), Vec::new());
     assert_eq!(ask(&mut bench, 2_002, 0, 5, 1), [(5, 1)]);
 }

@@ -84,7 +84,7 @@ pub(super) fn write_header(
     len
 }
 
-/// What stands behind the common header: the rest of the head, and the body.
+/// The parts behind the common header: the rest of the head, and the body.
 pub(super) fn parts_after(datagram: &Datagram, header_len: usize) -> [&[u8]; 2] {
     let head = datagram.head();
     if head.is_empty() { [&[], &datagram.body()[header_len..]] } else { [&head[header_len..], datagram.body()] }

@@ -40,14 +40,14 @@ pub enum ControlBody<'a> {
         index: u8,
         /// How many pieces there are, 1 to [`FRAGMENTS_MAX`].
         count: u8,
-        /// The route back to the sender; [`Fid::NONE`] if there is none, and then no ack is expected.
+        /// The route back to the sender; [`Fid::NONE`] if it has no route, and then no ack is expected.
         reply: Fid,
         /// Its bytes.
         payload: &'a [u8],
     },
     /// Who the sender is, in a network with an authority.
     Introduction {
-        /// Its certificate, or its key of 32 bytes if it has none.
+        /// Its certificate, or its key of 32 bytes without one.
         credential: &'a [u8],
     },
     /// Which fragments have arrived: bit `i` for fragment `i`.

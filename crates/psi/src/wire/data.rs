@@ -5,7 +5,7 @@ use tributary_content::ObjectId;
 
 use super::{Reader, WireError};
 
-/// What stands between the common header (whose FID is the forward FID) and the payload of a Data packet.
+/// The fields between the common header (whose FID is the forward FID) and the payload of a Data packet.
 ///
 /// ```text
 /// tag 4 | packet 4 | stream key 6 | origin 2 | payload
@@ -16,7 +16,7 @@ pub struct DataHeader {
     pub tag: u32,
     /// Its number in the object; see [`super::Request`].
     pub packet: u32,
-    /// Which object, cut into packets of which size: the key under which caches keep it.
+    /// The object and the packet size that it is cut into: the key under which caches keep it.
     pub stream: StreamKey,
     /// Low bits of the id of the node that sent it: a cache's if `FLAG_CACHED` is set, else the source's.
     pub origin: u16,

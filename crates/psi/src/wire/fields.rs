@@ -9,8 +9,8 @@ use tributary_transport::PathMetric;
 
 use super::Fid;
 
-/// No term of a topology manager reaches this: at one succession per minute it takes 4,000 years. Only an attacker who
-/// wants the terms to run out sends one.
+/// No term of a topology manager reaches this: at one succession per minute it takes 4,000 years. Only an attacker that
+/// tries to exhaust the terms sends one.
 pub const TERM_END: u32 = 1 << 31;
 /// How a node that does not say where it is does so.
 const NOWHERE: (i32, i32) = (i32::MIN, i32::MIN);

@@ -1,5 +1,5 @@
-//! The code that ends Hello, Beacon and Control packets. That of a control packet in a network with an authority has a
-//! key of the two nodes; all others have [`OPEN_KEY`] and find damage only: faces authenticate neighbours.
+//! The code that ends Hello, Beacon and Control packets. Control packets in a network with an authority use a key of
+//! the two nodes; all others use [`OPEN_KEY`] and detect damage only: faces authenticate neighbours.
 use alloc::vec::Vec;
 
 use super::WireError;
@@ -23,7 +23,7 @@ pub fn seal(key: &[u8; 32], out: &mut Vec<u8>, start: usize) {
 /// Checks the code at the end of `body` and returns the bytes before it.
 ///
 /// # Errors
-/// [`WireError::Short`] if there is no room for a code, [`WireError::Value`] if it is not the right one.
+/// [`WireError::Short`] if the body is shorter than a code, [`WireError::Value`] if the code is wrong.
 pub fn unseal<'a>(key: &[u8; 32], body: &'a [u8]) -> Result<&'a [u8], WireError> {
     let Some((inner, code)) = body.split_last_chunk::<MAC_BYTES>() else {
         return Err(WireError::Short { field: "authentication code", needs: MAC_BYTES, has: body.len() });

@@ -53,7 +53,7 @@ pub enum Message {
     Overtaken(Overtaken),
     /// Topology manager to node: something is refused.
     Refused(Refused),
-    /// Host to rendezvous node, and on to those who hold its records: all that it publishes still stands.
+    /// Host to rendezvous node, and on to the holders of its records: all its publications still stand.
     Renewal(Renewal),
     /// The answer to that.
     Renewed(Renewed),
@@ -187,7 +187,7 @@ impl Message {
             }
         };
     }
-    /// Whether it may wait behind others: the bulk of publications, of which there are many, while somebody waits for the
+    /// Whether it may wait behind others: publications are bulk, because they are many, while a client waits for the
     /// answer to a subscription.
     pub fn is_bulk(&self) -> bool {
         let is_bulk = |operation: &Operation| {

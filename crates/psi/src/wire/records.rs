@@ -50,7 +50,7 @@ pub struct RecordUpdate {
 /// One entry of a record: the newest version wins, whatever the order of arrival.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Whose entry, of which kind.
+    /// The owner and the kind.
     pub key: EntryKey,
     /// Its version.
     pub version: u64,
@@ -60,7 +60,7 @@ pub struct Entry {
     pub value: Option<EntryValue>,
 }
 
-/// Whose entry of a record, of which kind.
+/// The owner and kind of an entry of a record.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum EntryKey {
     /// A node publishes the item.
@@ -75,7 +75,7 @@ pub enum EntryKey {
     Child(Vec<u8>),
 }
 
-/// What an entry says; the variants belong to those of [`EntryKey`].
+/// The value of an entry; its variants correspond to [`EntryKey`]'s.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EntryValue {
     /// About the publisher of an item.

@@ -74,7 +74,7 @@ pub enum Operation {
         /// How long it stands without renewal.
         lease: Duration,
     },
-    /// Give up a transfer.
+    /// End a transfer.
     Unsubscribe {
         /// Its number.
         transfer: u32,
@@ -103,13 +103,13 @@ pub enum Operation {
 
 /// The revision of a listing that no subscriber has seen.
 pub const NOTHING_KNOWN: u64 = u64::MAX;
-/// Bits of a listing's revision that count changes; those above say which node counts.
+/// Bits of a listing's revision that count changes; the bits above identify the counting node.
 pub const TERM_SHIFT: u32 = 24;
 
 /// What hangs under a scope at one component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChildState {
-    /// Nothing any more.
+    /// The child was removed.
     Absent,
     /// A scope.
     Scope,
@@ -127,7 +127,7 @@ pub enum ChildState {
 pub struct Reply {
     /// The request's number.
     pub request: u32,
-    /// What came of it.
+    /// The result.
     pub answer: Answer,
 }
 
@@ -142,7 +142,7 @@ impl Reply {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It is done, and this many rendezvous nodes hold the result.
@@ -193,7 +193,7 @@ pub enum Rejection {
     NotAuthorised,
     /// The rendezvous nodes keep records in an outside store, which cannot be used now.
     StoreUnavailable,
-    /// That store has no room.
+    /// The external store is full.
     StoreFull,
 }
 
@@ -276,7 +276,7 @@ impl Limit {
             Limit::Clients => "refusals for clients_max",
         }
     }
-    /// The rejection for this limit, of which `max` is allowed.
+    /// The rejection for this limit, whose value is `max`.
     pub(crate) fn reached(self, max: usize) -> Rejection {
         Rejection::LimitReached(self, u32::try_from(max).unwrap_or(u32::MAX))
     }
@@ -375,11 +375,11 @@ pub enum NoticeKind {
 
 /// The highest version or revision: the upper half of the numbers is refused, so that counting on never overflows.
 pub const VERSION_MAX: u64 = u64::MAX >> 1;
-/// How far a version may be beyond the one that is known. A host's versions grow by one with each of its requests; what is further
-/// ahead is answered with the known one, and the host goes on from there. So nobody brings a version to the end of the numbers
-/// by one message, beyond which its host could not go.
+/// How far a version may be beyond the known one. A host's versions grow by one with each of its requests; one that is
+/// further ahead is answered with the known one, and the host continues from there. So a single forged message cannot
+/// bring a version to the end of the numbers, beyond which its host could not go.
 pub const VERSION_STEP_MAX: u64 = 1 << 40;
-/// The highest version of an entry of which nothing is known: it leaves as much room above as below.
+/// The highest version of an unknown entry: it leaves as much room above as below.
 pub const VERSION_FIRST_MAX: u64 = 1 << 62;
 /// A version or revision.
 pub(super) fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
@@ -388,7 +388,7 @@ pub(super) fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u6
         found => Err(WireError::Value { field, found }),
     }
 }
-/// The revision that a subscriber has seen. A rendezvous node that lost everything goes on beyond it, so far less
+/// The revision that a subscriber has seen. A rendezvous node that lost everything continues beyond it, so far less
 /// than the limit of [`version`] is legal.
 pub(super) fn known_revision(reader: &mut Reader<'_>) -> Result<u64, WireError> {
     match reader.u64("known revision")? {

@@ -30,8 +30,8 @@ pub fn mark(key: RecordKey, version: u64) -> u64 {
     u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes"))
 }
 
-/// A host still publishes all that it has published: one lease per host and bucket, not one per item. Also what
-/// rendezvous nodes pass on of it to those who hold the records.
+/// A host still publishes everything that it has published: one lease per host and bucket, not one per item. Rendezvous
+/// nodes also pass parts of it on to the holders of the records.
 ///
 /// ```text
 /// request 4 | host 8 | lease in ms 4 | buckets 2 | of each, in ascending order: bucket 2, items 4, sum 8
@@ -48,7 +48,7 @@ pub struct Renewal {
     pub holdings: Vec<Holding>,
 }
 
-/// The answer to a [`Renewal`]: what is to be published again, because somebody holds something else.
+/// The answer to a [`Renewal`]: the buckets to publish again, because a node holds other entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Renewed {
     /// The renewal's number.

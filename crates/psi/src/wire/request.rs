@@ -1,4 +1,4 @@
-//! The fast-path request (paper §III-B2): which packets of which object, and the route that the answer takes.
+//! The fast-path request (paper §III-B2): object, packets, and the route of the answer.
 use alloc::vec::Vec;
 
 use tributary_content::ObjectId;

@@ -3,8 +3,8 @@
 //! ```text
 //! nonce 24 | XChaCha20-Poly1305(message) | tag 16
 //! ```
-//! The nonce is a keyed hash of the message and of where it goes, so no node needs a source of randomness, and the same
-//! nonce never meets two messages: equal ones, which repeat, are all that an observer can tell.
+//! The nonce is a keyed hash of the message and of its destination, so no node needs a source of randomness, and
+//! different messages never share a nonce: an observer can recognise only equal messages, which repeat.
 use alloc::vec::Vec;
 use core::fmt;
 

@@ -236,7 +236,7 @@ impl Routes {
         for _ in 0..count {
             keys.push(CapabilityKey { epoch: reader.u32("key epoch")?, key: reader.array("key")? });
         }
-        // Fewer bytes are no key, whatever they are.
+        // Fewer bytes are no key.
         if reader.rest().len() >= 32 {
             for route in &mut resolvers {
                 route.key = Some(PublicKey(reader.array("key of the resolver")?));
@@ -290,7 +290,7 @@ impl Routes {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathRequest {
-    /// Who wants the item.
+    /// The subscriber.
     pub subscriber: NodeId,
     /// The subscriber's number for it.
     pub transfer: u32,
@@ -304,13 +304,13 @@ pub struct PathRequest {
     pub paths: u8,
     /// How long the request holds, in milliseconds.
     pub lease_ms: u32,
-    /// Who has the item.
+    /// The publishers of the item.
     pub publishers: Vec<Publisher>,
     /// Who had it: nodes, and the versions of their withdrawals.
     pub withdrawn: Vec<(NodeId, u64)>,
 }
 
-/// Who has an item.
+/// A publisher of an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Publisher {
     /// The node.

@@ -1,4 +1,4 @@
-//! Publishing, subscribing, watching, and what is told of them.
+//! Publishing, subscribing, watching, and the events about them.
 use super::*;
 
 #[test]

@@ -72,7 +72,7 @@ fn receivers_behind_one_router_need_as_long_as_one_of_them() {
                     last / median
                 );
                 println!("{line}");
-                // What is lost while receivers begin is requested again.
+                // Packets lost while receivers begin are requested again.
                 let is_once = cache.0 == 0 || copies < 1.5;
                 if last > 1.3 * ideal || last > 1.3 * median || !is_once {
                     failures.push(line);

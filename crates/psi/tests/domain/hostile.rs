@@ -1,4 +1,4 @@
-//! Packets from somebody who means harm: how many answers they draw, and how far they get.
+//! Packets from an attacker: how many answers they draw, and how far they get.
 use super::*;
 use std::cell::Cell;
 use tributary_content::ObjectReader;
@@ -176,7 +176,7 @@ fn a_packet_for_everywhere_does_not_multiply_without_end() {
             let data = Header::decode(&packet.datagram.to_vec()).is_ok_and(|h| h.packet_type == PacketType::Data);
             count.set(count.get() + u64::from(data));
         });
-        // Anybody can try all epochs of bitmaps; one of them is that of the manager's term.
+        // An attacker can try all epochs of bitmaps; one of them is the manager's term.
         for epoch in 0..=u8::MAX {
             let fid = Fid::new(FidKind::Bitmap, epoch, &[0xff; 96]);
             let mut bytes = Vec::new();
@@ -210,7 +210,7 @@ fn the_highest_term_does_not_stop_a_manager() {
     let config = Config::new("tm-1", 1);
     let mut manager = TopologyManager::new(ManagerConfig::new(&config, 1, 1));
     let mut node = Neighbour::new(NeighbourConfig::new(config.node, "tm-1", Roles::NONE, 1, [1; 16]));
-    // Nobody but the manager's own node, which takes the routes that it is told.
+    // Only the manager's own node, which accepts the routes that it gets.
     let mut taken = |manager: &mut TopologyManager| {
         let reported = std::iter::from_fn(|| manager.poll_message()).filter_map(|(_, message)| match message {
             Message::Routes(routes) => Some(routes),
@@ -233,7 +233,7 @@ fn the_highest_term_does_not_stop_a_manager() {
             assert_eq!(taken(&mut manager), [manager.term()]);
         }
     }
-    // There is no higher term; what changes then is told all the same, and taken.
+    // There is no higher term; later changes are still sent, and accepted.
     manager.handle_link_state(
         Time::from_millis(3000),
         LinkState { roles: Roles::RESOLVER, ..link_state(config.node, 2, 0) },

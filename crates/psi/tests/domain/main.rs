@@ -111,8 +111,8 @@ impl Domain {
             node
         });
     }
-    /// Ends a node without a word and starts it anew at other faces of its neighbours, as a program does that binds to
-    /// another port. Links are for [`Domain::link`] to add.
+    /// Ends a node without a message and restarts it at other faces of its neighbours, as a program does that binds to
+    /// another port. The caller adds links with [`Domain::link`].
     pub(crate) fn restart_elsewhere(&mut self, label: &str) {
         self.kill(label);
         let config = self.configs.get_mut(label).unwrap();

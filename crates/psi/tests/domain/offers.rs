@@ -92,7 +92,7 @@ fn the_shortest_way_on_the_map_is_not_the_one_with_the_fewest_links() {
     for (reported, metric, label) in [
         (true, PathMetric::Distance, "receiver>athens>sofia>belgrade>vienna>pub-1"),
         (true, PathMetric::Hops, "receiver>athens>madrid>vienna>pub-1"),
-        // Who does not say where it is counts as far away as its packets are under way.
+        // A node without a position counts as far away as its packets take.
         (false, PathMetric::Distance, "receiver>athens>madrid>vienna>pub-1"),
     ] {
         let mut domain = domain_on_map(44, &["athens", "vienna", "madrid", "sofia", "belgrade"], |label| {
@@ -312,8 +312,8 @@ fn what_is_lost_between_a_cache_and_the_receiver_costs_hardly_more_than_the_loss
     assert!(seconds < fluid * 1.15, "{seconds} s against {fluid} s");
 }
 
-/// Both paths to the one source go over both access links. What is sent at first is what the narrower one carries,
-/// wherever it is and however the nodes are numbered, so that its queue does not overflow.
+/// Both paths to the one source go over both access links. The first window fits the narrower one, at either end and
+/// for any numbering of the nodes, so that its queue does not overflow.
 #[test]
 fn first_windows_fit_the_narrowest_of_the_links_that_all_paths_share() {
     for (source_mbps, receiver_mbps) in [(20, 100), (100, 20)] {
@@ -335,7 +335,7 @@ fn first_windows_fit_the_narrowest_of_the_links_that_all_paths_share() {
             domain.publish("pub-1", object("/lab/file", random_bytes(8_000_000, 49)));
             domain.run(5.0);
             let (id, _) = domain.fetch("receiver", "/lab/file");
-            // The first answers come after 180 ms, those of the second windows after 340.
+            // The first answers come after 180 ms, the answers to the second windows after 340.
             domain.run(0.5);
             let report = domain.with("receiver", |node, now| node.report(now, id)).unwrap();
             assert_eq!(report.paths.iter().filter(|path| path.bytes > 0).count(), 2, "{:#?}", report.paths);

@@ -1,7 +1,7 @@
-//! Nodes that start anew: their neighbours and the topology manager know the former run.
+//! Nodes that restart: their neighbours and the topology manager know the former run.
 use super::*;
 
-/// A hub with all roles, or a forwarder with a rendezvous node and a topology manager beside it; a publisher and a
+/// A hub with all roles, or a forwarder with a separate rendezvous node and topology manager; a publisher and a
 /// receiver.
 fn star(seed: u64, apart: bool) -> (Domain, Bytes) {
     let mut domain = Domain::new(seed);
@@ -38,7 +38,7 @@ fn a_receiver_that_starts_anew_from_another_port_is_served_at_once() {
         let (mut domain, bytes) = star(60, apart);
         let mut random = Random::new(60, 1);
         for round in 0..30 {
-            // It is killed twice, whatever it is at: routes and offers to former runs are under way then.
+            // It is killed twice, at arbitrary moments: routes and offers to former runs are in flight then.
             for _ in 0..2 {
                 domain.fetch("receiver", "/lab/file");
                 domain.run(random.below(600) as f64 / 1000.0);

@@ -5,7 +5,7 @@ use tributary_content::{ChunkIndex, Manifest, ObjectKind, ObjectReader, StoreErr
 const NAME: &str = "/lab/file";
 const BYTES: usize = 4 << 20;
 const CHUNK: u32 = 32 << 10;
-/// The rate of the publisher's link in Mbit/s; those of receivers have ten times as much.
+/// The rate of the publisher's link in Mbit/s; receivers' links have ten times as much.
 const NARROW: u64 = 10;
 
 /// What a receiver has so far of an object.

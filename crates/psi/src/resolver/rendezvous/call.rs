@@ -1,4 +1,5 @@
-//! Requests on their way to the responsible node: those of clients, and those of operations on records elsewhere.
+//! Requests on their way to the responsible node: requests of clients, and requests that operations make about records
+//! elsewhere.
 use alloc::vec::Vec;
 
 use tributary_core::{Duration, NodeId, Time};
@@ -62,8 +63,8 @@ impl Rendezvous {
         }
     }
 
-    /// How many requests may be in progress for one more of this kind to be taken: those that hosts make for all that they
-    /// publish leave a quarter to those for whose answer somebody waits, and to what is needed to complete others.
+    /// How many requests may be in progress for one more of this kind to be accepted: the bulk of hosts' publications
+    /// leaves a quarter to requests with a waiting client, and to those that complete others.
     pub(super) fn room_for(&self, operation: &Operation) -> usize {
         let max = self.config.requests_max;
         match operation {
@@ -105,7 +106,7 @@ impl Rendezvous {
         id
     }
 
-    /// Sends the call to the best node that was not tried yet; pauses if there is none.
+    /// Sends the call to the best untried node; pauses if all were tried.
     fn place_call(&mut self, now: Time, id: u32) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let mut candidates = self.members.responsible(call.key);

@@ -235,8 +235,8 @@ impl Rendezvous {
 
     /// Sends the request of the pull from `node`, for the first time or again.
     ///
-    /// It is repeated for as long as it is open, whatever else arrives from `node`: a node that has taken this one for
-    /// gone has dropped the pull with everything else that it owed, and goes on replicating once it knows better.
+    /// It is repeated while it is open, despite other messages from `node`: a node that counted this one as gone has
+    /// dropped the pull with all its pending messages, and resumes replication once it learns otherwise.
     pub(super) fn on_pull_due(&mut self, now: Time, node: NodeId) {
         let Some(&request) = self.pulls.get(&node) else { return };
         self.messages.push_back((Target::Node(node), Message::Sync { request }));
@@ -251,8 +251,8 @@ impl Rendezvous {
         }
     }
 
-    /// `node` is gone for good. Nodes that were still learning from it pull again from all others: these may have got
-    /// from it what is missing here.
+    /// `node` is gone for good. Nodes that were still learning from it pull again from all others, which may have got
+    /// from it the records that are missing here.
     pub(super) fn on_predecessor_gone(&mut self, now: Time, node: NodeId) {
         let was_learning = self.pulls.contains_key(&node) && !self.is_settled;
         self.end_pull(node);
@@ -263,7 +263,7 @@ impl Rendezvous {
         }
     }
 
-    /// Announces that this node acts again, once it does: the others did its work meanwhile.
+    /// Announces that this node acts again, once it does: until then the others did its work.
     pub(super) fn announce_ready(&mut self) {
         if self.ready_announced || !self.is_ready() {
             return;
@@ -282,7 +282,7 @@ impl Rendezvous {
         }
     }
 
-    /// `node` wants all that it is responsible for.
+    /// `node` wants all records that it is responsible for.
     pub(super) fn on_pull(&mut self, now: Time, node: NodeId, reply: Fid, request: u32) {
         if self.stored.is_some() {
             // Its records come from the store.
@@ -331,8 +331,8 @@ impl Rendezvous {
                 record.drop_at = (!belongs).then_some(now + self.config.drop_grace);
             }
             if update.revision > record.revision {
-                // Another node acted, and subscribers may know that revision with less in it than is here: an acting
-                // node takes over again and sends everything to all.
+                // Another node acted, and subscribers may know that revision with fewer entries than are held here: an
+                // acting node takes over again and sends everything to all.
                 record.revision = update.revision;
                 record.acting = false;
             }
@@ -361,7 +361,7 @@ impl Rendezvous {
             .filter(shared)
             .take(DIGEST_RECORDS_MAX)
             .collect();
-        // A full stretch goes on where it ended, with the same node; else the next node's turn comes.
+        // A full stretch continues where it ended, with the same node; else the next node's turn comes.
         match stretch.last() {
             Some(last) if stretch.len() == DIGEST_RECORDS_MAX => {
                 self.compare_from = RecordKey(u128::from_be_bytes(last.0).wrapping_add(1).to_be_bytes());
@@ -393,7 +393,7 @@ impl Rendezvous {
                 held.push((key, fingerprint));
                 continue;
             }
-            // Who wants to forget it needs to be rid of it only.
+            // A node that wants to drop the record only has to hand it over.
             if mine.is_some() && digest.kind != DigestKind::Leaving {
                 self.outboxes.entry(from).or_default().keys.insert(key);
             }

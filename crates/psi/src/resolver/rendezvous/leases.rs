@@ -1,9 +1,9 @@
-//! Leases of hosts: all publications of a host in a bucket of records stand together, for as long as the host says what
-//! they are.
+//! Leases of hosts: all publications of a host in a bucket of records share one lease, which the host renews with their
+//! digest.
 //!
-//! A host renews with a count and a digest for each bucket ([`Renewal`](crate::wire::Renewal)), whether it publishes ten
-//! items or a million. A node that holds the same prolongs the lease; one that holds something else says so, and the host
-//! publishes what belongs into that bucket again. An entry that no lease covers yet stands for its own lease.
+//! A host renews with a count and a digest for each bucket ([`Renewal`](crate::wire::Renewal)), for ten items as for a
+//! million. A node whose entries match prolongs the lease; one whose entries differ answers so, and the host publishes
+//! the bucket again. An entry that no such lease covers yet has a separate one.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -17,7 +17,7 @@ use crate::{
     wire::{EntryKey, Fid, Holding, Message, RENEWAL_LEASE_MAX, Renewal, Renewed, Reply, bucket_of, mark},
 };
 
-/// The lease of a host on what it publishes in one bucket.
+/// The lease of a host on its publications in one bucket.
 #[derive(Clone, Debug, Default)]
 struct HostLease {
     holding: Holding,
@@ -92,7 +92,7 @@ impl Rendezvous {
             let renewed = Message::Renewed(Renewed { request, missing });
             return self.messages.push_back((Target::Reply(from, reply), renewed));
         }
-        // A host renews what it publishes itself, and nobody else's.
+        // A host renews only its own publications.
         if !is_of_host || client != from {
             self.dropped += 1;
             return;
@@ -102,7 +102,7 @@ impl Rendezvous {
             self.dropped += 1;
             return;
         }
-        // Whoever is refused learns why by its next request.
+        // A refused client learns the reason by its next request.
         if !self.remember_client(now, from, reply) {
             self.dropped += 1;
             return;
@@ -140,7 +140,7 @@ impl Rendezvous {
         self.end_renewal_if_answered(id);
     }
 
-    /// Prolongs the leases of a host where it has said what is held here; gives the buckets where it has not.
+    /// Prolongs the leases of a host where its digest matches the held entries; returns the buckets where it does not.
     fn renew(&mut self, now: Time, node: NodeId, lease: Duration, holdings: &[Holding]) -> Vec<u16> {
         let length = lease.min(self.config.lease_max).min(RENEWAL_LEASE_MAX);
         let mut missing = Vec::new();
@@ -172,7 +172,7 @@ impl Rendezvous {
         missing
     }
 
-    /// The lease of a host may be over: what it covers falls.
+    /// The lease of a host may be over: the entries that it covers expire.
     pub(super) fn on_lease_due(&mut self, now: Time, node: NodeId, bucket: u16) {
         let Some(lease) = self.leases.0.get(&(node, bucket)) else { return };
         if lease.until > now {
@@ -196,7 +196,8 @@ impl Rendezvous {
         self.end_renewal_if_answered(renewed.request);
     }
 
-    /// The outside store has renewed the lease of a host, or knows none: then all that the host has is put again.
+    /// The external store has renewed the lease of a host, or does not have it: then all entries of the host are stored
+    /// again.
     pub(super) fn on_renewed_outside(&mut self, id: u32, is_alive: bool) {
         let Some(renewing) = self.renewals.get_mut(&id) else { return };
         if !is_alive {
@@ -206,7 +207,7 @@ impl Rendezvous {
         self.end_renewal_if_answered(id);
     }
 
-    /// Some have not answered a renewal: what they hold falls or is renewed the next time.
+    /// Some nodes have not answered a renewal: their entries expire or are renewed the next time.
     pub(super) fn on_renewal_due(&mut self, now: Time, id: u32) {
         let Some(renewing) = self.renewals.get_mut(&id) else { return };
         let (since, silent) = (renewing.since, core::mem::take(&mut renewing.waiting));

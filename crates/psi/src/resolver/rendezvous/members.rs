@@ -51,7 +51,7 @@ impl Members {
     pub(super) fn contains(&self, node: NodeId) -> bool {
         self.nodes.contains(&node)
     }
-    /// The nodes responsible for `key`, the first one first: those of the highest weights (rendezvous hashing,
+    /// The nodes responsible for `key`, the first one first: the ones with the highest weights (rendezvous hashing,
     /// Thaler and Ravishankar 1998), so that a node that comes or goes moves only its own share of the records.
     pub(super) fn responsible(&self, key: RecordKey) -> Vec<NodeId> {
         responsible(self.nodes.iter().copied(), key, self.replicas)
@@ -116,7 +116,7 @@ pub(super) fn responsible(nodes: impl Iterator<Item = NodeId>, key: RecordKey, r
     responsible_for(nodes, bucket_of(key), replicas)
 }
 
-/// The same for all records in a bucket.
+/// The nodes responsible for all records in a bucket.
 pub(super) fn responsible_for(nodes: impl Iterator<Item = NodeId>, bucket: u16, replicas: usize) -> Vec<NodeId> {
     let first = mix(u64::from(bucket));
     let mut weighed: Vec<(u64, NodeId)> = nodes.map(|node| (mix(first ^ mix(node.0)), node)).collect();

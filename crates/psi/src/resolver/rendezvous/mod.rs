@@ -17,17 +17,18 @@
 //! - The *acting* node of a record is the first responsible one that is not suspected. It sends matches to the topology
 //!   managers ([`PathRequest`]), listings to the subscribers of a scope, and changes to the parent scope. For a moment
 //!   two nodes may both believe that they act; all their messages are idempotent.
-//! - A host renews all that it publishes at once, by a count and a digest for each of 2,048 buckets of records
-//!   ([`Renewal`](crate::wire::Renewal)). All records of a bucket have the same responsible nodes, and each of them says
-//!   whether it holds the same; the host publishes again what somebody lacks.
+//! - A host renews all its publications together, by a count and a digest for each of 2,048 buckets of records
+//!   ([`Renewal`](crate::wire::Renewal)). All records of a bucket have the same responsible nodes, and each compares
+//!   the digest with its entries; the host publishes again where a node's entries differ.
 //! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest ([`record`](self)), so
 //!   the order and number of arrivals does not matter; a withdrawn entry is remembered as such for
 //!   `tombstone_lifetime`.
 //! - When nodes come or go, records are pushed to the newly responsible nodes; a newcomer also pulls its records and
-//!   leaves the work to others until it has them; and a slow comparison of fingerprints finds what is still missing.
-//!   Records refused because of a limit are offered again. A node drops records that it is not responsible for any more
-//!   after `drop_grace`, once all responsible nodes have confirmed that they hold them.
-//! - With an outside store ([`stored`]) that keeps the entries in place of other nodes, and tells them.
+//!   leaves the work to others until it has them; and a slow comparison of fingerprints finds records that are still
+//!   missing. Records refused because of a limit are offered again. A node drops records that it is no longer
+//!   responsible for after `drop_grace`, once all responsible nodes have confirmed that they hold them.
+//! - With an external store ([`stored`]) the store keeps the entries in place of other nodes, and reports their
+//!   changes.
 mod call;
 mod handover;
 mod leases;
@@ -87,16 +88,16 @@ pub struct RendezvousConfig {
     pub suspect_lifetime: Duration,
     /// Pause before nodes that could not help are tried again. Default: 200 ms.
     pub retry_interval: Duration,
-    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if those who are
-    /// responsible do answer, with [`Rejection::Overloaded`]. Default: 8 s.
+    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if the
+    /// responsible nodes do answer, with [`Rejection::Overloaded`]. Default: 8 s.
     pub operation_timeout: Duration,
     /// Time between repetitions of a request for the records of a node that has become known. Default: 3 s.
     pub pull_timeout: Duration,
-    /// How long after its start a node says of no item that nobody publishes it. Hosts publish again meanwhile, if all nodes
-    /// have started anew. Default: 2 s.
+    /// How long after its start a node reports no item as unpublished. If all nodes have restarted, hosts publish again
+    /// in this time. Default: 2 s.
     pub silence: Duration,
-    /// How long records are kept at least for which this node is not responsible any more; then they go once all nodes that
-    /// are have confirmed that they hold them. Default: 10 s.
+    /// How long records are kept at least after this node's responsibility for them has ended; then they are dropped
+    /// once all responsible nodes have confirmed that they hold them. Default: 10 s.
     pub drop_grace: Duration,
     /// Time between two comparisons of fingerprints, each with one other node. Default: 10 s.
     pub compare_interval: Duration,
@@ -104,8 +105,8 @@ pub struct RendezvousConfig {
     pub records_max: usize,
     /// Publishers of one item. Default: 4,096, as many as a domain has nodes.
     pub publishers_max: usize,
-    /// Publishers of one item that one subscriber is told of, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests always
-    /// fit one message.
+    /// Publishers of one item that one subscriber learns, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests
+    /// always fit one message.
     pub named_max: usize,
     /// Subscriptions to one item. Default: 4,096.
     pub subscriptions_max: usize,
@@ -208,7 +209,7 @@ pub struct Rendezvous {
     members: Members,
     /// Whether a membership was ever announced: before, a node knows nothing of its share.
     joined: bool,
-    /// Since when it may say that nobody publishes an item.
+    /// Since when it may report an item as unpublished.
     speaks_from: Time,
     records: BTreeMap<RecordKey, Record>,
     /// Records without a live entry: the first to go when room is short.
@@ -229,14 +230,14 @@ pub struct Rendezvous {
     /// Pulls of all records that this node is responsible for, by the node that answers: each is open until that node
     /// has sent everything, or is gone.
     pulls: BTreeMap<NodeId, u32>,
-    /// The numbers of the last pulls, to say as of which of them this node is ready.
+    /// The numbers of the last pulls; the announcement that this node is ready refers to them.
     queried: BTreeMap<NodeId, u32>,
     /// Whether this node has announced that it is ready, and whether it ever was.
     ready_announced: bool,
     is_settled: bool,
-    /// The pull of each other node as of which it announced that it is ready.
+    /// The pull of each other node after which it announced that it is ready.
     ready_as_of: BTreeMap<NodeId, u32>,
-    /// Records that are to go, by the nodes of which it is to be found out whether they hold them.
+    /// Records to be dropped, by the nodes that have yet to confirm that they hold them.
     leaving: BTreeMap<NodeId, BTreeSet<RecordKey>>,
     clients: BTreeMap<NodeId, (Fid, Time)>,
     compare_with: NodeId,
@@ -269,7 +270,7 @@ enum Timer {
 }
 
 impl Rendezvous {
-    /// The rendezvous node `me`; `boot` differs from start to start. It does nothing of its own before
+    /// The rendezvous node `me`; `boot` differs from start to start. It starts no action before
     /// [`Rendezvous::handle_members`] was called.
     ///
     /// # Panics
@@ -574,7 +575,7 @@ impl Rendezvous {
     }
 
     /// A topology manager knows entries of a later version than this node sent: the hosts are to number beyond it with
-    /// their next renewal, if nothing newer has arrived here meanwhile.
+    /// their next renewal, unless something newer has arrived here since.
     fn on_overtaken(&mut self, overtaken: Overtaken) {
         let Some(record) = self.records.get_mut(&overtaken.item.key()) else { return };
         for (key, version) in overtaken.entries {

@@ -64,7 +64,7 @@ impl Rendezvous {
     fn settle_record(&mut self, now: Time, key: RecordKey) {
         let acts = self.has_bucket(bucket_of(key)) && self.members.acts(key);
         let lifetime = self.config.registration_lease;
-        // The store has the scopes as they were: what is to be said of all names again is no flood of puts.
+        // The store still has the scopes, so that repeating all registrations causes no flood of puts.
         let spread = match self.stored.is_some() {
             true => {
                 let all = REGISTER_EACH * u32::try_from(self.records.len()).unwrap_or(u32::MAX).min(SPREAD_RECORDS_MAX);
@@ -125,13 +125,13 @@ impl Rendezvous {
     }
 
     /// Registers again, soon, with the scopes whose records `node` holds: it has just come, perhaps without its memory,
-    /// and no other node need hold what it knew.
+    /// and may be their only holder.
     pub(super) fn register_again(&mut self, now: Time, node: NodeId) {
         for (key, record) in self.records.iter_mut().filter(|(_, record)| record.acting) {
             let Some(parent) = record.name.parent() else { continue };
             if self.members.responsible(key_of(&parent)).contains(&node) {
                 record.registered = None;
-                // Spread, so that a node with many records does not tell them all at once.
+                // Spread, so that a node with many records does not send them all at the same time.
                 record.refresh_at = now + self.config.peer_timeout * u32::from(key.0[0]) / 256;
                 self.touched.insert(*key);
             }
@@ -273,10 +273,10 @@ impl Rendezvous {
     }
 }
 
-/// Up to `max` of the publishers of an item. A quarter are those whose hosts have run longest, which are the likeliest to have
-/// all of it and to stay; the others differ from subscriber to subscriber, so that many receivers that serve each other while
-/// they fetch depend on no few of them. The subscriber itself is always among them if it publishes, since nobody is nearer.
-/// The choice moves little when publishers come and go.
+/// Up to `max` of the publishers of an item. A quarter are those whose hosts have run longest, which are the likeliest
+/// to be complete and to stay; the others differ from subscriber to subscriber, so that receivers that serve each other
+/// while they fetch do not depend on a few. The subscriber itself is always among them if it publishes, since it is the
+/// nearest. The choice moves little when publishers come and go.
 fn named(publishers: &[Publisher], subscriber: NodeId, max: usize) -> Vec<Publisher> {
     if publishers.len() <= max {
         return publishers.to_vec();

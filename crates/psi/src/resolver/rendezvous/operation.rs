@@ -35,8 +35,8 @@ pub(super) struct Operating {
 
 #[derive(Debug)]
 enum Phase {
-    /// The parent scope is asked to accept a new name, by a request of this version that says this of it; `None` if the
-    /// name is known.
+    /// The parent scope has a request to accept a new name, of this version and with this state; `None` if the name is
+    /// known.
     Registering(Option<(u64, ChildState)>),
     /// The change is stored here, and these nodes have not confirmed it yet.
     Replicating { waiting: BTreeSet<NodeId>, replicas: u8, since: Time },
@@ -133,7 +133,7 @@ impl Rendezvous {
                         self.operations.insert(id, operating);
                         self.notify_parent(now, Purpose::Operation(id), &name, child, version, scopes);
                     }
-                    // Another operation has registered the name meanwhile.
+                    // Another operation has registered the name in the meantime.
                     Verdict::Store { entry, registers: None } => {
                         operating.phase = Phase::Registering(None);
                         self.store(now, id, operating, entry);
@@ -162,8 +162,8 @@ impl Rendezvous {
         self.merge_entry(now, key, entry);
         let Some(record) = self.records.get_mut(&key) else { return };
         if let Some((version, child)) = child_version.filter(|(version, _)| *version > record.registration) {
-            // What the parent knows need not be the present state: another host may have published the same meanwhile,
-            // and then the acting node says so.
+            // The parent's state need not be the present one: if another host has published the same since, the acting
+            // node reports that.
             record.registration = version;
             record.registered = Some(child);
             record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
@@ -199,7 +199,7 @@ impl Rendezvous {
         }
     }
 
-    /// Operation `id` does not wait for `node` any more.
+    /// Operation `id` stops waiting for `node`.
     pub(super) fn on_not_stored(&mut self, now: Time, id: u32, node: NodeId) {
         if let Some(Operating { phase: Phase::Replicating { waiting, .. }, .. }) = self.operations.get_mut(&id)
             && waiting.remove(&node)
@@ -224,7 +224,7 @@ impl Rendezvous {
         }
     }
 
-    /// An operation has come to this end. What it has changed here stands until its lease ends, as if its answer were lost.
+    /// An operation ends with this answer. Its changes here stand until their leases end, as if its answer were lost.
     pub(super) fn refuse_operation(&mut self, now: Time, id: u32, answer: Answer) {
         let Some(operating) = self.operations.remove(&id) else { return };
         self.timers.stop(&Timer::Operation(id));
@@ -253,7 +253,7 @@ impl Rendezvous {
         }
     }
 
-    /// The record of `key`, created if there is none.
+    /// The record of `key`, created if it does not exist.
     pub(super) fn make_record(&mut self, key: RecordKey, name: &tributary_content::Name) -> Result<(), Rejection> {
         if let Some(record) = self.records.get(&key) {
             return if record.name == *name { Ok(()) } else { Err(Rejection::IdTaken) };
@@ -344,7 +344,7 @@ impl Rendezvous {
                             let entry = Entry { key, version: request.version, lease, value };
                             Verdict::Store { entry, registers: None }
                         }
-                        // The store may have been away when it was said first, and has it in no other way.
+                        // The store may have been away when it was first requested, and has it in no other way.
                         (false, None) if self.stored.is_some() => {
                             let entry = Entry { key, version: request.version, lease: Duration::ZERO, value: None };
                             Verdict::Store { entry, registers: None }
@@ -483,8 +483,8 @@ fn entry_key(client: NodeId, operation: &Operation) -> EntryKey {
     }
 }
 
-/// Whether a registration says something else than what is held under its version. For a moment two nodes may both believe
-/// that they act for a name, and number alike what they tell its scope.
+/// Whether a registration differs from the entry that is held under its version. For a moment two nodes may both
+/// believe that they act for a name, and use the same number for different messages to its scope.
 fn contradicts(operation: &Operation, held: &Held) -> bool {
     match (operation, &held.value) {
         (Operation::SetChild { child, .. }, Some(EntryValue::Child(known))) => child != known,

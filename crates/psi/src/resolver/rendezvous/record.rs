@@ -1,4 +1,4 @@
-//! A record: everything that is known about one item or scope, as entries of which the newest version wins.
+//! A record: everything that is known about one item or scope, as entries; the newest version of an entry wins.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -34,8 +34,8 @@ pub(super) struct Record {
     pub(super) entries: BTreeMap<EntryKey, Held>,
     /// No entry falls before this time. Renewals may leave it too early, and then nothing falls when it comes.
     expiry: Time,
-    /// Grows with every visible change of the listing; its upper bits count the nodes that acted for the record one
-    /// after the other, so that a new one outdoes its predecessor whatever it missed.
+    /// Grows with every visible change of the listing; its upper bits count the successive acting nodes, so that a new
+    /// one outdoes its predecessor even if it missed changes.
     pub(super) revision: u64,
     /// The version of the last registration with the parent scope.
     pub(super) registration: u64,
@@ -48,14 +48,14 @@ pub(super) struct Record {
     pub(super) matches: BTreeSet<(NodeId, u32)>,
     pub(super) changed: BTreeSet<Vec<u8>>,
     pub(super) listings: BTreeSet<NodeId>,
-    /// When to check whether the record may leave a node that is not responsible any more; whether the query is out;
-    /// and the fingerprint at which each other node holds it.
+    /// When to check whether the record may leave a node whose responsibility has ended; whether the query is out; and
+    /// the fingerprint at which each other node holds it.
     pub(super) drop_at: Option<Time>,
     pub(super) requested: bool,
     pub(super) confirmed: BTreeMap<NodeId, u64>,
     /// Entries that are live.
     live: usize,
-    /// Of these, the children and the subscriptions: the kinds of which there may be many.
+    /// The children and the subscriptions among them: the kinds that may be many.
     children: usize,
     subscriptions: usize,
 }
@@ -214,7 +214,7 @@ impl Record {
         self.live_between(EntryKey::Child(Vec::new()), None)
     }
 
-    /// Whether somebody publishes it as an item.
+    /// Whether it has a publisher as an item.
     pub(super) fn is_item(&self) -> bool {
         self.publishers().next().is_some()
     }

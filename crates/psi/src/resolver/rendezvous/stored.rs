@@ -4,18 +4,19 @@
 //! |---|---|---|
 //! | an operation is answered when | all responsible nodes that are alive hold it | the store has it |
 //! | the other responsible nodes learn of it | by `Replicate` | by the changes that the store tells |
-//! | a newcomer gets what it is responsible for | from the others | from the store, of which it reads its buckets once |
-//! | a node without the changes, or that reads | – | says so to the others, which do its work meanwhile |
+//! | a newcomer gets its records | from the others | from the store, whose buckets it reads once |
+//! | a node without the changes, or that reads | – | announces that to the others, which do its work until it is ready |
 //! | entries in the store go | – | with the lease of their host, whether it has one item or a million |
 //!
-//! Everything else stays: who is responsible, who acts, how long entries stand, and how hosts renew. Merging keeps the newest
-//! version, so that changes, pages of a reading and operations may come in any order.
+//! Everything else stays: which node is responsible, which one acts, how long entries stand, and how hosts renew.
+//! Merging keeps the newest version, so that changes, pages of a reading and operations may come in any order.
 //!
 //! | key | value | lease |
 //! |---|---|---|
-//! | `e/BUCKET/RECORD/ENTRY` | the entry as [`Replicate`] has it, with the name of its record | the host's; of what was withdrawn, one of this node and some minutes |
+//! | `e/BUCKET/RECORD/ENTRY` | the entry as [`Replicate`] has it, with the name of its record | the host's; for a withdrawn entry, one of this node for some minutes |
 //!
-//! The lease of a host outlives what it published: how long entries stand is decided by the nodes that hold them, as ever.
+//! The lease of a host outlives its publications: the nodes that hold entries decide how long these stand, as without a
+//! store.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +40,7 @@ pub(super) const STORE: NodeId = NodeId::NONE;
 /// How long the store may take for an operation: longer than its client does to ask three members, and less than a host waits
 /// for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked whether the store tells its changes, and read again what could not be read.
+/// How often the node checks that the store reports its changes, and retries failed reads.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause between two rounds in which much is taken: other input of the node comes in between.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
@@ -48,39 +49,39 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
 const MEMORY_SECONDS: u32 = 600;
 const RENEW_EACH: Duration = Duration::from_secs(100);
 const SHORT_LEASE: Duration = Duration::from_secs(300);
-/// The same for entries with longer leases; the longest that are granted are renewed after 20 minutes.
+/// Life in the store of entries with longer leases; the longest that are granted are renewed after 20 minutes.
 const LONG_MEMORY_SECONDS: u32 = 7_200;
-/// Records of a page, and what is taken in a round of the node.
+/// Records of a page, and records that the node takes in one round.
 const PAGE: u32 = 500;
 const ROUND_MAX: usize = 1_024;
-/// Leases of which it is remembered when they were renewed.
+/// Leases whose last renewal is remembered.
 const RENEWED_MAX: usize = 8_192;
 /// Puts of the same entry at most, while others change it.
 const RACES_MAX: u8 = 3;
-/// How people are told of the store.
+/// Wording of messages about the store.
 const WORDS: Words = Words { topic: "rendezvous", blind: "this node does not act" };
 
 /// A rendezvous node's view of an outside store.
 pub(super) struct Store {
     engine: Box<dyn Engine>,
-    /// Tells the leases of what this node has withdrawn from those of others.
+    /// Distinguishes this node's leases of withdrawn entries from other nodes'.
     salt: u64,
     next_id: u64,
     pending: BTreeMap<u64, Part>,
     is_started: bool,
-    /// The buckets that this node is responsible for, and those of them that have not been read yet.
+    /// The buckets that this node is responsible for, and the ones among them that have not been read yet.
     held: BTreeSet<u16>,
     unread: BTreeSet<u16>,
     reading: Option<Reading>,
-    /// Whether all of them have been read since the store began to tell its changes. What this node becomes responsible for
-    /// later is read while it goes on with the others.
+    /// Whether all buckets have been read since the store began to report changes. Buckets that are added later are
+    /// read while the node keeps acting for the others.
     is_read: bool,
     health: Health,
     is_blind: bool,
     renewed: BTreeMap<Lease, Time>,
     round: (Time, usize),
     is_behind: bool,
-    /// When the others were told last that this node does not act, and the number of that.
+    /// When this node last announced to the others that it does not act, and the number of that message.
     excused: Option<(Time, u32)>,
     /// Counters for people.
     pub(super) stats: StoreStats,
@@ -102,17 +103,17 @@ pub struct StoreStats {
     pub changes: u64,
     /// Requests that it did not carry out in time.
     pub failed: u64,
-    /// What lies there and is no entry.
+    /// Values in the store that are no entries.
     pub malformed: u64,
-    /// How often all of it was read anew.
+    /// How often all buckets were read again.
     pub restarts: u64,
 }
 
-/// What was asked of the store.
+/// The purpose of a request to the store.
 enum Part {
     /// To keep what an operation has changed.
     Entry { operation: u32, entry: engine::Entry, lease: Lease, races: u8 },
-    /// To renew the lease of a host, whose renewal waits for that; `None` if nobody waits.
+    /// To renew the lease of a host; `renewal` waits for that, if any.
     Lease { renewal: Option<u32> },
     /// The next page.
     Page,
@@ -216,7 +217,7 @@ impl Store {
         let part = Part::Entry { operation, entry: entry.clone(), lease, races };
         self.ask(Priority::Question, part, |id| Request::Put { id, entry, when, lease });
     }
-    /// Renews a lease, unless that was done lately and nobody waits for it.
+    /// Renews a lease, unless that was done lately and no renewal waits for it.
     fn renew(&mut self, now: Time, lease: Lease, renewal: Option<u32>) {
         let is_recent = self.renewed.get(&lease).is_some_and(|at| now.since(*at) < RENEW_EACH);
         if renewal.is_none() && is_recent {
@@ -231,12 +232,13 @@ impl Store {
 }
 
 impl Rendezvous {
-    /// Keeps records in an outside store from now on; to be called before anything else. `seed` tells it from others.
+    /// Keeps records in an external store from now on; to be called before anything else. `seed` distinguishes this
+    /// node from others.
     pub fn keep_records_by(&mut self, engine: Box<dyn Engine>, seed: u64) {
         self.stored = Some(Store::new(engine, seed));
         self.timers.set(Timer::Store, Time::ZERO + LOOK);
     }
-    /// What it has had to do with its outside store, and what that is called and how it stands; `None` without one.
+    /// The counters, the name and the state of its external store; `None` without one.
     pub fn store_status(&self) -> Option<(StoreStats, &'static str, String)> {
         self.stored.as_ref().map(|store| (store.stats, store.name(), store.state()))
     }
@@ -287,7 +289,7 @@ impl Rendezvous {
         }
         self.excuse(now);
     }
-    /// While this node does not act, the others are told so, and do its work.
+    /// While this node does not act, it announces that to the others, which do its work.
     fn excuse(&mut self, now: Time) {
         let is_ready = self.is_ready();
         let Some(store) = self.stored.as_mut().filter(|_| self.joined) else { return };
@@ -314,7 +316,7 @@ impl Rendezvous {
             self.touch_all();
         }
     }
-    /// Tells the next of those again that this node is ready who were told that it is not: a message may be lost.
+    /// Repeats to the next of the nodes that were excused that this node is ready: a message may be lost.
     pub(super) fn repeat_ready(&mut self, now: Time) {
         self.timers.set(Timer::Compare, now + self.config.compare_interval);
         let next = self.queried.range(self.compare_with..).find(|(node, _)| **node != self.compare_with);
@@ -325,8 +327,8 @@ impl Rendezvous {
             self.messages.push_back((Target::Node(node), Message::Ready { request: number }));
         }
     }
-    /// The rendezvous nodes have become others: what this one has become responsible for is read, and what it is responsible
-    /// for no more goes, since it is in the store.
+    /// The set of rendezvous nodes has changed: this one reads the buckets that it has become responsible for, and
+    /// drops the others, since they are in the store.
     pub(super) fn review_store(&mut self, now: Time) {
         let (me, replicas) = (self.me, self.config.replicas);
         let Some(store) = &mut self.stored else { return };
@@ -381,7 +383,7 @@ impl Rendezvous {
         let is_turn = match store_answer {
             StoreAnswer::Changed { after, .. } => {
                 store.stats.changes += 1;
-                // What has gone with its host's lease has fallen here long ago.
+                // Entries that the store dropped with their host's lease have expired here long ago.
                 return after.iter().for_each(|entry| self.take_entry(now, entry));
             }
             StoreAnswer::Restarted { .. } => {
@@ -390,7 +392,7 @@ impl Rendezvous {
                 true
             }
             StoreAnswer::Current => {
-                // It answers, whether anything has been asked since it did not or not.
+                // It answers, even without new requests.
                 self.events.extend(store.health.on_success().map(Event::Note));
                 store.is_blind
             }
@@ -503,8 +505,8 @@ impl Rendezvous {
     }
 }
 
-/// The lease of what a client has said, at whichever rendezvous node: it has two at most, one for entries of short leases and
-/// one for those of long ones.
+/// The lease of a client's entries, shared by all rendezvous nodes: a client has two at most, one for entries of short
+/// leases and one for entries of long ones.
 pub(super) fn lease_of(client: NodeId, length: Duration) -> Lease {
     let seconds = if length <= SHORT_LEASE { MEMORY_SECONDS } else { LONG_MEMORY_SECONDS };
     lease(&[b"client", &client.0.to_be_bytes(), &seconds.to_be_bytes()], seconds)
@@ -523,8 +525,8 @@ fn requested_lease(operation: &Operation) -> Duration {
         | Operation::UnsubscribeScope => Duration::ZERO,
     }
 }
-/// The lease of what a rendezvous node has withdrawn in the same minutes. Nobody renews it, so that such entries do not heap
-/// up.
+/// The lease of entries that a rendezvous node has withdrawn in the same minutes. It is never renewed, so that such
+/// entries do not accumulate.
 fn withdrawn_lease(salt: u64, now: Time) -> Lease {
     let slot = now.since(Time::ZERO).as_secs() / u64::from(MEMORY_SECONDS);
     lease(&[b"withdrawn", &salt.to_be_bytes(), &slot.to_be_bytes()], 2 * MEMORY_SECONDS)
@@ -549,7 +551,7 @@ fn store_key(record: RecordKey, entry: &EntryKey) -> Vec<u8> {
     };
     format!("e/{:04x}/{:032x}/{kind}", bucket_of(record), u128::from_be_bytes(record.0)).into_bytes()
 }
-/// The entry that the store has, with its record; `None` if it is none, or another one than its key and version say.
+/// The entry in the store, with its record; `None` if it is malformed, or does not match its key and version.
 fn read_entry(entry: &engine::Entry) -> Option<RecordUpdate> {
     let Ok(Message::Replicate(Replicate { mut records, .. })) = Message::decode(&entry.value) else { return None };
     let update = records.pop().filter(|_| records.is_empty())?;

@@ -31,7 +31,7 @@ struct Memory {
     /// Leases, with their seconds and ends.
     leases: BTreeMap<u64, (u32, Time)>,
     inboxes: Vec<VecDeque<StoreAnswer>>,
-    /// Engines that are told nothing unasked.
+    /// Engines without notices of changes.
     mute: Vec<usize>,
     pages: usize,
     is_broken: bool,
@@ -46,7 +46,7 @@ impl Memory {
     fn renew(&mut self, lease: Lease) {
         self.leases.insert(lease.id, (lease.seconds, self.now + Duration::from_secs(u64::from(lease.seconds))));
     }
-    /// Lets leases end, and what lies under them.
+    /// Lets leases end, and the entries under them.
     fn pass(&mut self, now: Time) {
         self.now = now;
         self.leases.retain(|_, (_, until)| *until > now);
@@ -290,7 +290,7 @@ fn a_node_that_is_told_nothing_leaves_its_work_to_the_others() {
     run(&mut world, &memory, Duration::from_secs(5));
     let met = (0..20).filter(|number| world.sources(2, *number) == Some(vec![1])).count();
     assert_eq!(met, 20, "each of them finds who has it");
-    // Once it is told again it has its part again.
+    // Once its notices work again it has its part again.
     memory.lock().unwrap().mute.clear();
     memory.lock().unwrap().inboxes[0].push_back(StoreAnswer::Restarted { revision: 0 });
     run(&mut world, &memory, Duration::from_secs(5));

@@ -35,7 +35,7 @@ fn name(text: &str) -> Name {
 const CREATE: MissingScopes = MissingScopes::Create;
 const REFUSE: MissingScopes = MissingScopes::Refuse;
 
-/// Somebody who can send control messages in the name of a host, as anybody can where there is no authority.
+/// An attacker who can send control messages in the name of a host, as is possible for any node without an authority.
 #[test]
 fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its_next_renewal() {
     let mut world = World::new(5, Faults::NONE, 3, 2);
@@ -590,7 +590,7 @@ fn a_scope_with_something_in_it_is_not_removed() {
     world.client(1).unpublish_scope(now, &name("/s"));
     world.seconds(1);
     assert_eq!(world.rejections(1), [("unpublish scope".into(), Rejection::ScopeNotEmpty.to_string())]);
-    // Still there, and its lease is not renewed any more: it lives as long as something is in it.
+    // The scope still exists, but its lease is no longer renewed: it lives as long as it has entries.
     world.seconds(60);
     let now = world.now();
     world.client(1).subscribe_scope(now, &name("/s"));
@@ -818,7 +818,7 @@ fn a_running_subscription_is_served_on_by_the_next_node_without_any_announcement
     world.seconds(2);
     let first = world.responsible("/lab/a")[0];
     world.kill(first);
-    // Nobody is told: silence alone must do.
+    // No node learns of the failure: silence alone must suffice.
     world.publish(2, "/lab/a");
     world.seconds(20);
     assert_eq!(world.sources(3, 1), Some(vec![1, 2]));
@@ -1168,7 +1168,7 @@ fn thousands_of_items_of_one_scope_are_held_renewed_and_listed() {
     assert_eq!(publications, 9_000);
 }
 
-/// Publications that are held, and the versions of those of the first host.
+/// The number of held publications, and the versions of the first host's.
 fn held(world: &World) -> (usize, Vec<u64>) {
     let publications = world.resolvers.values().map(|resolver| resolver.status().publications).sum();
     let records = world.resolvers.values().flat_map(|resolver| resolver.records.values());
@@ -1403,7 +1403,7 @@ proptest! {
         prop_assert!(now > Time::from_millis(100_000), "timers spin at {}", now);
     }
 
-    /// Whatever a scope's subscriber is told, in whatever order: in the end it knows what is there.
+    /// After any notices in any order, a scope's subscriber ends with the present state.
     #[test]
     fn a_listing_is_right_in_the_end(
         seed: u64,
@@ -1475,7 +1475,7 @@ fn of_very_many_publishers_each_subscriber_is_told_of_some_that_differ_and_of_it
     assert_eq!(reported_publishers.len() as u64, HOSTS, "{reported_publishers:?}");
     let most = reported_publishers.iter().filter(|(source, _)| **source > 4).map(|(_, count)| *count).max();
     assert!(most.is_some_and(|most| most < 16), "{reported_publishers:?}");
-    // One that goes takes the place of nobody else.
+    // A publisher that leaves changes no other place.
     let before: Vec<_> = (1..=HOSTS).map(|number| world.sources(number, 1).expect("it is told")).collect();
     let now = world.now();
     world.client(20).unpublish(now, &name("/s/i"));

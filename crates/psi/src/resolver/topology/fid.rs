@@ -1,4 +1,4 @@
-//! Makes FIDs that reach exactly what they should.
+//! Makes FIDs that match exactly the intended links.
 //!
 //! A Bloom filter also matches links that were not inserted. The manager knows all labels, so it walks its graph as the
 //! routers would and hands out only FIDs without any false match, local deliveries included (reference/psi, LIPSIN
@@ -26,7 +26,7 @@ use crate::{
     wire::{BEACON_LABELS_MAX, BitmapNumbers, FID_BYTES_MAX, Fid, FidKind, TTL_MAX, list_fid},
 };
 
-/// How FIDs are made. `label_bits` and `fill_max` must be those of the domain's routers.
+/// How FIDs are made. `label_bits` and `fill_max` must equal the settings of the domain's routers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FidConfig {
     /// Kinds to try, in this order. Default: bloom, bitmap, list.
@@ -97,7 +97,7 @@ impl FidBuilder {
             self.numbers.assign(graph);
         }
     }
-    /// Starts a new numbering of bitmaps, which must differ from that of another manager.
+    /// Starts a new numbering of bitmaps, which must differ from another manager's.
     pub fn set_bitmap_epoch(&mut self, epoch: u8) {
         if self.numbers.epoch != epoch {
             self.numbers = Numbers { epoch, ..Numbers::default() };

@@ -27,14 +27,14 @@ pub struct LinkStates {
 /// Earlier boot numbers of a node that are remembered. Boot numbers have no order: a message of a boot that another one has
 /// followed comes late.
 const RUNS_MAX: usize = 8;
-/// How far a message may be ahead of the one before. A node numbers its messages one by one and is forgotten when it is silent,
-/// so that a larger step is no message of its own, and would make its next ones count as old.
+/// How far a message may be ahead of the one before. A node numbers its messages one by one and is forgotten when it is
+/// silent, so that a larger step is a forgery, and would make the node's next messages count as old.
 const STEP_MAX: u32 = 1_024;
 
 struct Record {
     state: LinkState,
-    /// Earlier runs and the last number of each. Whoever goes on numbering in one of them has not ended, whatever somebody said
-    /// in its name meanwhile.
+    /// Earlier runs and the last number of each. A run that continues its numbering has not ended, despite forged
+    /// messages in its name.
     earlier: Vec<(u64, u32)>,
     heard: Time,
     /// How far apart its messages come: over a slow link further than usual.
@@ -65,7 +65,7 @@ pub enum Change {
 
 /// The reasons for which a link-state message is refused.
 pub mod reason {
-    /// Older than what is known.
+    /// Older than the known state.
     pub const STALE: &str = "link state is stale";
     /// More nodes than configured.
     pub const NODES: &str = "too many nodes in the domain";
@@ -229,8 +229,8 @@ pub struct Link {
     pub from: NodeIndex,
     /// The face that it leaves by.
     pub face: FaceId,
-    /// Where it ends and which link leads back: only if both ends say so (two-way check). Nothing is routed over a
-    /// link without this, but its sending end does forward packets whose FID matches.
+    /// Where it ends and which link leads back: only if both ends announce it (two-way check). No route uses a link
+    /// without this, but its sending end does forward packets whose FID matches.
     pub two_way: Option<(NodeIndex, LinkIndex)>,
     /// As its sending end reported it.
     pub adjacency: Adjacency,
@@ -342,8 +342,8 @@ impl Graph {
     pub fn is_transit(&self, node: NodeIndex) -> bool {
         self.node_info(node).roles.contains(Roles::ROUTER)
     }
-    /// The nodes of this graph that are not in `earlier` with the same label secret, and those of `earlier` that are gone:
-    /// a node that has been away may have come back with another one.
+    /// The nodes of this graph that are not in `earlier` with the same label secret, and the nodes of `earlier` that
+    /// are gone: a node that has been away may have come back with another secret.
     pub fn renewed(&self, earlier: &Graph) -> BTreeSet<NodeId> {
         let known = |graph: &Graph, node: &Node| {
             graph.node(node.id).is_some_and(|index| graph.node_info(index).secret == node.secret)
@@ -357,8 +357,8 @@ impl Graph {
         let links = self.node(id).into_iter().flat_map(|node| self.links_of(node));
         links.filter_map(|link| Some((self.link(link).face, self.node_info(self.end_of(link)?).id))).collect()
     }
-    /// Whether the ways of others are the same as in `earlier`, whatever happened to the links of these nodes: each of them
-    /// is none that packets pass through, or passes them on by the same links and labels as before.
+    /// Whether paths between other nodes are the same as in `earlier`, despite changed links of these nodes: each of
+    /// them forwards no packets, or forwards them by the same links and labels as before.
     pub fn has_same_transit<'a>(&self, earlier: &Graph, mut changed: impl Iterator<Item = &'a NodeId>) -> bool {
         let ways = |graph: &Graph, node: NodeIndex| -> Vec<(FaceId, NodeId)> {
             let transit = graph.links_of(node).filter_map(|link| {
@@ -434,7 +434,7 @@ impl Graph {
     }
 }
 
-/// The cost of a hop besides its delay, so that of equally long ways the one with fewer links wins.
+/// The cost of a hop besides its delay, so that among equally long paths the one with fewer links wins.
 const HOP_US: u64 = 10;
 const FIBRE_US_PER_KM: f64 = 5.0;
 
@@ -529,7 +529,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Boots follow each other; of each the messages come in any order and often, beside those of the boots before.
+        /// Boots follow each other; the messages of each come in any order and several times, mixed with messages of
+        /// the boots before.
         #[test]
         fn link_states_in_any_order_and_often_leave_what_the_last_run_said_last(
             runs in prop::collection::vec(1u32..5, 1..6),
@@ -540,7 +541,7 @@ pub(crate) mod tests {
             let mut stated: Vec<LinkState> = Vec::new();
             let mut picks = order.iter();
             for (run, count) in runs.iter().enumerate() {
-                // Of a boot that nothing was heard of before the next one, nobody can tell that it is over.
+                // If no message of a boot arrived before the next boot, its end cannot be recognised.
                 let boot = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
                 let label = |sequence: u32| format!("{run}.{sequence}");
                 let of_run: Vec<LinkState> = (1..=*count)
@@ -580,7 +581,7 @@ pub(crate) mod tests {
         let (mut domain, states) = domain();
         let own = |sequence| LinkState { sequence, ..states[0].clone() };
         for forged in 0..20 {
-            // As if it had started anew, of which nothing is left.
+            // A forged restart with no links left.
             let gone = LinkState { boot: 100 + forged, sequence: u32::MAX, adjacencies: Vec::new(), ..own(1) };
             assert!(domain.handle(Time::ZERO, gone).is_ok());
             let back = domain.handle(Time::ZERO, own(forged as u32 + 2));

@@ -384,7 +384,7 @@ fn demo_of_one_manager() -> (Demo, PathRequest) {
     (demo, request)
 }
 impl Demo {
-    /// The first manager is killed and starts anew; the same is asked of it then.
+    /// The first manager is killed and restarts; then it gets the same request again.
     fn restart_manager(&mut self, request: &PathRequest) {
         self.world.kill(self.managers[0]);
         self.world.run(300);
@@ -404,7 +404,7 @@ fn from_cold_start_to_offers_that_work() {
         assert_eq!(demo.world.hosts[host].neighbour.managers().len(), 2, "host {host}");
         let routes = demo.world.hosts[host].neighbour.routes().expect("everybody has routes");
         assert_eq!((successions(routes.term), routes.resolvers.len()), (1, 1));
-        // The standby goes on with them when it takes over.
+        // The standby keeps using them when it takes over.
         assert_eq!(routes.keys.is_empty(), matches!(demo.world.hosts[host].roles, Roles::RECEIVER));
     }
     let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
@@ -769,7 +769,7 @@ fn leaves_that_come_and_go_cost_no_path_of_others_and_every_fid_stays_right() {
     let spent = computations(&demo) - before;
     assert!(spent <= 12, "{spent} computations for 60 restarts");
     demo.world.check_paths(demo.receiver);
-    // A leaf that takes part in the transfer gets paths, and one that is a router changes those of others.
+    // A leaf that takes part in the transfer gets paths, and one that is a router changes other nodes' paths.
     let request = demo.world.path_request(demo.receiver, &[demo.publishers[0], leaves[0]], 1);
     demo.world.ask(&request);
     demo.world.run(100);
@@ -801,7 +801,7 @@ fn a_new_fetch_is_served_before_the_repair_of_others() {
     demo.world.run(100);
     let manager = demo.world.hosts[demo.managers[0]].manager.as_mut().unwrap();
     manager.config_mut().transfers_per_turn = 1;
-    // All of them are to be computed anew when another one comes.
+    // All of them are to be computed again when another one comes.
     let now = demo.world.now;
     manager.reign_again(now);
     while manager.poll_message().is_some() {}

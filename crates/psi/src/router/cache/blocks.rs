@@ -9,7 +9,7 @@ use super::{Body, PacketKey, PayloadMemory};
 
 /// Bytes of a block at most.
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
-/// A cache has room for at least this many of the largest blocks.
+/// A cache holds at least this many of the largest blocks.
 const BLOCKS_MIN: u64 = 256;
 
 /// The block that holds a packet.
@@ -70,7 +70,7 @@ impl Blocks {
     pub(super) fn has_room(&self, id: BlockId, len: usize) -> bool {
         self.blocks[id.0 as usize].left >= len
     }
-    /// Puts a packet, head and body, into a block that has room for it: as a copy, or, if packets are shared and it is all
+    /// Puts a packet, head and body, into a block with enough space: as a copy, or, if packets are shared and it is all
     /// body, as a reference.
     pub(super) fn put(&mut self, id: BlockId, key: PacketKey, head: &[u8], body: Body<'_>) -> Bytes {
         let block = &mut self.blocks[id.0 as usize];

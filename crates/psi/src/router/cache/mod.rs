@@ -65,7 +65,7 @@ pub enum PayloadMemory {
     /// A copy: the sender of the packet may reuse its memory. The default.
     #[default]
     Copied,
-    /// A reference, for packets whose memory is there anyway: a simulation's.
+    /// A reference, for packets whose memory exists anyway: a simulation's.
     Shared,
 }
 
@@ -177,7 +177,7 @@ impl PacketCache {
     pub fn insert(&mut self, stream: StreamKey, packet: u32, payload: [&[u8]; 2], from: Provenance) {
         self.insert_body(stream, packet, payload[0], Body::Slice(payload[1]), from);
     }
-    /// The same with a body that may be kept as it is.
+    /// Inserts a packet with a body that may be kept as it is.
     pub fn insert_body(&mut self, stream: StreamKey, packet: u32, head: &[u8], body: Body<'_>, from: Provenance) {
         let key = (stream, packet);
         let len = head.len() + body.len();

@@ -22,7 +22,7 @@ use crate::wire::StreamKey;
 /// Which packets of an object are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// All that pass.
+    /// All passing packets.
     AnyRange,
     /// Those that continue the range from the object's start.
     FromStart,

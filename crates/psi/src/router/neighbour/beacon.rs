@@ -14,7 +14,7 @@ pub(super) struct Manager {
     pub(super) cadence: Cadence,
 }
 
-/// Beacons of one manager take at most one part in so many of a link.
+/// Beacons of one manager take at most this fraction (1/`BEACON_PARTS`) of a link.
 const BEACON_PARTS: u32 = 100;
 /// The time between them from which it grows.
 const BEACON_INTERVAL_FIRST: Duration = Duration::from_millis(500);

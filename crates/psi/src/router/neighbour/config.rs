@@ -16,7 +16,7 @@ pub struct NeighbourConfig {
     pub location: Option<Location>,
     /// The secret of its link labels; the same as the router's.
     pub secret: [u8; 16],
-    /// Secret that the nonces of hellos are drawn with; told to nobody.
+    /// Secret that the nonces of hellos are drawn with; never sent.
     pub nonce_secret: [u8; 32],
     /// Time between hellos on one face. Default: 200 ms.
     pub hello_interval: Duration,
@@ -44,7 +44,7 @@ pub struct NeighbourConfig {
     pub faces_max: usize,
 }
 
-/// What the secret of the nonces is derived for, where nobody gives another one.
+/// Context of the derived nonce secret, if the config sets none.
 const NONCES: &str = "tributary 2026 psi nonces of hellos";
 
 impl NeighbourConfig {

@@ -4,10 +4,10 @@ use super::*;
 
 /// How long a neighbour that fell silent is greeted more often.
 const EAGER: Duration = Duration::from_secs(30);
-/// How many hellos it then gets in the time of one, and before that when one of its own is overdue: it answers who has
-/// not heard it for long. So random loss takes no face down.
+/// How many hellos it then gets in the time of one, and before that when the neighbour's next hello is overdue: a
+/// neighbour that misses this node's hellos gets an early one. So random loss takes no face down.
 const EAGER_HELLOS: u32 = 4;
-/// Hellos, and checks of the datagram size, each take at most one part in so many of a link.
+/// Hellos, and checks of the datagram size, each take at most this fraction (1/n) of a link.
 const HELLO_PARTS: u32 = 60;
 const PROBE_PARTS: u32 = 100;
 /// Larger datagrams than the one that works are not tried where one would occupy the link for longer than this: hellos and
@@ -28,7 +28,7 @@ pub(super) struct Face {
     /// What a newcomer answers of the hellos sent up to here proves nothing: an answer to an earlier neighbour's time may have
     /// been recorded and be played back.
     stale_us: u64,
-    /// When somebody was answered last who claims the place of a neighbour that is up.
+    /// When a sender that claims the place of a neighbour that is up was last answered.
     answered_at: Option<Time>,
     pub(super) hello_due: Time,
     /// After the neighbour fell silent: until when it is greeted more often, so that it is soon known to be back.
@@ -53,12 +53,12 @@ pub(super) struct Face {
     /// How far apart hellos leave, and come.
     ramp: Ramp,
     cadence: Cadence,
-    /// Beacons sent last: of which manager, in which of its states, and how far apart.
+    /// The last beacons sent: by manager, its state at the time, and their interval.
     pub(super) beacons: BTreeMap<NodeId, ((u64, u32, ManagerState), Ramp)>,
 }
 
 impl Face {
-    /// A face of which nothing is known; `first` is the datagram size that is taken for granted.
+    /// A new face; `first` is the datagram size that is assumed to work.
     pub(super) fn new(now: Time, options: FaceOptions, first: u32, nonce: u64) -> Face {
         Face {
             mtu: options.mtu.min(first),
@@ -100,7 +100,7 @@ impl Face {
     fn overdue_after(&self, config: &NeighbourConfig) -> Duration {
         self.expected_interval(config.hello_interval) * 3 / 2
     }
-    /// The neighbour is another one, or another run of it, or was away: its rhythm begins anew.
+    /// The neighbour is another one, or another run of it, or was away: its rhythm starts again.
     fn forget_rhythm(&mut self) {
         (self.ramp, self.cadence) = (Ramp::default(), Cadence::default());
         self.beacons.clear();
@@ -118,10 +118,10 @@ impl Face {
     }
 }
 
-/// Who is at the other end, as its last hello says.
+/// The node at the other end, according to its last hello.
 pub(super) struct Peer {
     pub(super) node: NodeId,
-    /// Its nonce here: who does not know it cannot speak for it.
+    /// Its nonce here: a sender without it cannot speak for the node.
     pub(super) nonce: u64,
     pub(super) face: FaceId,
     pub(super) roles: Roles,
@@ -153,7 +153,8 @@ impl Peer {
 }
 
 impl Neighbour {
-    /// A packet that is no greeting has come over a face: the neighbour is there, though its hellos may wait behind data.
+    /// A packet other than a greeting has come over a face: the neighbour is alive, though its hellos may wait behind
+    /// data.
     pub fn on_traffic(&mut self, now: Time, face: FaceId) {
         if let Some(state) = self.faces.get_mut(&face)
             && state.up
@@ -204,17 +205,17 @@ impl Neighbour {
         }
         let is_same = |peer: &Peer| (peer.node, peer.nonce, peer.face) == (hello.node, hello.nonce, hello.face);
         let same = state.peer.as_ref().is_some_and(is_same);
-        // Whether it hears this node: a newcomer must have heard what was sent since the last one came or went.
+        // Whether it hears this node: a newcomer must have heard a hello sent since the last neighbour came or went.
         let heard = hello.heard.filter(|heard| (heard.node, heard.nonce, heard.face) == (own, state.nonce, face));
         let us = heard.filter(|heard| same && state.up || heard.echo_us > state.stale_us);
         if same && state.peer.as_ref().is_some_and(|peer| hello.sent_us <= peer.sent_us) {
-            // Late or a copy: says nothing new, but a large one did get through.
+            // Late or a copy: it carries no news, but a large one did get through.
             state.received_max[0] = state.received_max[0].max(size);
             return Ok(());
         }
         if !same && state.up {
-            // Who sends from the address of a neighbour does not take its place before it answers what is sent there: a
-            // forged hello, or a recorded one of an earlier run, takes no face down.
+            // A sender at the address of a neighbour does not take the neighbour's place before it answers a hello sent
+            // there: a forged hello, or a recorded one of an earlier run, takes no face down.
             if us.is_none() {
                 return self.on_candidate(now, face, hello);
             }
@@ -226,7 +227,7 @@ impl Neighbour {
         }
         let state = self.faces.get_mut(&face).expect("a face that goes down stays");
         if same && state.up && us.is_none() && hello.heard.is_some() {
-            // It answers somebody else who sends from this address; whether it hears this node its next hello tells.
+            // It answers another node that sends from this address; its next hello shows whether it hears this node.
             return Ok(());
         }
         if !same {
@@ -256,8 +257,8 @@ impl Neighbour {
                 let was_up = core::mem::replace(&mut state.up, true);
                 state.awaits_proof = false;
                 if !was_up {
-                    // Before anything else: where an earlier run of this node is still taken for up, what comes before the
-                    // proof would count as said by it.
+                    // Before anything else: where an earlier run of this node still counts as up, messages that come
+                    // before the proof would be attributed to that run.
                     self.send_hello(now, face, None);
                     self.on_up(now, face);
                 }
@@ -278,7 +279,8 @@ impl Neighbour {
         }
         Ok(())
     }
-    /// Somebody else than the neighbour that is up says a hello: it gets an answer with which it can prove that it is there.
+    /// A node other than the neighbour that is up sends a hello: it gets an answer with which it can prove its
+    /// presence.
     fn on_candidate(&mut self, now: Time, face: FaceId, hello: Hello) -> Result<(), &'static str> {
         let pause = self.config.hello_interval / EAGER_HELLOS;
         let Some(state) = self.faces.get_mut(&face) else { return Err(reason::FACES) };
@@ -338,7 +340,7 @@ impl Neighbour {
             return;
         }
         state.mtu = mtu;
-        // More may be possible; if it has become less, the other side may only have forgotten what it received.
+        // A larger size may work; if the size has shrunk, the other side may only have lost its record.
         state.probe_attempts = 0;
         self.on_probe_due(now, face);
         self.schedule_link_state(now + self.config.link_state_debounce);

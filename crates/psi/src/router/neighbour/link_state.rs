@@ -1,7 +1,7 @@
 //! What a node reports to the topology managers about its links, and when.
 use super::*;
 
-/// Link states that bring no news take at most one part in so many of the link that they leave by.
+/// Link states without news take at most this fraction (1/`LINK_STATE_PARTS`) of the link that they leave by.
 const LINK_STATE_PARTS: u32 = 60;
 
 impl Neighbour {
@@ -38,8 +38,8 @@ impl Neighbour {
             self.schedule_link_state((self.link_state_sent + interval).max(now));
         }
     }
-    /// The time between two link states, each of which is acknowledged, on the slowest link to a manager: `base`, or as
-    /// long as that bears.
+    /// The time between two link states, which are acknowledged, on the slowest link to a manager: `base`, or as long
+    /// as that link requires.
     fn link_state_interval(&self, base: Duration) -> Duration {
         let ways = self.managers.values().filter_map(|manager| manager.best);
         let faces = ways.filter_map(|face| self.faces.get(&face));
@@ -56,7 +56,7 @@ impl Neighbour {
     pub(super) fn schedule_link_state(&mut self, due: Time) {
         self.link_state_due = Some(self.link_state_due.map_or(due, |earlier| earlier.min(due)));
     }
-    /// When the next link-state message is due; never while nobody wants it.
+    /// When the next link-state message is due; never without a manager.
     pub(super) fn link_state_time(&self) -> Option<Time> {
         if self.managers.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Who is at the other end of each face, and how to reach the topology managers.
+//! The neighbour at each face, and the routes to the topology managers.
 //!
 //! Neighbours greet each other every `hello_interval`. A face is up when its hellos come back as heard (two-way
 //! check) and down when `hello_misses` of them are missed. Echoed clocks give the link's round-trip time; hellos that
@@ -55,7 +55,7 @@ pub struct Neighbour {
     faces: BTreeMap<FaceId, Face>,
     managers: BTreeMap<NodeId, Manager>,
     routes: Option<Routes>,
-    /// In a network with an authority: who neighbours are, and what they may say.
+    /// In a network with an authority: the identities and permissions of neighbours.
     trust: Option<Trust>,
     term: u32,
     sequence: u32,
@@ -77,7 +77,7 @@ pub struct Neighbour {
 pub struct NeighbourInfo {
     /// The face.
     pub face: FaceId,
-    /// Who is there; [`NodeId::NONE`] if nothing was heard.
+    /// The neighbour; [`NodeId::NONE`] if nothing was heard.
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
@@ -116,18 +116,18 @@ pub struct ManagerInfo {
 
 /// Bytes that an address gets back at most for each that came from it, before it has shown that it receives them (RFC 9000, 8.1).
 const ANSWER_MAX: usize = 3;
-/// Bytes of a hello with an empty label and what was heard, its header and its authentication code.
+/// Bytes of a hello with an empty label and a received hello, its header and its authentication code.
 const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
 
-/// Reasons for which hellos and beacons are dropped, besides those of [`WireError::reason`].
+/// Reasons for which hellos and beacons are dropped, besides [`WireError::reason`].
 pub mod reason {
     /// The code at the end is wrong.
     pub const DAMAGED: &str = "damaged hello or beacon";
-    /// Of somebody who has not shown that it receives what is sent to the neighbour in whose place it speaks.
+    /// The sender has not shown that it receives the packets sent to the neighbour in whose place it speaks.
     pub const UNPROVEN: &str = "hello in the place of a neighbour, not proven";
     /// A face that leads back to this node.
     pub const OWN: &str = "own hello came back";
-    /// A hello of a face that was not added and does not fit any more.
+    /// A hello of a face that was not added, and exceeds the limit.
     pub const FACES: &str = "too many faces";
     /// A beacon from a face that is not up.
     pub const ONE_WAY: &str = "beacon over a face that is not up";
@@ -184,8 +184,9 @@ impl Neighbour {
         }
         is_new
     }
-    /// Greets who has sent a datagram of `bytes` and has not answered a hello yet: at most one hello for a datagram, none that
-    /// is much longer than it, and not more often than neighbours are greeted, or anybody could aim hellos at somebody else.
+    /// Greets a sender whose datagram of `bytes` came before any answered hello: at most one hello for a datagram, none
+    /// that is much longer than it, and not more often than neighbours are greeted; otherwise an attacker could aim
+    /// hellos at a third party.
     pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
         let is_due = |state: &Face| state.awaits_proof && state.hello_due <= now;
         if bytes * ANSWER_MAX >= self.hello_bytes_max() && self.faces.get(&face).is_some_and(is_due) {
@@ -196,7 +197,7 @@ impl Neighbour {
     fn hello_bytes_max(&self) -> usize {
         HELLO_BYTES + self.config.label.len()
     }
-    /// A nonce for a face that was just made: nobody can tell it from those of other faces, or of this one in another run.
+    /// A nonce for a new face: it cannot be linked to other faces' nonces, or to this face's in another run.
     fn nonce(&mut self, face: FaceId) -> u64 {
         self.nonces += 1;
         secret_number(&self.config.nonce_secret, [self.config.boot, self.nonces, face.0.into()])
@@ -230,7 +231,8 @@ impl Neighbour {
         }
         self.schedule_link_state(now);
     }
-    /// Takes what the neighbour on a face may do in a network with an authority; `None` if nobody is admitted there.
+    /// Sets the grant of the neighbour on a face in a network with an authority; `None` if no neighbour is admitted
+    /// there.
     pub fn admit(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
         if self.trust.as_mut().is_some_and(|trust| trust.admit(face, grant)) {
             self.on_down(now, face, "its certificate is another one");

@@ -177,7 +177,8 @@ fn a_fifth_of_loss_takes_no_face_down_and_large_packets_are_found() {
 fn what_one_end_has_forgotten_is_found_out_anew_at_once() {
     let mut line = Line::new(2);
     line.run_until(ms(3050));
-    // Only one of the ends misses the other for a while, and what it says then is lost: it forgets what it received.
+    // Only one of the ends misses the other for a while, and its messages of that time are lost: it loses its record of
+    // received sizes.
     line.nodes[0].on_down(line.now, FaceId(2), "test");
     line.nodes[0].faces.get_mut(&FaceId(2)).expect("it has one").peer = None;
     line.nodes[1].send_hello(line.now, FaceId(1), None);
@@ -206,14 +207,14 @@ fn a_restarted_neighbour_is_noticed_at_once_and_its_ghost_is_not() {
     assert_eq!(line.faces, []);
 }
 
-/// Whoever can send from the address of a neighbour, and hears nothing of what is sent there, as over the internet.
+/// An attacker that can send from the address of a neighbour, but receives no packets sent there, as over the internet.
 #[test]
 fn hellos_in_the_name_of_a_neighbour_that_is_up_change_nothing_until_they_are_proven() {
     let mut line = Line::new(2);
     line.run_until(ms(2000));
     let faces = line.nodes[0].faces[&FaceId(2)].peer.as_ref().map(|peer| (peer.node, peer.nonce));
     line.faces.clear();
-    // Of another run of the neighbour, of somebody else, and as if nothing was heard of this node.
+    // Of another run of the neighbour, of another node, and with no hello of this node acknowledged.
     for (id, incarnation) in [(2, 77), (2, 78), (9, 1)] {
         let mut other = Neighbour::new(config(id, incarnation));
         other.add_face(line.now, FaceId(1), FaceOptions { mtu: 1500, rate: None });
@@ -260,8 +261,8 @@ fn hellos_of_earlier_runs_are_replayed_in_vain() {
     }
 }
 
-/// Face 1 leads to somebody who reads along, face 2 to an address that answers nothing. What is learnt at the one does not
-/// bring up the other, and an address that has proven nothing gets at most three times what came from it.
+/// Face 1 leads to an attacker that reads along, face 2 to an address that answers nothing. Nonces learnt at the one do
+/// not bring up the other, and an unproven address gets at most three times the bytes that came from it.
 #[test]
 fn what_is_learnt_on_one_face_proves_nothing_on_another() {
     let mut node = Neighbour::new(config(1, 1));
@@ -276,7 +277,7 @@ fn what_is_learnt_on_one_face_proves_nothing_on_another() {
         let told =
             attacker.faces[&FaceId(1)].peer.as_ref().map(|peer| (peer.node, peer.nonce, peer.face, peer.sent_us));
         while let Some((_, packet)) = attacker.poll_packet() {
-            // The same in the name of the victim, with what was heard here as if it were heard there.
+            // A forged hello in the name of the victim, with the hello heard here as if it were heard there.
             let mut hello = Hello::decode(unseal(&[0; 32], &packet[5..]).unwrap()).unwrap();
             if let (Some((.., face, _)), Some(heard)) = (told, &mut hello.heard) {
                 heard.face = FaceId(3 - face.0);

@@ -66,7 +66,7 @@ pub(super) struct Proof {
     signature: Signature,
 }
 
-/// The part of a beacon that is the same at all nodes.
+/// The part of a beacon that does not change from node to node.
 fn core_of(beacon: &Beacon) -> Vec<u8> {
     let mut core = Vec::new();
     Beacon { to_manager: Vec::new(), from_manager: Vec::new(), ..beacon.clone() }.encode(&mut core);
@@ -121,7 +121,7 @@ impl Trust {
             .get(&face)
             .is_some_and(|admitted| admitted.roles.contains(CertifiedRoles::ROUTER) || admitted.node == from)
     }
-    /// Appends a beacon with its proof; false if there is none: it is not this node's, or this node has no certificate.
+    /// Appends a beacon with its proof; false without a proof: it is not this node's, or this node has no certificate.
     pub(super) fn write(&mut self, beacon: &Beacon, is_own: bool, now: Time, out: &mut Vec<u8>) -> bool {
         let core = core_of(beacon);
         if is_own && self.proofs.get(&beacon.node).is_none_or(|proof| proof.core != core) {

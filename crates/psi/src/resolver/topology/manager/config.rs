@@ -12,7 +12,7 @@ pub struct ManagerConfig {
     pub boot: u64,
     /// The highest of those that answer becomes active; of equal ones the highest node id.
     pub priority: u8,
-    /// What its capability keys are derived from; told to nobody, another one after each start.
+    /// The secret that its capability keys are derived from; never sent, and new after each start.
     pub secret: [u8; 32],
     /// Time between beacons. Default: 500 ms.
     pub beacon_interval: Duration,

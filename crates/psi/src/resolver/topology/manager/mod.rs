@@ -85,7 +85,7 @@ pub struct TopologyManager {
 
     transfers: BTreeMap<(NodeId, u32), Transfer>,
     ended: Ended,
-    /// Transfers whose offer may have changed, and before these those that have none yet.
+    /// Transfers whose offer may have changed; those without an offer come first.
     dirty: BTreeSet<(NodeId, u32)>,
     fresh: BTreeSet<(NodeId, u32)>,
     /// Bytes that packets leave for FIDs: see [`Offer::fid_room`].
@@ -112,7 +112,7 @@ pub struct TopologyManager {
 /// One transfer, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransferInfo {
-    /// Who wants it.
+    /// The subscriber.
     pub subscriber: NodeId,
     /// The subscriber's number.
     pub transfer: u32,
@@ -169,7 +169,7 @@ impl TopologyManager {
     }
     /// Takes what this node is in a network with an authority.
     pub fn set_identity(&mut self, now: Time, identity: &Identity) {
-        // Of another authority, ended or revoked: it gets no capability keys any more.
+        // Of another authority, expired or revoked: it gets no further capability keys.
         let is_same = self.identity.as_ref().is_none_or(|before| before.is_of_network(identity));
         self.grants.retain(|_, grant| is_same && identity.check(grant, now).is_ok());
         if let Ok(grant) = identity.own_grant(&self.config.label, now) {
@@ -219,7 +219,7 @@ impl TopologyManager {
                 }
             }
             Ok(Change::None) => {}
-            // Delays and loads move all the time, and nothing breaks meanwhile.
+            // Delays and loads change all the time, and a late update breaks nothing.
             Ok(Change::Metrics) => {
                 self.metrics_due.get_or_insert(now + self.config.debounce * 10);
             }
@@ -298,7 +298,7 @@ impl TopologyManager {
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
     }
-    /// The next node to refuse because the domain has no room for it, over the route that its link state took.
+    /// The next node to refuse because the domain is full, over the route that its link state took.
     pub fn poll_refused_node(&mut self) -> Option<(NodeId, Refused)> {
         self.refused_nodes.pop_front()
     }
@@ -340,7 +340,7 @@ impl TopologyManager {
     pub fn link_state(&self, node: NodeId) -> Option<&LinkState> {
         self.domain.get(node)
     }
-    /// Whether a node says that it has a role, as soon as it says so.
+    /// Whether a node announces a role, from its first message on.
     pub fn has_role(&self, node: NodeId, role: Roles) -> bool {
         self.link_state(node).is_some_and(|state| state.roles.contains(role))
     }
@@ -370,7 +370,7 @@ impl TopologyManager {
         &self.refused
     }
 
-    /// It rules anew, so that all offers are made again.
+    /// Its rule starts again, so that all offers are made again.
     #[cfg(test)]
     pub(crate) fn reign_again(&mut self, now: Time) {
         let term = term_after(self.term, self.config.boot);

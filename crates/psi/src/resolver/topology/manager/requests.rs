@@ -224,7 +224,7 @@ impl TopologyManager {
             None if full => {
                 let rejection = Limit::Transfers.reached(self.config.transfers_max);
                 self.refuse_for(key.0, rejection);
-                // A standby refuses the same, and one of them says so.
+                // A standby reaches the same refusal, but only one manager sends it.
                 if self.state == ManagerState::Active {
                     let refused = Refused { transfer: key.1, rejection };
                     self.messages.push_back((key.0, Message::Refused(refused)));

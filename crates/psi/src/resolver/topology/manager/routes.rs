@@ -29,7 +29,7 @@ impl RoutesDue {
 /// A router's label and, for each of its links to routers, the face, the capacity and the MTU.
 type Properties = (String, Vec<(FaceId, u32, u32)>);
 
-/// Bytes of FIDs by how many links a path may have: those of the Bloom filters that suffice for nearly all of them.
+/// Bytes of FIDs by the number of links of a path: the Bloom filters that suffice for nearly all paths of that length.
 const FID_ROOMS: [(u32, u8); 3] = [(16, 16), (34, 32), (u32::MAX, 64)];
 
 impl TopologyManager {
@@ -52,13 +52,14 @@ impl TopologyManager {
         let present = |node: NodeId| self.graph.node(node).is_some();
         self.pairs.retain(|(from, to), _| present(*from) && present(*to));
         self.sent_routes.retain(|node, _| present(*node));
-        // A link counts when both of its ends say so: the other end of one that came or went may have said it earlier.
+        // A link counts when both of its ends announce it: the other end of one that came or went may have announced it
+        // earlier.
         let mut ends = changed.clone();
         ends.extend(&renewed);
         for id in changed.union(&renewed) {
             ends.extend(earlier.neighbours(*id).symmetric_difference(&self.graph.neighbours(*id)).map(|(_, end)| *end));
         }
-        // Everybody has a route to each rendezvous node, and those of the manager are of its own node.
+        // Every node has a route to each rendezvous node, and the manager's own routes are for its own node.
         let serves = |graph: &Graph, id: &NodeId| {
             graph.node(*id).is_some_and(|node| graph.node_info(node).roles.contains(Roles::RESOLVER))
         };
@@ -192,7 +193,7 @@ impl TopologyManager {
         let may_serve = |identity: &Identity| {
             let is_open = identity.network().access() == Access::Open;
             self.grants.get(&node).is_some_and(|grant| match grant.is_certified() {
-                // Roles are those of the certificate here, but for the one of a sender, which anybody has.
+                // Roles come from the certificate here, except the sender's, which any node has.
                 true => grant.roles != CertifiedRoles::HOST || !grant.prefixes.is_empty(),
                 false => is_open,
             })

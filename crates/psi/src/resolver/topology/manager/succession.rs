@@ -53,8 +53,8 @@ impl TopologyManager {
         self.rivals.insert(beacon.node, rival);
         self.handle_timeout(now);
     }
-    /// Takes routes that another manager has sent to this node: with them come the capability keys, with which this one
-    /// goes on when it takes over.
+    /// Takes routes that another manager has sent to this node: they carry the capability keys, which this one keeps
+    /// using when it takes over.
     pub fn handle_routes(&mut self, routes: &Routes) {
         let rules = self.state == ManagerState::Active && routes.term <= self.term;
         if routes.manager != self.config.node && !rules {
@@ -92,7 +92,7 @@ impl TopologyManager {
         self.builder.on_graph(&self.graph, &BTreeSet::new());
         self.sent_routes.clear();
         for transfer in self.transfers.values_mut() {
-            // The sequence goes on, so that offers are newer even if the term cannot grow any more.
+            // The sequence continues, so that offers are newer even if the term cannot grow further.
             transfer.last_offered = None;
         }
         self.dirty.extend(self.transfers.keys());
