@@ -1,6 +1,6 @@
 //! Development commands of the workspace, run as `cargo xtask COMMAND`.
 //!
-//! `cargo xtask bench` measures `trib` beside its yardsticks, both in the same run, and prints for each figure ours,
+//! `cargo xtask bench` measures `trib` against its yardsticks, both in the same run, and prints for each figure ours,
 //! the yardstick's, the ratio, and the target. It is a command for people, never a timed test.
 //!
 //! ```text
@@ -31,7 +31,7 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Measure trib beside its yardsticks, in the same run.
+    /// Measure trib against its yardsticks, in the same run.
     Bench(bench::BenchArguments),
     /// Attack real daemons on loopback, and check that strangers and forgers gain nothing.
     Attack(attack::AttackArguments),

@@ -18,7 +18,7 @@ pub(crate) struct VoprArguments {
     /// How many seeds to run.
     #[arg(long)]
     runs: Option<u64>,
-    /// Until the simulator has taken so many steps.
+    /// Stop after this many steps of the simulator.
     #[arg(long)]
     events: Option<u64>,
     /// For so long.
@@ -30,22 +30,23 @@ pub(crate) struct VoprArguments {
     /// Leave out all kinds of fault but these.
     #[arg(long, value_delimiter = ',')]
     only: Option<Vec<FaultKind>>,
-    /// How nodes are set up: as the product is, or (laboratory) each plan in a way of its own, without what was added later.
+    /// How nodes are set up: as the product is, or (laboratory) each plan with different settings, without later
+    /// additions.
     #[arg(long, default_value_t)]
     profile: Profile,
-    /// Leave out groups, devices that are away, and what is sent to them.
+    /// Leave out groups, absent devices, and messages to them.
     #[arg(long)]
     without_groups: bool,
     /// Give the network an authority and each node a certificate for its roles.
     #[arg(long)]
     certified: bool,
-    /// Run every so many-th seed twice and compare the traces; zero for never.
+    /// Run every n-th seed twice and compare the traces; zero for never.
     #[arg(long, default_value_t = 16)]
     repeat_every: u64,
-    /// Go on after a finding.
+    /// Continue after a finding.
     #[arg(long)]
     keep_going: bool,
-    /// Runs that may be spent on finding out what of a plan a finding needs.
+    /// Runs that may be spent on reducing a plan to the parts that a finding needs.
     #[arg(long, default_value_t = 100)]
     shrink: u32,
     /// Show the plan and tell what happens, as it happens.

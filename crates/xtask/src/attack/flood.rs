@@ -205,14 +205,15 @@ impl Attacker {
             false => self.send_apart_towards(towards, &packet),
         }
     }
-    /// Sends from an address of its own to either end.
+    /// Sends from a separate address to either end.
     fn send_apart(&mut self, packet: &[u8]) {
         let towards = if self.random.below(2) == 0 { Towards::Publisher } else { Towards::Receiver };
         self.send_apart_towards(towards, packet);
     }
     fn send_apart_towards(&mut self, towards: Towards, packet: &[u8]) {
         let from = self.random.below(self.sockets.len() as u64) as usize;
-        // The receiver says where it is as soon as it begins; what the kernel has no room for is lost.
+        // The receiver's address is known from its first packet on; packets that the kernel's buffer cannot take are
+        // lost.
         if let Some(to) = self.relay.address(towards) {
             let _ = self.sockets[from].send_to(packet, to);
         }

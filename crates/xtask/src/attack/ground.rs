@@ -1,4 +1,4 @@
-//! What is attacked: a publisher, and receivers that fetch from it through a relay.
+//! The target: a publisher, and receivers that fetch from it through a relay.
 use std::{
     fs,
     net::{SocketAddr, UdpSocket},
@@ -113,7 +113,8 @@ impl<'a> Ground<'a> {
         let get = self.trib.get_here(self.stage, &self.receiver, NAME, &output)?;
         Ok(Done::read(&get.finish(PATIENCE)?.lines)?.seconds)
     }
-    /// Sends each kind of message of the family once, each from an address of its own, and counts what comes back.
+    /// Sends each kind of message of the family once, each from a separate address, and counts the bytes of the
+    /// answers.
     ///
     /// # Errors
     /// If there is no socket.
@@ -206,7 +207,7 @@ impl Relay {
             }
         }
     }
-    /// Sends a packet as if it came over the path; what the kernel has no room for is lost.
+    /// Sends a packet as if it came over the path; packets that the kernel's buffer cannot take are lost.
     pub(super) fn send(&self, towards: Towards, packet: &[u8]) {
         let _ = match towards {
             Towards::Publisher => self.back.send_to(packet, self.publisher),

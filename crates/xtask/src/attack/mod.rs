@@ -5,9 +5,9 @@
 //!       ▲                                   ▲
 //!       └──────── flood, 20,000/s ──────────┘
 //! ```
-//! For each family and each kind of flood: how fast a file comes beside how fast it comes without, how much memory and
-//! how many lines of its log the publisher gives for it. And for each message of the family, from an address that has
-//! proven nothing: how many bytes leave for each that came. A limit that does not hold is said, and fails the command.
+//! For each family and each kind of flood: the rate of a file with and without the flood, and the publisher's
+//! additional memory and log lines. And for each message of the family, from an unproven address: the bytes that leave
+//! per byte received. A limit that does not hold is printed, and fails the command.
 mod flood;
 mod ground;
 

@@ -1,7 +1,7 @@
-//! A fetch over a link of 200 Mbit/s while 1,000 clients ask the receiver's API for its status every second, and 200 more
-//! listen to its events, beside the same fetch without them.
+//! A fetch over a link of 200 Mbit/s while 1,000 clients ask the receiver's API for its status every second, and 200
+//! more listen to its events, compared with the same fetch without them.
 //!
-//! The clients run in this process, on the same machine: what they cost is taken from the fetch too.
+//! The clients run in this process, on the same machine: their processor time slows the fetch too.
 use std::{
     net::SocketAddr,
     sync::{
@@ -127,7 +127,7 @@ fn fetch(trib: &Trib, stage: &Stage, source: &Source, publisher: &Daemon, receiv
 struct Load {
     events: AtomicU64,
     failed: AtomicU64,
-    /// For each round how long it went on, and the times of its answers in milliseconds.
+    /// The duration of each round, and its response times in milliseconds.
     rounds: Mutex<Vec<(f64, Vec<f64>)>>,
 }
 impl Load {
@@ -146,7 +146,7 @@ impl Load {
     }
 }
 
-/// Clients that go on until this is dropped.
+/// Clients that run until this is dropped.
 struct Crowd {
     runtime: Option<Runtime>,
     load: Arc<Load>,

@@ -1,4 +1,4 @@
-//! One source over loopback: rate, CPU and memory beside the bare pump, quinn, and curl with nginx.
+//! One source over loopback: rate, CPU and memory, compared with the bare pump, quinn, and curl with nginx.
 use super::{
     Context, Findings, add,
     ours::Ground,

@@ -1,4 +1,4 @@
-//! Three sources at once, beside rqbit from three seeders and aria2 from three mirrors.
+//! Three sources, compared with rqbit from three seeders and aria2 from three mirrors.
 use super::{
     Context, Findings, add,
     ours::Ground,

@@ -105,7 +105,7 @@ fn forward(links: u32) -> Outcome<f64> {
     Ok(per_packet)
 }
 
-/// A filter with one link of the measured router and some of others.
+/// A filter with one link of the measured router and some links of other routers.
 fn filter(seed: u64, links: u32) -> [u64; FILTER_WORDS_MAX] {
     let mut random = Random::new(seed, 0);
     let mut filter = [0; FILTER_WORDS_MAX];

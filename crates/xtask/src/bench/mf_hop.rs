@@ -1,4 +1,4 @@
-//! MobilityFirst through one router on loopback, beside quinn without one.
+//! MobilityFirst through one router on loopback, compared with quinn without one.
 use super::{
     Context, Findings, add,
     ours::Ground,

@@ -1,10 +1,11 @@
-//! MobilityFirst over a lossy or interrupted last hop, beside the kernel's TCP over the same emulated links, in turn.
+//! MobilityFirst over a lossy or interrupted last hop, compared with the kernel's TCP over the same emulated links, in
+//! turn.
 //!
 //! ```text
 //!   server ── 1 Gbit/s, rest of the round trip ── router ── 25 Mbit/s, 1 ms, loss, silence ── client
 //! ```
-//! Three network namespaces; each transfer has daemons, connections and links of its own, so that nobody knows anything
-//! of the path from the transfer before.
+//! Three network namespaces; each transfer has new daemons, connections and links, so that no knowledge of the path
+//! remains from the transfer before.
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use super::{
@@ -59,7 +60,7 @@ const REQUEST_AT: Duration = Duration::from_secs(6);
 /// Outages begin between the first and the last of these moments after the request.
 const OUTAGE_MOMENTS: [f64; 2] = [0.3, 2.9];
 
-/// Who sends.
+/// The sending transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
     Mftp,
@@ -77,7 +78,7 @@ impl Transport {
     }
 }
 
-/// One transfer over links of its own.
+/// One transfer over new links.
 struct Trial<'a> {
     trib: &'a Trib,
     stage: &'a Stage,
@@ -86,7 +87,7 @@ struct Trial<'a> {
     loss: f64,
     /// When the last hop falls silent after the request, and for how long.
     outage: Option<(Duration, Duration)>,
-    /// In seconds; what has come by then counts, where the transport can tell.
+    /// In seconds; the bytes received by then count, if the transport reports them.
     seconds_max: Option<f64>,
 }
 
@@ -288,7 +289,7 @@ impl Trial<'_> {
     }
 }
 
-/// The port of all servers and daemons; each has a namespace of its own.
+/// The port of all servers and daemons; each has a separate namespace.
 const PORT: u16 = 7_077;
 /// How long a server may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,14 +1,14 @@
-//! A receiver that moves from one access router to another while a file comes, beside the kernel's TCP over the same
-//! emulated links, in turn.
+//! A receiver that moves from one access router to another during a transfer, compared with the kernel's TCP over the
+//! same emulated links, in turn.
 //!
 //! ```text
 //!                            ┌── 1 Gbit/s ── access-1 ── 25 Mbit/s, until it moves ──┐
 //!  server ─ 1 Gbit/s, 20 ms ─ core                                                    ├─ client
 //!                            └── 1 Gbit/s ── access-2 ── 25 Mbit/s, from then on ────┘
 //! ```
-//! Five network namespaces; each transfer has daemons, connections and links of its own. Who moves loses its address in the
-//! first access network and the routes over it, and has a route over the second one when it is there. TCP's connections do
-//! not outlive that: its client asks for the rest by HTTP over a new one.
+//! Five network namespaces; each transfer has new daemons, connections and links. A receiver that moves loses its
+//! address in the first access network and the routes over it, and has a route over the second one after its arrival.
+//! TCP's connections do not outlive that: its client requests the rest by HTTP over a new one.
 use std::{net::SocketAddr, thread::sleep, time::Duration};
 
 use super::{Context, Findings, add, clear, ours::NAME, rivals::Source};
@@ -36,14 +36,14 @@ const LEAVES: Duration = Duration::from_millis(1_500);
 const MOVES: [Option<u64>; 4] = [None, Some(0), Some(1), Some(5)];
 /// Rate of an access link in Mbit/s.
 const ACCESS_MBPS: f64 = 25.0;
-/// After so long without a byte a client gives a connection up: the default of Python's package manager; those of apt and
-/// aria2 are 30 and 60 s.
+/// After this time without a byte a client closes a connection: the default of Python's package manager; the defaults
+/// of apt and aria2 are 30 and 60 s.
 const TIMEOUT_SECONDS: u64 = 15;
 /// How long a transfer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// The port of all servers and daemons; each has a namespace of its own.
+/// The port of all servers and daemons; each has a separate namespace.
 const PORT: u16 = 7_077;
 
 /// The hosts.
@@ -56,11 +56,11 @@ const FAR: usize = 0;
 const NEAR: [usize; 2] = [1, 2];
 const LAST: [usize; 2] = [3, 4];
 
-/// Who sends.
+/// The sending transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
     Mftp,
-    /// By this congestion control. The client is told of its move at once.
+    /// With this congestion control. The client is notified of its move immediately.
     Notified(&'static str),
     /// The client has nothing but its timeout.
     Timeout(&'static str),
@@ -139,7 +139,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// One transfer over links of its own.
+/// One transfer over new links.
 struct Trial<'a> {
     trib: &'a Trib,
     stage: &'a Stage,
@@ -165,7 +165,7 @@ impl Trial<'_> {
         ];
         let leaves = REQUEST_AT + LEAVES;
         let arrives = self.pause.map(|pause| leaves + Duration::from_secs(pause));
-        // A link is silent when nobody is at its end.
+        // A link without a node at its end is silent.
         let first = arrives.map(|_| Silence { link: LAST[0], from: leaves, length: FOREVER });
         let second = Silence { link: LAST[1], from: Duration::ZERO, length: arrives.unwrap_or(FOREVER) };
         let silences: Vec<Silence> = first.into_iter().chain([second]).collect();

@@ -1,5 +1,5 @@
-//! What a MobilityFirst router stores for a receiver that is away: how fast, beside a plain copy with fsync; and what is
-//! left of it when the router is killed.
+//! The storage rate of a MobilityFirst router for an absent receiver, compared with a plain copy with fsync; and the
+//! chunks that remain when the router is killed.
 use std::{
     cell::Cell,
     collections::BTreeSet,
@@ -29,13 +29,13 @@ use crate::{
     note,
 };
 
-/// What is sent to the receiver that is away.
+/// The object for the absent receiver.
 const NAME: &str = "/bench/stored";
-/// The store's room beyond what is sent, as a share: heads of chunks, index entries.
+/// The store's capacity beyond the payload, as a share: heads of chunks, index entries.
 const HEADROOM: f64 = 1.25;
 /// Bytes that a router stores when it is killed.
 const KILL_BYTES: u64 = 100 << 20;
-/// How long a receiver that is back may wait for what was stored.
+/// How long a returned receiver may wait for the stored chunks.
 const RETURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rate of storing (issue: durable before it is acknowledged).
@@ -49,7 +49,7 @@ pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
         let before = world.cpu_seconds()?;
         let start = Instant::now();
         let send = world.send()?;
-        // What is acknowledged was durable before.
+        // Acknowledged chunks were durable before.
         follow(&send, Sending::is_stored)?;
         let seconds = start.elapsed().as_secs_f64();
         let after = world.cpu_seconds()?;
@@ -99,8 +99,8 @@ pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// SIGKILL while a router stores; what it had acknowledged is there afterwards, chunk by chunk, and reaches the receiver.
-/// In the last round the router had acknowledged everything, and the sender is killed with it.
+/// SIGKILL while a router stores; the acknowledged chunks exist afterwards, one by one, and reach the receiver. In the
+/// last round the router had acknowledged everything, and the sender is killed with it.
 pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, KILL_BYTES)?;
     let (stage, trib, rounds) = (&context.stage, &context.trib, context.arguments.rounds());
@@ -114,7 +114,7 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
         let send = world.send()?;
         let seen = follow(&send, |view| view.stored.len() as f64 >= share * f64::from(view.chunks))?;
         world.router.process.kill()?;
-        // What was acknowledged until then.
+        // The chunks acknowledged until then.
         let seen = last_of(&send, seen)?;
         if is_last {
             world.sender.process.kill()?;
@@ -148,7 +148,7 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
     ));
     Ok(findings)
 }
-/// How long a sender whose router is dead may tell what it knows from before.
+/// How long a sender whose router is dead may still report earlier progress.
 const QUIET: Duration = Duration::from_millis(500);
 /// Draws the moments.
 const SEED: u64 = 5;
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
         let router = trib.node(stage, &router_spec)?;
         let to_router = || vec![Face::to(router.address)];
         let receiver_spec = node("receiver", &["receiver"], to_router());
-        // A device is known by its key: it is asked once, and goes away.
+        // A device is known by its key: it starts once to report its identifier, and leaves.
         let receiver = trib.node(stage, &receiver_spec)?;
         receiver.wait_until_neighbours(1)?;
         let receiver_id = id_of(&receiver)?;
@@ -254,7 +254,7 @@ fn follow(send: &Process, enough: impl Fn(&Sending) -> bool) -> Outcome<Sending>
         }
     }
 }
-/// What `trib send` told last, after `view`, once it tells nothing new any more.
+/// The last report of `trib send` after `view`, once no further one comes.
 fn last_of(send: &Process, mut view: Sending) -> Outcome<Sending> {
     while let Ok(line) = send.line(QUIET) {
         view = Sending::read(&line)?.unwrap_or(view);

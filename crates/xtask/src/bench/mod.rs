@@ -170,7 +170,7 @@ pub(crate) struct BenchArguments {
     /// Measure memory with a transfer of this size too, once; the target speaks of 8GiB. Needs twice that on disk.
     #[arg(long, value_name = "SIZE")]
     memory_size: Option<ByteCount>,
-    /// Names of the benchmark `names`: 10,000 and ten times as many until there are so many.
+    /// Names of the benchmark `names`: 10,000 and tenfold steps up to this number.
     #[arg(long, default_value_t = 100_000)]
     records: u64,
     /// Print JSON, one object for each benchmark, instead of tables.

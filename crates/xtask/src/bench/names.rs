@@ -1,5 +1,5 @@
-//! Names that a resolver keeps in an etcd cluster of three members on this machine, beside the embedded engine in memory:
-//! how fast they are put and looked up, and how soon whoever watches a name at another resolver is told of a change.
+//! Names that a resolver keeps in an etcd cluster of three members on this machine, compared with the embedded engine
+//! in memory: the rate of puts and lookups, and the delay until a watch at another resolver reports a change.
 use std::{
     sync::mpsc,
     time::{Duration, Instant},
@@ -106,7 +106,7 @@ fn place(number: u64) -> Outcome<Guid> {
     Ok(Guid::of_name(&format!("/bench/{number}").parse()?))
 }
 
-/// A resolver's records, and who asks it.
+/// A resolver's records, and its client.
 struct Resolver {
     records: Records,
     bell: Option<mpsc::Receiver<()>>,
@@ -137,7 +137,7 @@ impl Resolver {
         let now = self.now();
         self.records.handle(now, self.asker, message);
     }
-    /// What it says next, if it says something soon.
+    /// Its next message, if one is due soon.
     fn poll(&mut self) -> Option<NameMessage> {
         let now = self.now();
         self.records.settle(now);
@@ -149,7 +149,7 @@ impl Resolver {
         while bell.try_recv().is_ok() {}
         None
     }
-    /// Waits until it knows who is there.
+    /// Waits until it knows the members.
     fn begin(&mut self) -> Outcome {
         let begun = Instant::now();
         loop {
@@ -165,7 +165,7 @@ impl Resolver {
             }
         }
     }
-    /// Asks so many questions, some at a time; gives the seconds until all are answered.
+    /// Sends `count` requests, some at a time; returns the seconds until all are answered.
     fn drive(&mut self, count: u64, mut question: impl FnMut(u64) -> Outcome<NameMessage>) -> Outcome<f64> {
         let (begun, mut sent, mut answered, mut last) = (Instant::now(), 0, 0, Instant::now());
         while answered < count {
@@ -215,7 +215,7 @@ impl Resolver {
     }
 }
 
-/// The median of the times, in milliseconds, from a put at one resolver until another one, or the same, tells it.
+/// The median time, in milliseconds, from a put at one resolver until another one, or the same, reports it.
 fn watched(one: &mut Resolver, mut other: Option<&mut Resolver>, key: &SigningKey, version: u64) -> Outcome<f64> {
     let watch = NameMessage::Watch { request: version as u32, place: place(0)?, lease_ms: 3_600_000, known: 0 };
     let watcher = other.as_deref_mut().unwrap_or(one);
@@ -233,7 +233,7 @@ fn watched(one: &mut Resolver, mut other: Option<&mut Resolver>, key: &SigningKe
         one.ask(NameMessage::Put { request: 1, place: place(0)?, record });
         let mut is_notified = false;
         while !is_notified {
-            // The one that is told has a thread of its own in a network; here both take turns.
+            // The notified resolver has a separate thread in a network; here both take turns.
             let notified = other.as_deref_mut().unwrap_or(one).poll();
             is_notified = matches!(notified, Some(NameMessage::Notify { .. }));
             if begun.elapsed() > PATIENCE {

@@ -1,10 +1,11 @@
-//! NDN over a narrow link between two forwarders of others: what a consumer's window is worth where nobody helps it.
+//! NDN over a narrow link between two unmodified forwarders: the value of a consumer's window without help of the
+//! network.
 //!
 //! ```text
 //!  producer ── ndnd's forwarder ── 25 Mbit/s, 10 ms, queue of 64 KiB ── ndnd's forwarder ── consumer
 //! ```
-//! Each forwarder has a network namespace of its own and the kernel's interface to the other one; programs are at their
-//! Unix sockets. Ours and ndnd's in turn, each transfer over links and forwarders of its own; nothing is cached.
+//! Each forwarder has a separate network namespace and the kernel's interface to the other one; programs are at their
+//! Unix sockets. Ours and ndnd's in turn, each transfer over new links and forwarders; nothing is cached.
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -34,7 +35,7 @@ const NEAR: usize = 0;
 const FAR: usize = 1;
 /// The only link.
 const NARROW: usize = 0;
-/// What both forwarders are told: UDP to the other one, and no content store, which would answer in its stead.
+/// The configuration of both forwarders: UDP to the other one, and no content store, which would answer in its stead.
 const FORWARDER: &str = "core:\n  log_level: ERROR\nfw:\n  threads: 2\ntables:\n  content_store:\n    admit: false\n    \
                          serve: false\nfaces:\n  udp:\n    enabled_multicast: false\n  tcp:\n    enabled: false\n  \
                          websocket:\n    enabled: false\n";

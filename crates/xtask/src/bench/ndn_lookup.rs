@@ -25,7 +25,7 @@ use crate::{Outcome, harness::figure::Figure};
 
 /// Look-ups, or packets, that are timed at once.
 const BATCH: usize = 100_000;
-/// Flows that take turns: few, more, almost as many as the acceleration base holds, and so many that it never hits.
+/// Flows that take turns: few, more, almost as many as the acceleration base holds, and enough that it never hits.
 const FLOWS: [usize; 4] = [64, 1_000, 4_000, BATCH];
 /// Flows that take turns where prefixes are as long as names.
 const FLOWS_OF_LONG: usize = 1_000;
@@ -75,14 +75,14 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// A way to look names up, or to hash them, and what it is called.
+/// A way to look names up, or to hash them, and its title.
 type Way<'a, T> = (&'static str, Box<dyn FnMut(NameView<'_>) -> T + 'a>);
 
 fn way<'a, T>(title: &'static str, way: impl FnMut(NameView<'_>) -> T + 'a) -> Way<'a, T> {
     (title, Box::new(way))
 }
 
-/// Times the ways in turn, and shows the first beside each of the others.
+/// Times the ways in turn, and shows the first against each of the others.
 fn compared<T: PartialEq>(
     mut ways: Vec<Way<'_, T>>,
     rounds: usize,

@@ -1,9 +1,9 @@
-//! NDN: what a forwarder measures of a link whose rate nobody told it, beside what the link carries.
+//! NDN: a forwarder's measurement of a link whose rate is not configured, compared with the link's real rate.
 //!
 //! ```text
 //!  producer and forwarder ── a link of 0.2 to 400 Mbit/s, 10 ms ── consumer
 //! ```
-//! Each link is measured while a fetch fills it, over the kernel's UDP; each fetch has a link and nodes of its own.
+//! Each link is measured while a fetch fills it, over the kernel's UDP; each fetch has a new link and nodes.
 use std::time::Duration;
 
 use super::{Context, Findings, clear, ours::NAME, rivals::Source};
@@ -24,7 +24,7 @@ const RATES_MBPS: [f64; 6] = [0.2, 1.0, 5.0, 25.0, 100.0, 400.0];
 const SECONDS: f64 = 6.0;
 const PATIENCE: Duration = Duration::from_secs(30);
 const DELAY_MS: f64 = 10.0;
-/// Bytes of a packet of a train, and of the headers of UDP and IP that the link carries beside it.
+/// Bytes of a packet of a train, and of the UDP and IP headers that the link carries with it.
 const PACKET_BYTES: f64 = 1_200.0;
 const HEADER_BYTES: f64 = 28.0;
 const PRODUCER: usize = 0;
@@ -58,7 +58,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// The rate that a producer's forwarder tells of the link to a consumer after a fetch over it.
+/// The rate that a producer's forwarder reports for the link to a consumer after a fetch over it.
 fn measure(trib: &Trib, stage: &Stage, source: &Source, mbps: f64) -> Outcome<Option<f64>> {
     let link = Link { ends: [PRODUCER, CONSUMER], mbps, delay_ms: DELAY_MS, loss: 0.0, queue_kib: 64 };
     let emulator = Emulator::start(stage, 2, &[link], &[])?;

@@ -41,7 +41,7 @@ pub(super) enum Over {
 pub(super) enum Store {
     /// Nothing.
     Nothing,
-    /// So many packets of an exchange as ndnd's does by default, in each of its two threads.
+    /// The default number of packets in ndnd's exchange, in each of its two threads.
     Packets,
 }
 /// Packets that a thread of ndnd's keeps by default.
@@ -59,8 +59,8 @@ impl Store {
     }
 }
 
-/// ndnd's configuration up to the Unix socket; what has no port does not listen, so that any number of these run on one
-/// machine.
+/// ndnd's configuration up to the Unix socket; a transport without a port does not listen, so that any number of
+/// instances run on one machine.
 fn sections(tcp: Option<u16>, udp: Option<u16>, store: Store) -> String {
     let port = |port: Option<u16>| port.map_or(String::new(), |port| format!("    port_unicast: {port}\n"));
     format!(
@@ -78,7 +78,7 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How long `put` may take: it reads the file into memory and signs every segment first.
 const PUT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// A producer and a forwarder of ndnd that run through all rounds; each fetch is a process of its own.
+/// A producer and a forwarder of ndnd that run through all rounds; each fetch is a new process.
 pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source, over: Over, store: Store) -> Outcome<Contender<'a>> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "against ndnd in the same run"))?;
     let label = match over {
@@ -190,7 +190,7 @@ pub(super) fn put(
     source: &Source,
     socket: &Path,
 ) -> Outcome<Process> {
-    // It reads the object from stdin, and tells on stderr what it does.
+    // It reads the object from stdin, and logs to stderr.
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" put "$1" <"$2" 2>&1"#]).arg(ndnd).arg(name).arg(&source.path);
     let producer = Process::spawn(label, stage, command.env(TRANSPORT, transport(socket)))?;

@@ -1,4 +1,4 @@
-//! `trib` as a contender: publishers and forwarders run through all rounds, each fetch is a process of its own.
+//! `trib` as a contender: publishers and forwarders run through all rounds, each fetch is a new process.
 use std::{cell::RefCell, net::SocketAddr, path::PathBuf, rc::Rc};
 
 use super::{
@@ -33,7 +33,7 @@ pub(super) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// One publisher, one receiver beside it. With an `mtu`, faces may carry datagrams up to it.
+    /// One publisher and one receiver as neighbours. With an `mtu`, faces may carry datagrams up to it.
     pub(super) fn pair(
         trib: &'a Trib,
         stage: &'a Stage,
@@ -207,7 +207,7 @@ impl<'a> Ground<'a> {
     fn output(&self) -> PathBuf {
         self.stage.path(&format!("{}-output", self.receiver.label))
     }
-    /// Compares what arrived with what was sent: the length always, every byte the first time.
+    /// Compares the received object with the source: the length always, every byte the first time.
     fn check(&self, output: &std::path::Path, done: &Done) -> Outcome {
         let length = std::fs::metadata(output)?.len();
         if length != self.source.size || done.bytes != length {
@@ -220,7 +220,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// How often, and in which steps, the MTU is looked at.
+/// How often, and at which intervals, the MTU is checked.
 const MTU_LOOKS: u32 = 10;
 /// See [`MTU_LOOKS`].
 const MTU_LOOK: std::time::Duration = std::time::Duration::from_millis(50);

@@ -1,11 +1,11 @@
-//! Three paths of 20, 12 and 8 Mbit/s, each to a source of its own, beside the fluid bound.
+//! Three paths of 20, 12 and 8 Mbit/s, each to a separate source, compared with the fluid bound.
 //!
 //! ```text
 //!  publisher-1 ── 20 Mbit/s, 20 ms ──┐
 //!  publisher-2 ── 12 Mbit/s, 20 ms ──┼── receiver (and all that holds the network together)
 //!  publisher-3 ──  8 Mbit/s, 20 ms ──┘
 //! ```
-//! Real daemons and datagrams; each daemon delays, queues and loses what it sends as the link would.
+//! Real daemons and datagrams; each daemon delays, queues and drops its outgoing packets as the link would.
 //!
 //! The fluid bound is the time that the file takes if every link carries 1,448 bytes of payload in each packet of
 //! 1,500 bytes from the first moment on, without round trips: 50 MB over 40 Mbit/s are 10.36 s. An outage takes its
@@ -167,7 +167,7 @@ impl Network {
         receiver.wait_until_neighbours(publishers.len())?;
         Ok(Network { receiver, publishers })
     }
-    /// Makes the trouble while `get` runs, and gives the lines that it told meanwhile.
+    /// Causes the fault while `get` runs, and returns the lines that `get` has printed.
     fn run(&self, get: &Process, trouble: Trouble) -> Outcome<Vec<String>> {
         let first = get.line(PATIENCE)?;
         let start = Instant::now();

@@ -1,5 +1,5 @@
-//! What a topology manager needs for one path request, in this process: eight paths between two nodes of a graph of
-//! 1,000, each with a FID for the data and one for the requests, all verified to reach nobody else.
+//! A topology manager's time for one path request, in this process: eight paths between two nodes of a graph of 1,000,
+//! each with a FID for the data and one for the requests, all verified to reach no other node.
 use std::{hint::black_box, time::Instant};
 
 use tributary_core::{Duration, FaceId, NodeId, Random, Time};
@@ -21,7 +21,7 @@ use crate::{
 const NODES: u64 = 1_000;
 /// Links beyond the ring that joins all nodes; with it, a node has four neighbours on average.
 const CHORDS: u64 = 1_000;
-/// Paths that are asked for.
+/// Paths per request.
 const PATHS: u8 = 8;
 /// Requests in a round, each between other nodes.
 const REQUESTS: u64 = 200;

@@ -141,7 +141,7 @@ pub(super) fn aria2<'a>(stage: &'a Stage, source: &Source, count: usize, checksu
         let before = cpu()?;
         let start = Instant::now();
         let client = Process::spawn("aria2", stage, &mut command)?.finish(TRANSFER_PATIENCE)?;
-        // It tells no time of its own.
+        // It prints no time, so that the benchmark measures it.
         let seconds = start.elapsed().as_secs_f64();
         let server_cpu_seconds = cpu()? - before;
         check_length(&output, source.size)?;
@@ -159,7 +159,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Starts nginx, or where there is none a server of our own.
+    /// Starts nginx, or a server of this crate if nginx is not installed.
     fn start(stage: &Stage, name: &str, source: &Source) -> Outcome<Mirror> {
         let folder = source.path.parent().expect("it is in the stage's folder");
         let Some(nginx) = tools::find("nginx") else {
@@ -184,7 +184,7 @@ impl Mirror {
     }
 }
 
-/// Writes the config of an nginx that serves `root` on all of `listen`, and keeps all of its own below `work`.
+/// Writes the config of an nginx that serves `root` on all of `listen`, and keeps all its files below `work`.
 pub(super) fn nginx_config(work: &Path, listen: &[SocketAddr], root: &Path) -> Outcome<PathBuf> {
     std::fs::create_dir_all(work)?;
     let config = work.join("nginx.conf");

@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// How long a seeder may take to check its copy and to listen.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
-/// `count` seeders that run through all rounds; each fetch is a process of its own.
+/// `count` seeders that run through all rounds; each fetch is a new process.
 pub(super) fn rqbit<'a>(stage: &'a Stage, source: &Source, count: usize) -> Outcome<Contender<'a>> {
     let rqbit = tools::find("rqbit").ok_or_else(|| tools::missing("rqbit", "against rqbit in the same run"))?;
     let torrent = stage.path("rqbit.torrent");
@@ -86,7 +86,7 @@ fn quiet(rqbit: &Path, control: u16) -> Command {
     command
 }
 
-/// The time from its first look at what is there to the last piece, by the times that it writes.
+/// The time from its first check of existing files to the last piece, by the times in its log.
 fn printed_seconds(lines: &[String]) -> Outcome<f64> {
     let at = |what: &str| {
         let line = lines.iter().find(|line| line.contains(what));

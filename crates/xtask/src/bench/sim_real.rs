@@ -1,5 +1,5 @@
-//! The simulator beside reality: three paths of 20, 12 and 8 Mbit/s once as real daemons over emulated links and once
-//! by `trib sim` with the same rates, delays, queues and loss, in turn.
+//! The simulator compared with reality: three paths of 20, 12 and 8 Mbit/s once as real daemons over emulated links and
+//! once by `trib sim` with equal rates, delays, queues and loss, in turn.
 use serde_json::Value;
 
 use super::{

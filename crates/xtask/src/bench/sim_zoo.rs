@@ -28,7 +28,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         Some(path) => format!("file = {path:?}\ncomponent = \"largest\""),
         None => "generate = \"barabasi-albert\"\nplaces = 754\nlinks = 2".into(),
     };
-    // Links are the same for all: rates are not in the file, and a bottleneck in the middle is what counts.
+    // All links have equal rates: the file lists no rates, and only a bottleneck in the middle matters.
     let text = format!(
         "scenario = {{ duration = \"300s\", sampling = \"none\" }}\n[topology]\n{network}\n\
          link = {{ rate = \"100Mbps\", delay = \"1ms\" }}\n\

@@ -1,4 +1,5 @@
-//! One file from two web mirrors over three uplinks, beside aria2 over the same uplinks and curl over the best one.
+//! One file from two web mirrors over three uplinks, compared with aria2 over the same uplinks and curl over the best
+//! one.
 //!
 //! ```text
 //!             ┌── link-0: 20 Mbit/s, 20 ms, away for 5 s ──┐
@@ -6,8 +7,8 @@
 //!             └── link-2:  8 Mbit/s, 20 ms ────────────────┘
 //! ```
 //! Two network namespaces. The receiver has a default route over each uplink, the best one first, as a machine with a
-//! cable, a wireless and a mobile network has. The servers' TCP is Cubic, the default of Linux servers. Each
-//! transfer has links and servers of its own, so that nobody knows anything of the paths from the transfer before.
+//! cable, a wireless and a mobile network has. The servers' TCP is Cubic, the default of Linux servers. Each transfer
+//! has new links and servers, so that no knowledge of the paths remains from the transfer before.
 //!
 //! The fluid bound is the time that the file takes if every uplink carries 1,448 bytes of payload in each packet of
 //! 1,500 bytes that is not lost, from the first moment on, without round trips.
@@ -263,7 +264,7 @@ mod tests {
             let found = fluid_seconds(bytes);
             assert!((found - seconds).abs() < 0.005, "{found}");
         };
-        // 39.88 Mbit/s from the start, of which 96.5 % are payload.
+        // 39.88 Mbit/s from the start; 96.5 % of it is payload.
         near(10_000_000, 2.08);
         near(SIZE, 44.07);
     }

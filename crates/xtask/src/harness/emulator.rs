@@ -1,4 +1,4 @@
-//! Emulated links that programs of others and the kernel's own transports cross too: network namespaces, joined by an
+//! Emulated links that third-party programs and the kernel's own transports cross too: network namespaces, joined by an
 //! emulator that is not part of the workspace.
 //!
 //! The emulator is a program that takes a file of `link NAME NAMESPACE DEVICE ADDRESS NAMESPACE DEVICE ADDRESS RATE
@@ -96,7 +96,7 @@ impl Emulator {
         let end = usize::from(self.links[link].ends[1] == host);
         Ipv4Addr::new(10, 77, link as u8, end as u8 + 1)
     }
-    /// Packets of `host` for the far `link` go over `via`, a link of its own.
+    /// Packets of `host` for the far `link` take its link `via`.
     ///
     /// # Errors
     /// If the route cannot be added.
@@ -108,14 +108,15 @@ impl Emulator {
     /// Runs a script of the shell on a host.
     ///
     /// # Errors
-    /// If it fails, with what it says.
+    /// If it fails; the error has the script's output.
     pub(crate) fn run(&self, host: usize, script: &str) -> Outcome {
         shell(&self.hosts[host], script)
     }
-    /// `host` gives up its address on one of its links, and with it all routes over it, as one that leaves a network does.
+    /// `host` drops its address on one of its links, and with it all routes over it, as a host that leaves a network
+    /// does.
     ///
     /// # Errors
-    /// If it has none.
+    /// If it has no such address.
     pub(crate) fn leave(&self, host: usize, link: usize) -> Outcome {
         ip(&["-n", &self.hosts[host], "address", "flush", "dev", &format!("link-{link}")])
     }

@@ -15,13 +15,13 @@ use crate::{Outcome, note, print_line};
 pub(crate) struct Report {
     /// The benchmark.
     pub(crate) bench: &'static str,
-    /// What it does, in a line.
+    /// A one-line description.
     pub(crate) about: String,
     /// The command that repeats it.
     pub(crate) command: String,
     /// Where it ran.
     pub(crate) machine: Machine,
-    /// What it measured.
+    /// Its measurements.
     pub(crate) figures: Vec<Figure>,
     /// What a reader must know: missing yardsticks, deviations.
     pub(crate) notes: Vec<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Report {
 /// One figure: ours in each round, and the yardstick's in the same rounds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
-    /// What it is a figure of.
+    /// The measured quantity.
     pub(crate) what: String,
     /// Its unit.
     pub(crate) unit: &'static str,

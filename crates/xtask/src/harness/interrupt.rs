@@ -25,7 +25,7 @@ pub(crate) fn listen() -> Outcome {
     Ok(())
 }
 
-/// Fails once somebody has asked to end.
+/// Fails once a signal has requested the end.
 ///
 /// # Errors
 /// Then.

@@ -60,7 +60,7 @@ impl Priority {
 impl Drop for Priority {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            // Whoever was allowed to raise it is allowed to lower it.
+            // The permission to raise it includes the permission to lower it.
             let _ = fs::write(AUTOGROUP, before);
         }
     }

@@ -1,4 +1,4 @@
-//! Processes of a benchmark: what they say, their CPU time and their peak memory.
+//! Processes of a benchmark: their output, their CPU time and their peak memory.
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader},
@@ -64,7 +64,7 @@ impl Process {
         let stdout = child.stdout.take().expect("it was asked to be piped");
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
-            // It ends with the process, or when nobody wants the lines any more.
+            // It ends with the process, or when the lines have no receiver.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;
@@ -88,7 +88,7 @@ impl Process {
     /// The next line of its stdout.
     ///
     /// # Errors
-    /// If it ends, or says nothing for `patience`.
+    /// If it ends, or is silent for `patience`.
     pub(crate) fn line(&self, patience: Duration) -> Outcome<String> {
         self.lines.recv_timeout(patience).map_err(|error| match error {
             RecvTimeoutError::Timeout => self.failure(&format!("said nothing for {patience:?}")).into(),
@@ -98,7 +98,7 @@ impl Process {
     /// The rest of its first line that starts with `prefix`.
     ///
     /// # Errors
-    /// If there is none within `patience`.
+    /// If no such line comes within `patience`.
     pub(crate) fn line_after(&self, prefix: &str, patience: Duration) -> Outcome<String> {
         loop {
             if let Some(rest) = self.line(patience)?.strip_prefix(prefix) {
@@ -132,7 +132,7 @@ impl Process {
         child.wait()?;
         Ok(())
     }
-    /// Waits until it ends by itself.
+    /// Waits until it exits.
     ///
     /// # Errors
     /// If it fails, or runs for longer than `patience`.
@@ -152,7 +152,7 @@ impl Process {
     }
 
     fn wait(mut self, lines: Vec<String>) -> Outcome<Ended> {
-        // Children of this process are waited for one after the other, so what is added is this one's.
+        // Children of this process are waited for in sequence, so the added time is this one's.
         let before = children_cpu_seconds()?;
         let mut child = self.child.take().expect("it is taken here only, and here it ends");
         let status = child.wait()?;
@@ -163,7 +163,7 @@ impl Process {
         }
         Ok(Ended { lines, cpu_seconds, peak_bytes: self.peak_bytes.load(Ordering::Relaxed) })
     }
-    /// A sentence about what it did, with the end of its stderr.
+    /// A sentence about its end, with the last lines of its stderr.
     fn failure(&self, what: &str) -> String {
         let errors = fs::read_to_string(&self.errors).unwrap_or_default();
         let lines: Vec<_> = errors.lines().rev().take(STDERR_LINES).collect();
@@ -174,14 +174,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; then there is nothing to kill, and it is reaped.
+            // If it has exited already, there is nothing to kill, and it is reaped.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// How often the memory of a process is looked at.
+/// How often the memory of a process is sampled.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// Lines of stderr in an error.
 const STDERR_LINES: usize = 8;

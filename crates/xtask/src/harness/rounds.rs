@@ -30,7 +30,7 @@ impl Sample {
     pub(crate) fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds / 1e6
     }
-    /// Million bytes per second if the busier end did nothing but compute, on a core of its own.
+    /// Million bytes per second if the busier end only computed, on a separate core.
     pub(crate) fn rate_alone(&self) -> f64 {
         self.bytes as f64 / self.server_cpu_seconds.max(self.client_cpu_seconds) / 1e6
     }
@@ -75,7 +75,7 @@ impl<'a> Contender<'a> {
 }
 
 /// Lets all contenders run `rounds` times, taking turns, `before` before each. One that fails twice in a round is left
-/// out from then on. Once somebody has asked to end, the rounds that all have ended count.
+/// out from then on. After an interrupt, the rounds that all have finished count.
 pub(crate) fn take_turns(rounds: usize, contenders: &mut [Contender<'_>], before: impl Fn() -> Outcome) {
     for round in 1..=rounds {
         for contender in contenders.iter_mut().filter(|contender| contender.failure.is_none()) {

@@ -59,10 +59,10 @@ impl Stage {
         self.sources.insert(size, made.clone());
         Ok(made)
     }
-    /// Writes `bytes` and removes them: what is written next then gets pages that this machine has already.
+    /// Writes `bytes` and removes them: the next writes then get pages that this machine has already.
     ///
     /// A virtual machine that hands free memory back to its host pays for every page that it takes again, which made
-    /// writing a file four times slower in some runs than in others, whoever wrote it.
+    /// writing a file four times slower in some runs than in others, with any program.
     ///
     /// # Errors
     /// If the disk does not take them.
@@ -82,7 +82,7 @@ impl Stage {
     /// An address on loopback whose port was free a moment ago.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no port is free.
     pub(crate) fn address(&self) -> Outcome<SocketAddr> {
         Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?)
     }

@@ -109,7 +109,7 @@ pub(crate) const LOSS_BBR: Target = Target::at_least(10, 1.0, 1.03);
 pub(crate) const OUTAGE: Target = Target::at_most(11, 0.5, 0.1);
 /// Simulator: multiple of ns-3's packet-hops per second.
 pub(crate) const SIMULATOR_NS3: Target = Target::at_least(13, 8.0, 20.0);
-/// Simulator: distance of its goodput from that of daemons over emulated links.
+/// Simulator: distance of its goodput from the goodput of daemons over emulated links.
 pub(crate) const SIMULATOR_REAL: Target = Target::at_most(14, 0.05, 0.02);
 /// Forwarding decision: nanoseconds per link.
 pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);

@@ -1,4 +1,4 @@
-//! Programs of others: where they are, and that they are missing.
+//! Third-party programs: their paths, and the error if they are missing.
 use std::path::PathBuf;
 
 /// The program `name` on PATH, also where only root's PATH leads.

@@ -91,13 +91,13 @@ pub(crate) struct Done {
     pub(crate) paths: Vec<(String, u64, u64)>,
 }
 
-/// How long a daemon may take to start: it hashes what it publishes first.
+/// How long a daemon may take to start: it hashes its publications first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 /// How long a state may take to come.
 const STATE_PATIENCE: Duration = Duration::from_secs(30);
 /// A node's config in its folder.
 const CONFIG: &str = "node.toml";
-/// How often a state is looked at.
+/// How often a state is polled.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Trib {
@@ -125,15 +125,15 @@ impl Trib {
     /// Starts a daemon and waits until it is up.
     ///
     /// # Errors
-    /// If it ends, or says nothing.
+    /// If it exits, or prints nothing.
     pub(crate) fn node(&self, stage: &Stage, spec: &NodeSpec) -> Outcome<Daemon> {
         let config = spec.write(stage, self.security.as_deref())?;
         self.start(stage, spec, &config)
     }
-    /// Starts a daemon that ran before on `stage` again, with all that it left.
+    /// Restarts a daemon that ran before on `stage`, with all its files.
     ///
     /// # Errors
-    /// Those of [`Trib::node`].
+    /// Errors of [`Trib::node`].
     pub(crate) fn node_again(&self, stage: &Stage, spec: &NodeSpec) -> Outcome<Daemon> {
         self.start(stage, spec, &stage.path(&spec.label).join(CONFIG))
     }
@@ -151,7 +151,7 @@ impl Trib {
         let control = ready["control"].as_str().ok_or("a daemon without a control socket")?.into();
         Ok(Daemon { process, address, control, label: spec.label.clone() })
     }
-    /// Starts a fetch in a process of its own, by a node that lives as long as the fetch.
+    /// Starts a fetch in a new process, by a node that lives as long as the fetch.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -265,7 +265,7 @@ impl NodeSpec {
 }
 
 impl Daemon {
-    /// Asks it one thing over its control socket, and gives what it tells.
+    /// Sends one request over its control socket, and returns the answer.
     ///
     /// # Errors
     /// If it does not answer, or answers with an error.
@@ -284,10 +284,10 @@ impl Daemon {
         }
         Err(format!("{} ended its answer too early", self.label).into())
     }
-    /// What it is doing.
+    /// Its present status.
     ///
     /// # Errors
-    /// Those of [`Daemon::ask`].
+    /// Errors of [`Daemon::ask`].
     pub(crate) fn status(&self) -> Outcome<Value> {
         Ok(self.ask(&serde_json::json!({ "op": "status" }))?.pop().unwrap_or_default())
     }
@@ -308,10 +308,10 @@ impl Daemon {
             std::thread::sleep(LOOK);
         }
     }
-    /// Waits until the resolver has confirmed what it publishes.
+    /// Waits until the resolver has confirmed its publications.
     ///
     /// # Errors
-    /// Those of [`Daemon::wait_until`].
+    /// Errors of [`Daemon::wait_until`].
     pub(crate) fn wait_until_published(&self) -> Outcome {
         self.wait_until("its publication is confirmed", |status| {
             let published = status["published"].as_array().map_or(&[][..], Vec::as_slice);
@@ -321,7 +321,7 @@ impl Daemon {
     /// Waits until `count` neighbours answer.
     ///
     /// # Errors
-    /// Those of [`Daemon::wait_until`].
+    /// Errors of [`Daemon::wait_until`].
     pub(crate) fn wait_until_neighbours(&self, count: usize) -> Outcome {
         self.wait_until(&format!("{count} neighbours answer"), |status| {
             let faces = status["faces"].as_array().map_or(&[][..], Vec::as_slice);
@@ -331,7 +331,7 @@ impl Daemon {
     /// The numbers of the chunks in its store.
     ///
     /// # Errors
-    /// Those of [`Daemon::ask`].
+    /// Errors of [`Daemon::ask`].
     pub(crate) fn held_chunks(&self) -> Outcome<BTreeSet<u32>> {
         let notice = self.ask(&serde_json::json!({ "op": "store" }))?.pop().unwrap_or_default();
         let held = notice["held"].as_array().ok_or_else(|| format!("{} says nothing of its store", self.label))?;
@@ -340,7 +340,7 @@ impl Daemon {
     /// Cuts or mends the emulated link of its face with this number, counted from 1 in the order of its config.
     ///
     /// # Errors
-    /// Those of [`Daemon::ask`].
+    /// Errors of [`Daemon::ask`].
     pub(crate) fn set_link(&self, face: usize, up: bool) -> Outcome {
         self.ask(&serde_json::json!({ "op": "link", "face": format!("face-{face}"), "up": up }))?;
         Ok(())
@@ -351,7 +351,7 @@ impl Done {
     /// Reads the lines of a fetch that ended well.
     ///
     /// # Errors
-    /// If the last line is not that of a verified download.
+    /// If the last line does not report a verified download.
     pub(crate) fn read(lines: &[String]) -> Outcome<Done> {
         let last = lines.last().ok_or("the fetch printed nothing")?;
         let done: Value = serde_json::from_str(last)?;
@@ -378,10 +378,10 @@ impl Done {
     }
 }
 
-/// Chunk numbers that are told in runs: the first, and how many.
+/// Chunk numbers that are listed in runs: the first, and how many.
 ///
 /// # Errors
-/// If these are none.
+/// If the value has another form.
 pub(crate) fn chunk_numbers(ranges: &Value) -> Outcome<BTreeSet<u32>> {
     let ranges: Vec<(u32, u32)> = serde_json::from_value(ranges.clone())?;
     Ok(ranges.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())

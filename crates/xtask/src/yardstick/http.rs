@@ -1,5 +1,6 @@
-//! HTTP/1.1 over the kernel's TCP: a small file server with ranges, one thread a connection, for machines without nginx and
-//! for congestion controls other than the system's; and a client that goes on over a new connection where an old one ended.
+//! HTTP/1.1 over the kernel's TCP: a small file server with ranges, one thread a connection, for machines without nginx
+//! and for congestion controls other than the system's; and a client that resumes over a new connection where an old
+//! one ended.
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
@@ -102,7 +103,8 @@ fn answer(mut stream: &TcpStream, folder: &Path, request: &Request) -> io::Resul
     Ok(())
 }
 
-/// A file that a client fetches, and when it gives up a connection: what is missing then it asks for over a new one.
+/// A file that a client fetches, and the silence after which it closes a connection: it requests the missing bytes over
+/// a new one.
 pub(crate) struct Download {
     /// Where the server is.
     pub(crate) server: SocketAddr,
@@ -127,7 +129,7 @@ impl Download {
     /// Fetches it; the time begins before the first connection.
     ///
     /// # Errors
-    /// If the server answers anything but the range that was asked for, or the file cannot be written.
+    /// If the server answers with another range than the requested one, or the file cannot be written.
     pub(crate) fn run(&self) -> Outcome<Fetched> {
         let start = Instant::now();
         let mut file = File::create(&self.output)?;
@@ -147,7 +149,7 @@ impl Download {
         stream.set_read_timeout(Some(LOOK))?;
         Ok(stream)
     }
-    /// Asks for everything from `first` on; what comes back is about to give it.
+    /// Requests everything from `first` on; the returned reader yields it.
     fn request(&self, mut stream: TcpStream, first: u64) -> io::Result<impl Read> {
         let (name, size) = (&self.name, self.size);
         stream
@@ -166,7 +168,7 @@ impl Download {
             false => Err(io::Error::new(io::ErrorKind::InvalidData, format!("the server answered {head:?}"))),
         }
     }
-    /// Writes what comes until all has come or the connection is given up.
+    /// Writes bytes until the file is complete or the connection is closed.
     fn take(&self, body: &mut impl Read, file: &mut File, bytes: &mut u64) -> io::Result<()> {
         let mut unit = vec![0; UNIT_BYTES];
         while *bytes < self.size {

@@ -68,7 +68,7 @@ pub(crate) enum Yardstick {
         server: SocketAddr,
         /// How many bytes it sends.
         size: u64,
-        /// After so many seconds whatever has come counts.
+        /// Stop after this many seconds and count the bytes received by then.
         #[arg(long)]
         seconds_max: Option<f64>,
     },
@@ -83,7 +83,7 @@ pub(crate) enum Yardstick {
         #[arg(long)]
         congestion: Option<String>,
     },
-    /// Fetch a file by HTTP/1.1 and write it; what is missing when a connection is given up is asked for over a new one.
+    /// Fetch a file by HTTP/1.1 and write it; bytes missing when a connection is closed are requested over a new one.
     HttpGet {
         /// Where the server is.
         server: SocketAddr,
@@ -93,7 +93,7 @@ pub(crate) enum Yardstick {
         output: PathBuf,
         /// How many bytes the file has.
         size: u64,
-        /// Give up a connection that has been silent for so many seconds.
+        /// Close a connection that has been silent for this many seconds.
         #[arg(long)]
         timeout: f64,
         /// Give it up too as soon as this host's address towards the server is another one.
@@ -121,7 +121,7 @@ impl Yardstick {
     /// Runs one end.
     ///
     /// # Errors
-    /// Those of the end.
+    /// Errors of the server or client.
     pub(crate) fn run(self) -> Outcome {
         let ready = |address| print_line(&format!("ready {address}"));
         match self {

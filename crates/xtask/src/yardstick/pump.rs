@@ -130,7 +130,7 @@ pub(crate) fn get(server: SocketAddr, output: &Path, size: u64, datagram: usize)
             unit.extend_from_slice(payload);
             got += payload.len() as u64;
         }
-        // What is hashed at once are whole power-of-two subtrees, which BLAKE3 needs for its full speed.
+        // Whole power-of-two subtrees are hashed at once, which BLAKE3 needs for its full speed.
         let usable = if got >= size { unit.len() } else { unit.len() / UNIT_BYTES * UNIT_BYTES };
         if usable > 0 {
             hasher.update(&unit[..usable]);

@@ -54,7 +54,7 @@ fn send(mut stream: &TcpStream, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes `size` bytes, or what comes within `seconds_max`; the time begins before the connection.
+/// Receives `size` bytes, or as many as arrive within `seconds_max`; the time begins before the connection.
 ///
 /// # Errors
 /// If the server cannot be reached, or ends too early.
