@@ -1,9 +1,9 @@
-//! What a packet from a forged address costs a node, beside the same packet from a neighbour: processor time of each.
+//! The processor time that a packet from a forged address costs a node, compared with the same packet from a neighbour.
 //!
 //! `cargo run --release -p tributary-testkit --features psi,ndn,mf --example forged_cost [PACKETS]`
 //!
-//! Forged packets come from ever new addresses, of which a driver keeps some hundreds; each new one closes the oldest face. The
-//! counts that decide, of signatures and searches, are held by tests in the families; this shows what is left.
+//! Forged packets come from ever new addresses, and a driver keeps some hundreds of them; each new one closes the
+//! oldest face. Tests in the families bound the decisive counts, of signatures and searches; this measures the rest.
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 use std::{collections::VecDeque, time::Duration as Elapsed};
 
@@ -14,7 +14,7 @@ use tributary_core::{
 };
 use tributary_transport::{Endpoint, FaceOptions};
 
-/// Faces that a driver keeps for addresses that nobody named.
+/// Unsolicited faces that a driver keeps.
 const FACES: usize = 512;
 /// The face of the neighbour.
 const KNOWN: FaceId = FaceId(1);

@@ -143,7 +143,7 @@ fn main() {
     domain.run(2_000);
     domain.net.change(last, LinkChange::State(LinkState::Down));
     domain.run(2_000);
-    // Sizes from one byte on: most are small, all orders of magnitude are there.
+    // Sizes from one byte on: most are small, all orders of magnitude occur.
     let pool: Bytes = (0..most + u64::from(count)).map(|at| (at * at / 7) as u8).collect();
     let key = SigningKey::from_secret(&[7; 32]);
     let to = domain.at("phone").guid();

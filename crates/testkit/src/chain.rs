@@ -24,18 +24,18 @@ use tributary_psi::{Config, PsiNode};
 use tributary_sim::{Network, TraceDepth};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
-/// What is to be measured.
+/// The chain to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
     /// Links on the way, at least two.
     pub hops: usize,
-    /// What goes into the trace hash.
+    /// The depth of the trace hash.
     pub depth: TraceDepth,
     /// Bytes of the cache of each forwarder; zero for none.
     pub cache_bytes: u64,
 }
 
-/// What was measured, from the start of the fetch to its end.
+/// The measurements, from the start of the fetch to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Crossing {
     /// Packets that crossed a link.
@@ -44,13 +44,14 @@ pub struct Crossing {
     pub elapsed: Duration,
     /// Virtual time.
     pub virtual_time: Duration,
-    /// The hash of the run; zero hashes are those of [`TraceDepth::Off`].
+    /// The hash of the run; zero with [`TraceDepth::Off`].
     pub trace_hash: u64,
 }
 
 impl Chain {
-    /// Fetches `object` over the chain and compares it byte for byte as it comes; a simulation keeps no second copy. `clock` says how much time has passed since some
-    /// point: that of the thread's processor, so that what else the machine does counts as little as possible.
+    /// Fetches `object` over the chain and compares it byte for byte as it arrives; a simulation keeps no second copy.
+    /// `clock` returns the time since some point: the processor time of the thread, so that other load on the machine
+    /// counts as little as possible.
     ///
     /// # Errors
     /// Says at which virtual time the transfer was given up.

@@ -13,8 +13,8 @@ use tributary_core::{
 /// - driver: `poll_transmit` gets an empty batch;
 /// - node: a batch holds 1 to [`TransmitBuf::DATAGRAMS_MAX`] datagrams, and none if there is nothing to send;
 /// - node: no datagram is longer than the MTU;
-/// - node: no more than so many datagrams, events and timeouts come without time passing: it does not spin, and a
-///   timer that was served is not due any more.
+/// - node: it emits a bounded number of datagrams, events and timeouts without time passing: it does not spin, and a
+///   served timer is no longer due.
 #[derive(Debug)]
 pub struct Checked<N> {
     node: N,
@@ -44,9 +44,9 @@ pub struct Limits {
     pub mtu: usize,
     /// Datagrams that may come in before the outputs are drained. Default 1; the real driver feeds whole GRO runs.
     pub inputs_per_drain: u32,
-    /// Datagrams sent without time passing, beyond so many for each input. Default 4,096.
+    /// Datagrams sent without time passing, at most this many per input. Default 4,096.
     pub datagrams_per_instant: usize,
-    /// Events told without time passing, beyond so many for each input. Default 4,096.
+    /// Events emitted without time passing, at most this many per input. Default 4,096.
     pub events_per_instant: usize,
     /// Timeouts served without time passing, beyond one for each input. Default 64.
     pub timeouts_per_instant: usize,

@@ -1,4 +1,4 @@
-//! What every role of every family must pass, whatever it does.
+//! Tests that every role of every family must pass.
 use std::fmt;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use tributary_sim::{TraceDepth, TraceHash};
 
 use crate::checked::{Checked, Limits};
 
-/// How a node is examined. The default suits a node with faces 0 to 3 that speaks by itself or answers.
+/// How a node is examined. The default suits a node with faces 0 to 3 that speaks first or answers.
 pub struct Conformance<N> {
     /// Seed of everything random.
     pub seed: u64,
@@ -21,7 +21,7 @@ pub struct Conformance<N> {
     pub rounds: u32,
     /// Given to the node at the start, so that it has something to say.
     pub kick: Option<fn(&mut N, Time)>,
-    /// Valid datagrams from its peers (golden packets), as a base for mutations beside its own output.
+    /// Valid datagrams from its peers (golden packets), as a base for mutations in addition to its own output.
     pub samples: Vec<Vec<u8>>,
     /// Virtual time for which it is left alone at the end. Default 10 min.
     pub idle: Duration,

@@ -1,4 +1,4 @@
-//! A source whose chunks lie on a disk that stands still until it is told to go on.
+//! A source whose chunks are on a disk that stands still until a switch is set.
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -7,7 +7,7 @@ use std::sync::{
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Manifest, MemoryObject, ObjectReader, StoreError};
 
-/// An object of which only the first chunks are in memory; no chunk may be begun with twice.
+/// An object with only its first chunks in memory; no chunk may be read twice.
 pub struct OnDisk {
     object: MemoryObject,
     in_memory: u32,
@@ -16,7 +16,7 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
-    /// `object` with its first `in_memory` chunks at hand. What is begun with is read once the switch is set.
+    /// `object` with its first `in_memory` chunks in memory. Reads of the others complete once the switch is set.
     pub fn new(object: MemoryObject, in_memory: u32) -> (OnDisk, Arc<AtomicBool>) {
         let goes_on = Arc::new(AtomicBool::new(false));
         (OnDisk { object, in_memory, goes_on: goes_on.clone(), begun: Vec::new() }, goes_on)

@@ -29,7 +29,7 @@ struct Member {
     arguments: Vec<String>,
 }
 
-/// Whether `etcd` is installed. If not, that is said, and with `TRIBUTARY_PEERS=required` it is a failure.
+/// Whether `etcd` is installed. If not, it prints that, and with `TRIBUTARY_PEERS=required` it fails.
 ///
 /// # Panics
 /// If it has to be there and is not.
@@ -43,8 +43,8 @@ pub fn is_installed() -> bool {
 }
 
 impl EtcdCluster {
-    /// Starts so many members with their data in `folder`, and waits until they have a leader. There is one cluster at a
-    /// time in a program: whoever starts another one waits until the first has ended.
+    /// Starts `members` members with their data in `folder`, and waits until they have a leader. There is one cluster
+    /// at a time in a program: a second call waits until the first cluster has ended.
     ///
     /// # Panics
     /// If they do not start.
@@ -118,14 +118,14 @@ impl EtcdCluster {
             let _ = child.wait();
         }
     }
-    /// Stops a member, which keeps its connections, or lets it go on.
+    /// Stops a member, which keeps its connections, or resumes it.
     pub fn stop(&self, at: usize, stops: bool) {
         if let Some(child) = &self.members[at].child {
             let signal = if stops { "-STOP" } else { "-CONT" };
             let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
         }
     }
-    /// The member that leads; `None` if there is none.
+    /// The leading member; `None` during an election.
     pub fn leader(&self) -> Option<usize> {
         (0..self.members.len()).find(|at| {
             let status = self.try_post(*at, "maintenance/status", "{}").unwrap_or_default();

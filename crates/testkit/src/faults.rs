@@ -9,8 +9,8 @@ use tributary_sim::{Connection, Network};
 
 /// Runs `test` with `count` seeds, or with the one in the environment variable `TRIBUTARY_SEED`.
 ///
-/// The first seed is 1, or the hexadecimal start of `TRIBUTARY_SEED_BASE`, where CI puts the hash of the commit.
-/// When a seed fails, the command that replays it is printed, and the panic goes on.
+/// The first seed is 1, or the hexadecimal start of `TRIBUTARY_SEED_BASE`, where CI puts the hash of the commit. When a
+/// seed fails, the command that replays it is printed, and the panic continues.
 ///
 /// # Panics
 /// If `test` does, or if one of the variables is not a number.
@@ -66,7 +66,7 @@ pub fn hostile_link(random: &mut Random) -> LinkConfig {
     config
 }
 
-/// Plans cuts of `connection` at random times before `end`, the last of which is mended by then.
+/// Plans cuts of `connection` at random times before `end`; the last one is mended by then.
 pub fn plan_outages<N: Node>(net: &mut Network<N>, connection: Connection, end: Time, random: &mut Random) {
     let mut time = net.now();
     loop {

@@ -12,7 +12,7 @@
 /// One packet of a golden file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GoldenPacket {
-    /// What it is; empty if the file does not say.
+    /// A description; empty without one in the file.
     pub name: String,
     /// The line where it starts, from 1.
     pub line: usize,

@@ -1,4 +1,4 @@
-//! Where what is sent unasked is kept, on a disk that loses what was not synced when its machine is killed.
+//! An inbox for pushed objects, on a disk that loses unsynced data when its machine is killed.
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,13 +8,13 @@ use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Mani
 
 /// An inbox. Clones are the same.
 ///
-/// Of what arrives it keeps which chunks it has, and not their bytes: whoever gives it chunks has verified them.
+/// It keeps the numbers of the chunks that it has, and not their bytes: its caller has verified them.
 #[derive(Clone, Debug, Default)]
 pub struct Inbox(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By delivery: what the process has written, and what of it was synced.
+    /// By delivery: the chunks that the process has written, and the synced part of them.
     parts: BTreeMap<Vec<u8>, (Part, Part)>,
     /// Deliveries that are whole under their names.
     complete: BTreeMap<Vec<u8>, Name>,
@@ -32,15 +32,15 @@ struct Part {
 }
 
 impl Inbox {
-    /// The machine is killed: what was not synced is gone.
+    /// The machine is killed: unsynced chunks are gone.
     pub fn crash(&self) {
         self.state().parts.values_mut().for_each(|(written, synced)| *written = synced.clone());
     }
-    /// From now on so many objects are taken, and no more.
+    /// From now on it takes this many objects, and no more.
     pub fn take_only(&self, count: Option<u64>) {
         self.state().left = count;
     }
-    /// Names of what is whole, and how often each came.
+    /// Names of complete objects, and how often each came.
     pub fn came(&self) -> BTreeMap<Name, u32> {
         self.state().came.clone()
     }

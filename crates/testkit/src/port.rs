@@ -5,7 +5,7 @@ use std::{
 };
 
 /// A port that is free for UDP and TCP. It lies outside the range from which the kernel gives ports to sockets that ask
-/// for none: one of those could have it before the daemon that is told to listen there.
+/// for none: such a socket could take it before the daemon that is to listen there.
 pub fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

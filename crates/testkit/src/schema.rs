@@ -1,8 +1,9 @@
 //! The schema of the JSON lines, `docs/reference/events.schema.json`, as the tests hold against it what the program writes.
 //!
-//! Readers of the schema may meet fields that it does not have, because later versions add some. The tests are stricter:
-//! a field that the schema does not name is a mistake. The schema keeps to the few keywords that are read here; another one
-//! fails the tests, so that none is believed to be checked that is not. (A whole validator would bring forty crates.)
+//! Readers of the schema may meet fields that it does not have, because later versions add some. The tests are
+//! stricter: a field that the schema does not name is a mistake. The schema keeps to the few keywords that are read
+//! here; another one fails the tests, so that no unchecked keyword passes as checked. (A whole validator would bring
+//! forty crates.)
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
@@ -67,7 +68,7 @@ pub fn valid(value: &Value, schema: &Value, at: &str, root: &Value) -> Result<()
     Ok(())
 }
 
-/// All that is required is there, and each field is named and as it is said.
+/// All required fields are present, and each field is named and has its type.
 fn properties(value: &Value, schema: &Map<String, Value>, at: &str, root: &Value) -> Result<(), String> {
     let Some(fields) = value.as_object() else { return Ok(()) };
     let named = schema["properties"].as_object().ok_or_else(|| format!("{at}: 'properties' is no object"))?;
@@ -113,7 +114,7 @@ fn is_of(value: &Value, kind: &Value) -> bool {
 fn must(holds: bool, at: &str, reason: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{at}: {}", reason())) }
 }
-/// What is no number is left to `type`.
+/// Other values are left to `type`.
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }

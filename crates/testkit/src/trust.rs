@@ -5,10 +5,10 @@
 //! publisher-2 ──┼── router ── receiver        10 Mbit/s and 5 ms each
 //! publisher-3 ──┘
 //! ```
-//! The rule: without a pinned or remembered key a key is believed only if all sources of a name have it; if they disagree, a
-//! person has to decide, however many have the same one. With a pinned key a source of other bytes under another key is
-//! distrusted; one that publishes another version under the same key is honest. Whoever has the chosen bytes serves them,
-//! whichever key signed them there and under whichever version.
+//! The rule: without a pinned or remembered key a key is trusted only if all sources of a name have it; if they
+//! disagree, a person has to decide, even if most have the same one. With a pinned key a source of other bytes under
+//! another key is distrusted; one that publishes another version under the same key is honest. Every source with the
+//! chosen bytes serves them, under any key and version.
 use std::{cell::Cell, rc::Rc};
 
 use bytes::Bytes;
@@ -35,8 +35,8 @@ pub enum Part {
 const PUBLISHERS: usize = 3;
 const OBJECT_BYTES: usize = 200_000;
 
-/// Puts a family through the rule. `make` makes a node of a label and a seed, and `route` tells it, in families that have to
-/// be told, that everything below a name is to be had over a face.
+/// Puts a family through the rule. `make` makes a node of a label and a seed, and `route` adds, in families with
+/// configured routes, a route for everything below a name over a face.
 ///
 /// # Panics
 /// At the first case in which the family decides otherwise.
@@ -52,7 +52,7 @@ pub fn run<N: Endpoint>(make: impl Fn(Part, &str, u64) -> N, route: impl Fn(&mut
     learns_at_once_that_nobody_publishes(star());
 }
 
-/// Two keys with one source each: neither is believed, and the reason names both.
+/// Two keys with one source each: neither is trusted, and the reason names both.
 fn believes_nobody_if_two_disagree<N: Endpoint>(mut star: Star<N>) {
     star.publish(0, 1, 1);
     star.publish(1, 2, 1);
@@ -101,7 +101,8 @@ fn takes_the_newest_version<N: Endpoint>(mut star: Star<N>) {
     assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:#?}");
 }
 
-/// A source publishes anew while a fetch of the version before runs: the fetch ends as it began, and nobody is blamed.
+/// A source publishes again while a fetch of the version before runs: the fetch ends as it began, and no source is
+/// blamed.
 fn goes_on_when_a_newer_version_appears<N: Endpoint>(mut star: Star<N>) {
     star.publish(0, 1, 1);
     star.publish(1, 1, 1);
@@ -114,8 +115,8 @@ fn goes_on_when_a_newer_version_appears<N: Endpoint>(mut star: Star<N>) {
     assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:#?}");
 }
 
-/// Three copies of the same bytes, signed by three keys as three versions; only one key is believed for the name. When the
-/// one that serves most withdraws in the middle, the others finish the fetch.
+/// Three copies of identical bytes, signed by three keys as three versions; only one key is trusted for the name. When
+/// the busiest source withdraws in the middle, the others finish the fetch.
 fn copies_under_other_keys_and_versions_serve<N: Endpoint>(mut star: Star<N>) {
     (0..PUBLISHERS).for_each(|at| star.publish_bytes(at, at as u8 + 1, 3 * at as u64 + 1, bytes_of(1, 1)));
     let fetch = star.fetch(MemoryOpener::pinned(key_of(1).public()), Some(Rate::from_bits_per_second(400_000)));
@@ -140,7 +141,7 @@ fn believes_keys_that_sign_the_same_bytes_and_remembers_none<N: Endpoint>(mut st
     assert!(report.sources.len() == PUBLISHERS && !opener.knows_publisher(&name()), "{report:#?}");
 }
 
-/// Nobody publishes the name: the receiver learns it within three round trips and 50 ms, a fetch that ends then was no
+/// The name has no publisher: the receiver learns it within three round trips and 50 ms, a fetch that ends then was no
 /// transfer, and a publication ends the negative answer.
 fn learns_at_once_that_nobody_publishes<N: Endpoint>(mut star: Star<N>) {
     let learnt = Rc::new(Cell::new(None));

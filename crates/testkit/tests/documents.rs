@@ -1,4 +1,4 @@
-//! Documents name what is there: tests and modules of `SPEC.md`, files, and the targets of links.
+//! Documents name only existing things: tests and modules of `SPEC.md`, files, and the targets of links.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{
     collections::BTreeSet,
@@ -90,7 +90,7 @@ fn names_after(text: &str, keyword: &str) -> Vec<String> {
     }
     names
 }
-/// What stands in backticks.
+/// The texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -226,7 +226,7 @@ fn links_of_documents_lead_somewhere() {
     assert!(wrong.is_empty(), "links to nowhere:\n{}", wrong.join("\n"));
 }
 
-/// What a newcomer reads first: few rows, each of which can be measured again.
+/// The page that a newcomer reads first: few rows, each with the command that measures it again.
 #[test]
 fn each_of_at_most_forty_results_has_its_command_commit_and_date() {
     let text = fs::read_to_string(repository().join("docs/results.md")).unwrap();

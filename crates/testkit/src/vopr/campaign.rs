@@ -15,17 +15,17 @@ use super::{
 /// How runs are made.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The only kinds of fault that may occur; `None` for all that the seed draws.
+    /// The only kinds of fault that may occur; `None` for every kind that the seed draws.
     pub only: Option<BTreeSet<FaultKind>>,
     /// How nodes are set up.
     pub profile: Profile,
-    /// Whether groups, and what is sent to them, are left out.
+    /// Whether groups, and messages to them, are left out.
     pub leaves_out_groups: bool,
     /// Whether the network has an authority, and nodes have certificates.
     pub is_certified: bool,
     /// A bug of the harness to switch on.
     pub canary: Option<Canary>,
-    /// Who is told what happens.
+    /// Receives a line for each event.
     pub narrator: Option<Narrator>,
     /// Runs every n-th seed twice and compares; zero for never.
     pub repeat_every: u64,
@@ -34,7 +34,7 @@ pub struct Options {
 /// Runs one seed; every n-th twice.
 ///
 /// # Errors
-/// What was found.
+/// The finding.
 pub fn run_seed<F: Family>(seed: u64, options: &Options) -> Result<RunReport, Finding> {
     let plan = Plan::draw::<F>(seed, options);
     let report = try_run::<F>(&plan, options.canary, options.narrator)?;

@@ -6,11 +6,11 @@ use std::{fmt, str::FromStr};
 pub enum Canary {
     /// Stores of receivers keep a wrong byte.
     BadByte,
-    /// Packets vanish between a node and its link, and nobody counts them.
+    /// Packets vanish between a node and its link, without being counted.
     Vanish,
-    /// A completed transfer is told twice.
+    /// A completed transfer is reported twice.
     EndTwice,
-    /// Receivers do not hear anything any more once everything is mended.
+    /// Receivers no longer hear anything once all faults have ended.
     Deaf,
     /// A node chatters although it has nothing to do.
     Chatter,

@@ -1,5 +1,5 @@
-//! The authority of a fault run's network: each node has a certificate for the roles that it plays, as in a closed network
-//! of real daemons, and each face shows that of the neighbour, as its handshake proves.
+//! The authority of a fault run's network: each node has a certificate for its roles, as in a closed network of real
+//! daemons, and each face presents the neighbour's, as a handshake would prove it.
 use std::sync::Arc;
 
 use tributary_content::{Name, SigningKey};

@@ -1,4 +1,4 @@
-//! The disk of a node, which outlives it: the real chunk repository over a disk in memory that loses what was not synced when
+//! The disk of a node, which outlives it: the real chunk repository over a disk in memory that loses unsynced data when
 //! its machine loses power.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use tributary_net::disk::{
     fs::{Faults, SimulatedDisk},
 };
 
-/// The time of the simulation, for what a node does by a clock that goes on while it is dead.
+/// The time of the simulation, for a node's clock that continues while the node is dead.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<AtomicU64>);
 
@@ -35,7 +35,7 @@ impl Clock {
     }
 }
 
-/// When the stores of a receiver answer: after a while, like those of a real node, which work on threads of their own.
+/// The delays after which a receiver's stores answer, like a real node's, which work on separate threads.
 #[derive(Clone, Debug)]
 pub struct Pace {
     clock: Clock,
@@ -45,7 +45,7 @@ pub struct Pace {
 #[derive(Debug)]
 struct Waits {
     random: Random,
-    /// When each task that was begun ends.
+    /// When each running task ends.
     due: BTreeSet<Time>,
 }
 
@@ -69,7 +69,7 @@ impl Pace {
     pub fn is_done(&self, due: Time) -> bool {
         due <= self.clock.now()
     }
-    /// When the next task ends, so that the node has to be told.
+    /// When the next task ends and the node needs a wake-up.
     pub fn next(&self) -> Option<Time> {
         self.lock().due.first().copied()
     }
@@ -80,7 +80,7 @@ impl Pace {
         waits.due.retain(|due| *due > now);
         waits.due.len() < before
     }
-    /// The node has died: nobody waits for its tasks any more.
+    /// The node has died: its tasks have no receiver.
     pub fn forget(&self) {
         self.lock().due.clear();
     }
@@ -95,7 +95,7 @@ pub enum Trouble {
     /// Nothing.
     #[default]
     None,
-    /// It has no room for more.
+    /// It is full.
     Full,
     /// Some writes and syncs fail.
     Fails,
@@ -104,9 +104,9 @@ pub enum Trouble {
 /// How the life of a node ends, as its disk sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Death {
-    /// Its process is killed: what was written is there.
+    /// Its process is killed: written data stays.
     Killed,
-    /// Its machine loses power: what was synced is there, and of the rest any part.
+    /// Its machine loses power: synced data stays, and of the rest any part.
     PowerCut,
     /// The disk is lost, and there is an empty one when the node starts again.
     DiskLost,
@@ -201,7 +201,7 @@ mod machine {
 
     use super::{Clock, Death, Disk, Faults, SimulatedDisk, Trouble};
 
-    /// Jobs that a disk does each time it is asked.
+    /// Jobs that a disk does per poll.
     const JOBS_MAX: u64 = 40;
     /// Bytes that a full disk has left at most.
     const FULL_BYTES_MAX: u64 = 200_000;

@@ -1,4 +1,4 @@
-//! What fault runs must know of a family; everything else in this module is the same for all.
+//! The properties of a family that fault runs depend on; everything else in this module is shared by all families.
 use std::{collections::BTreeSet, fmt::Debug};
 
 use tributary_content::{Name, ObjectId, PublicKey};
@@ -17,18 +17,18 @@ pub trait Family {
     type Settings: Clone + Debug;
     /// The name on the command line.
     const NAME: &'static str;
-    /// Whether the network can be asked what there is below a name.
+    /// Whether the network can list the names in a scope.
     const HAS_LISTINGS: bool;
     /// Whether something can be sent to groups.
     const HAS_GROUPS: bool;
-    /// Whether nodes find out how large a datagram may be; else faces are told, and that does not change.
+    /// Whether nodes probe the datagram size; else faces are configured with it, and it does not change.
     const FINDS_MTU: bool;
     /// Whether what caches answer is booked to the paths that it came by.
     const CACHES_ON_PATHS: bool;
 
     /// Draws the settings of a domain.
     fn draw(profile: Profile, random: &mut Random) -> Self::Settings;
-    /// Lets stores forget what they have promised as soon as the next hop has it in memory: [`super::Canary::Forgetful`].
+    /// Lets stores forget promised chunks as soon as the next hop has them in memory: [`super::Canary::Forgetful`].
     fn forget(_settings: &mut Self::Settings) {}
     /// Node `index` of a plan as it starts at `now`; `seed` differs from node to node and from start to start, and what an
     /// earlier life has left is on `disk`.
@@ -49,7 +49,7 @@ pub trait Family {
         let cache = status.cache.iter();
         cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
     }
-    /// What must be empty in a node that has nothing to do any more, with how much is left.
+    /// State that must be empty in an idle node, with the size of the remainder.
     fn leftovers(_node: &Self::Node) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -57,7 +57,7 @@ pub trait Family {
     fn in_vain(_node: &Self::Node) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
-    /// What a node stores for others, in a line for each device, for whoever follows a finding.
+    /// The chunks that a node stores for others, in a line for each device, for the analysis of a finding.
     fn stored(_node: &Self::Node) -> Vec<String> {
         Vec::new()
     }
@@ -73,7 +73,7 @@ pub trait Family {
     fn unreadable(_node: &mut Self::Node, _now: Time) -> Vec<String> {
         Vec::new()
     }
-    /// Whether a node stores something of an object, so that whoever needs it depends on this node's disk.
+    /// Whether a node stores a part of an object, so that others depend on this node's disk.
     fn stores(_node: &Self::Node, _now: Time, _object: &ObjectId) -> bool {
         false
     }
@@ -91,13 +91,13 @@ pub trait Family {
     }
     /// What a lying cache makes of a packet that it sends; false if it leaves it as it is.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool;
-    /// A packet that makes sense, of somebody who is no part of the plan and asks for what is nobody's; `None` for one that
-    /// makes none.
+    /// A valid packet of a node outside the plan that requests something that no node offers; `None` for families
+    /// without one.
     fn greedy(_settings: &Self::Settings, _random: &mut Random) -> Option<Vec<u8>> {
         None
     }
-    /// What nodes hold to be published at a neighbour and is not, or is and they know nothing of it, some time after the
-    /// last fault. Nodes, of which some may be gone, and the names that each publishes are counted as in the plan.
+    /// Publications that nodes believe a neighbour holds and it does not, or that it holds and they do not know, some
+    /// time after the last fault. Nodes and their published names are counted as in the plan; some nodes may be gone.
     fn misfit(
         _plan: &Plan<Self::Settings>,
         _nodes: &[Option<&Self::Node>],
@@ -105,10 +105,10 @@ pub trait Family {
     ) -> Option<String> {
         None
     }
-    /// How long the domain may take, once all faults have ended, until every node knows all that it needs: timeouts of
-    /// neighbours, leases and suspicions, one after the other.
+    /// How long the domain may take, once all faults have ended, until every node has the knowledge that it needs:
+    /// timeouts of neighbours, leases and suspicions, in sequence.
     fn settle(settings: &Self::Settings) -> Duration;
-    /// How long it takes, once the domain is settled, until all who are attached to a group are known as its members.
+    /// How long it takes, once the domain is settled, until all attached nodes are known as members of their groups.
     fn groups_settle(_settings: &Self::Settings) -> Duration {
         Duration::ZERO
     }
@@ -119,7 +119,7 @@ pub trait Family {
 /// How much of something limited is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// What is limited.
+    /// The limited quantity.
     pub what: &'static str,
     /// How much is used.
     pub used: u64,

@@ -1,4 +1,4 @@
-//! What goes wrong in a plan: each kind drawn from its own stream, so that leaving one out changes no other.
+//! The faults of a plan: each kind drawn from its own stream, so that leaving one out changes no other.
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use tributary_core::{
@@ -27,21 +27,21 @@ pub enum FaultKind {
     Shift,
     /// Links carry shorter datagrams than before.
     Mtu,
-    /// Nodes are killed and start again with what they had on disk.
+    /// Nodes are killed and start again with the data on their disks.
     Kill,
     /// Nodes are killed and start again with nothing.
     Amnesia,
     /// Nodes take leave before they stop.
     Leave,
-    /// Nodes stop, their sockets fill, and they go on.
+    /// Nodes stop, their sockets fill, and they resume.
     Freeze,
     /// Nodes handle packets, but their clocks stand still; then all timers are late.
     Clock,
     /// Sources send other bytes than they published.
     LyingSource,
-    /// Routers flip bits in what they forward and answer.
+    /// Routers flip bits in packets that they forward and answer.
     LyingCache,
-    /// Somebody publishes another file under the same name.
+    /// An imposter publishes another file under the same name.
     Imposter,
     /// Datagrams that make no sense, from neighbours and strangers.
     Malformed,
@@ -49,11 +49,11 @@ pub enum FaultKind {
     Replay,
     /// Stores of receivers are full.
     DiskFull,
-    /// Machines lose power: of what was not synced only some is there when they start again.
+    /// Machines lose power: only a part of the unsynced data exists when they start again.
     PowerCut,
     /// A node is killed and never starts again.
     Gone,
-    /// Stores of routers have no room on their disks.
+    /// Stores of routers are full.
     StoreFull,
     /// Disks of routers fail for a while.
     StoreFails,
@@ -86,11 +86,11 @@ impl FaultKind {
         FaultKind::StoreFull,
         FaultKind::StoreFails,
     ];
-    /// So many of them, the first ones, there are in [`Profile::Laboratory`](super::profile::Profile::Laboratory).
+    /// The number of kinds, from the first on, in [`Profile::Laboratory`](super::profile::Profile::Laboratory).
     pub const IN_LABORATORY: usize = 19;
 }
 impl FaultKind {
-    /// Whether bytes may arrive that nobody published.
+    /// Whether bytes may arrive that were never published.
     pub fn is_byzantine(self) -> bool {
         let lies = [
             FaultKind::Corrupt,
@@ -155,17 +155,17 @@ pub enum What {
     Freeze(usize),
     /// A node's clock stands still.
     StopClock(usize),
-    /// A node's objects are not what they were, in this share of the chunks.
+    /// A node's objects are altered, in this share of the chunks.
     LyingSource(usize, f64),
     /// A node flips bits in this share of the packets that it sends.
     LyingCache(usize, f64),
     /// A node publishes another file under an object's name.
     Imposter(usize, usize),
-    /// A node gets so many senseless datagrams.
+    /// A node gets this many malformed datagrams.
     Malformed(usize, u32),
-    /// A node gets so many old datagrams.
+    /// A node gets this many old datagrams.
     Replay(usize, u32),
-    /// A node's store takes so many chunks more.
+    /// A node's store takes this many more chunks.
     DiskFull(usize, u64),
     /// A node is dead for good.
     Gone(usize),
@@ -202,9 +202,9 @@ impl What {
 /// What a node knows when it starts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// What it fetched, published and watched, and what it had written.
+    /// Its fetches, publications and watches, and its written data.
     Kept,
-    /// The same, but of what it had written only what was synced for sure.
+    /// The same, but only the synced part of its written data.
     Synced,
     /// Nothing.
     Lost,
@@ -223,16 +223,16 @@ pub enum Farewell {
 pub struct Subject<'a> {
     /// Nodes and links.
     pub topology: &'a Topology,
-    /// What is published.
+    /// The published objects.
     pub objects: &'a [ObjectSpec],
-    /// When and where what was promised is at risk: most faults of single nodes fall into one of these.
+    /// When and where a promise is at risk: most faults of single nodes fall into one of these.
     pub moments: &'a [Moment],
 }
 
 /// A span in which what waits for a device moves from disk to disk, and a node that it moves through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// When the device is there.
+    /// When the device is present.
     pub from: Time,
     /// About how long the transfer takes.
     pub lasts: Duration,
@@ -240,18 +240,18 @@ pub struct Moment {
     pub node: usize,
 }
 
-/// Draws the kinds of fault of a plan that is about promises: somebody dies, the weather may be bad, and nothing happens that
-/// would excuse a loss.
+/// Draws the kinds of fault of a plan that is about promises: a node dies, the weather may be bad, and nothing happens
+/// that would excuse a loss.
 pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
     if random.chance(0.2) {
-        // Devices come and go, and that is all: then nothing may be sent in vain.
+        // Devices come and go, without other faults: then no transmission may be wasted.
         return BTreeSet::new();
     }
     let rest = FaultKind::ALL.into_iter().filter(|kind| !kind.is_byzantine() && *kind != FaultKind::DiskFull);
     let density = [0.0, 0.05, 0.1, 0.25][random.below(4) as usize];
     let mut kinds: BTreeSet<FaultKind> = rest.filter(|_| random.chance(density)).collect();
     if random.chance(0.25) {
-        // A disk fails, and what it has is relied on when its machine loses power.
+        // A disk fails, and its data is needed when its machine loses power.
         kinds.extend([FaultKind::StoreFails, FaultKind::PowerCut]);
     }
     let deaths = [FaultKind::Kill, FaultKind::Kill, FaultKind::PowerCut, FaultKind::PowerCut, FaultKind::Gone];
@@ -261,8 +261,8 @@ pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
     kinds
 }
 
-/// Draws the kinds of fault of a plan in which messages get lost and overtake each other, and nothing else goes wrong: then
-/// nobody may be told what was not so at any time.
+/// Draws the kinds of fault of a plan in which messages get lost and overtake each other, and nothing else fails: then
+/// no node may get a report that was never true.
 pub fn draw_weather(random: &mut Random) -> BTreeSet<FaultKind> {
     let rest = [FaultKind::Reorder, FaultKind::Duplicate].into_iter().filter(|_| random.chance(0.4));
     rest.chain([FaultKind::Loss]).collect()
@@ -403,8 +403,8 @@ fn draw_kind(
     }
 }
 
-/// When and to whom a fault of this kind happens, if it is to fall into a moment: only routers have disks that fail, and only
-/// nodes that all others can do without are gone for good.
+/// The time and node of a fault of this kind, if it is to fall into a moment: only routers have disks that fail, and
+/// only nodes that all others can do without are gone for good.
 fn draw_moment(kind: FaultKind, topology: &Topology, moments: &[Moment], random: &mut Random) -> Option<(Time, usize)> {
     let is_router = |moment: &&Moment| topology.nodes[moment.node].router;
     let moments: Vec<&Moment> = match kind {

@@ -8,7 +8,7 @@ use tributary_core::{
 
 use super::puppet::UNSOLICITED_FACE;
 
-/// What a run's narrator is told, line by line.
+/// Receives a run's narration, line by line.
 pub type Narrator = fn(&str);
 
 #[derive(Default)]
@@ -24,16 +24,16 @@ pub(super) struct Ledger {
     /// How often each node was started.
     pub(super) lives: Vec<u64>,
     transfers: BTreeMap<(usize, u64, TransferId), Account>,
-    /// What each watcher was told to be in its scope.
+    /// The scope's contents as reported to each watcher.
     views: BTreeMap<(usize, String), BTreeSet<String>>,
-    /// What nodes were told to be published.
+    /// The confirmed publications of nodes.
     published: BTreeMap<(usize, String), Time>,
     /// Scopes that nodes were not allowed to watch.
     pub(super) refused: BTreeSet<(usize, String)>,
     pub(super) narrator: Option<Narrator>,
-    /// How often a neighbour did not answer any more.
+    /// How often a neighbour stopped answering.
     pub(super) lost_neighbours: u64,
-    /// Sources to which the network has withdrawn the last path, until somebody looks.
+    /// Sources to which the network has withdrawn the last path, until the next check.
     pub(super) withdrawn: Vec<Withdrawn>,
     /// Whether the family books what caches answer to paths.
     caches_on_paths: bool,
@@ -50,14 +50,14 @@ pub(super) struct Withdrawn {
     pub(super) source: String,
 }
 
-/// What was told of one transfer.
+/// The reports of one transfer.
 #[derive(Default)]
 struct Account {
     started: Option<(u64, u64)>,
     chunks: BTreeSet<u32>,
     chunk_bytes: u64,
     ended: Option<End>,
-    /// Labels of sources, the paths that lead to them now, and all that ever did.
+    /// Labels of sources, the paths that lead to them now, and every path that ever did.
     sources: BTreeMap<SourceId, String>,
     paths: BTreeMap<PathId, SourceId>,
     all_paths: BTreeMap<PathId, SourceId>,
@@ -72,7 +72,7 @@ pub(super) enum End {
 }
 
 const RECENT_PACKETS: usize = 64;
-/// What is said of a path that the network does not offer any more.
+/// The reason of a path that the network has withdrawn.
 const WITHDRAWN: &str = "withdrawn by the network";
 
 impl Ledger {
@@ -228,7 +228,7 @@ impl Ledger {
     pub(super) fn end_of(&self, node: usize, id: TransferId) -> Option<End> {
         self.transfers.get(&(node, self.lives[node], id))?.ended.clone()
     }
-    /// What has failed in this life of a node, and why.
+    /// Fetches that have failed in this life of a node, and the reasons.
     pub(super) fn failed(&self, node: usize) -> Vec<(TransferId, String)> {
         let life = self.lives[node];
         let all = self.transfers.range((node, life, TransferId(0))..=(node, life, TransferId(u32::MAX)));
@@ -238,18 +238,18 @@ impl Ledger {
         });
         failed.collect()
     }
-    /// What a node was told to be in a scope; nothing before the first listing.
+    /// The contents of a scope as reported to a node; nothing before the first listing.
     pub(super) fn view(&self, node: usize, scope: &str) -> BTreeSet<String> {
         self.views.get(&(node, scope.into())).cloned().unwrap_or_default()
     }
-    /// Begins a view anew: the node asks again and is told everything again.
+    /// Resets a view: the node asks again and gets everything again.
     pub(super) fn forget_view(&mut self, node: usize, scope: &str) {
         self.views.remove(&(node, scope.into()));
     }
     pub(super) fn is_published(&self, node: usize, name: &str) -> bool {
         self.published.contains_key(&(node, name.into()))
     }
-    /// Since when a node knows that what it publishes is published.
+    /// Since when a node knows that its publication is confirmed.
     pub(super) fn published_at(&self, node: usize, name: &str) -> Option<Time> {
         self.published.get(&(node, name.into())).copied()
     }
@@ -259,7 +259,7 @@ impl Ledger {
 
     // Reports.
 
-    /// Compares a report with the one before and with what was told by events.
+    /// Compares a report with the one before and with the events.
     pub(super) fn on_report(&mut self, now: Time, node: usize, id: TransferId, report: TransferReport) {
         let account = self.transfers.entry((node, self.lives[node], id)).or_default();
         let (total, resumed) = account.started.unwrap_or_default();
@@ -271,7 +271,8 @@ impl Ledger {
         assert!(report.ended.is_some() == account.ended.is_some(), "{}: ended {:?}", who(), report.ended);
         let from_sources: u64 = report.sources.iter().map(|source| source.bytes).sum();
         let sum = from_sources + report.cached_bytes + resumed;
-        // Stores that answer later are given what is booked to its sources already; what has ended has all.
+        // Asynchronous stores receive chunks that already count for their sources; a transfer that has ended has all of
+        // them.
         let is_complete = account.ended == Some(End::Completed) || !self.stores_take_time;
         assert!(
             sum == stored || !is_complete && sum > stored && sum <= total,

@@ -1,4 +1,4 @@
-//! What is sent to groups, at work: who takes it, what has come, and whether that is all that it should be.
+//! Checks messages to groups: which nodes take them, which have arrived, and whether these are complete.
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::{ObjectId, ObjectReader};
@@ -19,12 +19,12 @@ use super::{
     world::{Action, World},
 };
 
-/// A message that somebody sends.
+/// A message being sent.
 pub(super) struct Sent {
     pub(super) spec: MessageSpec,
     /// The transfer of the node's present life.
     pub(super) id: Option<TransferId>,
-    /// How often it was begun: a source that starts anew begins anew.
+    /// How often it was started: a source that restarts sends it again.
     begun: u32,
     /// Whether the source sends other bytes than it promises, in its present life.
     lies: bool,
@@ -36,7 +36,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Nobody sends it any more.
+    /// It is no longer sent.
     pub(super) fn give_up(&mut self) {
         (self.id, self.cancelled) = (None, true);
     }
@@ -44,7 +44,7 @@ impl Sent {
 
 /// Objects of messages have numbers from here on.
 const MESSAGES: usize = 1 << 20;
-/// Messages of the last phase, of so many bytes each.
+/// Messages of the last phase, of this many bytes each.
 const LAST_MESSAGES: usize = 1_000_000;
 const LAST_BYTES: u64 = 60_000;
 
@@ -56,7 +56,7 @@ impl<F: Family> World<'_, F> {
     pub(super) fn has_mail(&self) -> bool {
         self.plan.groups.count > 0 || !self.plan.post.couriers.is_empty()
     }
-    /// A node takes what is sent to it, if anything is.
+    /// A node accepts messages, if the plan has any.
     pub(super) fn accept(&mut self, node: usize) {
         if self.has_mail() {
             let inbox = Box::new(self.people[node].inbox.clone());
@@ -129,7 +129,7 @@ impl<F: Family> World<'_, F> {
         }
     }
 
-    /// What sources know of what they still send, for whoever follows a finding.
+    /// The sources' state of messages being sent, for the analysis of a finding.
     pub(super) fn log_mail(&mut self) {
         for node in (0..self.people.len()).filter(|node| self.is_running(*node)).collect::<Vec<_>>() {
             let open = self.people[node].sent.iter().filter(|sent| sent.over.is_none());
@@ -143,7 +143,7 @@ impl<F: Family> World<'_, F> {
 
     // Checks.
 
-    /// Enters what has come, and compares what sources are told with it.
+    /// Records arrived messages, and compares the sources' reports with them.
     pub(super) fn settle_mail(&mut self) {
         if !self.has_mail() {
             return;
@@ -174,7 +174,7 @@ impl<F: Family> World<'_, F> {
         }
         self.dismiss_couriers();
     }
-    /// Whoever has sent everything, and was told that all of it is stored or there, ends for good.
+    /// A courier that has sent everything, and has heard that all of it is stored or delivered, ends for good.
     fn dismiss_couriers(&mut self) {
         for node in self.plan.post.couriers.clone() {
             let mail = &self.people[node].sent;
@@ -187,7 +187,7 @@ impl<F: Family> World<'_, F> {
         }
     }
     pub(super) fn enter_what_came(&mut self) {
-        // A sender that has lost its memory knows nothing of what was promised to it.
+        // A sender that has lost its memory does not know of the promises to it.
         let promised =
             self.promises.values().map(|promise| (promise.name.to_string(), (promise.spec.number, u32::MAX)));
         let sent = self.people.iter().flat_map(|person| &person.sent);
@@ -205,7 +205,7 @@ impl<F: Family> World<'_, F> {
             }
         }
     }
-    /// Who is said to have everything has it, unless somebody may have changed what was said.
+    /// A member that is reported complete is complete, unless the report may have been altered.
     fn check_delivered(&self, node: usize, index: usize, report: &SendReport) {
         let spec = &self.people[node].sent[index].spec;
         if self.plan.has_faulty_sources() {
@@ -221,7 +221,7 @@ impl<F: Family> World<'_, F> {
             );
         }
     }
-    /// The nodes, beside who sends it, that a message must reach now or never.
+    /// The nodes, other than the sender, that a message must reach now or never.
     fn members(&self, spec: &MessageSpec) -> Vec<usize> {
         let attached = |node: &usize| match spec.to {
             Addressee::Group(group) => self.people[*node].attached.contains(&group),
@@ -262,7 +262,7 @@ impl<F: Family> World<'_, F> {
                 true => BTreeSet::new(),
                 false => members.iter().copied().filter(|node| !has(node) && self.has_failed(*node, spec)).collect(),
             };
-            // What was over before all was mended ended for those who were members then.
+            // A message that was over before all faults ended is over for the members of that time.
             let waits = if is_last || sent.over.is_none() { &members[..] } else { &[] };
             if let Some(node) = waits.iter().find(|node| !has(node) && !failed.contains(node)) {
                 return Some(format!("{} has not got {spec:?} (over: {:?})", label(*node), sent.over));
@@ -282,13 +282,13 @@ impl<F: Family> World<'_, F> {
         }
         None
     }
-    /// What is sent may fail only for a reason that the plan gives.
+    /// Sending may fail only for a reason that the plan gives.
     pub(super) fn check_failures_of_mail(&self) {
         if !self.has_mail() {
             return;
         }
         let disk_full = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::DiskFull);
-        // Somebody lies for good: who sent something while it lied goes on with that.
+        // A node forges data for good: a sender that started while it did so continues with it.
         let sources_lie = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::LyingSource);
         for (node, person) in self.people.iter().enumerate().filter(|(node, _)| self.is_alive(*node)) {
             let wanted: BTreeSet<TransferId> = person.wants.iter().filter_map(|want| want.id).collect();
@@ -304,7 +304,7 @@ impl<F: Family> World<'_, F> {
 
     // The last phase.
 
-    /// What is still being sent is given up: somebody has refused it, or it was never promised.
+    /// Messages that are still being sent are cancelled: a member has refused them, or they were never promised.
     pub(super) fn cancel_mail(&mut self) {
         for node in 0..self.people.len() {
             let running = self.people[node].sent.iter().filter(|sent| sent.over.is_none() && sent.id.is_some());
@@ -333,7 +333,7 @@ impl<F: Family> World<'_, F> {
             }
         }
     }
-    /// How long all that is being sent, or stored, may take, one after the other; `seconds` says that of a fetch.
+    /// How long all messages being sent, or stored, may take in sequence; `seconds` returns a fetch's time.
     pub(super) fn mail_seconds(&self, seconds: impl Fn(u64, &[usize], usize) -> f64) -> f64 {
         let (mut all, mut to_devices) = (0.0, BTreeMap::<(usize, usize), u64>::new());
         for spec in self.open_mail() {
@@ -350,20 +350,20 @@ impl<F: Family> World<'_, F> {
         }
         all + to_devices.into_iter().map(|((node, device), bytes)| seconds(bytes, &[node], device)).sum::<f64>()
     }
-    /// What is being sent, or was promised and has not come.
+    /// Messages being sent, and promised ones that have not arrived.
     fn open_mail(&self) -> impl Iterator<Item = &MessageSpec> {
         let running = self.people.iter().flat_map(|person| &person.sent);
         let running = running.filter(|sent| sent.over.is_none() && !sent.cancelled);
         let promised = self.promises.values().filter(|promise| promise.is_open(self));
         running.map(|sent| &sent.spec).chain(promised.map(|promise| &promise.spec))
     }
-    /// Messages delivered: each once for each who has got it.
+    /// Messages delivered: each once per receiver.
     pub(super) fn delivered(&self) -> u64 {
         self.people.iter().map(|person| person.received.len() as u64).sum()
     }
 }
 
-/// What a small message costs beside its bytes.
+/// The cost of a small message in addition to its bytes.
 const MESSAGE_BYTES: u64 = 5_000;
 /// What stores say that are full.
 const DISK_FULL: &str = "space";

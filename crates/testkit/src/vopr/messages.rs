@@ -1,5 +1,5 @@
-//! What is sent to groups in a plan: who attaches to which name, what is sent to it, and how. Drawn from a stream of its
-//! own, so that a plan without groups is what it would be if there were none at all.
+//! The messages to groups in a plan: which node attaches to which name, the messages to it, and how they are sent.
+//! Drawn from a separate stream, so that a plan without groups does not depend on them.
 use tributary_core::{Duration, Random, Time};
 use tributary_transport::messaging::{InNetwork, Reliability, SendOptions, Spread};
 
@@ -17,7 +17,7 @@ pub struct Groups {
     pub store_and_forward: bool,
 }
 
-/// To whom something is sent.
+/// The receiver of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Addressee {
     /// Everybody, or the nearest one, in a group.
@@ -31,9 +31,9 @@ pub enum Addressee {
 pub struct MessageSpec {
     /// Its number in the plan.
     pub number: usize,
-    /// Who sends it.
+    /// The sender.
     pub node: usize,
-    /// To whom.
+    /// The receiver.
     pub to: Addressee,
     /// Bytes.
     pub size: u64,
@@ -44,7 +44,7 @@ pub struct MessageSpec {
 }
 
 impl MessageSpec {
-    /// The object, whose only publisher is who sends it.
+    /// The object, whose only publisher is the sender.
     pub fn object(&self) -> ObjectSpec {
         ObjectSpec {
             name: format!("/message/{}", self.number),
@@ -64,9 +64,9 @@ impl MessageSpec {
     pub fn is_promised(&self, routers: usize) -> bool {
         let far_enough = match self.options.spread {
             Spread::All => true,
-            // Requests that have passed so many proxies are discarded.
+            // Requests that have passed `depth` proxies are discarded.
             Spread::AllByProxies(depth) => usize::from(depth) > routers,
-            // Who is chosen and gets nothing cannot ask, and nobody knows who it is.
+            // A chosen member that gets nothing cannot ask, and no other node knows that it was chosen.
             Spread::Nearest => false,
         };
         far_enough && self.options.reliability != Some(Reliability::DontCare)

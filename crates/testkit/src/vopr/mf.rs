@@ -29,7 +29,7 @@ pub struct Mf;
 /// What all nodes of a MobilityFirst network have in common.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether each node has a cache of its own size.
+    /// Whether cache sizes differ from node to node.
     nodes_differ: bool,
     hello_interval: Duration,
     binding_lifetime: Duration,
@@ -46,7 +46,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of a node whose config file says nothing of the family.
+    /// The settings of a node whose config file omits the family.
     fn usual() -> Settings {
         let config = Config::new("", 0);
         Settings {
@@ -69,7 +69,7 @@ impl Settings {
     fn deviating(usual: Settings, drawn: Settings, random: &mut Random) -> Settings {
         let relieves = random.chance(0.66);
         let mut deviates = || random.chance(0.5);
-        // These belong together: the buffer has room for two chunks.
+        // These belong together: the buffer holds two chunks.
         let cut = if deviates() { drawn.clone() } else { usual.clone() };
         Settings {
             nodes_differ: deviates(),
@@ -133,7 +133,7 @@ impl Family for Mf {
         }
         let mut settings = Settings::deviating(usual, drawn, random);
         if random.chance(0.4) {
-            // Less than what is sent, so that it is refused, given back and makes room.
+            // Less than the bytes sent, so that chunks are refused, given back and evicted.
             let bytes = [30_000, 200_000, 1 << 20, 8 << 20][random.below(4) as usize];
             settings.proxy = ProxyConfig::with_capacity(ByteCount(bytes));
             let part = |random: &mut Random| ByteCount(bytes / (1 + random.below(8)));
@@ -266,7 +266,7 @@ impl Family for Mf {
     fn settle(settings: &Settings) -> Duration {
         settings.binding_lifetime * 2 + settings.nack_timeout * 16 + Duration::from_secs(60)
     }
-    /// Who is attached says so again, and watches of names are renewed.
+    /// Attached nodes attach again, and watches of names are renewed.
     fn groups_settle(settings: &Settings) -> Duration {
         settings.binding_lifetime + Duration::from_secs(20)
     }
@@ -312,7 +312,7 @@ mod tests {
     const C: usize = 2;
     const COURIER: usize = 3;
     const PHONE: usize = 4;
-    /// The link from b to the phone, which holds up what comes from a.
+    /// The link from b to the phone, which delays the packets from a.
     const SLOW: usize = 2;
 
     /// ```text
@@ -392,7 +392,7 @@ mod tests {
         }
     }
 
-    /// The canary sings within a few plans: if it does not any more, random plans do not put promises at risk.
+    /// The canary sings within a few plans: if it no longer does, random plans do not put promises at risk.
     #[test]
     fn random_plans_find_soon_that_stores_forget_what_the_next_hop_has_in_memory() {
         let options = crate::vopr::Options { canary: Some(Canary::Forgetful), ..Default::default() };

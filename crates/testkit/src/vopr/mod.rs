@@ -1,5 +1,5 @@
-//! Fault runs in the manner of TigerBeetle's VOPR: a seed becomes a whole domain, what people do with it, and what goes
-//! wrong; while it does, nothing bad may happen, and once it does not any more, everything good must.
+//! Fault runs in the manner of TigerBeetle's VOPR: a seed becomes a whole domain, the operations of its users, and
+//! faults; while faults last, nothing bad may happen, and after their end everything good must.
 //!
 //! ```text
 //!  seed ──► Plan: Topology · settings · workload · faults
@@ -17,20 +17,20 @@
 //! | what a family must give | [`family`] |
 //! | nodes, roles, links | [`topology`] |
 //! | publications, fetches, watches | [`workload`] |
-//! | groups and what is sent to them | [`messages`] |
+//! | groups and messages to them | [`messages`] |
 //! | devices that are away, and senders that end | [`post`] |
 //! | whether nodes are set up as the product is | [`profile`] |
-//! | what of a node outlives it | [`disk`] |
-//! | what was promised, and has to come | `promise` |
-//! | what goes wrong | [`faults`] |
+//! | the data that outlives a node | [`disk`] |
+//! | promised messages, which have to arrive | `promise` |
+//! | faults | [`faults`] |
 //! | all of these, drawn from a seed | [`plan`] |
 //! | a node that can be frozen and whose packets can be forged | `puppet` |
-//! | what was really published; stores that compare | `truth` |
+//! | the objects really published; stores that compare | `truth` |
 //! | the books | `ledger` |
 //! | the network, the people and the faults at work | `world` |
 //! | groups at work, and their checkers | `mail` |
 //! | phases and checkers | [`run`](mod@run) |
-//! | findings, and what of a plan they need | [`shrink`](mod@shrink) |
+//! | findings, and reducing a plan to its relevant part | [`shrink`](mod@shrink) |
 //! | many seeds | [`campaign`] |
 //! | bugs of the harness that the checkers must find | [`canary`] |
 //!

@@ -27,7 +27,7 @@ pub struct Ndn;
 /// What all nodes of an NDN network have in common.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether each node has a cache and fetches in a way of its own.
+    /// Whether caches and fetch settings differ from node to node.
     nodes_differ: bool,
     strategy: &'static str,
     selection: &'static str,
@@ -39,14 +39,14 @@ pub struct Settings {
     change_interval: Duration,
     interest_lifetime: Duration,
     fab_flows: usize,
-    /// Whether some faces send again what is lost on their links, mark, or let Interests wait for their turn.
+    /// Whether some faces retransmit packets lost on their links, mark, or let Interests wait for their turn.
     link_services: bool,
     /// Whether the last link to a publisher is no route of the configuration: who publishes registers at its neighbours.
     registers: bool,
 }
 
 impl Settings {
-    /// Those of a node whose config file says nothing of the family.
+    /// The settings of a node whose config file omits the family.
     fn usual() -> Settings {
         let config = Config::new("", 0);
         let name_of = |all: &[&'static str], name: &str| all.iter().find(|known| **known == name).copied();
@@ -94,7 +94,7 @@ impl Family for Ndn {
     type Node = NdnNode;
     type Settings = Settings;
     const NAME: &'static str = "ndn";
-    /// Nobody can be asked what there is below a name.
+    /// The network cannot list the names below a prefix.
     const HAS_LISTINGS: bool = false;
     const HAS_GROUPS: bool = false;
     const FINDS_MTU: bool = true;
@@ -185,7 +185,7 @@ impl Family for Ndn {
         }
         true
     }
-    /// A registration for a while, of a prefix below those of the plan or of any other, or the end of one.
+    /// A registration with a lifetime, of a prefix below the plan's or of any other, or the end of one.
     fn greedy(settings: &Settings, random: &mut Random) -> Option<Vec<u8>> {
         if !settings.registers || random.chance(0.3) {
             return None;
@@ -212,7 +212,7 @@ impl Family for Ndn {
         };
         Some(with_parameters(&interest, Some(&SignKey::Digest)))
     }
-    /// Interests take the routes of the configuration, which know of nobody who is gone.
+    /// Interests follow the configured routes, which do not change when a node is gone.
     fn reaches(plan: &Plan<Settings>, gone: &BTreeSet<usize>, from: usize, to: usize) -> bool {
         let distance = distances(&plan.topology, from);
         let (mut seen, mut queue) = (BTreeSet::from([to]), VecDeque::from([to]));
@@ -259,13 +259,13 @@ impl Family for Ndn {
         }
         None
     }
-    /// Pending Interests, suspicions of 10 s, and probes that have become rare; registrations that nobody renews live for a
-    /// minute.
+    /// Pending Interests, suspicions of 10 s, and probes that have become rare; registrations that are not renewed live
+    /// for a minute.
     fn settle(settings: &Settings) -> Duration {
         Duration::from_secs(if settings.registers { 120 } else { 60 })
     }
-    /// Nothing is sent without an Interest of somebody, but who registers asks each second whether its neighbour has started
-    /// anew, and who waits for a version that nobody publishes any more asks over each of its paths now and then.
+    /// Packets are sent only for Interests, but a registering node asks each second whether its neighbour has
+    /// restarted, and a receiver that waits for a withdrawn version asks over each of its paths now and then.
     fn idle_packets_max(settings: &Settings) -> f64 {
         let registrars = if settings.registers { 3.0 } else { 0.0 };
         let requested = 2.0 + registrars + 0.5 * settings.in_use_max as f64;

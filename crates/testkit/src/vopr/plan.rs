@@ -36,11 +36,11 @@ pub struct Plan<S> {
     pub post: Post,
     /// What people do, by time.
     pub operations: Vec<(Time, Operation)>,
-    /// What goes wrong, by time.
+    /// The faults, by time.
     pub faults: Vec<Fault>,
     /// The kinds of fault that were drawn.
     pub kinds: BTreeSet<FaultKind>,
-    /// When all faults have ended and nobody starts anything any more.
+    /// When all faults have ended and no operation starts any longer.
     pub mend: Time,
 }
 
@@ -85,8 +85,8 @@ impl<S> Plan<S> {
             let (devices, more) = post::draw(&mut topology, end, &mut random);
             post = devices;
             if !post.couriers.is_empty() && random.chance(0.75) {
-                // Nobody does anything else, and faults are chosen to put promises at risk: such a run takes a fraction of
-                // the time, and nothing else gets in the way.
+                // No other operations run, and faults are chosen to put promises at risk: such a run takes a fraction
+                // of the time, and nothing else interferes.
                 (objects, operations, groups) = (Vec::new(), Vec::new(), Groups::default());
                 drawn = faults::draw_deadly(&mut swarm);
             }
@@ -122,7 +122,7 @@ impl<S> Plan<S> {
             mend: Time::ZERO + end,
         }
     }
-    /// Whether bytes may arrive that nobody published, so that a source may be blamed that is honest or will be.
+    /// Whether unpublished bytes may arrive, so that a source may be blamed that is honest or will be.
     pub fn has_faulty_sources(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_byzantine())
     }

@@ -1,5 +1,5 @@
-//! What is sent in a plan to devices that are away, by senders that end: messages that the network has promised to keep
-//! have nobody left who could send them again. Drawn from a stream of its own, after everything else.
+//! The messages of a plan to absent devices, by senders that end: after that no node is left that could send promised
+//! messages again. Drawn from a separate stream, after everything else.
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::{Duration, Random, Rate, Time};
@@ -27,7 +27,7 @@ const NUMBERS: usize = 100_000;
 const MESSAGES_MAX: u64 = 600;
 const BYTES_MAX: u64 = 6_000_000;
 
-/// Adds devices and senders to the topology of more than half of all plans; gives what they do before `end`.
+/// Adds devices and senders to the topology of more than half of all plans; returns their operations before `end`.
 pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Post, Vec<(Time, Operation)>) {
     let mut post = Post::default();
     let mut operations = Vec::new();
@@ -91,7 +91,7 @@ fn draw_mail(
 ) {
     let (mut number, mut messages, mut bytes) = (NUMBERS, 0, 0);
     for &node in &post.couriers {
-        // As a rule somebody is away meanwhile.
+        // Usually a device is away during that time.
         let away = &absences[&post.phones[random.below(post.phones.len() as u64) as usize]];
         let (from, until) = away[random.below(away.len() as u64) as usize];
         let begins = match random.chance(0.7) {
@@ -135,7 +135,7 @@ fn draw_mail(
     }
 }
 
-/// Bytes that are sent to a device, with about what a small message costs beside its own.
+/// Bytes sent to a device, including the approximate overhead of small messages.
 fn bytes_to(node: usize, operations: &[(Time, Operation)]) -> u64 {
     let sent = operations.iter().filter_map(|(_, operation)| match operation {
         Operation::Send(message) if message.to == Addressee::Device(node) => Some(message.size + MESSAGE_BYTES),
@@ -144,8 +144,8 @@ fn bytes_to(node: usize, operations: &[(Time, Operation)]) -> u64 {
     sent.sum()
 }
 
-/// Most devices are behind links of so many bytes a second, on which all that is sent to them takes a good part of the run:
-/// then it is on its way for long enough that a fault meets it there.
+/// Most devices are behind slow links, on which the messages to them take a good part of the run: then they are in
+/// flight for long enough that a fault meets them there.
 fn slow_down(topology: &mut Topology, node: usize, bytes_per_second: f64, random: &mut Random) {
     let rate = Rate::from_bytes_per_second(bytes_per_second as u64).max(RATE_MIN);
     if random.chance(0.7) {
@@ -189,7 +189,7 @@ pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Mom
             Operation::Send(message) if message.to == Addressee::Device(*node) => Some(message.node),
             _ => None,
         };
-        // The routers next to whoever sends to it keep what they know no way for.
+        // The routers next to its senders keep the messages that they have no route for.
         let senders: BTreeSet<usize> = operations.iter().filter_map(|(_, operation)| sent(operation)).collect();
         let mut on_the_way: BTreeSet<usize> =
             senders.into_iter().flat_map(|sender| topology.neighbours(sender)).collect();
@@ -199,7 +199,7 @@ pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Mom
             on_the_way.extend(topology.neighbours(next).filter(|far| topology.nodes[*far].router));
         }
         let moment = |node| Moment { from: *from, lasts, node };
-        // What is for it comes to the disks of these routers before that.
+        // Its messages reach the disks of these routers before that.
         let sent = operations.iter().filter_map(|(at, operation)| match operation {
             Operation::Send(message) if message.to == Addressee::Device(*node) && at < from => Some(*at),
             _ => None,
@@ -215,11 +215,11 @@ pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Mom
     moments
 }
 
-/// What a small message costs about beside its bytes.
+/// The approximate cost of a small message in addition to its bytes.
 const MESSAGE_BYTES: u64 = 1_500;
 /// No link of a device is slower.
 const RATE_MIN: Rate = Rate::from_bits_per_second(64_000);
-/// How long it takes about until routers know that a device is there.
+/// The approximate time until routers know that a device is present.
 const SETTLES: Duration = Duration::from_millis(1_500);
 /// Longer a moment is not.
 const SECONDS_MAX: f64 = 60.0;

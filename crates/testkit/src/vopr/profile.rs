@@ -4,12 +4,12 @@ use std::{fmt, str::FromStr};
 /// What plans are drawn from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Profile {
-    /// Half of the plans, or more, have the settings that `trib node` has when its config file says nothing; the others
-    /// deviate from these. All kinds of fault, and devices that are away.
+    /// Half of the plans, or more, have the default settings of `trib node`; the others deviate from these. All kinds
+    /// of fault, and absent devices.
     #[default]
     Product,
-    /// Every plan has settings of its own. What seeds meant before there was [`Profile::Product`]: kept so that what they
-    /// once found is still looked for.
+    /// Every plan has different settings. The meaning of seeds before [`Profile::Product`]: kept so that their former
+    /// findings are still covered.
     Laboratory,
 }
 

@@ -1,9 +1,9 @@
-//! What the network has promised to keep, although whoever sent it is gone.
+//! Messages that the network has promised to keep, although their senders are gone.
 //!
 //! A message to a device is promised when its source has heard that all of its chunks are stored. From then on it must
-//! come, once and right, for as long as it was to be kept: whoever was killed meanwhile, and however often. There are few
-//! excuses, and each is what a person would accept: the only disk that had it is gone for good, somebody on the way changed
-//! bytes, a store had to make room, the device has no room itself.
+//! arrive, once and unaltered, within its lifetime: after any number of kills of any nodes. There are few excuses, and
+//! each is one that a person would accept: the only disk with a copy is gone for good, a node on the way altered bytes,
+//! a store had to evict, or the device is full.
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::{Name, ObjectId};
@@ -17,7 +17,7 @@ use super::{
     world::World,
 };
 
-/// One message that somebody was told to be stored.
+/// One message that was reported as stored.
 #[derive(Clone, Debug)]
 pub(super) struct Promise {
     device: usize,
@@ -27,7 +27,7 @@ pub(super) struct Promise {
     made_at: Time,
     /// Until when it is kept.
     until: Time,
-    /// Why it need not come any more.
+    /// Why it need not arrive.
     excuse: Option<&'static str>,
 }
 
@@ -41,13 +41,13 @@ impl Promise {
     }
 }
 
-/// How long stores keep what says nothing of that.
+/// How long stores keep chunks without a stated lifetime.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 /// A lifetime ends at each router in its own time.
 const LIFETIME_SLACK: Duration = Duration::from_secs(1);
 
 impl<F: Family> World<'_, F> {
-    /// A source was told that a message is stored.
+    /// A source has heard that a message is stored.
     pub(super) fn promise(&mut self, spec: &MessageSpec, object: ObjectId, begun_at: Time) {
         let (Addressee::Device(device), now) = (spec.to, self.net.now()) else { return };
         if self.promises.contains_key(&spec.number) {
@@ -67,7 +67,7 @@ impl<F: Family> World<'_, F> {
     /// A node loses its disk: what only it may have need not come. To be called while it lives, or it has no excuse.
     pub(super) fn lose_disk(&mut self, node: usize) {
         if !self.is_alive(node) {
-            // It had died before: what it had is not known.
+            // It had died before: the contents of its disk are unknown.
             let open = self.promises.values_mut().filter(|promise| promise.excuse.is_none());
             open.for_each(|promise| promise.excuse = Some("a disk was lost while its node was dead"));
             return;
@@ -89,8 +89,8 @@ impl<F: Family> World<'_, F> {
             self.broken += F::broken_promises(self.net.node(NodeIndex(node as u32)).inner());
         }
     }
-    /// Custody: of what is promised each byte, and the description, is on the disk of some router or of its device at any
-    /// time, so that whoever is killed loses none of it.
+    /// Custody: each byte of a promised message, and its description, is on the disk of some router or of its device at
+    /// any time, so that no kill loses any of it.
     pub(super) fn check_custody(&self) {
         let may_be_lost = |kind: FaultKind| {
             kind.is_byzantine() || [FaultKind::DiskFull, FaultKind::StoreFull, FaultKind::StoreFails].contains(&kind)
@@ -101,7 +101,7 @@ impl<F: Family> World<'_, F> {
         let open: Vec<&Promise> = self.promises.values().filter(|promise| promise.is_open(self)).collect();
         let is_router = |node: &usize| self.plan.topology.nodes[*node].router && !self.gone.contains(node);
         let routers: Vec<usize> = (0..self.people.len()).filter(is_router).collect();
-        // What is on the disk of a dead one is not known.
+        // The disk of a dead node cannot be read.
         if open.is_empty() || !routers.iter().all(|node| self.is_alive(*node)) {
             return;
         }
@@ -130,7 +130,7 @@ impl<F: Family> World<'_, F> {
             );
         }
     }
-    /// What was promised, may not be excused and has not come.
+    /// A promised message that has no excuse and has not arrived.
     pub(super) fn missing_promise(&self) -> Option<String> {
         let alive = (0..self.people.len()).filter(|node| self.is_alive(*node));
         let nodes: Vec<&F::Node> = alive.map(|node| self.net.node(NodeIndex(node as u32)).inner()).collect();

@@ -15,7 +15,7 @@ pub struct Psi;
 /// What all nodes of a PSI domain have in common.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether each node has a cache and fetches in a way of its own.
+    /// Whether caches and fetch settings differ from node to node.
     nodes_differ: bool,
     hello_interval: Duration,
     fid_kinds: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of a node whose config file says nothing of the family.
+    /// The settings of a node whose config file omits the family.
     fn usual() -> Settings {
         let Config { hello_interval, fid_kinds, lease, replicas, .. } = Config::new("", 0);
         Settings { nodes_differ: false, hello_interval, fid_kinds, lease, replicas }

@@ -1,4 +1,4 @@
-//! A node on strings: it can be frozen, its clock stopped, its packets forged; and what goes in and out is counted.
+//! A node on strings: it can be frozen, its clock stopped, its packets forged; and its input and output are counted.
 use std::{cell::RefCell, collections::VecDeque, mem, rc::Rc};
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(super) struct Puppet<N> {
     /// What arrived while the node was frozen.
     inbox: VecDeque<(FaceId, Datagram)>,
     frozen: bool,
-    /// Whether all that the last packets gave rise to has been sent.
+    /// Whether all output of the last packets has been sent.
     is_drained: bool,
     clock_stopped_at: Option<Time>,
     forge: Option<(f64, Forge)>,
@@ -50,7 +50,7 @@ struct Window {
     packets: u64,
 }
 
-/// Faces from here on are those of strangers; no link is attached to them.
+/// Faces from here on are unsolicited; no link is attached to them.
 pub(super) const UNSOLICITED_FACE: u32 = 1_000;
 /// What a socket buffers for a process that does not read.
 const INBOX_PACKETS_MAX: usize = 512;
@@ -67,7 +67,7 @@ impl<N: Node> Puppet<N> {
         (clock, pace): (Clock, Pace),
         random: Random,
     ) -> Self {
-        // A buffer full of small chunks may be dropped at once, and each is told of.
+        // A buffer full of small chunks may be dropped at once, with an event for each.
         let limits = Limits { mtu, inputs_per_drain: 256, events_per_instant: 16_384, ..Limits::default() };
         Puppet {
             index,
@@ -105,7 +105,7 @@ impl<N: Node> Puppet<N> {
     pub(super) fn freeze(&mut self) {
         self.frozen = true;
     }
-    /// Goes on: what waited is handled now, and timers are late.
+    /// Resumes: waiting packets are handled now, and timers are late.
     pub(super) fn thaw(&mut self, now: Time) {
         self.frozen = false;
         self.now = now;

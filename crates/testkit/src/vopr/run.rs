@@ -28,7 +28,7 @@ pub struct RunReport {
     pub packets: u64,
     /// Virtual time.
     pub time: Time,
-    /// Fetches that completed, those of the last phase included.
+    /// Fetches that completed, including the last phase's.
     pub completed: u64,
     /// Fetches that failed, as they may while there are faults.
     pub failed: u64,
@@ -38,25 +38,25 @@ pub struct RunReport {
     pub promised: u64,
     /// How much of the time that everything running was given was needed, from 0 to 1.
     pub liveness: f64,
-    /// Fingerprint of all that happened.
+    /// Fingerprint of the whole run.
     pub trace_hash: u64,
 }
 
-/// How long the network is looked at while nobody does anything.
+/// How long the idle network is observed.
 const QUIET: Duration = Duration::from_secs(10);
-/// How long nobody does anything before that: fetches of what nobody has any more go through the paths that the
-/// faults left them, and run out of patience.
+/// The idle time before that: fetches of withdrawn objects try the paths that the faults left them, and run out of
+/// patience.
 const CALM: Duration = Duration::from_secs(60);
 /// How often reports are compared and nodes looked at.
 const SLICE: Duration = Duration::from_millis(100);
-/// How often people ask again for what was refused.
+/// How often refused watches are requested again.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// Numbers of the fetches of the last phase start here.
 const LAST_FETCHES: usize = 1_000_000;
 /// Fetches of the last phase per receiver, and the bytes that they have at most together, the first one excepted.
 const LAST_FETCHES_MAX: usize = 3;
 const LAST_BYTES_MAX: u64 = 2_000_000;
-/// Steps after which a run does nothing sensible any more.
+/// Steps after which a run is considered stuck.
 const EVENTS_MAX: u64 = 100_000_000;
 
 /// Runs a plan.
@@ -97,7 +97,7 @@ impl<F: Family> Run<'_, F> {
             self.check();
         }
     }
-    /// Runs until nothing is missing any more.
+    /// Runs until nothing is missing.
     fn until_satisfied(&mut self, phase: &str, deadline: Time, missing: impl Fn(&Self) -> Option<String>) {
         let began = self.world.net.now();
         let all = deadline.since(began).as_secs_f64();
@@ -118,7 +118,7 @@ impl<F: Family> Run<'_, F> {
         self.liveness = self.liveness.max(self.world.net.now().since(began).as_secs_f64() / all);
         self.world.log(|| format!("satisfied after it was {phase}"));
     }
-    /// What all nodes do and know, for whoever follows a finding.
+    /// The state of all nodes, for the analysis of a finding.
     fn log_status(&self) {
         for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)) {
             let status = self.world.net.node(NodeIndex(node as u32)).inner().status(self.world.net.now());
@@ -142,7 +142,7 @@ impl<F: Family> Run<'_, F> {
         let reports = open.filter_map(|(node, want)| self.report_of(node, want));
         reports.flat_map(|report| report.paths).map(|path| path.bytes).sum()
     }
-    /// What has not happened yet although it must.
+    /// A required event that has not happened yet.
     fn what_is_missing(&self, last_phase: bool) -> Option<String> {
         let world = &self.world;
         let label = |node: usize| &world.plan.topology.nodes[node].label;
@@ -155,7 +155,7 @@ impl<F: Family> Run<'_, F> {
                 }
             }
             for want in &person.wants {
-                // Whoever gives it a time waits no longer, whatever has become of the publishers.
+                // A fetch with a patience waits no longer than that, even if no publisher is left.
                 let ends = last_phase || want.spec.patience.is_some() || self.has_publisher(node, want.spec.object);
                 if want.end.is_none() && ends {
                     let id = want.id.map(|id| id.0);
@@ -185,8 +185,8 @@ impl<F: Family> Run<'_, F> {
         let published: Vec<BTreeSet<Name>> = world.people.iter().map(names).collect();
         F::misfit(world.plan, &nodes, &published)
     }
-    /// Whether a fetch that began among lies or with another version asks none of those any more that publish its
-    /// object now. It waits for others.
+    /// Whether a fetch that began under forged data or with another version sends no requests to the present publishers
+    /// of its object. It waits for others.
     fn has_given_up(&self, spec: &FetchSpec, report: &TransferReport) -> bool {
         let world = &self.world;
         let is_given_up = |label: &str| {
@@ -227,7 +227,7 @@ impl<F: Family> Run<'_, F> {
         let patience = wants.filter_map(|want| want.spec.patience).max().unwrap_or_default();
         world.net.now() + settle + reminded + patience + Duration::from_secs_f64(3.0 * seconds)
     }
-    /// How long so many bytes may take on their way from any of `publishers` to `node`.
+    /// How long `bytes` may take from any of `publishers` to `node`.
     fn seconds(&self, bytes: u64, publishers: &[usize], node: usize) -> f64 {
         let world = &self.world;
         let bytes = bytes as f64 + 20_000.0;
@@ -240,7 +240,7 @@ impl<F: Family> Run<'_, F> {
         let rate = narrow.unwrap_or(u64::MAX).min(100_000_000) as f64 * header_share;
         bytes / rate.min(8.0 * packet / round_trip) + round_trip * 10.0
     }
-    /// Objects that nobody publishes although somebody may: a subscription to them must be told.
+    /// Objects without a publisher that some node may publish: a subscription to them must get a result.
     fn publish_what_is_missing(&mut self) {
         for object in 0..self.world.plan.objects.len() {
             if self.world.people.iter().any(|person| person.published.contains_key(&object)) {
@@ -277,14 +277,14 @@ impl<F: Family> Run<'_, F> {
             }
         }
     }
-    /// Nobody does anything: little is sent, and nothing is left over.
+    /// The idle phase: few packets are sent, and no state is left over.
     fn quiet_phase(&mut self) {
         let sent = |run: &Self| -> u64 { run.world.ledger.borrow().sent.iter().flatten().sum() };
         self.pass(CALM);
         let (before, brought) = (sent(self), self.bytes_so_far());
         let steps = self.world.net.stats().steps;
         self.pass(QUIET);
-        // A fetch of what nobody publishes any more goes on as far as caches have it.
+        // A fetch of a withdrawn object continues as far as caches have it.
         let is_idle = self.bytes_so_far() <= brought;
         let faces = self.world.plan.topology.links.len() as f64 * 2.0;
         let limit = F::idle_packets_max(&self.world.plan.settings) * faces * QUIET.as_secs_f64();
@@ -357,7 +357,7 @@ impl<F: Family> Run<'_, F> {
         let events = self.world.net.stats().steps;
         assert!(events <= EVENTS_MAX, "{events} steps until {}: it does not come to an end", self.world.net.now());
     }
-    /// What was sent has arrived, is lost and counted, or is under way.
+    /// Each packet sent has arrived, is lost and counted, or is in flight.
     fn check_packets(&self) {
         let (world, net) = (&self.world, &self.world.net);
         let ledger = world.ledger.borrow();
@@ -410,7 +410,7 @@ impl<F: Family> Run<'_, F> {
                     want.spec.patience.is_some() && (reason.contains("answered") || reason.contains("answers"));
                 let versions = plan.objects[want.spec.object].sizes.len() > 1 && reason.contains("version");
                 let served_wrong_bytes = plan.has_faulty_sources() && want.spec.number < LAST_FETCHES;
-                // What an imposter published last may be all that a subscription finds until the news gets about.
+                // An imposter's last publication may be the only one that a subscription finds until the news spreads.
                 let imposed = plan.faults.iter().any(|fault| fault.kind == FaultKind::Imposter);
                 let imposed = imposed && reason.contains("is signed by");
                 let full = disk_full && reason.contains("space");

@@ -16,12 +16,12 @@ use super::{
     run::{RunReport, run},
 };
 
-/// What was found in a run.
+/// The finding of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The seed that shows it.
     pub seed: u64,
-    /// What is wrong.
+    /// The defect.
     pub message: String,
     /// Where it was noticed.
     pub place: String,
@@ -32,7 +32,7 @@ pub struct Finding {
 pub struct Shrunk<S> {
     /// The plan with everything left out that is not needed.
     pub plan: Plan<S>,
-    /// What it shows.
+    /// The remaining finding.
     pub finding: Finding,
     /// The kinds of fault that are needed.
     pub kinds: BTreeSet<FaultKind>,
@@ -49,7 +49,7 @@ thread_local! {
 /// Runs a plan; a panic becomes a finding.
 ///
 /// # Errors
-/// What was found.
+/// The finding.
 pub fn try_run<F: Family>(
     plan: &Plan<F::Settings>,
     canary: Option<Canary>,

@@ -1,7 +1,7 @@
 //! Nodes, their roles and the links between them, drawn from a seed.
 //!
 //! Routers form a line, a star, a ring or a random mesh with parallel links; every other role is either put on a router
-//! or on a host of its own that is attached to one to four routers.
+//! or on a separate host that is attached to one to four routers.
 use std::collections::BTreeSet;
 
 use tributary_core::{ByteCount, Duration, FaceId, Random, Rate, link::LinkConfig};
@@ -37,7 +37,7 @@ pub struct LinkSpec {
     pub ends: [(usize, FaceId); 2],
     /// From the first node to the second, and back.
     pub directions: [LinkConfig; 2],
-    /// The largest datagram that the faces are told of; the link may carry less.
+    /// The largest datagram in the faces' configuration; the link may carry less.
     pub face_mtu: u32,
 }
 
@@ -102,7 +102,7 @@ impl Topology {
         };
         self.links.iter().enumerate().filter_map(end)
     }
-    /// Who is at the other ends of a node's links.
+    /// The nodes at the other ends of a node's links.
     pub fn neighbours(&self, node: usize) -> impl Iterator<Item = usize> {
         self.links_of(node).map(|(link, end)| self.links[link].ends[1 - end].0)
     }
@@ -137,7 +137,7 @@ impl Topology {
     pub fn routers(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.nodes[*node].router).collect()
     }
-    /// Adds a host with so many links, each to any of the routers.
+    /// Adds a host with `links` links, each to any of the routers.
     pub fn add_host(&mut self, random: &mut Random, links: usize, label: &str) -> usize {
         let (routers, node) = (self.routers(), self.add(random, label));
         for _ in 0..links {
@@ -155,7 +155,7 @@ impl Topology {
         peers.into_iter().for_each(|other| self.join(random, node, other));
         node
     }
-    /// Whether all other nodes that are connected now are so without `node`, and none of its roles is its alone.
+    /// Whether all other nodes stay connected without `node`, and each of its roles exists elsewhere too.
     pub fn can_do_without(&self, node: usize) -> bool {
         let has_role = |wanted: fn(&NodeSpec) -> bool| {
             !wanted(&self.nodes[node])

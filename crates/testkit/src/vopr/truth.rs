@@ -1,4 +1,4 @@
-//! What was really published, and stores that compare with it before they keep anything.
+//! The objects that were really published, and stores that compare with them before they keep anything.
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -43,23 +43,23 @@ impl Truth {
         let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         objects.get(object).map(|(_, bytes)| bytes.clone())
     }
-    /// Whether these bytes are those of any version of the name.
+    /// Whether these are the bytes of any version of the name.
     pub(super) fn has(&self, name: &Name, bytes: &Bytes) -> bool {
         let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         objects.values().any(|(published, truth)| published == name && truth == bytes)
     }
 }
 
-/// What a receiver keeps: stores in memory that panic when they are given a byte that nobody published, and that lose what was
-/// not synced when their machine loses power.
+/// A receiver's storage: stores in memory that panic when they get an unpublished byte, and that lose unsynced data
+/// when their machine loses power.
 #[derive(Clone)]
 pub(super) struct Vault {
     memory: Arc<Mutex<MemoryOpener>>,
     pinned: Option<PublicKey>,
     disk: Arc<Mutex<Vec<OnDisk>>>,
-    /// How often each object was told to be whole.
+    /// How often each object was reported complete.
     complete: Arc<Mutex<BTreeMap<Name, u32>>>,
-    /// What was sent unasked and came whole: an inbox takes none of it again.
+    /// Complete pushed objects: an inbox takes none of them again.
     had: Deliveries,
     /// How fast its stores are; `None` if they answer at once.
     pace: Option<Pace>,
@@ -86,14 +86,14 @@ impl Vault {
         let (complete, had) = (Arc::default(), Arc::default());
         Vault { memory, pinned, disk, complete, had, pace: None, truth: Arc::clone(truth), canary }
     }
-    /// The same with stores that take their time.
+    /// Makes its stores asynchronous.
     pub(super) fn with_pace(self, pace: Option<Pace>) -> Vault {
         Vault { pace, ..self }
     }
     pub(super) fn content(&self) -> MemoryContent {
         lock(&self.memory).content()
     }
-    /// What was told to be whole, and how often, in all lives of the node.
+    /// The objects reported complete, and how often, in all lives of the node.
     pub(super) fn complete(&self) -> BTreeMap<Name, u32> {
         lock(&self.complete).clone()
     }
@@ -108,7 +108,7 @@ impl Vault {
     pub(super) fn has_some_of(&self, object: &ObjectId) -> bool {
         lock(&self.disk).iter().any(|one| one.manifest.publication_id() == *object)
     }
-    /// The machine loses power: of what was not synced some is there.
+    /// The machine loses power: a part of the unsynced data stays.
     pub(super) fn lose_power(&self, random: &mut Random) {
         let mut memory = opener(self.pinned);
         for one in lock(&self.disk).iter_mut() {
@@ -191,7 +191,7 @@ struct WatchedStore {
     manifest: Manifest,
     canary: Option<Canary>,
     pace: Option<Pace>,
-    /// Tasks that were begun, with when they end.
+    /// Running tasks, with the times at which they end.
     waiting: VecDeque<(Time, StoreTask)>,
     /// What remembers that it came whole, if it was sent unasked.
     delivery: Option<(Deliveries, Vec<u8>)>,
@@ -254,7 +254,7 @@ impl ChunkStore for WatchedStore {
         self.on_disk(|one| one.synced.clone_from(&one.held));
         Ok(())
     }
-    /// As an inbox of the product does it, which syncs what it gives its name.
+    /// As the product's inbox does, which syncs an object before it gets its name.
     fn finish(&mut self) -> Result<(), StoreError> {
         self.inner.finish()?;
         self.on_disk(|one| one.is_finished = true);
@@ -266,7 +266,7 @@ impl ChunkStore for WatchedStore {
     }
 }
 
-/// A published object of which some chunks are not what the manifest promises.
+/// A published object with some chunks that do not match the manifest.
 pub(super) struct FaultyReader {
     pub(super) inner: MemoryObject,
     pub(super) share: f64,

@@ -52,28 +52,28 @@ pub enum Operation {
         /// `None` lifts the limit.
         rate: Option<Rate>,
     },
-    /// Asks what is in a scope.
+    /// Watches a scope.
     Watch {
         /// Where.
         node: usize,
         /// Which.
         scope: String,
     },
-    /// Does not want to know any more.
+    /// Ends a watch.
     Unwatch {
         /// Where.
         node: usize,
         /// Which.
         scope: String,
     },
-    /// Takes what is sent to a group.
+    /// Attaches to a group.
     Attach {
         /// Where.
         node: usize,
         /// Which.
         group: usize,
     },
-    /// Does not take it any more.
+    /// Detaches from a group.
     Detach {
         /// Where.
         node: usize,
@@ -177,7 +177,8 @@ pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<Obj
         }
     }
     let mut number = 0;
-    // Receivers that fetch one object at about the same time: caches meet requests for what is still on its way.
+    // Receivers that fetch one object at about the same time: caches get requests for packets that are still on their
+    // way.
     if random.chance(0.4) {
         let object = random.below(objects.len() as u64) as usize;
         let (start, spread) = (draw_time(random), random.unit() * CROWD_SPREAD.as_secs_f64());
@@ -227,7 +228,7 @@ pub fn gather(objects: &[ObjectSpec], operations: &mut [(Time, Operation)], end:
             _ => false,
         };
         let publishers = operations.iter().filter(|(_, operation)| is_of(operation)).count();
-        // Nobody withdraws it, and there is one version.
+        // It is never withdrawn, and has one version.
         let leaves = |operation: &Operation| is_of(operation) && matches!(operation, Operation::Unpublish { .. });
         let stays = spec.sizes.len() == 1 && !operations.iter().any(|(_, operation)| leaves(operation));
         if publishers < 2 || !stays || !random.chance(0.4) {
@@ -247,7 +248,7 @@ pub fn gather(objects: &[ObjectSpec], operations: &mut [(Time, Operation)], end:
     operations.sort_by_key(|(time, _)| *time);
 }
 
-/// When the only node that knows names is told of one.
+/// When the only name server takes a record.
 pub fn moments(name_server: Option<usize>, operations: &[(Time, Operation)]) -> Vec<Moment> {
     let Some(node) = name_server else { return Vec::new() };
     let publishes = operations.iter().filter(|(_, operation)| matches!(operation, Operation::Publish { .. }));

@@ -39,7 +39,7 @@ pub(super) struct World<'a, F: Family> {
     pub(super) ledger: Rc<RefCell<Ledger>>,
     pub(super) connections: Vec<Connection>,
     pub(super) truth: Arc<Truth>,
-    /// What each node is called in reports of what was sent.
+    /// The identifier of each node in reports of sent messages.
     pub(super) guids: Vec<String>,
     /// What outlives the nodes.
     disks: Vec<Disk>,
@@ -68,36 +68,36 @@ pub(super) struct World<'a, F: Family> {
     pub(super) injected: u64,
 }
 
-/// What somebody at one node wants.
+/// The wishes of the user of one node.
 pub(super) struct Person {
-    /// What is published here: object and version.
+    /// The publications of this node: object and version.
     pub(super) published: BTreeMap<usize, u64>,
     /// Whether the objects here lie, and how much.
     pub(super) lying: f64,
-    /// How often anything was said here of an object: published or withdrawn.
+    /// How often an object was published or withdrawn here.
     stated: BTreeMap<usize, u32>,
-    /// Objects of others that are forged here.
+    /// Objects of other nodes that are forged here.
     forged: BTreeSet<usize>,
     pub(super) watches: BTreeSet<String>,
     pub(super) wants: Vec<Want>,
     /// Groups to which it is attached.
     pub(super) attached: BTreeSet<usize>,
-    /// Groups to which an earlier life was attached, of which this one does not know: names take a while to lapse.
+    /// Groups to which an earlier life was attached, unknown to this one: names take a while to lapse.
     pub(super) lapsing: BTreeSet<usize>,
-    /// What it sends to groups.
+    /// Its messages to groups.
     pub(super) sent: Vec<Sent>,
-    /// Where it keeps what is sent to it.
+    /// Where it keeps received messages.
     pub(super) inbox: Vault,
     /// Messages that it was given whole, in any of its lives.
     pub(super) received: BTreeSet<usize>,
     vault: Vault,
-    /// What is to be done once the node runs again.
+    /// Operations to be done once the node runs again.
     deferred: Vec<Operation>,
     /// What the node will know when it starts again.
     memory: Memory,
 }
 
-/// A fetch that somebody wants.
+/// A requested fetch.
 pub(super) struct Want {
     pub(super) spec: FetchSpec,
     /// The transfer of the node's present life.
@@ -366,7 +366,7 @@ impl<'a, F: Family> World<'a, F> {
             Operation::Away { .. } | Operation::Back { .. } => {}
         }
     }
-    /// A fetch into `vault`, begun now and again whenever the node starts anew.
+    /// A fetch into `vault`, started now and again whenever the node restarts.
     pub(super) fn want(&mut self, spec: FetchSpec, vault: Vault) {
         let node = spec.node;
         self.people[node].wants.push(Want { spec, id: None, end: None, vault, cancelled: false });
@@ -429,7 +429,7 @@ impl<'a, F: Family> World<'a, F> {
     pub(super) fn is_running(&self, node: usize) -> bool {
         self.is_alive(node) && !self.net.node(NodeIndex(node as u32)).is_frozen()
     }
-    /// Compares what a completed fetch has left with what was published, and remembers how wants ended.
+    /// Compares the result of a completed fetch with the publication, and remembers how wants ended.
     pub(super) fn settle_wants(&mut self) {
         let (truth, objects) = (&self.truth, &self.plan.objects);
         for (node, person) in self.people.iter_mut().enumerate() {
@@ -442,7 +442,7 @@ impl<'a, F: Family> World<'a, F> {
                 if end == Some(End::Completed) {
                     let name: Name = objects[want.spec.object].name.parse().expect("plans have legal names");
                     let bytes = want.vault.content().finished(&name);
-                    // Another fetch of the same name may have begun anew in the same store in the meantime.
+                    // Another fetch of the same name may have restarted in the same store in the meantime.
                     let is_shared = fetches.get(&want.spec.object).is_some_and(|count| *count > 1);
                     assert!(bytes.is_some() || is_shared, "node {node} completed '{name}' with nothing in its store");
                     let true_bytes = bytes.is_none_or(|bytes| truth.has(&name, &bytes));
@@ -456,8 +456,8 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
 
-    /// Nobody is cut off from a source that has published once and never left, where messages get lost and overtake each
-    /// other and nothing else goes wrong.
+    /// No receiver loses a source that has published once and never left, if messages get lost and overtake each other
+    /// and nothing else fails.
     pub(super) fn check_withdrawals(&mut self) {
         let withdrawn = std::mem::take(&mut self.ledger.borrow_mut().withdrawn);
         let may_be = |fault: &Fault| !matches!(fault.kind, FaultKind::Loss | FaultKind::Reorder | FaultKind::Duplicate);
@@ -479,7 +479,7 @@ impl<'a, F: Family> World<'a, F> {
             );
         }
     }
-    /// Whoever was told that there is no such scope asks again.
+    /// A watcher whose scope did not exist watches again.
     pub(super) fn watch_again(&mut self) {
         let refused = std::mem::take(&mut self.ledger.borrow_mut().refused);
         for (node, scope) in refused {
@@ -489,7 +489,7 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
 
-    // What goes wrong.
+    // A fault begins.
 
     fn begin(&mut self, fault: &Fault) {
         self.log(|| format!("begins: {:?}", fault.what));
@@ -613,7 +613,7 @@ impl<'a, F: Family> World<'a, F> {
             }
         }
     }
-    /// A node is dead and never starts again; nobody there wants anything any more.
+    /// A node is dead for good, and all its wishes end.
     pub(super) fn go(&mut self, node: usize) {
         if !self.gone.insert(node) {
             return;
@@ -647,9 +647,9 @@ impl<'a, F: Family> World<'a, F> {
             self.people[node].deferred.extend(again);
         }
     }
-    /// A node's life ends. Whoever ends in order has time to write what it has begun with.
+    /// A node's life ends. A node that ends in order has time to finish its writes.
     fn stop(&mut self, node: usize, farewell: Farewell) {
-        // What was told in the last moment of this life counts.
+        // Reports of the last moment of this life count.
         self.settle_mail();
         self.died_at[node] = self.net.now();
         let death = match self.people[node].memory {
@@ -678,7 +678,7 @@ impl<'a, F: Family> World<'a, F> {
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
         self.people[node].sent.iter_mut().for_each(|sent| sent.id = None);
     }
-    /// A dead node starts again, with what it remembers.
+    /// A dead node starts again, with its memory.
     fn start(&mut self, node: usize) {
         if self.is_alive(node) || self.gone.contains(&node) {
             return;
@@ -718,7 +718,7 @@ impl<'a, F: Family> World<'a, F> {
         }
         self.catch_up(node);
     }
-    /// The only node that knows names has started again: what it acknowledged shortly before it died is on its disk.
+    /// The only name server has started again: records that it acknowledged shortly before it died are on its disk.
     fn check_names(&self, node: usize) {
         let failing = [FaultKind::StoreFails, FaultKind::StoreFull, FaultKind::Clock];
         let is_excused =
@@ -830,7 +830,7 @@ const DISKS: u64 = 2_000;
 const PACES: u64 = 3_000;
 /// A name that was published so shortly before has not ended with its lifetime.
 const RECENT: Duration = Duration::from_secs(4);
-/// How long a node that takes leave goes on.
+/// How long a node that takes leave keeps running.
 const FAREWELL: Duration = Duration::from_millis(600);
 
 thread_local! {

@@ -4,9 +4,9 @@ use tributary_testkit::vopr::{
     Canary, Family, FaultKind, Finding, Options, Profile, Totals, mf::Mf, ndn::Ndn, psi::Psi, run_seed,
 };
 
-/// `seed # what it found`, one a line; what a line `# open: seed …` tells of is found and not mended yet. Plans of seeds
-/// before a line [`WITH_GROUPS`] are run without groups, and those before a line [`AS_PRODUCT`] with the settings and faults
-/// of the laboratory, as they were found.
+/// `seed # finding`, one a line; a line `# open: seed …` is a finding that is not fixed yet. Plans of seeds before a
+/// line [`WITH_GROUPS`] are run without groups, and seeds before a line [`AS_PRODUCT`] with the settings and faults of
+/// the laboratory, as they were found.
 fn found<F: Family>() -> &'static str {
     match F::NAME {
         Psi::NAME => include_str!("seeds/psi.txt"),
@@ -56,7 +56,7 @@ fn known<F: Family>() -> Totals {
 }
 
 fn fresh<F: Family>() -> Totals {
-    // CI puts the hash of the commit there, so that every commit sees seeds of its own.
+    // CI puts the hash of the commit there, so that every commit sees different seeds.
     let base = std::env::var("TRIBUTARY_SEED_BASE").ok();
     let first = base.and_then(|hex| u64::from_str_radix(hex.get(..12)?, 16).ok()).unwrap_or(5_000);
     let open = |seed: &u64| found::<F>().lines().any(|line| line.starts_with(&format!("# open: {seed} ")));
