@@ -393,7 +393,7 @@ impl Drop for Corpus {
     }
 }
 
-/// `trib` completes everything, and so all that aria2 or curl complete: the table of docs/results/web.md is what this prints.
+/// `trib` completes everything, and so all that aria2 or curl complete: docs/results/web.md shows the rows with a miss.
 #[test]
 fn whatever_habits_web_servers_have_the_file_arrives() {
     let folder = tempfile::tempdir().unwrap();
