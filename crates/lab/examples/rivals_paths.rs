@@ -9,8 +9,8 @@ use tributary_lab::rivals::{DownloadConfig, DownloadOutcome, PathSpec, Rival, do
 const FILE_BYTES: u64 = 50_000_000;
 const MBPS: [u64; 3] = [20, 12, 8];
 
-/// A receive window of TCP that fills each of the paths and overflows the queue of none: what somebody who knows the
-/// paths could set to spare smoltcp its losses.
+/// A receive window of TCP that fills each of the paths and overflows no queue: the setting with which knowledge of the
+/// paths could spare smoltcp its losses.
 const TUNED_WINDOW_BYTES: usize = 112 << 10;
 
 fn paths(loss: f64, silent: bool) -> Vec<PathSpec> {

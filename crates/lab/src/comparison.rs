@@ -1,4 +1,4 @@
-//! Rivals on the links of a scenario: what they take for the download that one of ours takes there.
+//! Rivals on the links of a scenario: their times for the download that one of ours makes there.
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -35,8 +35,8 @@ pub fn seconds(
     RivalDownload::new(rival, scenario, sources, receiver, bytes, start).seconds(scenario.limit)
 }
 
-/// Seconds in which a browser at `receiver` loads `page` from `server` over a rival, from `start` on, `None` if it does not
-/// end in time; and packets of all links of which nobody knows where they are.
+/// Seconds in which a browser at `receiver` loads `page` from `server` over a rival, from `start` on, `None` if it does
+/// not end in time; and unaccounted packets of all links.
 pub fn page_seconds(
     rival: Rival,
     scenario: &Scenario,
@@ -68,10 +68,10 @@ fn measured(rival: Rival, scenario: &Scenario, source: &str, receiver: &str, sta
     }
     config
 }
-/// A receive window that fills the path from `source` to `receiver`, the one with the fewest links, and half of the queue
-/// before its narrowest link: with a larger one smoltcp, which recovers one loss a round trip, loses a queue's worth of
-/// packets at the end of each slow start, and stays at a third of a long path for minutes; Linux, which knows what arrived,
-/// does not. It is what somebody who knows the path would set. `None` if no path has a limit.
+/// A receive window that fills the path from `source` to `receiver`, the one with the fewest links, and half of the
+/// queue before its narrowest link: with a larger one smoltcp, which recovers one loss a round trip, loses a queue's
+/// worth of packets at the end of each slow start, and stays at a third of a long path for minutes; Linux, which uses
+/// SACK, does not. Setting it takes knowledge of the path. `None` if no path has a limit.
 fn window_of(scenario: &Scenario, source: &str, receiver: &str) -> Option<usize> {
     let mut reached = BTreeMap::from([(source, Vec::new())]);
     let mut queue = VecDeque::from([source]);
@@ -111,9 +111,9 @@ fn network<'a>(
     plan.build(scenario.seed)
 }
 
-/// A rival's download on the links of a scenario: links, queues, congestion and faults are those of the scenario. A
-/// publisher that stops serving is a server that cannot be reached, because a connection that stays open and silent is
-/// the same to its client.
+/// A rival's download on the links of a scenario, with the scenario's queues, congestion and faults. A publisher that
+/// stops serving becomes an unreachable server, because a connection that stays open and silent is equivalent for its
+/// client.
 pub struct RivalDownload {
     net: Network<RivalNode>,
     client: NodeIndex,
@@ -220,7 +220,7 @@ impl RivalDownload {
             until += interval;
         }
     }
-    /// Packets of all links of which nobody knows where they are; see
+    /// Unaccounted packets of all links; see
     /// [`LinkOutcome::unaccounted_packets`](tributary::simulation::LinkOutcome::unaccounted_packets).
     pub fn unaccounted_packets(&self) -> u64 {
         unaccounted(&self.net)
@@ -230,11 +230,11 @@ impl RivalDownload {
 /// One of several downloads at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Download<'a> {
-    /// Who has the file.
+    /// The node with the file.
     pub source: &'a str,
     /// Who fetches it; each receiver has one download.
     pub receiver: &'a str,
-    /// Its length; the same for all downloads from one source.
+    /// Its length; all downloads from one source have the same.
     pub bytes: u64,
     /// When it begins.
     pub start: Time,
@@ -291,7 +291,7 @@ impl Together {
     pub fn now(&self) -> Time {
         self.net.now()
     }
-    /// Packets of all links of which nobody knows where they are.
+    /// Unaccounted packets of all links.
     pub fn unaccounted_packets(&self) -> u64 {
         unaccounted(&self.net)
     }

@@ -1,8 +1,8 @@
 //! Bursty congestion of wide-area links, as scripts of rates.
 //!
-//! A link alternates between calm, when all of its rate is there, and bursts, when others leave only a share of it.
-//! Both last exponential times; the state at the start is drawn from their stationary distribution. What is left is
-//! known exactly, so that an optimum can be told: that is why this is a change of rate and not cross traffic.
+//! A link alternates between calm, with its full rate, and bursts, when other traffic leaves only a share of it. Both
+//! last exponential times; the state at the start is drawn from their stationary distribution. The remaining rate is
+//! known exactly, so that the optimum can be computed: that is why this is a change of rate and not cross traffic.
 use tributary_core::{
     Duration, Random, Rate, Time,
     link::{LinkChange, Script},

@@ -1,4 +1,4 @@
-//! What an experiment is, and what it gives.
+//! An experiment and its results.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::figures::Figure;
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it shows, in one line.
+    /// Its subject, in one line.
     pub title: &'static str,
     /// The place in the paper that it reproduces or continues.
     pub paper: &'static str,
@@ -76,7 +76,7 @@ pub struct Results {
     pub seed: u64,
     /// How often each variant ran.
     pub runs: u32,
-    /// What was measured, by `variant.quantity` or `variant.quantity@setting`.
+    /// The measurements, by `variant.quantity` or `variant.quantity@setting`.
     pub metrics: BTreeMap<String, Metric>,
     /// Rows for spreadsheets.
     pub tables: Vec<Table>,
@@ -84,7 +84,7 @@ pub struct Results {
     pub figures: Vec<Figure>,
     /// The parameters, as rows of name and value.
     pub parameters: Vec<(String, String)>,
-    /// What was done, what came out, what differs from the paper and why; one paragraph each.
+    /// Method, result, and differences from the paper with their reasons; one paragraph each.
     pub notes: Vec<String>,
 }
 
@@ -93,7 +93,8 @@ pub struct Results {
 pub struct Metric {
     /// Ours.
     pub value: f64,
-    /// `seconds`, `mbps`, `share` (0 to 1), `relative` (a change as a part of what it was before), `count`, `seconds²`, …
+    /// `seconds`, `mbps`, `share` (0 to 1), `relative` (a change as a part of the earlier value), `count`, `seconds²`,
+    /// …
     pub unit: String,
     /// The paper's; `None` if it does not tell.
     pub paper: Option<f64>,
@@ -144,12 +145,12 @@ impl Results {
     pub fn metric(&mut self, name: impl Into<String>, value: f64, unit: &str) {
         self.insert(name.into(), value, unit, None);
     }
-    /// Adds a value that stands beside the paper's; nothing if it is not finite.
+    /// Adds a value with the paper's for comparison; nothing if it is not finite.
     pub fn comparison(&mut self, name: impl Into<String>, value: f64, unit: &str, paper: f64) {
         self.insert(name.into(), value, unit, Some(paper));
     }
     fn insert(&mut self, name: String, value: f64, unit: &str, paper: Option<f64>) {
-        // JSON has only finite numbers, and a number in place of what there is none for would be taken for measured.
+        // JSON has only finite numbers, and a placeholder for a missing one would look like a measurement.
         if value.is_finite() {
             // Six digits are more than any of this means, and spare readers the noise of the last bits.
             let value = (value * 1e6).round() / 1e6;
@@ -168,8 +169,8 @@ impl Results {
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
-    /// The one object that `lab run --json` prints. Shares lie between 0 and 1 there: where packets waited when a count
-    /// began, they come in addition to what a link carries meanwhile.
+    /// The one object that `lab run --json` prints. Shares lie between 0 and 1 there: packets that waited when a count
+    /// began come on top of the bytes that a link carries during it.
     pub fn to_line(&self) -> String {
         let mut metrics = self.metrics.clone();
         for metric in metrics.values_mut().filter(|metric| metric.unit == "share") {

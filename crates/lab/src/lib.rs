@@ -1,4 +1,4 @@
-//! The papers' experiments on the simulator, the rivals that stand beside them, figures and report.
+//! The papers' experiments on the simulator, their rivals, figures and report.
 //!
 //! ```text
 //!  experiments (a table)          figures ── SVG ─┐
@@ -12,7 +12,7 @@
 //! | what an experiment is and gives | [`experiment`] |
 //! | the table of experiments | [`experiments`] |
 //! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
-//! | TCP and QUIC of others on the same links | [`rivals`] |
+//! | third-party TCP and QUIC on the same links | [`rivals`] |
 //! | rivals on the links of an experiment | [`comparison`] |
 //! | upper bounds | [`optimum`] |
 //! | web pages and how they load | [`page`] |

@@ -1,10 +1,10 @@
 //! Upper bounds: how fast the links of a scenario could carry its transfers if nothing were ever lost or late.
 //!
-//! One receiver: maximum flow from everybody who has the object (dinics). Several transfers at a time: a linear program
-//! over one flow per transfer that maximises their sum, or the smallest of them (the fair bound). Both are told in
-//! payload: of each full packet of 1,500 bytes, 1,448 are payload, what TCP with timestamps gets out of an Ethernet. The
-//! yardstick is the same for every transport that is compared. Who has shorter headers can exceed it, so MFTP's experiments
-//! bound each transport by its [own share](MFTP_PAYLOAD_SHARE).
+//! One receiver: maximum flow from all sources of the object (dinics). Several simultaneous transfers: a linear program
+//! over one flow per transfer that maximises their sum, or the smallest of them (the fair bound). Both count payload:
+//! of each full packet of 1,500 bytes, 1,448 are payload, the share of TCP with timestamps over Ethernet. Every
+//! transport is compared with the same yardstick. One with shorter headers can exceed it, so MFTP's experiments bound
+//! each transport by its [own share](MFTP_PAYLOAD_SHARE).
 use petgraph::{algo::maximum_flow::dinics, graph::DiGraph};
 use std::collections::{BTreeMap, BTreeSet};
 use tributary::simulation::{Direction, Fault, LinkSpec, PlannedFault, Scenario};
@@ -15,8 +15,9 @@ use tributary_core::{
 
 /// Share of a link that payload can use.
 pub const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
-/// Share of a link that MFTP's payload can use: of 1,500 bytes 28 are IP's and UDP's, and 10 the packet's number and chunk.
-/// No rival's is larger ([`Rival::payload_share`](crate::rivals::Rival::payload_share)), so what it bounds is bounded for all.
+/// Share of a link that MFTP's payload can use: of 1,500 bytes 28 are IP's and UDP's, and 10 the packet's number and
+/// chunk. No rival's is larger ([`Rival::payload_share`](crate::rivals::Rival::payload_share)), so this share bounds
+/// all.
 pub const MFTP_PAYLOAD_SHARE: f64 = 1_462.0 / 1_500.0;
 
 /// What the links can carry at one time: bit/s by link, forward and backward.
@@ -48,7 +49,7 @@ impl Share for tributary_core::link::Loss {
                 let bad = good_to_bad / (good_to_bad + bad_to_good).max(f64::MIN_POSITIVE);
                 bad * loss_bad + (1.0 - bad) * loss_good
             }
-            // No loss, or so many packets by name that no share can be told.
+            // No loss, or single packets by name, which have no share.
             Loss::None | Loss::Mask(_) => 0.0,
         }
     }
@@ -197,10 +198,10 @@ fn flow(
     flow as f64
 }
 
-/// One transfer that runs beside others.
+/// One of several simultaneous transfers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Demand {
-    /// Who has the object.
+    /// The nodes with the object.
     pub sources: Vec<String>,
     /// Who fetches it.
     pub receiver: String,

@@ -1,5 +1,5 @@
-//! Loading a web page: its objects, what is computed from them, and what waits for what (as Epload replays it; X. Wang
-//! et al., NSDI 2014). Sans-I/O: who fetches the objects is somebody else's matter.
+//! Loading a web page: its objects, the computations on them, and the dependencies between both (as Epload replays it;
+//! X. Wang et al., NSDI 2014). Sans-I/O: the caller fetches the objects.
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -25,7 +25,7 @@ enum Activity {
     Computation(Duration),
 }
 
-/// What of an activity another one waits for.
+/// The event of an activity that another one waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum After {
     Done,
@@ -153,7 +153,7 @@ enum Due {
 }
 
 impl PageLoad {
-    /// Nothing has begun.
+    /// A load that has not started.
     pub fn new(page: Arc<Page>) -> Self {
         PageLoad {
             waits: page.waits.clone(),
@@ -169,13 +169,13 @@ impl PageLoad {
     pub fn start(&mut self, now: Time) {
         self.begin(now, 0);
     }
-    /// The first bytes of an object are there.
+    /// The first bytes of an object have arrived.
     pub fn on_first_bytes(&mut self, now: Time, object: usize) {
         if !std::mem::replace(&mut self.first_bytes[object], true) {
             self.release(now, object, After::FirstBytes);
         }
     }
-    /// An object is there.
+    /// An object has arrived.
     pub fn on_object(&mut self, now: Time, object: usize) {
         self.on_first_bytes(now, object);
         self.objects_left -= 1;
@@ -184,7 +184,7 @@ impl PageLoad {
         }
         self.release(now, object, After::Done);
     }
-    /// Does what is due.
+    /// Runs the activities that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((due, what)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.pop_first();

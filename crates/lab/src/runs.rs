@@ -1,4 +1,4 @@
-//! Runs of one scenario with many seeds, and what is told of them.
+//! Runs of one scenario with many seeds, and their statistics.
 use tributary::simulation::{Outcome, Scenario, Simulation, parallel};
 
 use crate::{
@@ -49,7 +49,7 @@ impl Times {
     pub fn bar(&self) -> Option<Bar> {
         Bar::with_spread(self.mean(), confidence(&self.seconds))
     }
-    /// Tells mean and variance, beside the paper's where it has them, and failed runs if there are any.
+    /// Reports mean and variance, with the paper's where it has them, and failed runs if there were any.
     pub fn tell(&self, results: &mut Results, variant: &str, paper: PaperTimes) {
         let mut put = |quantity: &str, value: f64, unit: &str, paper: Option<f64>| match paper {
             Some(paper) => results.comparison(format!("{variant}.{quantity}"), value, unit, paper),
@@ -68,7 +68,7 @@ impl Times {
     }
 }
 
-/// What the paper tells of a variant.
+/// The paper's values of a variant.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PaperTimes {
     /// Mean in seconds.

@@ -11,7 +11,7 @@ const TRANSFERS_MAX: usize = 7;
 pub fn figure(totals: &[Value]) -> Figure {
     let mut keys = swept(totals);
     if keys.is_empty() {
-        // One value only: it is said all the same.
+        // A setting with one value only is printed too.
         let set = totals.first().and_then(|total| total["set"].as_object());
         keys = set.map(|set| set.keys().cloned().collect()).unwrap_or_default();
     }

@@ -1,4 +1,4 @@
-//! The wide-area networks of the mmFTP paper (its Fig. 3), as far as the paper tells them.
+//! The wide-area networks of the mmFTP paper (its Fig. 3), as far as the paper describes them.
 use tributary::{
     Family,
     config::{NodeConfig, Role},
@@ -10,8 +10,9 @@ use tributary_transport::{ControllerKind, Coupling, TransferConfig};
 
 use crate::congestion::Congestion;
 
-/// The paper's controller: a request for each packet, slow start, congestion avoidance, halving; sub-flows know nothing
-/// of each other (§III-D, §IV-B). Initial window and smallest timeout, which it leaves open, are those of its time.
+/// The paper's controller: a request for each packet, slow start, congestion avoidance, halving; sub-flows are
+/// independent (§III-D, §IV-B). Initial window and smallest timeout, which it leaves open, have the values usual at its
+/// time.
 pub fn papers_transfer() -> TransferConfig {
     TransferConfig {
         controller: ControllerKind::LossBased,
@@ -64,15 +65,16 @@ pub fn link(kbps: u64, delay_ms: u64) -> LinkConfig {
 
 /// How much a queue holds, as time at the link's rate.
 pub const QUEUE: Duration = Duration::from_millis(40);
-/// The subscriber's own link in kbit/s. The paper does not tell it: 35.5 Mbit/s is what makes the fastest transfers that
-/// it reports (50 MB in 12.2 s, 12 MB in 3.07 s) run at the rate of the link, and it explains why the other publishers' rates rise by
+/// The subscriber's own link in kbit/s. The paper does not give it: 35.5 Mbit/s makes the fastest transfers that it
+/// reports (50 MB in 12.2 s, 12 MB in 3.07 s) run at the rate of the link, and it explains why the other publishers'
+/// rates rise by
 /// 76.5 % and 30 % when the fastest one is silent (§IV-C2).
 pub const ACCESS_KBPS: u64 = 35_500;
 /// When fetches start: the domain has found itself by then.
 pub const START: Time = Time::from_millis(3_000);
 /// When a run is given up.
 pub const LIMIT: Time = Time::from_millis(600_000);
-/// What is fetched.
+/// The name of the fetched file.
 pub const NAME: &str = "/lab/file";
 
 /// The object that everybody publishes.
@@ -86,11 +88,10 @@ pub fn file_name() -> Name {
 
 /// The three publishers of Fig. 3(a).
 ///
-/// Rates of publishers 1 and 3 follow from §IV-C2: with r₁ + r₂ + r₃ = 4.1 MB/s in normal mode, gains of 76.5 % and 30 %
-/// and 14.3 s in failure mode, r₁ ≈ 0.89, r₂ ≈ 2.2, r₃ ≈ 1.0 MB/s, and alone 1.57 and 1.30 MB/s. That publisher 2 gets
-/// more than twice as much as the others on the common link tells that its round trips are shorter, and those of
-/// publisher 1 the longest. The rate of publisher 2 follows from its mean of 4.8 s for 12 MB; bursts from the variances
-/// of §IV-C1.
+/// Rates of publishers 1 and 3 follow from §IV-C2: with r₁ + r₂ + r₃ = 4.1 MB/s in normal mode, gains of 76.5 % and 30
+/// % and 14.3 s in failure mode, r₁ ≈ 0.89, r₂ ≈ 2.2, r₃ ≈ 1.0 MB/s, and alone 1.57 and 1.30 MB/s. Publisher 2 gets
+/// more than twice as much as the others on the common link, so its round trips are shorter, and publisher 1's are the
+/// longest. The rate of publisher 2 follows from its mean of 4.8 s for 12 MB; bursts from the variances of §IV-C1.
 pub const THREE_WAYS: [Way; 3] = [
     Way {
         kbps: 14_200,

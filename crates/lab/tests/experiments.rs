@@ -8,7 +8,7 @@ fn run_at(scale: Scale, name: &str, seed: u64, runs: u32) -> Results {
     let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
     (experiment.run)(&Settings { seed, runs, scale, ..Settings::default() })
 }
-/// No packet is lost sight of, of rivals either, and nobody is faster than the links.
+/// Every packet is accounted for, the rivals' too, and no transport is faster than the links.
 fn conserves_and_keeps_within_the_optimum(results: &Results) {
     for variant in ["mftp", "rivals"] {
         assert!(value(results, &format!("{variant}.unaccounted_packets")) < 0.5, "{variant}");
@@ -309,7 +309,7 @@ fn marks_reach_the_receiver_and_keep_the_queue_short_without_losses() {
         for marking in ["codel-mark", "red-mark", "threshold-mark"] {
             assert!(of(&format!("{marking}.marked")) > 0.0, "{prefix}{marking}");
             assert!(of(&format!("{marking}.queue_ms_mean")) < of("drop-tail.queue_ms_mean"), "{prefix}{marking}");
-            // When a flow starts, and no more; RED drops all that comes while its average is beyond twice the upper threshold.
+            // Only when a flow starts; RED drops every packet while its average is beyond twice the upper threshold.
             let dropped = of(&format!("{marking}.dropped"));
             // With the default window that happens in one run of six, and costs the link for seconds: a weakness of the window
             // that docs/results/psi.md names.

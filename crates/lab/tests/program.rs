@@ -192,7 +192,7 @@ fn wireshark_reads_captures_and_our_dissector_reads_every_packet() {
     }
     assert!(!kinds.contains_key(""), "the dissector knows every packet: {kinds:?}");
     assert_eq!(tshark(&capture, &["-Y", "_ws.malformed || _ws.lua.error || psi.short"]), Some(String::new()));
-    // 5 MB of payload cross the link once, and a little more for what was lost or asked for twice.
+    // 5 MB of payload cross the link once, and a little more for packets that were lost or requested twice.
     let data = tshark(&capture, &["-Y", "psi.type == 5", "-T", "fields", "-e", "psi.payload"]).unwrap();
     let bytes: usize = data.lines().map(|line| line.len() / 2).sum();
     assert!((5_000_000..5_400_000).contains(&bytes), "{bytes}");
@@ -211,7 +211,7 @@ fn counts(capture: &Path, field: &str) -> Option<BTreeMap<String, usize>> {
 }
 /// A capture of datagrams to a port, as they are, without checksums.
 fn capture_of(path: &Path, port: u16, datagrams: &[&[u8]]) {
-    // The header of a file of pcap in big-endian order; its packets are those of IP (101).
+    // The header of a file of pcap in big-endian order, for packets of IP (101).
     let mut out = [&[0xa1, 0xb2, 0xc3, 0xd4, 0, 2, 0, 4][..], &[0; 8], &[0, 0, 0xff, 0xff, 0, 0, 0, 101]].concat();
     for (second, datagram) in (0u32..).zip(datagrams) {
         let (udp, ip) = (datagram.len() as u16 + 8, datagram.len() as u16 + 28);
@@ -223,14 +223,14 @@ fn capture_of(path: &Path, port: u16, datagrams: &[&[u8]]) {
     std::fs::write(path, out).unwrap();
 }
 
-/// A packet, a field, and what it says.
+/// A packet, a field, and its value.
 type Shown<'a> = (&'a str, &'a str, &'a str);
 
 #[test]
 fn our_dissectors_read_each_golden_packet_and_show_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let a = "aa".repeat(20);
-    // Family, port, its most general field, and what is known of some packets.
+    // Family, port, its most general field, and the known values of some packets.
     let known: [(&str, u16, &str, &[Shown<'_>]); 2] = [
         (
             "ndn",

@@ -13,7 +13,7 @@ fn value(results: &Results, name: &str) -> f64 {
 const OURS: [&str; 3] = ["ptp", "ptp-paper", "ptp-default"];
 const RIVALS: [&str; 4] = ["rfa-raaqm", "rfa-chopcop", "paf-raaqm", "pcon"];
 
-/// Each scenario shows the use of each link, and of every scheme windows, what is asked for and what arrives over time.
+/// Each scenario shows the use of each link, and for every scheme windows, requests and arrivals over time.
 fn assert_drawn(results: &Results) {
     let name = &results.experiment;
     let drawn = |figure: &str| {

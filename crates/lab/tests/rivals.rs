@@ -1,4 +1,4 @@
-//! The rivals against what is known of TCP and QUIC from elsewhere: full links, fair shares, the square-root law.
+//! The rivals against known properties of TCP and QUIC: full links, fair shares, the square-root law.
 use std::{cell::RefCell, rc::Rc};
 
 use tributary_core::{
@@ -231,7 +231,7 @@ fn the_same_seed_gives_the_same_packets_at_the_same_times() {
     }
 }
 
-// ---- our nodes beside rivals
+// ---- our nodes together with rivals
 
 /// Sends packets of one length at a fixed pace, and notes what arrives.
 #[derive(Default)]
@@ -253,7 +253,7 @@ impl Node for Pacer {
         }
         self.left -= 1;
         self.next = now + Duration::from_millis(1);
-        // With and without a head, and with one that leaves no room for 28 bytes more.
+        // With and without a head, and with one too long for 28 bytes more.
         let head = [0, 20, HEAD_BYTES_MAX][self.left as usize % 3];
         out.push(&vec![0x15; head], vec![0x15; self.bytes - head].into());
         Some(Transmit { face: FaceId(0) })

@@ -1,4 +1,5 @@
-//! mmFTP over the paper's wide-area network: what the network knows is used at once, and what comes free is taken.
+//! mmFTP over the paper's wide-area network: it uses the network's knowledge immediately, and takes capacity that
+//! becomes free.
 use tributary::simulation::{Fault, Outcome, Scenario};
 use tributary_core::{Duration, Time};
 use tributary_lab::{
@@ -17,7 +18,7 @@ fn scenario() -> Scenario {
     scenario
 }
 
-/// What had come over the receiver's link so many milliseconds after the request, in bytes.
+/// Bytes that had arrived over the receiver's link `ms` milliseconds after the request.
 fn arrived(outcome: &Outcome, ms: u64) -> u64 {
     let is_last_hop = |index: usize| outcome.links[index].from == "fn-0" && outcome.links[index].to == "receiver";
     let until = START + Duration::from_millis(ms);
@@ -25,8 +26,8 @@ fn arrived(outcome: &Outcome, ms: u64) -> u64 {
     samples.map(|sample| sample.out_bytes).max().unwrap_or(0)
 }
 
-/// The first answer of any publisher comes after 43 ms, those of the farthest after 115: until then the others alone
-/// cannot fill the link of 35.5 Mbit/s with what is their part of it.
+/// The first answer of any publisher comes after 43 ms, the farthest one's after 115: until then the others alone
+/// cannot fill the link of 35.5 Mbit/s with their shares of it.
 #[test]
 fn first_windows_fill_the_link_that_they_share() {
     let outcome = run(&scenario());
@@ -59,8 +60,8 @@ fn a_path_that_carries_what_was_told_needs_no_doubling() {
     assert!(dropped < 200, "{dropped} packets dropped");
 }
 
-/// The answers of the farthest publisher take 121 ms at the end, those of the nearest 54: what the nearer ones bring in
-/// between is left to them, and nothing comes twice.
+/// The answers of the farthest publisher take 121 ms at the end, the nearest one's 54: packets that the nearer ones
+/// deliver in between are left to them, and nothing comes twice.
 #[test]
 fn near_the_end_a_long_path_takes_nothing_that_others_bring_sooner() {
     let outcome = run(&scenario());

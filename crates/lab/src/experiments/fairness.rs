@@ -1,4 +1,4 @@
-//! One transfer beside one download of somebody else, on one narrow link.
+//! One transfer against one rival's download, on one narrow link.
 use tributary::{
     Family,
     config::Role,
@@ -140,7 +140,7 @@ fn scenario(item: &Item) -> Scenario {
     };
     scenario.add_link("rn-tm", "far", access());
     let narrow = scenario.add_link("near", "far", item.bottleneck());
-    // What goes back are requests and acknowledgements: nothing is to happen to them.
+    // The reverse direction carries requests and acknowledgements, which must not be lost or delayed.
     narrow.backward.queue_bytes = 4 << 20;
     narrow.backward.discipline = QueueDiscipline::DropTail;
     for (label, next) in [("rival-a", "near"), ("rival-b", "far")] {
@@ -260,7 +260,7 @@ fn run(settings: &Settings) -> Results {
     results
 }
 
-/// The rivals, rates and round trips that somebody is measured with.
+/// The rivals, rates and round trips that a flow is measured with.
 fn grid(settings: &Settings, sharer: Sharer) -> Vec<(&'static str, u64, u64)> {
     let mut grid = Vec::new();
     for rival in RIVALS {
@@ -282,7 +282,7 @@ fn grid(settings: &Settings, sharer: Sharer) -> Vec<(&'static str, u64, u64)> {
     grid
 }
 
-/// A file that nobody has fetched before the end.
+/// A file that no flow completes before the end.
 fn file(mbps: u64, seconds: u64) -> MemoryObject {
     let bytes = object("/lab/bytes", (mbps * 125_000 * (seconds + 3)) as usize, 3);
     MemoryObject::new(name(), bytes.bytes().clone(), &SigningKey::from_secret(&[3; 32])).expect("a right name")

@@ -1,4 +1,4 @@
-//! What mmFTP says of caches (§III-A, §III-B2), measured: where to put them, and what they throw away first.
+//! mmFTP's statements on caches (§III-A, §III-B2), measured: where to put them, and which packets they evict first.
 use tributary::{
     Family,
     config::Role,

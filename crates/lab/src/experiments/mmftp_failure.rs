@@ -109,7 +109,7 @@ fn run(settings: &Settings) -> Results {
     let mut table = Table::new("times", &["variant", "iteration", "seconds", "ideal_seconds"]);
     for (prefix, transfer) in controllers() {
         let rows = [Mode::Normal, Mode::Failure].map(|mode| {
-            // Both modes of an iteration meet the same congestion, so that their difference is that of the failure.
+            // Both modes of an iteration meet the same congestion, so that their difference is due to the failure.
             let seeds = (0..settings.runs).map(|run| settings.seed_of(1, run));
             let items: Vec<_> = seeds.map(|seed| Item { seed, mode, transfer: transfer.clone(), scale }).collect();
             each(&items, scenario, read)

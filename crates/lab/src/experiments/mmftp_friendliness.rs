@@ -224,7 +224,7 @@ impl Row {
 fn run(settings: &Settings) -> Results {
     let seconds = settings.choose(24, 10);
     let mut results = Results::new(EXPERIMENT.name, settings);
-    // Long enough that nobody is done before the end; bytes do not matter, so one block serves all.
+    // Long enough that no flow completes before the end; bytes do not matter, so one block serves all.
     let bytes = object("/lab/bytes", 5_100_000 * (seconds as usize + 6), 3);
     let key = SigningKey::from_secret(&[3; 32]);
     let objects: Vec<_> = (0..3)

@@ -1,4 +1,4 @@
-//! What mmFTP leaves for later (§III-D, §V): forwarders that tell of congestion, against loss that does.
+//! Future work of mmFTP (§III-D, §V): forwarders that signal congestion, against loss that does.
 use tributary::{
     Family,
     config::Role,

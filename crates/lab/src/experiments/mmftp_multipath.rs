@@ -28,8 +28,8 @@ const SOURCES: [&str; 2] = ["pub-1", "pub-2"];
 
 /// Paths 1 to 4: 1 and 2 to publisher 1, 3 and 4 to publisher 2. The odd ones are the shorter ones.
 ///
-/// The paper tells no rates; these let two calm paths nearly fill the subscriber's link, so that what two more paths
-/// give is what it says they give: a way around bursts.
+/// The paper gives no rates; these let two calm paths nearly fill the subscriber's link, so that two more paths give
+/// what the paper reports: a way around bursts.
 const WAYS: [Way; 4] = [
     Way { kbps: 19_000, delay_ms: 22, congestion: BURSTS },
     Way { kbps: 16_000, delay_ms: 27, congestion: BURSTS },

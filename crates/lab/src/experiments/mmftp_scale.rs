@@ -133,7 +133,7 @@ struct Encoded {
     failed: usize,
 }
 impl Encoded {
-    /// Share of pairs whose path has a filter of at most so many bytes.
+    /// Share of pairs whose path has a filter of at most `bytes`.
     fn up_to(&self, bytes: usize) -> f64 {
         self.share(self.filters.iter().filter(|filter| filter.is_some_and(|filter| filter <= bytes)).count())
     }

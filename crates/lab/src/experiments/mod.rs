@@ -51,7 +51,7 @@ pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
 }
 
-/// What an experiment compares of which one can be run by itself ([`crate::Settings::only`]); empty if it has no such thing.
+/// The variants of an experiment that can be run alone ([`crate::Settings::only`]); empty if it has no such variants.
 pub fn schemes(experiment: &Experiment) -> Vec<&'static str> {
     match experiment.name {
         "fairness" => fairness::SHARERS.map(|(name, _)| name).to_vec(),

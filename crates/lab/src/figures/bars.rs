@@ -1,4 +1,4 @@
-//! Groups of bars, with the spread of each and the paper's value beside it.
+//! Groups of bars, each with its spread and the paper's value.
 use plotters::{
     chart::ChartBuilder,
     prelude::{IntoSegmentedCoord, PathElement, RGBColor, Rectangle, SegmentValue, Text},
@@ -46,7 +46,7 @@ const LEFT: u32 = 62;
 /// Pixels of a row of words below.
 const LABEL_ROW: u32 = 15;
 
-/// A word below, in rows of so many letters where its hyphens and spaces allow.
+/// A label below, in rows of at most `letters_max` letters where its hyphens and spaces allow.
 fn broken(label: &str, letters_max: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     for part in label.split_inclusive(['-', ' ']) {
@@ -72,7 +72,7 @@ pub fn bars(chart: &Chart, series: &[&str], groups: &[BarGroup]) -> String {
     let labels: Vec<usize> = (0..groups.len()).collect();
     let (width, _) = chart.size;
     let top = headroom(highest) * 1.04;
-    // Letters are about seven pixels wide at this size; beside the plot are the vertical axis and margins.
+    // Letters are about seven pixels wide at this size; the vertical axis and margins flank the plot.
     let letters_max = (width.saturating_sub(LEFT + 20) as usize / groups.len().max(1) / 7).max(2) - 1;
     let words_below: Vec<Vec<String>> = groups.iter().map(|group| broken(&group.label, letters_max)).collect();
     let rows = words_below.iter().map(Vec::len).max().unwrap_or(1);

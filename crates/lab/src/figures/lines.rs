@@ -51,7 +51,7 @@ impl Series {
     pub fn new(label: &str, points: Vec<(f64, f64)>) -> Self {
         Series { label: label.into(), points, style: Style::Line, colour: None, ranges: Vec::new() }
     }
-    /// The same with dashes.
+    /// The series with dashes.
     #[must_use]
     pub fn dashed(self) -> Self {
         self.styled(Style::Dashed)
@@ -62,7 +62,7 @@ impl Series {
         self.style = style;
         self
     }
-    /// The same with a vertical line at each x from the least to the most: x, least, most.
+    /// The series with a vertical line at each x from the least to the most: x, least, most.
     #[must_use]
     pub fn with_ranges(mut self, ranges: Vec<(f64, f64, f64)>) -> Self {
         self.ranges = ranges;

@@ -1,7 +1,8 @@
-//! Drawings as SVG, PDF and PNG: lines over an axis, groups of bars, and tables of shares. Legends stand beside the data, never on it.
+//! Drawings as SVG, PDF and PNG: lines over an axis, groups of bars, and tables of shares. Legends stand next to the
+//! data, never on it.
 //!
-//! Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; what also differs is
-//! told by dashes, so that a print in grey reads as well.
+//! Colours from Okabe and Ito, which people with any kind of colour vision can distinguish; dashes mark a further
+//! difference, so that a print in grey reads as well.
 mod bars;
 mod cells;
 mod export;
@@ -23,7 +24,7 @@ pub use lines::{Series, Style, lines};
 pub struct Figure {
     /// The names of its files without `.svg`, `.pdf` and `.png`.
     pub name: String,
-    /// What it shows, in a sentence or two: what to see, and under which conditions.
+    /// Its message and conditions, in a sentence or two.
     pub caption: String,
     /// The drawing.
     pub svg: String,
@@ -33,7 +34,7 @@ impl Figure {
     /// Its files, SVG, PDF and PNG: names and contents.
     ///
     /// # Errors
-    /// A sentence, if the drawing is none: it was read from a file.
+    /// An error sentence, if the file is not a valid drawing.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
         let (pdf, png) = export::export(&self.svg).map_err(|error| format!("the figure '{}': {error}", self.name))?;
         let file = |kind: &str, bytes| (format!("{}.{kind}", self.name), bytes);
@@ -41,7 +42,7 @@ impl Figure {
     }
 }
 
-/// What is around the data.
+/// The frame of the data.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
     /// Above it.
@@ -64,7 +65,7 @@ pub struct Chart {
     pub marks: Vec<(f64, String)>,
     /// Whether the horizontal axis is logarithmic.
     pub is_x_logarithmic: bool,
-    /// The values of a logarithmic axis that are labelled; 1, 2 and 5 times the powers of ten if there are none.
+    /// The labelled values of a logarithmic axis; if empty, 1, 2 and 5 times the powers of ten.
     pub x_ticks: Vec<f64>,
 }
 
@@ -87,7 +88,7 @@ impl Chart {
     }
 }
 
-/// How many colours there are; series beyond that begin anew with the first.
+/// The number of colours; series beyond it start with the first again.
 pub const COLOURS: usize = 7;
 
 /// The colour of the n-th series.
@@ -124,7 +125,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Drawing into a string cannot fail.
 const DRAWN: &str = "drawing into memory does not fail";
 
-/// Draws title and legend, and gives what is left to `plot`.
+/// Draws title and legend, and passes the remaining area to `plot`.
 fn framed(chart: &Chart, legend: &[(String, Swatch)], plot: impl FnOnce(&Area<'_>)) -> String {
     let mut svg = String::new();
     {
@@ -191,7 +192,7 @@ fn draw_swatch(area: &Area<'_>, (x, y): (i32, i32), swatch: &Swatch) {
 fn short(value: f64) -> String {
     short_within(value, 1.0)
 }
-/// A short number of an axis that spans so much: with as many decimals as tell its labels apart, two at least.
+/// A short number of an axis with this span: with as many decimals as distinguish its labels, two at least.
 fn short_within(value: f64, span: f64) -> String {
     let decimals = if span > 0.0 { (1.0 - span.log10().floor()).clamp(2.0, 12.0) as usize } else { 2 };
     let size = value.abs();

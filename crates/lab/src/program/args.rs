@@ -80,7 +80,7 @@ pub(crate) struct Sim {
     /// Runs at a time; the results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Write events, tables, figures (SVG, PDF, PNG) and a report of each run to a folder of its own below this one
+    /// Write events, tables, figures (SVG, PDF, PNG) and a report of each run to a new folder below this one
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Capture the packets of a link, such as a-b, into packets.pcapng; may be repeated

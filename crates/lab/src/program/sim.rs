@@ -169,7 +169,7 @@ fn write_files(folder: &Path, outcome: &Outcome, sim: &args::Sim, point: &[Setti
     for figure in run_report::figures(outcome) {
         write_figure(folder, &figure)?;
     }
-    // The file's name only: a report must not depend on where somebody keeps the scenario.
+    // The file's name only: a report must not depend on the scenario's folder.
     let name = sim.scenario.file_name().unwrap_or_default().to_string_lossy();
     let settings: String = point.iter().map(|setting| format!(" --set '{setting}'")).collect();
     let command = format!("trib sim {name} --seed {}{settings} --out DIR", outcome.seed);

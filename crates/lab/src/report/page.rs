@@ -92,7 +92,7 @@ fn section(html: &mut String, of: &Results) {
     html.push_str("</table>\n");
 }
 
-/// Who stands beside whom: the prefix of the variants' names, and what people call them. The paper's own controller has
+/// The actors of a comparison: the prefix of the variants' names, and the display name. The paper's own controller has
 /// no prefix.
 const ACTORS: [(&str, &str); 5] = [
     ("default", "the product's default"),
@@ -112,7 +112,7 @@ impl Cells<'_> {
     fn rows(&self) -> Vec<&str> {
         let mut rows: Vec<&str> = self.cells.keys().map(|(row, _)| row.as_str()).collect();
         rows.dedup();
-        // What nobody can exceed stands last.
+        // The optimum, which bounds all others, stands last.
         rows.sort_by_key(|row| *row == "optimum");
         rows
     }
@@ -133,8 +133,8 @@ impl Cells<'_> {
     }
 }
 
-/// Tables of all quantities: what has only one value for each variant in one table, and for each other quantity a table
-/// with a row for whoever is compared and a column for each case and setting.
+/// Tables of all quantities: those with only one value for each variant in one table, and for each other quantity a
+/// table with a row for each variant and a column for each case and setting.
 fn quantities(html: &mut String, of: &Results) {
     let variants = variants(of);
     let mut quantities: BTreeMap<&str, Cells<'_>> = BTreeMap::new();
@@ -169,7 +169,7 @@ fn quantities(html: &mut String, of: &Results) {
         put(html, format_args!("<h3>{}</h3>\n", heading(quantity, cells)));
         let (rows, columns, spread) = (cells.rows(), cells.columns(), spread_of(quantity));
         let names = |of: &[&str]| of.iter().map(|name| escape(name)).collect::<Vec<_>>();
-        // What is too wide for a page is shown standing.
+        // A table that is too wide for a page is transposed.
         if columns.len() > COLUMNS_MAX && rows.len() < columns.len() {
             table(html, &names(&rows), &columns, |column, row| cells.text(rows[row], column, spread));
         } else {
@@ -207,8 +207,8 @@ fn formatted(quantity: &str, metric: &Metric) -> String {
     let unit = if metric.unit == "count" { String::new() } else { format!(" ({})", metric.unit) };
     format!("{}{unit}", quantity.replace('_', " "))
 }
-/// Whom a variant is of, and the case that it is of all that they were put through: `default-source-1` beside `source-1`
-/// is the default in the case `source-1`. A name that stands alone is itself.
+/// The actor of a variant, and its case: `default-source-1` with `source-1` is the default in the case `source-1`. A
+/// name without such a pair is its own actor.
 fn actor(variant: &str, variants: &BTreeSet<&str>) -> (String, String) {
     let prefixed = |case: &str| ACTORS.iter().any(|(prefix, _)| variants.contains(format!("{prefix}-{case}").as_str()));
     for (prefix, name) in ACTORS {

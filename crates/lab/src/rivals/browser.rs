@@ -33,7 +33,7 @@ pub struct Browser {
 #[derive(Debug)]
 struct Lane {
     connection: ConnectionId,
-    /// The object that is coming, and what of it has not come.
+    /// The object being received, and its missing part.
     requested: Option<(usize, Range)>,
     unwritten: Vec<u8>,
 }
@@ -85,7 +85,7 @@ impl Browser {
                 }
             });
         }
-        // What a connection was to bring when it was closed is asked for anew.
+        // Ranges that were pending when a connection was closed are requested again.
         let waiting = &mut self.waiting;
         self.lanes.retain(|lane| {
             let is_closed = stack.state(lane.connection) == ConnectionState::Closed;

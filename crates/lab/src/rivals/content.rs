@@ -1,4 +1,4 @@
-//! The file that mirrors serve: bytes that follow from their position, so that nobody has to store it.
+//! The file that mirrors serve: bytes that follow from their position, so that no storage is needed.
 /// A file whose every byte is known to both ends: what arrives is compared byte by byte, and nothing is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content {
@@ -27,7 +27,7 @@ impl Content {
             at += take as u64;
         }
     }
-    /// Whether `bytes` are those of the file from `offset` on.
+    /// Whether `bytes` match the file from `offset` on.
     pub fn agrees(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut at = offset;
         let mut rest = bytes;

@@ -21,17 +21,17 @@ pub struct DownloadConfig {
     /// Bytes that a connection asks for at once; `None` for the whole file, which only a single connection should.
     /// Default 128 KiB; aria2's pieces have 1 MiB, which makes it wait longer for the slowest at the end.
     pub piece_bytes: Option<u64>,
-    /// A connection asks for its next piece when what it has asked for will have come in so much time at its present
-    /// rate, so that its pipe never runs empty. Default 0.25 s; should exceed the round-trip time with full queues.
+    /// A connection requests its next piece when the requested ones will have arrived in this time at its present rate,
+    /// so that its pipe never runs empty. Default 0.25 s; should exceed the round-trip time with full queues.
     pub ahead: Duration,
-    /// A connection that brings nothing for so long is closed, its pieces go to others, and it is opened anew;
-    /// `None` leaves that to the transport's own timers. Default 2 s; with 1 s smoltcp's retransmission timeout would
-    /// be taken for silence.
+    /// A connection that is silent for this long is closed, its pieces go to others, and it is opened again; `None`
+    /// leaves that to the transport's own timers. Default 2 s; with 1 s smoltcp's retransmission timeout would count as
+    /// silence.
     pub idle_timeout: Option<Duration>,
     /// Pause before a connection that failed is opened again. Default 0.2 s.
     pub retry: Duration,
-    /// The most that may be under way on one connection: TCP's receive buffer, QUIC's flow control. Default 4 MiB: far
-    /// more than rate × round-trip time of any scenario of the lab, and about what Linux grows to by itself.
+    /// The most that may be in flight on one connection: TCP's receive buffer, QUIC's flow control. Default 4 MiB: far
+    /// more than rate × round-trip time of any scenario of the lab, and about the size to which Linux grows it.
     pub window_bytes: usize,
     /// When the download begins. Default: at once.
     pub start: Time,
@@ -58,7 +58,7 @@ impl DownloadConfig {
     }
 }
 
-/// One mirror, and the address of ours from which it is asked.
+/// One mirror, and our address for its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceAddress {
     /// An address of the mirror.
@@ -67,7 +67,7 @@ pub struct SourceAddress {
     pub local: Ipv4Addr,
 }
 
-/// What came from one source.
+/// The bytes from one source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SourceCount {
     /// Bytes of the file that it delivered first.
@@ -83,7 +83,7 @@ pub struct Downloader {
     config: DownloadConfig,
     lanes: Vec<Lane>,
     sources: Vec<SourceCount>,
-    /// Parts that nobody was asked for, or that were given back.
+    /// Parts that have not been requested, or that were given back.
     queue: VecDeque<Range>,
     received_bytes: u64,
     wrong_bytes: u64,
@@ -98,7 +98,7 @@ struct Lane {
     source: usize,
     address: SourceAddress,
     connection: Option<ConnectionId>,
-    /// What was asked for and has not come, in order of asking.
+    /// Requested parts that have not arrived, in order of the requests.
     requested: VecDeque<Range>,
     unwritten: Vec<u8>,
     /// When something last arrived, or there was last nothing to wait for.
@@ -149,11 +149,11 @@ impl Downloader {
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
-    /// Bytes that were not those of the file; anything but zero is an error of the transport.
+    /// Bytes that differ from the file; anything but zero is an error of the transport.
     pub fn wrong_bytes(&self) -> u64 {
         self.wrong_bytes
     }
-    /// What came from each source.
+    /// The bytes from each source.
     pub fn sources(&self) -> &[SourceCount] {
         &self.sources
     }
@@ -180,7 +180,7 @@ impl Downloader {
             stack.abort(now, connection);
         }
     }
-    /// Opens what is to be opened, takes what has come, and gives up what is silent or closed.
+    /// Opens connections that are due, takes arrived bytes, and closes silent or ended connections.
     fn receive(&mut self, now: Time, stack: &mut dyn Stack) {
         for lane in &mut self.lanes {
             let Some(connection) = lane.connection else {
@@ -239,7 +239,7 @@ impl Downloader {
 }
 
 impl Lane {
-    /// Takes bytes of the file; gives how many of them were asked for and right.
+    /// Takes bytes of the file; returns how many of them were requested and correct.
     fn on_bytes(&mut self, now: Time, content: Content, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
         let mut right = 0;
@@ -265,7 +265,7 @@ impl Lane {
     fn measure(&mut self, now: Time) {
         let time = now.since(self.counted_from);
         if time >= RATE_TIME {
-            // Nothing in all that time says nothing about the rate: the path was silent, or there was nothing to send.
+            // A time without any bytes is no sample of the rate: the path was silent, or the queue was empty.
             if self.counted_bytes > 0 {
                 self.rate = Rate::over(self.counted_bytes, time);
             }
@@ -322,5 +322,5 @@ pub(super) const WINDOW_BYTES: usize = 4 << 20;
 const RATE_TIME: Duration = Duration::from_millis(200);
 /// What a connection asks for ahead before its rate is known.
 const AHEAD_BYTES_FIRST: u64 = 256 << 10;
-/// What it asks for ahead at least.
+/// The least that it requests ahead.
 const AHEAD_BYTES_MIN: u64 = 64 << 10;

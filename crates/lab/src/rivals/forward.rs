@@ -1,4 +1,4 @@
-//! Routers: IP forwarding by static routes, alone or beside a node of ours on the same links.
+//! Routers: IP forwarding by static routes, alone or together with a node of ours on the same links.
 use std::{collections::VecDeque, net::Ipv4Addr};
 
 use tributary_core::{Datagram, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
@@ -14,7 +14,7 @@ pub struct RouterStats {
     pub dropped_packets: u64,
 }
 
-/// A router that forwards whole IP packets by static routes. Queues are those of the links.
+/// A router that forwards whole IP packets by static routes. The links provide the queues.
 #[derive(Debug, Default)]
 pub struct IpRouter {
     routes: Routes,
@@ -71,7 +71,7 @@ impl Node for IpRouter {
     }
 }
 
-/// A node of ours on an IP host: its datagrams go to the neighbour in UDP, and what is for others is routed on.
+/// A node of ours on an IP host: its datagrams go to the neighbour in UDP, and packets for other hosts are forwarded.
 ///
 /// Links of such a host carry whole IP packets, as [`ip_link`](super::ip_link) makes them; our datagrams get their 28
 /// bytes of IPv4 and UDP here, so the same links and queues serve both kinds of traffic, byte for byte.
@@ -88,7 +88,7 @@ pub struct Overlay<N> {
 }
 
 impl<N: Node> Overlay<N> {
-    /// Puts `node` on a host that forwards by `routes`; its faces are those of the host.
+    /// Puts `node` on a host that forwards by `routes`; the node's faces are the host's.
     pub fn new(node: N, routes: Routes) -> Self {
         Overlay { node, router: IpRouter::new(routes), batch: TransmitBuf::new() }
     }
@@ -147,7 +147,7 @@ impl<N: Node> Node for Overlay<N> {
     }
 }
 
-/// Whoever is at the other end of a link; no host has this address.
+/// The other end of any link; no host has this address.
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 1);
 /// The port of our daemons on simulated hosts.
 const OVERLAY_PORT: u16 = 6_363;

@@ -1,8 +1,9 @@
-//! Rivals as guests of a scenario: a download beside the transfers of a family, over the same links and queues.
+//! Rivals as guests of a scenario: a download that competes with the transfers of a family, over the same links and
+//! queues.
 //!
-//! Packets of guests have four bytes of their own in front and travel in UDP, which counts 28 bytes; so the IPv4 header of
-//! a rival is left out on the way and put back at the other end, and its longest packet is 1,488 bytes. That makes 1,500
-//! bytes on the link with 12 of them ours: what TCP's timestamps would take.
+//! Packets of guests have a header of four bytes and travel in UDP, which counts 28 bytes; so the IPv4 header of a
+//! rival is left out on the way and put back at the other end, and its longest packet is 1,488 bytes. That makes 1,500
+//! bytes on the link with 12 of them ours: as many as TCP's timestamps would take.
 use std::{net::Ipv4Addr, sync::Arc};
 
 use tributary::simulation::{FetchSpec, Guest, GuestFactory, Scenario, Seat, file::RivalSpec};
@@ -25,7 +26,7 @@ use super::{
 /// Adds a rival's download to a scenario: a guest that fetches, one that serves, and the fetch itself.
 ///
 /// # Errors
-/// The names of all rivals, if there is none of the kind that is asked for.
+/// The names of all rivals, if the kind does not exist.
 ///
 /// # Panics
 /// Never: what rivals are called makes a name.
@@ -98,7 +99,7 @@ impl RivalGuest {
 
 impl Guest for RivalGuest {
     fn fetch(&mut self, _: Time, _: &Name) -> Option<TransferId> {
-        // It begins by itself, at the time that it was made for.
+        // It starts itself, at its configured time.
         self.node.download().map(|_| TransferId(0))
     }
     fn report(&self, now: Time, _: TransferId) -> Option<TransferReport> {

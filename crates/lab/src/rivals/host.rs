@@ -10,7 +10,7 @@ use super::{
 
 /// A program that uses a stack.
 pub trait Application {
-    /// Looks at all connections, reads and writes what it can, and does what is due.
+    /// Serves all connections: reads and writes as much as possible, and runs due timers.
     fn run(&mut self, now: Time, stack: &mut dyn Stack);
     /// When it wants to run even if nothing arrives.
     fn poll_timeout(&self) -> Option<Time>;
@@ -24,7 +24,7 @@ pub struct Host<A> {
     routes: Routes,
     stack: Box<dyn Stack>,
     application: A,
-    /// A packet for another face than that of the last batch.
+    /// A packet for a different face than the last batch's.
     held: Option<(FaceId, Datagram)>,
     events: VecDeque<Event>,
 }

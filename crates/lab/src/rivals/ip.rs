@@ -19,7 +19,7 @@ pub const PROTOCOL_UDP: u8 = 17;
 
 /// The same link for whole IP packets: nothing is added to a packet, and its longest is [`MTU_BYTES`].
 ///
-/// Links for our own datagrams count 28 bytes of IPv4 and UDP headers beside each of them; over a link made by
+/// Links for our own datagrams count 28 bytes of IPv4 and UDP headers in addition to each of them; over a link made by
 /// this function the very same bytes are in the packet, so both take the same time.
 pub fn ip_link(config: LinkConfig) -> LinkConfig {
     LinkConfig { overhead_bytes: 0, mtu: MTU_BYTES, ..config }

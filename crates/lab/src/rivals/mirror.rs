@@ -1,4 +1,4 @@
-//! The server: every mirror has the same file and sends whatever range it is asked for.
+//! The server: every mirror has the same file and serves any requested range.
 use std::collections::{BTreeMap, VecDeque};
 
 use tributary_core::{Time, event::Event};
@@ -26,7 +26,7 @@ pub struct Mirror {
 struct Session {
     request: Vec<u8>,
     ranges: VecDeque<Range>,
-    /// The bytes that are being written, of which the first `sent` are.
+    /// The bytes being written; the first `sent` have been sent.
     prepared: Vec<u8>,
     sent: usize,
 }
@@ -79,7 +79,7 @@ impl Application for Mirror {
 }
 
 impl Session {
-    /// What is to be sent next; `None` if nothing has been asked for.
+    /// The bytes to be sent next; `None` without a request.
     fn prepared(&mut self, content: &Content) -> Option<&[u8]> {
         if self.sent == self.prepared.len() {
             let range = self.ranges.front_mut()?;

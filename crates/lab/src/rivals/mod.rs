@@ -1,4 +1,4 @@
-//! Rivals in the same simulator: real code of others on the same links as ours.
+//! Rivals in the same simulator: third-party code on the same links as ours.
 //!
 //! TCP is [smoltcp](tcp)'s and QUIC is [quinn](quic)'s; both are fed with virtual time and seeded randomness, and
 //! nothing in their loss recovery or congestion control is changed. On top runs what people use today: a server that
@@ -21,13 +21,13 @@
 //! | a download and its settings | [`downloader`] |
 //! | a server | [`mirror`] |
 //! | a browser | [`browser`] |
-//! | routers, and our nodes beside rivals on one link | [`forward`] |
+//! | routers, and our nodes and rivals on one link | [`forward`] |
 //! | downloads in a person's own scenario | [`guest`] |
-//! | consumers of NDN without paths of their own | [`ndn`] |
+//! | consumers of NDN without explicit paths | [`ndn`] |
 //!
-//! **Headers.** A link for our datagrams counts 28 bytes of IPv4 and UDP beside each and takes 1,472 bytes. A link for
-//! rivals ([`ip_link`]) counts nothing and takes 1,500, because the headers are in the packets: 20 of IPv4, and 20 of
-//! TCP or 8 of UDP. To share a link, put our node into an [`Overlay`], which writes those 28 bytes.
+//! **Headers.** A link for our datagrams counts 28 bytes of IPv4 and UDP in addition to each and takes 1,472 bytes. A
+//! link for rivals ([`ip_link`]) counts nothing and takes 1,500, because the headers are in the packets: 20 of IPv4,
+//! and 20 of TCP or 8 of UDP. To share a link, put our node into an [`Overlay`], which writes those 28 bytes.
 //!
 //! # Example
 //! One megabyte over one QUIC connection:

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::page::Page;
 
-/// A transport of somebody else with its congestion control.
+/// A third-party transport with its congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rival {
     /// smoltcp's Reno.

@@ -43,7 +43,7 @@ enum Planned {
         page: Arc<Page>,
         start: Time,
     },
-    /// Made by whoever builds the network.
+    /// Made by the caller, which builds the network.
     Place,
 }
 
@@ -110,7 +110,7 @@ impl Plan {
     pub fn build(&self, seed: u64) -> (Network<RivalNode>, Vec<Connection>) {
         self.assemble(seed, |node| node, |place, _| panic!("node {} is a place, and nobody fills it", place.0))
     }
-    /// The network, in which `fill` makes what stands at each [`Plan::place`], given its routes.
+    /// The network, in which `fill` makes the node of each [`Plan::place`], given its routes.
     pub fn build_with<N: Node + 'static>(
         &self,
         seed: u64,
@@ -146,8 +146,8 @@ impl Plan {
                 Planned::Client { rival, content, servers, config } => {
                     let source = |server: &NodeIndex| SourceAddress { remote: address_of(server.0), local: own };
                     let sources: Vec<_> = servers.iter().map(source).collect();
-                    // A node is asked for packets as soon as it is there, and links come after nodes: a first packet
-                    // at time zero would be lost, and cost a second.
+                    // A node is polled for packets as soon as it exists, and links come after nodes: a first packet at
+                    // time zero would be lost, and cost a second.
                     let start = config.start.max(Time::from_nanos(1));
                     wrap(rival.client(routes, *content, &sources, DownloadConfig { start, ..config.clone() }, seed))
                 }
@@ -191,9 +191,9 @@ pub struct DownloadOutcome {
     pub seconds: Option<f64>,
     /// Bytes that arrived and were found right.
     pub bytes: u64,
-    /// Bytes that were not those of the file.
+    /// Bytes that differ from the file.
     pub wrong_bytes: u64,
-    /// What came from each server.
+    /// The bytes from each server.
     pub sources: Vec<SourceCount>,
     /// What the servers sent again; see [`StackStats`](super::StackStats).
     pub retransmitted_bytes: u64,

@@ -17,7 +17,7 @@ pub enum ConnectionState {
     Opening,
     /// Bytes may be written and read.
     Open,
-    /// It ended, by either side or by a time limit of the stack; nothing will come any more.
+    /// It ended, by either side or by a time limit of the stack; no more data will arrive.
     Closed,
 }
 
@@ -35,31 +35,31 @@ pub struct StackStats {
     pub bad_packets: u64,
 }
 
-/// A transport of somebody else, with its sockets: sans-I/O, in virtual time, replayable from its seed.
+/// A third-party transport, with its sockets: sans-I/O, in virtual time, replayable from its seed.
 ///
 /// After any call that takes `now`, a host calls [`Stack::poll_packet`] until it gives `None`, then asks
 /// [`Stack::poll_timeout`].
 pub trait Stack {
     /// Opens a connection from the host's address `local` to the mirror at `remote`.
     fn connect(&mut self, now: Time, local: Ipv4Addr, remote: Ipv4Addr) -> ConnectionId;
-    /// Takes an IP packet for one of the host's addresses; `header` is that of `packet`, with the mark of the last link.
+    /// Takes an IP packet for one of the host's addresses; `header` is the packet's, with the mark of the last link.
     fn handle_packet(&mut self, now: Time, header: Ipv4Header, packet: Bytes);
-    /// Does what is due.
+    /// Runs due timers.
     fn handle_timeout(&mut self, now: Time);
     /// The next IP packet to send, and where.
     fn poll_packet(&mut self, now: Time) -> Option<(Ipv4Addr, Datagram)>;
     /// When to call [`Stack::handle_timeout`] next.
     fn poll_timeout(&self) -> Option<Time>;
-    /// A connection that somebody opened to this host.
+    /// A connection that a client opened to this host.
     fn poll_accept(&mut self) -> Option<ConnectionId>;
     /// How far a connection is; closed if it is not known.
     fn state(&self, connection: ConnectionId) -> ConnectionState;
     /// Gives everything that has arrived to `take`, in order and without gaps, in one or more pieces.
     fn read(&mut self, connection: ConnectionId, take: &mut dyn FnMut(&[u8]));
-    /// Appends to what is to be sent; gives how many bytes there was room for.
+    /// Appends to the send buffer; returns how many bytes fit.
     fn write(&mut self, connection: ConnectionId, bytes: &[u8]) -> usize;
     /// Ends a connection at once and tells the other side; its id is forgotten.
     fn abort(&mut self, now: Time, connection: ConnectionId);
-    /// What was sent so far.
+    /// The bytes and packets sent so far.
     fn stats(&self) -> StackStats;
 }

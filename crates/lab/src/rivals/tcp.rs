@@ -2,10 +2,10 @@
 //!
 //! What smoltcp 0.14 does and does not do, as read in its source and seen in our tests:
 //! - Reno of RFC 5681 and Cubic of RFC 9438; initial window two segments of 1,024 bytes; no pacing.
-//! - Receivers delay ACKs by at most 10 ms and report what they hold (SACK); **senders ignore these reports**, and
+//! - Receivers delay ACKs by at most 10 ms and report received ranges (SACK); **senders ignore these reports**, and
 //!   leave fast recovery with the first new ACK (no NewReno), so several losses in one window mostly end in a
-//!   retransmission timeout. That is at least one second (RFC 6298; Linux: 0.2 s), and everything from the first
-//!   hole on is then sent again.
+//!   retransmission timeout. That is at least one second (RFC 6298; Linux: 0.2 s), and everything from the first hole
+//!   on is then sent again.
 //! - No explicit congestion notification: a packet that a queue marks is dropped, as a router would have done.
 //! - Window scaling yes; timestamps are left off, which spares 12 bytes a segment.
 //! - Receivers hold at most 32 runs of bytes beyond a hole; what would need more is dropped.
@@ -178,7 +178,7 @@ impl TcpStack {
         // A deadline that has just been served may still be named; time must pass before it counts again.
         self.timeout = self.interface.poll_at(instant, &self.sockets).map(|due| time(due).max(now + TICK));
     }
-    /// Counts what goes out; bytes below the highest sequence number of their connection go out again.
+    /// Counts outgoing packets; bytes below the highest sequence number of their connection are retransmissions.
     fn count_sent(&mut self, destination: Ipv4Addr, packet: &[u8]) {
         self.stats.packets += 1;
         self.stats.packet_bytes += packet.len() as u64;
@@ -340,5 +340,5 @@ const SERVER_PORT: u16 = 80;
 const EPHEMERAL_PORT_MIN: u16 = 49_152;
 /// The buffer for the direction in which only requests go.
 const CONTROL_BYTES: usize = 16 << 10;
-/// Below so many unacknowledged bytes Nagle's rule is off.
+/// Nagle's rule is off below this number of unacknowledged bytes.
 const NAGLE_BYTES: usize = 64 << 10;

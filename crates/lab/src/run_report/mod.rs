@@ -1,4 +1,4 @@
-//! The figures of one run of a person's own scenario, and one page that tells it; see `trib sim`.
+//! The figures of one run of a person's own scenario, and one page that presents it; see `trib sim`.
 mod page;
 
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use tributary_core::event::PathState;
 use crate::figures::{COLOURS, Chart, Figure, Series, lines};
 use page::Page;
 
-/// So many lines a figure has at most, each colour once drawn through and once dashed; more cannot be told apart.
+/// The most lines of a figure, each colour once solid and once dashed; more cannot be distinguished.
 const LINES_MAX: usize = 2 * COLOURS;
-/// So many faults are marked at most.
+/// The most faults that are marked.
 const MARKS_MAX: usize = 12;
 
 /// All figures for which the run has samples.
@@ -74,7 +74,7 @@ fn marked(mut chart: Chart, outcome: &Outcome) -> Chart {
     chart
 }
 
-/// One page that tells a run: what was asked, what came of it, every figure. `command` repeats it.
+/// One page that presents a run: the request, the result, every figure. `command` repeats it.
 pub fn report(outcome: &Outcome, command: &str) -> String {
     let ended = outcome.ended.as_secs_f64();
     let verdict = if outcome.is_complete() { "every transfer is complete" } else { "not every transfer is complete" };
@@ -191,7 +191,7 @@ fn paths(outcome: &Outcome, title: &str, y: &str, value: fn(&PathSample) -> Opti
     draw(Chart::new(title, "time (s)", y), used)
 }
 
-/// A quantity of the links; what is idle has zeros.
+/// A quantity of the links; idle links have zeros.
 fn links(outcome: &Outcome, title: &str, y: &str, value: fn(&output::LinkUse) -> f64) -> Drawing {
     let mut lines: BTreeMap<(&str, &str, &str), Line> = BTreeMap::new();
     for (link, of) in output::all_uses(outcome) {

@@ -142,8 +142,8 @@ fn scenario(seed: u64, meetings: &[Meetings], object: &MemoryObject, limit: f64)
     scenario
 }
 
-/// Seconds of a download manager that asks for the rest anew the moment that a meeting begins, and packets that nobody can
-/// account for.
+/// Seconds of a download manager that requests the rest again the moment that a meeting begins, and unaccounted
+/// packets.
 fn rival(rival: Rival, seed: u64, meetings: &Meetings, bytes: u64) -> (Option<f64>, u64) {
     let (mut left, mut lost) = (bytes, 0);
     for (number, (from, to)) in (0u64..).zip(meetings) {
@@ -180,7 +180,7 @@ fn run(settings: &Settings) -> Results {
         let ours: Vec<Option<f64>> =
             outcome.transfers.iter().map(|of| of.seconds().filter(|_| of.is_complete())).collect();
         let devices: Vec<usize> = (0..meetings.len()).collect();
-        // Each device by itself: contacts do not share a radio here.
+        // Each device alone: contacts do not share a radio here.
         let bounds = parallel::map(&devices, |device| {
             let alone = scenario(settings.seed, &meetings[*device..=*device], &object, limit);
             optimum::seconds_of(MFTP_PAYLOAD_SHARE, &alone, &["server"], "d0", bytes as u64, START)

@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not committed when its node is killed, and takes its time to commit.
+//! A disk in memory that loses uncommitted chunks when its node is killed, and takes its time to commit.
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tributary_core::{Duration, Rate, Time};
 #[derive(Clone)]
 pub(super) struct Disk(Arc<Mutex<State>>);
 
-/// The time as disks see it: that of the last step of their network. Clones are the same clock.
+/// The time as disks see it: the time of the last step of their network. Clones are the same clock.
 #[derive(Clone, Default)]
 pub(super) struct DiskClock(Arc<AtomicU64>);
 
@@ -30,7 +30,7 @@ impl DiskClock {
 /// How fast a disk is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Speed {
-    /// What it writes.
+    /// Its write rate.
     pub(super) rate: Rate,
     /// What each commit takes besides.
     pub(super) each: Duration,
@@ -68,7 +68,7 @@ impl Disk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Power is gone: what was not committed is lost.
+    /// Power is gone: uncommitted chunks are lost.
     pub(super) fn crash(&self) {
         let mut state = self.state();
         state.finish();

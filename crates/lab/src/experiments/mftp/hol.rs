@@ -1,4 +1,4 @@
-//! MFTP §3.4.3: back-pressure of a slow destination holds up what is for another one; the proxy is to relieve that.
+//! MFTP §3.4.3: back-pressure of a slow destination holds up chunks for another one; the proxy is to relieve that.
 use tributary::{
     Family,
     config::Role,
@@ -28,7 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much later the fast transfer begins at least, and at most: the slow one has filled what it can fill by then.
+/// How much later the fast transfer begins at least, and at most: the slow one has filled the buffers by then.
 const LATER: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
 const SLOW_MBPS: u64 = 2;
 const FAST_MBPS: u64 = 50;
@@ -96,7 +96,7 @@ fn set(config: &mut Config, relief: HolRelief) {
     config.buffer_packets = 4_000;
 }
 
-/// Goodput of the two in Mbit/s: of the slow one while it is alone and beside the fast one, of the fast one in all.
+/// Goodput of the two in Mbit/s: of the slow one while it is alone and during the fast one, of the fast one in all.
 #[derive(Clone, Copy, Default)]
 struct Row {
     slow: f64,
@@ -164,7 +164,7 @@ fn run(settings: &Settings) -> Results {
         let (slow, fast): (Vec<f64>, Vec<f64>) = rows.iter().map(|row| (row.slow, row.fast)).unzip();
         let of_own = payload_share(variant) / MFTP_PAYLOAD_SHARE;
         let (slow_bound, fast_bound) = (slow_bound * of_own, fast_bound * of_own);
-        // Each as a share of what it could have: equal shares are fair.
+        // Each as a share of its bound: equal shares are fair.
         let shares: Vec<f64> = rows.iter().map(|row| jain(&[row.slow / slow_bound, row.fast / fast_bound])).collect();
         results.metric(format!("{variant}.slow_mbps"), mean(&slow), "mbps");
         results.metric(format!("{variant}.fast_mbps"), mean(&fast), "mbps");
@@ -209,7 +209,7 @@ fn run(settings: &Settings) -> Results {
 /// Delays one way from the four sources to the first router.
 const DELAYS_MS: [u64; 4] = [1, 10, 25, 50];
 const SHARED_MBPS: u64 = 20;
-/// What is not counted: the start.
+/// The start, which does not count.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// ```text

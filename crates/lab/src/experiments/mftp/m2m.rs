@@ -46,7 +46,7 @@ const SINK_CONNECTED: Duration = Duration::from_secs(15);
 /// the rest when it is back.
 const FORGETS_FOR: Duration = Duration::from_millis(100);
 
-/// Who measures what, and what is in between.
+/// Sensors, measurements, and the network between them and the sink.
 #[derive(Clone, Copy)]
 struct Field {
     /// What follows the `@` of its metrics.
@@ -93,8 +93,8 @@ fn away(settings: &Settings) -> Field {
         core: Core::Lasting,
     }
 }
-/// Pictures for a sink that is always there, over a narrow link behind a router that loses its memory now and then: sensors
-/// sleep before what they said is far from their access router.
+/// Pictures for a sink that is always connected, over a narrow link behind a router that loses its memory now and then:
+/// sensors sleep before their pictures have left their access router.
 fn patchy(settings: &Settings) -> Field {
     let (sensors, periods) = settings.choose((10, 24), (8, 6));
     Field {
@@ -110,7 +110,7 @@ fn patchy(settings: &Settings) -> Field {
         core: Core::Forgetful,
     }
 }
-/// The same with sensors that stay awake for nearly all of a period if they have to: what it costs them to know that a
+/// As `patchy`, with sensors that stay awake for nearly all of a period if they have to: the price of knowing that a
 /// picture is safe.
 fn patient(settings: &Settings) -> Field {
     Field {
@@ -157,7 +157,7 @@ const WIRE_DELAY: Duration = Duration::from_millis(10);
 /// How readings are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// The access router is asked to answer for the sensor.
+    /// The access router answers for the sensor.
     Delegated,
     /// Proxies may store; the sensor answers for itself.
     Stored,
@@ -219,17 +219,17 @@ struct Row {
     /// Seconds from a reading to its arrival, of those that arrived; beyond what the sink's absence costs.
     delays: Vec<f64>,
     readings: usize,
-    /// Bytes of sensors that arrived: what they say to a radio that is off is no cost of the transport.
+    /// Bytes of sensors that arrived: bytes sent to a radio that is off are no cost of the transport.
     sent_bytes: u64,
     /// Seconds for which sensors were awake.
     awake_seconds: f64,
-    /// Readings of which their sensors knew that they were safe, and those of these that never arrived.
+    /// Readings that their sensors knew to be safe, and the ones among them that never arrived.
     promised: usize,
     broken: usize,
     unaccounted: u64,
 }
 
-/// What happens when, beside what the links do by themselves.
+/// Scheduled steps, apart from the links' own changes.
 #[derive(Clone, Copy)]
 enum Step {
     Measure(usize),
@@ -245,7 +245,7 @@ fn steps(field: &Field, seed: u64, all: &[(usize, Time)]) -> Vec<(Time, Step)> {
     steps
 }
 
-/// A sensor, and what it does not know to be safe yet.
+/// A sensor, and its readings that are not known to be safe yet.
 #[derive(Default)]
 struct Sensor {
     awake_since: Option<Time>,
@@ -253,8 +253,8 @@ struct Sensor {
 }
 
 impl Sensor {
-    /// Forgets what is safe now, and gives the numbers of these readings: what has arrived, and what storage has promised to
-    /// keep, or the network has if nobody says more.
+    /// Forgets the readings that are safe now, and returns their numbers: those that have arrived, those that storage
+    /// has promised to keep, or those that have left the node if the transport confirms nothing more.
     fn take_safe(&mut self, way: Way, node: &MfNode, now: Time) -> Vec<usize> {
         let is_safe = |id: TransferId| {
             let Some(report) = node.send_report(now, id) else { return false };
@@ -269,7 +269,7 @@ impl Sensor {
     }
 }
 
-/// How often it is looked at what sensors know.
+/// How often the sensors' knowledge is sampled.
 const LOOK: Duration = Duration::from_millis(10);
 
 #[expect(clippy::too_many_lines, reason = "the script of one scenario")]
@@ -363,7 +363,7 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
     row
 }
 
-/// TCP or QUIC: the sink asks the sensor the moment it wakes, if it is connected; nobody in between can keep anything.
+/// TCP or QUIC: the sink asks the sensor the moment it wakes, if it is connected; no node in between can keep anything.
 fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
     let (all, kills) = (readings(field, seed), field.kills(seed));
     let mut row = Row { readings: all.len(), ..Row::default() };

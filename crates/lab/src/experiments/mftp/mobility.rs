@@ -62,7 +62,7 @@ struct Stay {
     at: usize,
 }
 
-/// A journey as it is drawn; what goes before the request of the first stay is drawn as well.
+/// A journey as drawn, including the part before the request of the first stay.
 fn stays(seed: u64, gap: Duration) -> Vec<Stay> {
     let mut random = Random::new(seed, STAY_STREAM);
     let (mut from, mut until) = (Duration::ZERO, STAY.mul_f64(0.5 + 0.5 * random.unit()));
@@ -114,8 +114,8 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-/// Seconds of a download manager that asks for the rest of the file over a new connection the moment that it is attached
-/// somewhere: better than any real one, which has to notice first. And packets that nobody can account for.
+/// Seconds of a download manager that requests the rest of the file over a new connection the moment that it is
+/// attached: better than any real one, which has to notice first. And unaccounted packets.
 fn rival(rival: Rival, item: &Item) -> (Option<f64>, u64) {
     let (mut left, mut lost) = (item.object.bytes().len() as u64, 0);
     for Stay { from, until, at } in &item.stays {
@@ -213,7 +213,7 @@ fn run(settings: &Settings) -> Results {
 
 // ---- recorded links
 
-/// The last hop of a receiver as somebody has recorded it.
+/// The recorded last hop of a receiver.
 struct Recorded {
     label: String,
     down: LinkConfig,
@@ -242,7 +242,7 @@ fn rides(settings: &Settings) -> Vec<Recorded> {
     (1..=settings.choose(6, 1)).map(ride).collect()
 }
 
-/// Cellular links of which both directions were recorded, in the folder that `TRIBUTARY_DATA` names.
+/// Cellular links with recordings of both directions, in the folder that `TRIBUTARY_DATA` names.
 const CELLULAR: [&str; 6] = [
     "ATT-LTE-driving",
     "ATT-LTE-driving-2016",
@@ -253,7 +253,7 @@ const CELLULAR: [&str; 6] = [
 ];
 /// Seconds of the recording that a file takes at least.
 const CELLULAR_SECONDS: u64 = 60;
-/// Rates for the optimum are means over so much.
+/// Rates for the optimum are means over this time.
 const BIN_MS: u64 = 100;
 
 /// Each link from as many moments of its recording on as there are runs, spread evenly.
@@ -314,7 +314,7 @@ fn radio(seed: u64, kbps: u64) -> Recorded {
     let (down, up) = (direction(kbps), direction(kbps / 3));
     varying(format!("{seed}"), down, up)
 }
-/// A last hop whose rates are those of a recording, and a file of what it can carry in [`CELLULAR_SECONDS`].
+/// A last hop with the rates of a recording, and a file of the size that it can carry in [`CELLULAR_SECONDS`].
 fn varying(label: String, down: DeliveryTrace, up: DeliveryTrace) -> Recorded {
     let leave: Vec<u64> = down.offsets().map(|offset| offset.as_millis() as u64).collect();
     let begin = START.since(Time::ZERO).as_millis() as u64;

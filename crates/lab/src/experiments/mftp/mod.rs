@@ -1,4 +1,4 @@
-//! MFTP's evaluation (its §5), and what nobody has published of it.
+//! MFTP's evaluation (its §5), and measurements beyond it that have not been published.
 mod contacts;
 mod disconnection;
 mod disk;

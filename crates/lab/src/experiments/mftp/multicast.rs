@@ -1,4 +1,4 @@
-//! MFTP §3.5: one file to many, at small and large scale, beside a connection to each.
+//! MFTP §3.5: one file to many, at small and large scale, compared with a connection to each.
 use std::collections::BTreeSet;
 use tributary::{
     Family,
@@ -69,7 +69,7 @@ struct Row {
     seconds: Option<f64>,
     /// Bytes that left the source for each byte of the file.
     copies: f64,
-    /// What receivers and routers said to the source meanwhile, and chunks that it sent again.
+    /// Messages of receivers and routers to the source during the transfer, and chunks that it sent again.
     messages_to_source: u64,
     sent_again: u64,
     unaccounted: u64,

@@ -12,14 +12,14 @@ use tributary_mf::Config;
 
 use crate::{Results, optimum::MFTP_PAYLOAD_SHARE, rivals::Rival};
 
-/// Those that stand beside MFTP, with labels: what the paper compares with, the same law with modern loss recovery, and the
-/// one that loss does not fool.
+/// The rivals of MFTP, with labels: the paper's, the same law with modern loss recovery, and the one that loss does not
+/// fool.
 pub(super) const RIVALS: [(Rival, &str); 3] =
     [(Rival::TcpCubic, "TCP Cubic"), (Rival::QuicCubic, "QUIC Cubic"), (Rival::QuicBbr, "QUIC BBR")];
 /// Everybody's labels, MFTP's first.
 pub(super) const LABELS: [&str; 4] = ["MFTP", RIVALS[0].1, RIVALS[1].1, RIVALS[2].1];
 
-/// What of a link's bytes a variant's payload can be, by the variant's name.
+/// The share of a link's bytes that a variant's payload can be, by the variant's name.
 pub(super) fn payload_share(variant: &str) -> f64 {
     Rival::by_name(variant).map_or(MFTP_PAYLOAD_SHARE, Rival::payload_share)
 }
@@ -93,16 +93,16 @@ pub(super) fn describe(results: &mut Results) {
     );
 }
 
-/// Packets that nobody can account for, summed over runs, as the metric `variant.unaccounted_packets`.
+/// Unaccounted packets, summed over runs, as the metric `variant.unaccounted_packets`.
 pub(super) fn record_conservation(results: &mut Results, variant: &str, packets: u64) {
     results.metric(format!("{variant}.unaccounted_packets"), packets as f64, "count");
 }
-/// Packets of all links that nobody can account for.
+/// Unaccounted packets of all links.
 pub(super) fn unaccounted(outcome: &Outcome) -> u64 {
     outcome.links.iter().map(tributary::simulation::LinkOutcome::unaccounted_packets).sum()
 }
 
-/// Packets that nobody can account for, of MFTP's runs and of all rivals' together.
+/// Unaccounted packets, of MFTP's runs and of all rivals' together.
 #[derive(Default)]
 pub(super) struct Unaccounted {
     ours: u64,
@@ -110,7 +110,7 @@ pub(super) struct Unaccounted {
 }
 
 impl Unaccounted {
-    /// Adds those of a variant, by its name.
+    /// Adds the packets of a variant, by its name.
     pub(super) fn add(&mut self, variant: &str, packets: u64) {
         match Rival::by_name(variant) {
             None => self.ours += packets,

@@ -1,4 +1,4 @@
-//! Nodes of MobilityFirst in a network of their own, for what goes beyond fetches: page loads, messages, storage.
+//! Nodes of MobilityFirst in a separate network, for experiments beyond fetches: page loads, messages, storage.
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use tributary::simulation::{Host, Scenario};
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name};
@@ -25,11 +25,11 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Builds it. Every node has a [`Disk`] of its own, which commits at once.
+    /// Builds it. Every node has a [`Disk`], which commits at once.
     pub(super) fn new(scenario: &Scenario) -> Nodes {
         Nodes::with_disks(scenario, None)
     }
-    /// The same with disks of that speed.
+    /// Builds it with disks of that speed.
     pub(super) fn with_disks(scenario: &Scenario, speed: Option<Speed>) -> Nodes {
         let clock = DiskClock::default();
         let events = Events::default();
@@ -130,7 +130,7 @@ impl Nodes {
             true
         });
     }
-    /// Runs until a transfer tells something, at most until `limit`; gives what was told.
+    /// Runs until a transfer emits an event, at most until `limit`; returns the events.
     pub(super) fn run_to_event(&mut self, limit: Time) -> Vec<(Time, NodeIndex, Event)> {
         let events = Rc::clone(&self.events);
         let clock = self.clock.clone();
@@ -140,7 +140,7 @@ impl Nodes {
         });
         self.events.take()
     }
-    /// Packets that nobody can account for.
+    /// Unaccounted packets.
     pub(super) fn unaccounted_packets(&self) -> u64 {
         self.net.links().map(|(.., link)| link.stats().unaccounted_packets(link.in_flight())).sum()
     }

@@ -36,7 +36,7 @@ pub(super) struct Item {
     object: MemoryObject,
 }
 
-/// The requests of all runs: the same moments for everybody who is compared, and for every length of the outage.
+/// The requests of all runs: equal moments for all variants, and for every length of the outage.
 pub(super) fn items(settings: &Settings, outage: Duration, object: &MemoryObject) -> Vec<Item> {
     let item = |run| {
         let seed = settings.seed_of(1, run);
@@ -73,7 +73,7 @@ impl Item {
         let scenario = self.scenario(true, &|_| {});
         optimum::seconds_of(MFTP_PAYLOAD_SHARE, &scenario, &["n1"], "n4", self.bytes(), self.request).unwrap_or(0.0)
     }
-    /// What came of the two: with the outage, and without.
+    /// The results of the two: with the outage, and without.
     fn row(&self, disturbed: Option<f64>, undisturbed: Option<f64>, unaccounted: u64) -> Row {
         let connected = self.down.since(self.request).as_secs_f64();
         let lost = disturbed.zip(undisturbed).and_then(|(with, without)| {
@@ -84,7 +84,7 @@ impl Item {
     }
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     /// Seconds from the request to the last verified byte.

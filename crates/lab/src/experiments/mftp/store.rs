@@ -100,7 +100,7 @@ const CAPS_MB: [u64; 2] = [40, 10];
 /// How fast the disk of each router writes, and what a commit takes besides: a small flash card.
 const DISK: Speed = Speed { rate: Rate::from_mbps(160), each: Duration::from_millis(5) };
 
-/// Who sends what when, and when the receiver is back.
+/// The schedule of messages, and of the receiver's return.
 struct Pressure {
     seed: u64,
     pushed: [Time; 2],
@@ -157,7 +157,7 @@ fn hold(plan: &Pressure, cap_mb: u64, objects: &[MemoryObject; 2]) -> Held {
     let done = wait(&mut nodes, &content, &["/lab/modest", "/lab/greedy"], plan.back, limit);
     Held { modest, greedy, modest_seconds: done[0], greedy_seconds: done[1], unaccounted: nodes.unaccounted_packets() }
 }
-/// How long what was sent may take after the receiver's return.
+/// How long delivery may take after the receiver's return.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The end-to-end counterpart: nothing is stored, and the receiver asks both sources when it is back.
@@ -238,7 +238,7 @@ struct Killed {
     /// Chunks in the store when it was killed, and those that its disk had.
     held: usize,
     durable: usize,
-    /// Chunks of which the source had been told that they are kept.
+    /// Chunks that the source believes to be stored.
     confirmed: usize,
     /// Of all these the ones, by their numbers, that are not there after the kill.
     lost: usize,

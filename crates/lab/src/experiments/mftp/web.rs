@@ -29,8 +29,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Chunks that pages are published in and that a browser asks for: small ones, so that a page is parsed while it comes
-/// (paper §3.1: negotiated). What is not verified yet is not parsed; records of TLS are as long at most.
+/// Chunk size of pages and of a browser's requests: small, so that a page is parsed while it arrives (paper §3.1:
+/// negotiated). Unverified bytes are not parsed; records of TLS are as long at most.
 const CHUNK_BYTES: u32 = 16 << 10;
 const RTT: Duration = Duration::from_millis(50);
 
@@ -63,7 +63,7 @@ fn scenario(seed: u64, loss: f64) -> Scenario {
     scenario
 }
 
-/// Seconds until the last byte of the last object, and packets that nobody can account for.
+/// Seconds until the last byte of the last object, and unaccounted packets.
 fn ours(number: usize, site: &Site, scenario: &Scenario) -> (Option<f64>, u64) {
     let mut nodes = Nodes::new(scenario);
     for (_, object) in &site.objects {

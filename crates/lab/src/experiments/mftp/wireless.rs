@@ -188,7 +188,7 @@ fn figures(results: &mut Results, groups: &[BarGroup], shown: Vec<Series>) {
     });
 }
 
-/// The first minute, or all of it if nobody needs so long.
+/// The first minute, or the whole run if all end sooner.
 fn end(shown: &[Series]) -> f64 {
     let last = shown.iter().flat_map(|of| of.points.last()).map(|(time, _)| *time).fold(0.0, f64::max);
     last.clamp(1.0, 60.0)

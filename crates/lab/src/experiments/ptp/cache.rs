@@ -61,7 +61,7 @@ struct Wait {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Reached,
-    /// The run; how much longer it would have taken nobody knows.
+    /// The end of the run; the further duration is unknown.
     Run,
 }
 
@@ -172,7 +172,7 @@ fn links(results: &mut Results, topology: &Topology, main: &[&Runs<Measured>]) {
     let of_phase = |(when, most): (&str, u64)| {
         let link = |(link, from, to): &(usize, u8, u8)| {
             let rate = topology.links[*link].kbps;
-            // What is on the first consumer's link is no part of this.
+            // The traffic on the first consumer's link does not count here.
             let full = if *from == FIRST_CONSUMER { 0 } else { most.min(rate) };
             let link = Link::new(*from, *to, rate, full);
             Link { label: format!("{} {when}", link.label), ..link }
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::experiments::ptp::world::{Sample, Seen};
 
-    /// A second consumer at a steady rate, in kbit/s on the wire, that asks for so many packets in each sample.
+    /// A second consumer at a steady rate, in kbit/s on the wire, that requests `asks` packets in each sample.
     fn steady(kbps: u64, asks: u64) -> Record {
         let sample = |at: u64| Sample {
             at: at as f64 * SAMPLE.as_secs_f64(),

@@ -31,7 +31,7 @@ pub(in crate::experiments) const CONTROL: Experiment = Experiment {
     run: control,
 };
 
-/// Names in results, selections, and what routers tell of the rates of their links.
+/// Names in results, selections, and the link rates that routers report.
 pub(super) const SELECTIONS: [(&str, &str, Rates); 9] = [
     ("bandwidth", "bandwidth", Rates::Untold),
     ("random", "random", Rates::Untold),

@@ -1,4 +1,4 @@
-//! PTP §6 D, scenario 3: a fetch over two paths beside a fetch over one, on one narrow link.
+//! PTP §6 D, scenario 3: a fetch over two paths against a fetch over one, on one narrow link.
 use tributary_core::Time;
 
 use super::{
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// The same of the paper's window, whose runs differ by more: one half within 0.02 is the least that is asked for.
+    /// The paper's window, whose runs differ by more: the test requires one half within 0.02 at least.
     #[test]
     fn the_papers_window_divides_a_narrow_link_evenly() {
         for scheme in ["ptp", "ptp-paper"] {

@@ -112,8 +112,8 @@ pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &s
     });
 }
 
-/// The windows of consumers over time, a series for each path, the word of its consumer before its name; and of how many
-/// paths, with which share of all windows, there is none.
+/// The windows of consumers over time, a series for each path, prefixed by its consumer; and the number of paths left
+/// out, with their share of all windows.
 fn windows_of(record: &Record, consumers: &[(usize, &str)]) -> (Vec<Series>, (usize, f64)) {
     struct Path {
         label: String,

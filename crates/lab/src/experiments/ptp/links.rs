@@ -6,12 +6,12 @@ use crate::{
     stats::{confidence, mean},
 };
 
-/// A link whose use is told.
+/// A link whose use is reported.
 pub(super) struct Link {
     /// Its ends as Data passes them, and when, if that matters.
     pub(super) label: String,
     pub(super) rate_kbps: u64,
-    /// What counts as all of it; a link of which that is nothing is not drawn.
+    /// The rate that counts as full use; a link without one is not drawn.
     pub(super) full_kbps: u64,
 }
 
@@ -22,19 +22,19 @@ impl Link {
     }
 }
 
-/// What is told of the use of links.
+/// The report on the use of links.
 pub(super) struct Use<'a> {
     /// What the network is called.
     pub(super) title: &'a str,
     /// What counts as all of a link.
     pub(super) full: &'a str,
-    /// What is to be said below the drawing.
+    /// The text below the drawing.
     pub(super) caption: &'a str,
     pub(super) links: &'a [Link],
 }
 
 impl Use<'_> {
-    /// Tells it; `kbps` gives what a run put on each of the links.
+    /// Reports it; `kbps` returns a run's rate on each of the links.
     pub(super) fn tell<T>(&self, results: &mut Results, main: &[&Runs<T>], kbps: impl Fn(&T) -> &[f64]) {
         let of = |runs: &Runs<T>, at: usize, by: u64| runs.of(|run| kbps(run)[at] / by as f64);
         let full = format!("{} (kbit/s)", self.full);

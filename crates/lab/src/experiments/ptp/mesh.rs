@@ -34,7 +34,7 @@ const TABLE_1: [(u8, u8, f64); 16] = [
     (9, 7, 192.0),
 ];
 
-/// What stands beside the paper's table, and how it is called there.
+/// The rows next to the paper's table, and their names there.
 const OURS: [(&str, &str); 3] = [("ptp", "PTP"), ("ptp-paper", "as in the paper"), ("ptp-default", "model-based")];
 
 fn run(settings: &Settings) -> Results {
@@ -81,7 +81,7 @@ pub(super) fn spec() -> Spec {
     }
 }
 
-/// Sets the links of Table I beside ours, and counts what the redundant links carry.
+/// Adds the links of Table I to ours, and counts the traffic of the redundant links.
 fn table_1(results: &mut Results) {
     let Some(links) = results.tables.iter().find(|table| table.name == "links") else { return };
     let cell = |scheme: &str, link: &str, column: usize| {
@@ -141,8 +141,8 @@ mod tests {
         })
     }
 
-    /// Full queues take 8.8 s on each link of 200 kbit/s. What comes after its Interest has expired is dropped by the next
-    /// router, and has taken the place of something that is waited for.
+    /// Full queues take 8.8 s on each link of 200 kbit/s. Data that arrives after its Interest has expired is dropped
+    /// by the next router, and has taken the place of awaited Data.
     #[test]
     fn interests_outlive_the_queues_that_their_data_waits_in() {
         let spec = spec();
@@ -184,7 +184,7 @@ mod tests {
         assert!(mean(&shares) > 0.99 && shares.iter().all(|share| *share > 0.97), "{shares:.4?}");
     }
 
-    /// Nobody wrote what the links carry. Without any rates `ptp` has 0.966 in these runs.
+    /// The links' rates are not configured. Without any rates `ptp` has 0.966 in these runs.
     #[test]
     fn where_routers_measure_their_links_the_mesh_is_filled_as_well() {
         let settings = Settings { runs: 8, ..Settings::default() };
@@ -195,8 +195,8 @@ mod tests {
         }
     }
 
-    /// What runs use from 100 to 300 s, without the rivals and the sweeps of the experiment: those of the first thirty seeds,
-    /// or of as many as `MESH_SEEDS` says, or from one to another (`61-160`).
+    /// The use of the mesh from 100 to 300 s, without the rivals and the sweeps of the experiment: for the first thirty
+    /// seeds, or for as many as `MESH_SEEDS` sets, or for a range (`61-160`).
     #[test]
     #[ignore = "takes minutes"]
     fn many_seeds_fill_the_mesh() {

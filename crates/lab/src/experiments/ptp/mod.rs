@@ -1,18 +1,18 @@
-//! The evaluation of PTP (§6): the product's own nodes beside rivals on the same routers.
+//! The evaluation of PTP (§6): the product's own nodes and rivals on the same routers.
 //!
-//! The paper's figures are lost from its text and its topology files are not public: rates and delays of scenarios 1 to 4
-//! are reconstructions (reference/ptp-evaluation), and each result says so. Scenario 5 is stated in full.
+//! The paper's figures are lost from its text and its topology files are not public: rates and delays of scenarios 1 to
+//! 4 are reconstructions (reference/ptp-evaluation), and each result states that. Scenario 5 is stated in full.
 //!
 //! | what | file |
 //! |---|---|
-//! | who is compared | `schemes.rs` |
+//! | the schemes compared | `schemes.rs` |
 //! | networks and their maximum flow | `topology.rs` |
 //! | lengths of queues and links, other parameters | `variants.rs` |
 //! | one run | `world.rs` |
 //! | scenarios 1, 2 and 5 | `scenarios.rs`, `mesh.rs`, on `throughput.rs` |
 //! | scenario 3 | `fairness.rs` |
 //! | scenario 4 | `cache.rs` |
-//! | what of it is told and drawn | `links.rs`, `figures.rs` |
+//! | reports and drawings | `links.rs`, `figures.rs` |
 //! | selections and control laws | `compare.rs` |
 //! | Interests shaped hop by hop | `shaping.rs` |
 mod cache;
@@ -41,7 +41,7 @@ use crate::Experiment;
 /// The experiments that compare [`schemes::MAIN`].
 const OF_SCHEMES: [Experiment; 7] = [TREE_1, TREE_2, DIAMOND_1, DIAMOND_2, FAIRNESS, CACHE, MESH];
 
-/// The names of what an experiment compares; none if it cannot run one by itself.
+/// The names of an experiment's variants; empty if it cannot run one alone.
 pub(super) fn schemes(experiment: &str) -> Vec<&'static str> {
     if experiment == SHAPING.name {
         shaping::SCHEMES.iter().map(|scheme| scheme.name).collect()

@@ -1,4 +1,4 @@
-//! Who is compared: a forwarding strategy, what routers do about queues, and a consumer.
+//! The schemes compared: a forwarding strategy, the routers' queue management, and a consumer.
 use tributary_core::Duration;
 use tributary_ndn::{
     Config,
@@ -33,31 +33,31 @@ pub(super) enum Receiver {
     Single(ConsumerKind),
 }
 
-/// What of PTP may differ.
+/// The parameters of PTP that vary.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Form {
     pub(super) controller: ControllerKind,
     pub(super) coupling: Coupling,
-    /// Later packets that tell of a loss; the paper has one, and two as a variant (§5 E).
+    /// Later packets that indicate a loss; the paper has one, and two as a variant (§5 E).
     pub(super) reorder_packets: u32,
     /// Which paths are used.
     pub(super) selection: &'static str,
     /// What routers tell who probes of the rates of their links.
     pub(super) rates: Rates,
-    /// Whether probes go on at the paper's ten a second.
+    /// Whether probes continue at the paper's ten a second.
     pub(super) probing: Probing,
     /// How routers write labels (§4 A has the codes of Huffman for a later time).
     pub(super) labels: LabelScheme,
 }
 
-/// What routers tell of the rates of their links.
+/// The link rates that routers report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rates {
     /// Nothing.
     Untold,
     /// What their operators wrote.
     Signalled,
-    /// What they measure, as nobody wrote anything.
+    /// Measured ones, as none are configured.
     Measured,
 }
 
@@ -150,8 +150,8 @@ const fn pcon(name: &'static str, label: &'static str, strategy: &'static str, k
     Scheme { marking: PCON_MARKS, ..rival(name, label, strategy, kind) }
 }
 
-/// PTP with the paper's window on the product's paths, all as in the paper, with the window that is the product's default
-/// (random loss does not fool it), and the rivals (§6), PCON beside them.
+/// PTP with the paper's window on the product's paths, everything as in the paper, with the product's default window
+/// (random loss does not fool it), and the rivals (§6) with PCON.
 pub(super) const MAIN: [Scheme; 7] = [
     ptp("ptp", "PTP", Form::BEST),
     ptp("ptp-paper", "PTP as in the paper", Form::PAPER),
@@ -162,7 +162,7 @@ pub(super) const MAIN: [Scheme; 7] = [
     pcon("pcon", "PCON", "pcon", ConsumerKind::PconCubic),
 ];
 
-/// The same with other parameters that can be found: name and setting.
+/// PTP with other parameters that can be found: name and setting.
 pub(super) const ALTERNATIVES: [Scheme; 14] = [
     ptp("ptp", "measured", Form { rates: Rates::Measured, ..Form::BEST }),
     ptp("ptp-default", "measured", Form { rates: Rates::Measured, ..Form::DEFAULT }),

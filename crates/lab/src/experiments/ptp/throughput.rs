@@ -19,7 +19,7 @@ use crate::{Results, Settings, Table};
 /// An experiment of this kind.
 pub(super) struct Spec {
     pub(super) name: &'static str,
-    /// What it is called in figures.
+    /// Its name in figures.
     pub(super) title: &'static str,
     pub(super) topology: Topology,
     pub(super) consumer: u8,
@@ -51,7 +51,7 @@ pub(super) struct Measured {
     pub(super) utilisation: f64,
     /// Content bytes, each once, of what the maximum flow could carry of full packets.
     pub(super) goodput: f64,
-    /// Packets taken for lost, of those that were asked for.
+    /// Packets declared lost, as a share of the requested ones.
     pub(super) lost: f64,
     /// Kbit/s by hop.
     pub(super) hops: Vec<f64>,

@@ -34,7 +34,7 @@ impl Topology {
     pub(super) fn new(links: &[(u8, u8, u64, u64)]) -> Self {
         Topology::of(links, Ways::Away)
     }
-    /// The same with links on which Interests go both ways.
+    /// A topology with links on which Interests go both ways.
     pub(super) fn two_way(links: &[(u8, u8, u64, u64)]) -> Self {
         Topology::of(links, Ways::Both)
     }
@@ -42,7 +42,7 @@ impl Topology {
         let link = |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways };
         Topology { links: links.iter().map(link).collect() }
     }
-    /// The same with shorter delays.
+    /// This topology with shorter delays.
     pub(super) fn with_delays_divided(&self, by: u64) -> Self {
         let links = self.links.iter().map(|link| LinkSpec { delay_us: link.delay_us / by, ..*link });
         Topology { links: links.collect() }

@@ -17,7 +17,7 @@ use crate::{
 pub(super) const QUEUE_PACKETS: u64 = 50;
 /// The other lengths of the sweep.
 pub(super) const QUEUES_SWEPT: [u64; 2] = [20, 200];
-/// Shorter links: the part of the reconstruction's delays, by what they are divided, and the phase of the seeds.
+/// Shorter links: the name of the setting, the divisor of the reconstruction's delays, and the phase of the seeds.
 const DELAYS_SWEPT: [(&str, u64, u64); 3] = [("tenth", 10, 4), ("half", 2, 5), ("fifth", 5, 6)];
 
 /// One way to run a scenario.
@@ -27,7 +27,7 @@ pub(super) struct Variant {
     pub(super) setting: String,
     pub(super) scheme: Scheme,
     pub(super) queue_packets: u64,
-    /// By what the delays of the reconstruction are divided: what is lost of the paper's network.
+    /// The divisor of the reconstruction's delays, which the paper's lost figures leave open.
     delays_by: u64,
     /// Whose random streams it has, see [`Settings::seed_of`].
     phase: u64,
@@ -53,8 +53,8 @@ impl Variant {
     pub(super) fn plain(scheme: &Scheme) -> Self {
         Variant { setting: String::new(), scheme: scheme.clone(), queue_packets: QUEUE_PACKETS, delays_by: 1, phase: 0 }
     }
-    /// Every variant, those with nothing changed first; at small scale what is changed is so for the first scheme only. Of one
-    /// scheme if the settings name it.
+    /// Every variant, unchanged ones first; at small scale only the first scheme is varied. Only one scheme if the
+    /// settings name it.
     pub(super) fn all(settings: &Settings) -> Vec<Variant> {
         let [schemes, alternatives] = settings.choose([MAIN.len(), ALTERNATIVES.len()], [1, 1]);
         let plain = || MAIN[..schemes].iter().map(Variant::plain);
@@ -80,7 +80,7 @@ impl Variant {
     pub(super) fn is_plain(&self) -> bool {
         self.setting.is_empty()
     }
-    /// Whether the bytes of its tags are told: those of each scheme with tags, and those of other codes beside them.
+    /// Whether it reports the bytes of its tags: for each scheme with tags, and for other codes in comparison.
     pub(super) fn records_tags(&self) -> bool {
         match &self.scheme.receiver {
             Receiver::Ptp(form) => self.is_plain() || form.labels != Form::PAPER.labels,
@@ -94,7 +94,7 @@ impl Variant {
 }
 
 impl<T> Runs<T> {
-    /// Tells how many bytes tags take, if that is told of this variant.
+    /// Reports the bytes of tags, if this variant reports them.
     pub(super) fn record_tags(&self, results: &mut Results, bytes: impl Fn(&T) -> f64) {
         if self.variant.records_tags() {
             self.tell(results, "tag_bytes", &self.of(bytes), "bytes", None);
@@ -104,7 +104,7 @@ impl<T> Runs<T> {
     pub(super) fn of(&self, quantity: impl Fn(&T) -> f64) -> Vec<f64> {
         self.values.iter().map(quantity).collect()
     }
-    /// Tells a quantity: its mean, and half its 95 % confidence interval; beside the paper's, if it has it.
+    /// Reports a quantity: its mean, and half its 95 % confidence interval; with the paper's value, if it has it.
     pub(super) fn tell(&self, results: &mut Results, quantity: &str, values: &[f64], unit: &str, paper: Option<f64>) {
         let (name, setting) = (self.variant.scheme.name, &self.variant.setting);
         match paper.filter(|_| self.variant.is_plain()) {

@@ -1,4 +1,4 @@
-//! One run: nodes, links, consumers, and what is seen of them ten times a second.
+//! One run: nodes, links, consumers, and samples of them ten times a second.
 use std::collections::BTreeMap;
 
 use tributary_content::{MemoryObject, MemoryOpener, Name, ObjectReader, SigningKey};
@@ -24,7 +24,7 @@ use crate::rivals::ndn::{Consumer, ConsumerConfig, ConsumerKind};
 
 /// Content bytes of a segment (§6 A).
 pub(super) const SEGMENT_BYTES: u16 = 1024;
-/// How often everything is looked at.
+/// The sampling interval.
 pub(super) const SAMPLE: Duration = Duration::from_millis(100);
 
 /// How long ndnd's forwarder holds back copies of an Interest.
@@ -80,11 +80,11 @@ pub(super) struct Start {
     pub(super) node: u8,
     pub(super) object: usize,
     pub(super) at: Time,
-    /// `None` for the scheme's own; `Some` for a plain consumer of so many segments, whatever the scheme.
+    /// `None` for the scheme's own; `Some` for a plain consumer of that many segments, with any scheme.
     pub(super) plain: Option<u32>,
 }
 
-/// What was seen.
+/// The samples of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Record {
     pub(super) samples: Vec<Sample>,
@@ -105,19 +105,19 @@ impl Record {
     }
 }
 
-/// What was seen at one moment.
+/// One sample.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Sample {
     pub(super) at: f64,
     /// Bytes on the wire so far by hop of [`Topology::hops`], towards the consumers.
     pub(super) wire: Vec<u64>,
-    /// Bytes of tags, and of the rates that are told beside labels, on all links both ways so far.
+    /// Bytes of tags, and of the rates sent with labels, on all links both ways so far.
     pub(super) tag_bytes: u64,
     /// By consumer, in the order of the plan.
     pub(super) consumers: Vec<Seen>,
 }
 
-/// What was seen of a consumer.
+/// A sample of a consumer.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Seen {
     /// Interests sent for content.
@@ -140,10 +140,10 @@ pub(super) enum LabNode {
     Rival(Box<Consumer>),
 }
 
-/// A node of ours, and what it has sent.
+/// A node of ours, and its counters of sent bytes.
 pub(super) struct Ours {
     node: NdnNode,
-    /// Bytes of tags, and of the rates beside them.
+    /// Bytes of tags, and of the rates sent with them.
     tag_bytes: u64,
 }
 
@@ -190,7 +190,7 @@ impl Node for LabNode {
     }
 }
 
-/// Bytes of the tag on a packet, and of the rates beside it, with the headers around them.
+/// Bytes of the tag on a packet, and of the rates with it, including their headers.
 fn tag_bytes(head: &[u8], body: &[u8]) -> u64 {
     // A type of three bytes, and a length of one.
     const AROUND: usize = 4;
@@ -439,7 +439,7 @@ mod tests {
     use super::*;
     use crate::experiments::ptp::schemes::MAIN;
 
-    /// One producer behind one narrow link: what of it each scheme uses from 10 to 40 s.
+    /// One producer behind one narrow link: the share of it that each scheme uses from 10 to 40 s.
     fn alone(scheme: &Scheme, kbps: u64, delay_ms: u64) -> f64 {
         let topology = Topology::new(&[(1, 2, 10_000, 5), (2, 3, kbps, delay_ms), (3, 4, 10_000, 5)]);
         let record = run(&Plan {
@@ -457,7 +457,7 @@ mod tests {
         (wire(400) - wire(100)) * 8.0 / 30.0 / (kbps as f64 * 1e3)
     }
 
-    /// A rival that cannot fill one path says nothing about several.
+    /// A rival that cannot fill one path is no measure for several.
     #[test]
     fn every_scheme_fills_a_single_path() {
         let mut short = Vec::new();

@@ -13,7 +13,7 @@ use tributary_transport::rtt::RttEstimator;
 
 use super::{Answer, ConsumerKind, Window};
 
-/// What it fetches, and how.
+/// The object, and how it is fetched.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConsumerConfig {
     /// The object.
@@ -67,7 +67,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer that has not begun.
+    /// A consumer that has not started.
     pub fn new(config: ConsumerConfig) -> Consumer {
         Consumer {
             window: config.kind.window(),
@@ -142,7 +142,7 @@ impl Consumer {
         let packet = headers.fragment?;
         match packet_type(packet) {
             Some(types::INTEREST) if headers.nack.is_some() => {
-                // It went in a circle or met a full table: it says nothing about a queue, and is asked for again.
+                // It looped or met a full table: that does not indicate a queue, and the segment is requested again.
                 let segment = self.segment_of(Interest::decode(packet).ok()?.name)?;
                 self.take(segment)?;
                 self.lost.1 += 1;
@@ -151,7 +151,7 @@ impl Consumer {
             Some(types::DATA) => {
                 let data = Data::decode(packet).ok()?;
                 let segment = self.segment_of(data.name)?;
-                // What came after its copy was given up is good all the same.
+                // Data that arrives after its segment was declared lost still counts.
                 let was_given_up = self.again.iter().position(|other| *other == segment);
                 was_given_up.and_then(|at| self.again.remove(at));
                 let pending = self.take(segment);

@@ -7,9 +7,9 @@
 //! | PCON | `marks.rs` (AIMD), `cubic.rs` (CUBIC) | marks of routers that run CoDel |
 //! | ICP | `icp.rs` | timeouts |
 //!
-//! Equations and parameters are those that can be found; where they leave a choice, the choice favours the rival (after a
-//! timeout RAAQM doubles its window up to half of what it was, instead of adding one a round trip). CHoPCoP's thresholds are
-//! not public: it is a reconstruction.
+//! Equations and parameters are those that can be found; where they leave a choice, the choice favours the rival (after
+//! a timeout RAAQM doubles its window up to half of its former size, instead of adding one a round trip). CHoPCoP's
+//! thresholds are not public: it is a reconstruction.
 pub mod consumer;
 mod cubic;
 mod icp;
@@ -34,9 +34,9 @@ pub trait Window: Send {
 /// A Data that came.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// How long it took; `None` if it was asked for more than once.
+    /// How long it took; `None` if it was requested more than once.
     pub rtt: Option<Duration>,
-    /// When it was asked for last.
+    /// When it was last requested.
     pub sent_at: Time,
     /// The labels of the routers that it came by, and whether a cache gave it: what tells paths apart.
     pub path: &'a [u8],
@@ -46,7 +46,7 @@ pub struct Answer<'a> {
 
 #[cfg(test)]
 impl Answer<'_> {
-    /// The answer to what was sent at so many milliseconds.
+    /// The answer to an Interest sent at `millis` milliseconds.
     fn at(millis: u64, marked: bool) -> Self {
         Answer { rtt: None, sent_at: Time::from_millis(millis), path: &[], marked }
     }

@@ -1,5 +1,5 @@
-//! RAAQM, the receiver of OMCC-RF: the longer the round trip of a path is within what was seen of it lately, the likelier
-//! its Data decreases the window of all paths. reference/baselines.
+//! RAAQM, the receiver of OMCC-RF: the longer the round trip of a path within its recent range, the likelier its Data
+//! decreases the window of all paths. reference/baselines.
 use std::collections::{BTreeMap, VecDeque};
 use tributary_core::{Random, Time};
 
@@ -8,11 +8,11 @@ use super::{Answer, Window};
 /// Whose parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RaaqmForm {
-    /// Those of PTP's author (2020).
+    /// Parameters of PTP's author (2020).
     Author,
-    /// Those of the hICN library.
+    /// Parameters of the hICN library.
     Hicn,
-    /// Those of the Bell Labs consumer.
+    /// Parameters of the Bell Labs consumer.
     BellLabs,
 }
 
@@ -36,7 +36,7 @@ struct Parameters {
 const SAMPLES: usize = 30;
 /// Least probability of a decrease.
 const LEAST: f64 = 1e-5;
-/// Paths remembered at most; more begin anew.
+/// Paths remembered at most; further ones start without history.
 const PATHS_MAX: usize = 1024;
 
 impl RaaqmForm {
@@ -97,7 +97,7 @@ impl Raaqm {
 }
 
 impl Path {
-    /// The probability of a decrease after a round trip of so many seconds.
+    /// The probability of a decrease after a round trip of `sample` seconds.
     fn probability(&mut self, sample: f64, parameters: &Parameters) -> f64 {
         self.samples.push_back(sample);
         if self.samples.len() > SAMPLES {

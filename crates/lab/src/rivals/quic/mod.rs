@@ -144,7 +144,7 @@ impl QuicStack {
         self.stats.packet_bytes += (headers.len() + payload.len()) as u64;
         self.out.push_back((remote, Datagram::new(&headers, Bytes::copy_from_slice(payload))));
     }
-    /// Lets every connection say what it has to say, until none has more.
+    /// Drains the output of all connections.
     fn drain(&mut self, now: Time) {
         let instant = self.instant(now);
         let ids: Vec<_> = self.connections.keys().copied().collect();
@@ -167,7 +167,7 @@ impl QuicStack {
                 packets.push(Bytes::copy_from_slice(&buffer[..transmit.size]));
                 buffer.clear();
             }
-            // New connection ids of the endpoint are told to the other side with further packets.
+            // New connection ids of the endpoint are announced with further packets.
             let Some(event) = link.connection.poll_endpoint_events() else { break };
             if let Some(answer) = self.endpoint.handle_event(link.handle, event) {
                 link.connection.handle_event(answer);
@@ -277,7 +277,7 @@ impl Stack for QuicStack {
             take(&chunk.bytes);
             has_read = true;
         }
-        // The window that was freed is told with the next packets.
+        // The window that was freed is announced with the next packets.
         let _ = chunks.finalize();
         self.is_touched |= has_read;
     }

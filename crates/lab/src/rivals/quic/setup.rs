@@ -68,7 +68,7 @@ pub(super) fn server_config(transport: Arc<TransportConfig>) -> ServerConfig {
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .expect("the key is that of the certificate");
-    // Nothing resumes, so no tickets; their packets would only stand beside the file's.
+    // No connection is resumed, so no tickets; their packets would only add to the file's.
     tls.send_tls13_tickets = 0;
     let crypto = QuicServerConfig::try_from(tls).expect("ring has the suite of QUIC's first packets");
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
@@ -131,7 +131,7 @@ pub(super) fn host_seed(seed: u64, address: Ipv4Addr) -> u64 {
     seed ^ u64::from(address.to_bits()).rotate_left(32)
 }
 
-/// What comes before the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410).
+/// The prefix of the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410).
 const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 /// Random streams of one host.
