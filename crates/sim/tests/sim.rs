@@ -1,4 +1,4 @@
-//! Links and networks: conservation, exactness, determinism, faults; files of others.
+//! Links and networks: conservation, exactness, determinism, faults; files of other programs.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
 mod formats;
 mod imports;
@@ -226,7 +226,7 @@ proptest! {
 
 // ---- networks
 
-/// Every so often sends a numbered packet on each of its faces, and passes on what it gets until it is worn out.
+/// Now and then sends a numbered packet on each of its faces, and forwards received ones until its energy is spent.
 struct Gossip {
     random: Random,
     faces: u32,

@@ -55,7 +55,7 @@ impl Checksum {
     /// Reads hexadecimal digits.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A description of the defect.
     pub fn parse(algorithm: Algorithm, text: &str) -> Result<Checksum, String> {
         let text = text.trim();
         let need = algorithm.ring().output_len();

@@ -71,19 +71,19 @@ impl fmt::Display for Uplink {
 /// How servers are reached.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// The uplinks, each with a connection of its own to every mirror; none is [`Uplink::Any`].
+    /// The uplinks; each has a separate connection to every mirror. Empty means [`Uplink::Any`].
     pub uplinks: Vec<Uplink>,
-    /// Certificates to trust beside those of the system, in PEM.
+    /// Certificates to trust in addition to the system's, in PEM.
     pub ca_certificates: Vec<PathBuf>,
     /// Cookies in Netscape's format.
     pub cookies: Option<PathBuf>,
-    /// Passwords by host; `None` takes `$NETRC`, else `~/.netrc`, if it is there.
+    /// Passwords by host; `None` takes `$NETRC`, else `~/.netrc`, if it exists.
     pub netrc: Option<PathBuf>,
     /// What the client calls itself; `None` is this program's name and version.
     pub user_agent: Option<String>,
     /// Whether a redirect may lead from https to http.
     pub redirects: Redirects,
-    /// The store of `s3://` addresses; `None` is that of the environment.
+    /// The store of `s3://` addresses; `None` takes it from the environment.
     pub store: Option<Store>,
     /// Who names the servers.
     pub origin: Origin,
@@ -142,7 +142,7 @@ impl Shared {
 
 /// Where the flows of every mirror leave: each uplink as often as it may have connections to one mirror.
 pub(crate) struct Lanes {
-    /// The uplinks, those of the same one after each other.
+    /// The uplinks; equal ones are adjacent.
     pub(crate) uplinks: Vec<Uplink>,
     /// For each mirror a client for each of `uplinks`: flows share no connection, whichever version of HTTP it speaks.
     pub(crate) clients: Vec<Vec<Client>>,
@@ -220,12 +220,12 @@ pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions
     builder.build().map_err(|error| WebError::usage(format!("cannot make connections over '{uplink}': {error}")))
 }
 
-/// TLS that trusts the roots of the system and those of the options.
+/// TLS that trusts the roots of the system and of the options.
 pub(crate) fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
     tls_with(options, None)
 }
 
-/// The same, with a certificate and its key, in PEM, that prove to a server who asks.
+/// The same, with a client certificate and its key, in PEM.
 pub(crate) fn tls_with(
     options: &ClientOptions,
     certificate: Option<&(PathBuf, PathBuf)>,

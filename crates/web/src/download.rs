@@ -79,7 +79,7 @@ pub struct Wanted {
     pub client: ClientOptions,
 }
 
-/// What is reported meanwhile.
+/// Reports during a fetch.
 #[derive(Clone, Debug)]
 pub enum Update {
     /// Something happened.
@@ -87,12 +87,12 @@ pub enum Update {
     /// How far it is.
     Report(Box<TransferReport>, Time),
 }
-/// Whether a fetch goes on.
+/// Whether a fetch continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
     /// It does.
     Continue,
-    /// It ends; what is here is kept.
+    /// It ends; the bytes fetched so far are kept.
     Stop,
 }
 
@@ -116,7 +116,7 @@ pub enum WebError {
     /// No mirror has it.
     #[error("{0}")]
     NotFound(String),
-    /// Part of it is here and kept.
+    /// A part of it was fetched and kept.
     #[error("{0}")]
     Incomplete(String),
     /// The options make no sense, or a file that they name cannot be used.
@@ -148,7 +148,7 @@ pub fn fetch(wanted: &Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> R
 /// Reads a small document, such as a Metalink file, from a URL.
 ///
 /// # Errors
-/// Those of [`fetch`]; [`WebError::NotFound`] if it is too large.
+/// Errors of [`fetch`]; [`WebError::NotFound`] if it is too large.
 pub fn fetch_document(url: &Url, options: &ClientOptions) -> Result<Vec<u8>, WebError> {
     run(async {
         let shared = Shared::new(options)?;
@@ -171,7 +171,7 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| WebError::System(format!("cannot start a thread: {error}")))?;
     let result = runtime.block_on(work);
-    // A lookup of a name may take a while longer; nobody waits for it.
+    // A lookup of a name may take a while longer; it is not waited for.
     runtime.shutdown_background();
     result
 }
@@ -257,7 +257,7 @@ pub(crate) struct Fetch<'a> {
     has_changed: bool,
 }
 
-/// The front of the file that is hashed already, so that little is left to do once the last chunk is here.
+/// The front of the file that is hashed already, so that little is left to do once the last chunk has arrived.
 #[derive(Default)]
 struct Prefix {
     hasher: Option<Hasher>,
@@ -334,7 +334,7 @@ impl<'a> Fetch<'a> {
             has_changed: false,
         })
     }
-    /// Fetches what is missing, beside what `spool` has, and gives the file its name.
+    /// Fetches the chunks that `spool` lacks, and gives the file its name.
     pub(crate) async fn complete(
         &mut self,
         lanes: &Lanes,
@@ -357,7 +357,7 @@ impl<'a> Fetch<'a> {
         let checksum = self.wanted.checksum.as_ref().map(ToString::to_string);
         Ok(Outcome { report: self.report(), path: self.store.target().into(), verified, checksum })
     }
-    /// What was learnt about the servers.
+    /// Observations about the servers.
     pub(crate) fn habits(&self) -> impl Iterator<Item = (&Url, Habit)> {
         self.mirrors.iter().map(|mirror| {
             let (id, place) = (mirror.id, &mirror.place);
@@ -385,7 +385,7 @@ impl<'a> Fetch<'a> {
             }
         }
     }
-    /// Takes what came as one stream from the first mirror.
+    /// Takes the bytes that came as one stream from the first mirror.
     fn take_all(&mut self, spool: &Spool) -> Result<(), WebError> {
         let flow = BulkFlowId(0);
         for chunk in 0..self.manifest.chunk_count() {
@@ -399,7 +399,7 @@ impl<'a> Fetch<'a> {
         Ok(())
     }
 
-    /// Until every chunk is here.
+    /// Runs until every chunk has arrived.
     async fn transfer(
         &mut self,
         arrivals: &mut mpsc::Receiver<Came>,
@@ -433,7 +433,7 @@ impl<'a> Fetch<'a> {
         }
         Ok(())
     }
-    /// Hashes the chunk behind those that are hashed, if it is here. True if it was.
+    /// Hashes the next chunk behind the hashed ones, if it has arrived. True if it had.
     fn hash_next(&mut self) -> Result<bool, WebError> {
         let Some(checksum) = &self.wanted.checksum else { return Ok(false) };
         if self.prefix.chunks >= self.manifest.chunk_count() || self.chunks.is_missing(self.prefix.chunks) {
@@ -460,7 +460,7 @@ impl<'a> Fetch<'a> {
             }
             Came::Failed(flow, number, failure) => {
                 if let BulkFailure::Again { wait: Some(wait), .. } = &failure {
-                    // A server that asks to wait is there.
+                    // A server that requests a pause is reachable.
                     self.heard = now + *wait;
                 }
                 self.has_changed |= matches!(failure, BulkFailure::Changed(_));
@@ -543,8 +543,8 @@ impl<'a> Fetch<'a> {
 
     // The checksum of the whole file.
 
-    /// Checks the whole file. If it is wrong, one mirror after the other delivers all that it has not delivered yet: the
-    /// one whose file fits shows who sent other bytes.
+    /// Checks the whole file. If it is wrong, each mirror in turn delivers all chunks that came from others: the one
+    /// whose file matches shows which mirrors sent false bytes.
     async fn check(
         &mut self,
         arrivals: &mut mpsc::Receiver<Came>,
@@ -616,7 +616,7 @@ impl<'a> Fetch<'a> {
         (0..self.manifest.chunk_count()).try_for_each(|chunk| self.store.forget(ChunkIndex(chunk)))?;
         Err(End::Mismatch { error, servers, decoded })
     }
-    /// The decoded file, if it has the checksum: some servers compress files although they were asked not to.
+    /// The decoded file, if it has the checksum: some servers compress files against the request's header.
     fn decoded(&self) -> Result<Option<Spool>, WebError> {
         let is_encoded = self.mirrors.iter().any(|mirror| mirror.is_encoded);
         let Some(checksum) = self.wanted.checksum.as_ref().filter(|_| is_encoded) else { return Ok(None) };
@@ -668,7 +668,7 @@ impl<'a> Fetch<'a> {
     }
 }
 
-/// The stored bytes, one after another.
+/// The stored bytes, in sequence.
 struct Stored<'a, 'b> {
     fetch: &'a Fetch<'b>,
     at: u64,
@@ -682,8 +682,9 @@ impl Read for Stored<'_, '_> {
     }
 }
 
-/// Bytes of the smallest chunks, and how many chunks a file has at most before they are larger: near the end connections
-/// share what is left by whole chunks, and one that shares its uplink with several others takes long for each.
+/// Bytes of the smallest chunks, and the largest number of such chunks in a file, beyond which they grow: near the end
+/// connections share the remainder by whole chunks, and one that shares its uplink with several others takes long for
+/// each.
 const CHUNK_MIN: u32 = 64 << 10;
 const CHUNKS_MAX: u64 = 1 << 16;
 
@@ -699,7 +700,7 @@ fn cut(wanted: &Wanted, size: u64) -> (u32, Option<&Pieces>) {
     if pieces.length > u64::from(Manifest::CHUNK_SIZE_MAX) {
         return (chunk, None);
     }
-    // A chunk is one piece or several, so that it can be verified by itself.
+    // A chunk is one piece or several, so that it can be verified alone.
     let several = u64::from(chunk).div_ceil(pieces.length) * pieces.length;
     match u32::try_from(several) {
         Ok(bytes) if bytes <= Manifest::CHUNK_SIZE_MAX => (bytes, Some(pieces)),
@@ -716,7 +717,7 @@ fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Validato
         (None, None, Some(validator)) if validator.etag.is_some() || validator.modified.is_some() => {
             hasher.update(format!("{:?} {:?}", validator.etag, validator.modified).as_bytes());
         }
-        // Nothing shows whether it is the same file the next time: what was begun is not continued then.
+        // Nothing shows whether it is the same file the next time: a part of it is not resumed then.
         _ => _ = hasher.update(format!("{:?}", tributary_net::wall_clock()).as_bytes()),
     }
     let version = u64::from_be_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("a hash has 32 bytes"));

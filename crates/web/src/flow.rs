@@ -160,7 +160,7 @@ impl FlowTask {
         }
         Ok(())
     }
-    /// Requests the order's bytes from `next` on; `None` if the order is cut meanwhile.
+    /// Requests the order's bytes from `next` on; `None` if the order was cut in the meantime.
     async fn open_at(&mut self, job: &Job, chunk: u32, next: u64) -> Result<Option<Answer>, Refusal> {
         let ask = match job.delivers {
             Delivers::Ranges => self.place.limited(next..self.at(job.chunks.end)),

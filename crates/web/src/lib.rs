@@ -14,7 +14,7 @@
 //! | web servers as sources of a node's fetch | [`node`] |
 //! | which file it is, when mirrors have different ones | `search` (private) |
 //! | what mirrors say of a file; the task of a connection; files of unknown length | `probing`, `flow`, `spool` (private) |
-//! | what was learnt about servers | `habits` (private) |
+//! | observations about servers | `habits` (private) |
 //! | requests: redirects, ranges, validators, time limits | [`request`] |
 //! | connections: TLS, proxies, uplinks | [`client`] |
 //! | checksums and piece hashes | [`checksum`] |

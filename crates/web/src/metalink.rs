@@ -53,7 +53,7 @@ impl Metalink {
     /// Reads a Metalink file.
     ///
     /// # Errors
-    /// What is wrong with it, and in which file that it lists.
+    /// A description of the defect, and the listed file that has it.
     pub fn parse(bytes: &[u8]) -> Result<Metalink, String> {
         if bytes.len() > METALINK_BYTES_MAX {
             return Err(format!("it has {} bytes, more than {METALINK_BYTES_MAX}", bytes.len()));
@@ -143,7 +143,7 @@ fn read_file(of: Node<'_, '_>) -> Result<MetalinkFile, String> {
             continue;
         }
         let number = |name| url.attribute(name).and_then(|number| number.parse::<u32>().ok());
-        // Metalink 3 has preferences up to 100, of which the largest is best.
+        // Metalink 3 has preferences up to 100; the largest is best.
         let priority = number("priority").or_else(|| number("preference").map(|best| 101 - best.min(100)));
         let location = url.attribute("location").map(str::to_ascii_lowercase);
         urls.push(MetalinkUrl { url: address, priority: priority.unwrap_or(PRIORITY_LAST), location });

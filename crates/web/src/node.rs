@@ -22,11 +22,11 @@ use crate::{
 
 /// A fetch that a node runs.
 pub trait Host {
-    /// Reports to the node and gives what is to do; `None` once the node or the fetch is gone.
+    /// Reports to the node and returns its orders; `None` once the node or the fetch is gone.
     fn step(&mut self, inputs: Vec<BulkInput>) -> Option<BulkStep>;
 }
 
-/// How often the node is asked whether the object is known.
+/// How often the thread polls whether the object is known.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long mirrors have for their first answer.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -36,11 +36,11 @@ const QUEUE_CHUNKS: usize = 8;
 /// Serves a node's fetch from web servers until it ends. Blocks.
 ///
 /// # Errors
-/// [`WebError`] if the options cannot be used; the fetch goes on without mirrors.
+/// [`WebError`] if the options cannot be used; the fetch continues without mirrors.
 pub fn serve(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> Result<(), WebError> {
     let served = run(async { serve_all(host, mirrors, options).await });
     if served.is_err() {
-        // Nobody waits for mirrors that do not come.
+        // The fetch is not to wait for mirrors that do not come.
         host.step(vec![BulkInput::Settled]);
     }
     served
@@ -103,7 +103,7 @@ fn input_of(came: Came) -> BulkInput {
     match came {
         Came::Head(flow, number) => BulkInput::Head { flow, number },
         Came::Chunk(flow, number, chunk, bytes) => BulkInput::Chunk { flow, number, chunk, bytes },
-        // Beside other sources one stream would only repeat what they deliver.
+        // With other sources one stream would only repeat their chunks.
         Came::Failed(flow, number, BulkFailure::NoRanges(reason)) => {
             BulkInput::Failed { flow, number, failure: BulkFailure::Changed(reason) }
         }
@@ -120,7 +120,7 @@ async fn shape_of(host: &mut dyn Host) -> Option<BulkShape> {
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
-/// What is wrong with a mirror, by what it says of the file.
+/// The objection to a mirror, by its description of the file.
 fn judge(head: Result<Head, Refusal>, shape: BulkShape, origin: Origin) -> Option<BulkFailure> {
     match head {
         Err(Refusal::Faulty(reason)) => Some(BulkFailure::Faulty(reason)),
@@ -128,7 +128,8 @@ fn judge(head: Result<Head, Refusal>, shape: BulkShape, origin: Origin) -> Optio
         Ok(Head { size: Some(has), .. }) if has != shape.size => {
             Some(BulkFailure::Faulty(format!("has another file, of {has} bytes: the object has {}", shape.size)))
         }
-        // Whoever names a server may mean to have it asked by many: it is asked for nothing that it does not seem to have.
+        // An untrusted source of the address may aim many nodes at a server: it gets no requests for files that it does
+        // not seem to have.
         Ok(head) if head.size.is_none() && !origin.is_trusted() => {
             Some(BulkFailure::Refused("does not say how long its file is".into()))
         }

@@ -1,4 +1,4 @@
-//! Who names a web server, and what may be asked of it therefore.
+//! The origin of a web server's address, and the requests that it permits.
 //!
 //! A URL that a person writes may lead anywhere. One that a publisher writes, whom the person need not know, would let that
 //! publisher have this machine ask what only this machine reaches: services on loopback and in private networks. So the
@@ -19,9 +19,10 @@ pub enum Origin {
     /// The person who fetches: they may be anywhere, and get that person's passwords and cookies.
     #[default]
     Person,
-    /// Somebody else: they are at public addresses and the ports of the web or above 1,023, and get no passwords or cookies.
+    /// An untrusted source: its servers must have public addresses and the ports of the web or above 1,023, and get no
+    /// passwords or cookies.
     Stranger,
-    /// Somebody else, whose servers may be at any address.
+    /// An untrusted source, whose servers may be at any address.
     StrangerAnywhere,
 }
 
@@ -30,7 +31,7 @@ impl Origin {
     pub(crate) fn is_trusted(self) -> bool {
         self == Origin::Person
     }
-    /// Refuses a URL that whoever named it may not have asked.
+    /// Refuses a URL that its origin may not request.
     pub(crate) fn check(self, url: &Url) -> Result<(), String> {
         if self == Origin::Person {
             return Ok(());
@@ -72,8 +73,8 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Refuses an address that is not public, or one of this machine and its links, which are `here`: these may be public, and yet
-/// have services that nobody else reaches.
+/// Refuses an address that is not public, or one of this machine and its links, which are `here`: these may be public,
+/// and yet have services that no outsider reaches.
 fn check_address(address: IpAddr, here: &[Prefix]) -> Result<(), String> {
     if !is_public(address) {
         return Err(format!("the address {address} is not public"));
@@ -101,7 +102,7 @@ impl Prefix {
 /// The links of this machine as they are now.
 ///
 /// # Errors
-/// Why the system does not say: then no stranger's server is asked.
+/// The system's error; then untrusted addresses get no requests.
 fn here() -> Result<Vec<Prefix>, String> {
     fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
         let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
@@ -154,7 +155,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         // Teredo, benchmarks, ORCHID and the like, documentation.
         [0x2001, second, ..] if second < 0x200 || second == 0xdb8 => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
-        // All that is given out so far.
+        // The range allocated so far.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }

@@ -11,8 +11,8 @@ use crate::{
     request::{Answer, Ask, Head, Refusal, request},
 };
 
-/// Times that a mirror which a person names is asked for the head of a file before it counts as absent. One that a stranger
-/// names is asked once: nobody here knows that it wants to be asked.
+/// Tries to get the head of a file from a mirror that a person names before it counts as absent. One from an untrusted
+/// source gets a single try: it may not want requests.
 const PROBES_MAX: u32 = 4;
 
 /// What a mirror says.
@@ -204,7 +204,7 @@ impl ProbedMirror {
     }
 }
 
-/// How often the time is looked at.
+/// How often the time is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 /// How long the other mirrors have once one has answered, at least.
 const PROBE_SLACK: Duration = Duration::from_secs(2);

@@ -32,7 +32,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(300);
 const WAIT_DEFAULT: Duration = Duration::from_secs(2);
 /// Bytes that are requested of a server at least, even if it delivered less.
 const RANGE_LEAST: u64 = 1 << 20;
-/// Bytes before those that were requested that an answer may begin with, as those of caches do that have blocks.
+/// Extra bytes that an answer may have before the requested ones, as answers of caches with blocks do.
 const OVERLAP_MAX: u64 = 1 << 20;
 /// Servers behind one URL whose validators are remembered at most; validators of further servers are not compared.
 const SERVERS_MAX: usize = 64;
@@ -189,7 +189,7 @@ impl From<Refusal> for BulkFailure {
     }
 }
 
-/// A mirror's address, and what is known of the file there.
+/// A mirror's address, and the known properties of the file there.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) url: Url,
@@ -306,7 +306,7 @@ async fn send(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<
     let mut is_repeated = false;
     loop {
         shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not asked: {why}", shown(&at))))?;
-        // The proof is for the store alone: whoever it redirects to gets none.
+        // The proof is for the store alone: the target of a redirect gets none.
         let is_store = object.is_some() && seen.len() == 1;
         let request = request_for(client, shared, (&at, is_store), ask);
         let response = match timeout(HEAD_TIME_MAX, request.send()).await {
@@ -411,13 +411,13 @@ async fn error_code(mut response: Response) -> Option<String> {
             text.extend_from_slice(&more);
         }
     };
-    // What has come by then is looked at.
+    // The part that has arrived by then is used.
     let _ = timeout(HEAD_TIME_MAX, read).await;
     let text = String::from_utf8_lossy(&text);
     let code = text.split_once("<Code>")?.1.split_once("</Code>")?.0;
     (code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then(|| code.into())
 }
-/// Bytes of the description of an error that are looked at.
+/// Bytes of an error's description that are read.
 const ERROR_BYTES_MAX: usize = 4_096;
 
 /// A failed request in words: the innermost cause says most.

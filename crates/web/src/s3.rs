@@ -1,6 +1,6 @@
 //! Stores that speak the protocol of Amazon S3: `s3://BUCKET/KEY`, signed with version 4 of its signatures.
 //!
-//! Where the store is and who asks comes from the environment, as for other clients of such stores:
+//! The store's address and the client's credentials come from the environment, as for other clients of such stores:
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -22,7 +22,7 @@ use crate::{client, download::percent_decoded};
 pub const SCHEME: &str = "s3";
 const REGION_DEFAULT: &str = "us-east-1";
 
-/// A store, and who asks.
+/// A store, and the client's credentials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Store {
     endpoint: Option<String>,
@@ -70,7 +70,7 @@ impl Store {
     /// The web address of an object: a name of the bucket's own at Amazon, a path at other stores.
     ///
     /// # Errors
-    /// What is wrong with the object's address or with that of the store.
+    /// A description of the defect in the object's address or in the store's.
     pub fn address(&self, object: &Url) -> Result<Url, String> {
         let (bucket, key) = bucket_and_key(object)?;
         let key = encoded(&key);
@@ -130,7 +130,7 @@ impl Store {
 /// Checks that an address names a bucket and an object in it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the defect.
 pub fn check(object: &Url) -> Result<(), String> {
     bucket_and_key(object).map(drop)
 }
@@ -145,7 +145,7 @@ fn bucket_and_key(object: &Url) -> Result<(String, String), String> {
     else {
         return wrong("names no key");
     };
-    // Whoever resolves a path would take them for another object.
+    // Software that resolves paths would take them for another object.
     if key.split('/').any(|part| part == "." || part == "..") {
         return wrong("has a part '.' or '..' in its key, which addresses cannot have");
     }

@@ -1,4 +1,4 @@
-//! The client of etcd against a real cluster on loopback: what it promises while members fail.
+//! The client of etcd against a real cluster on loopback: its guarantees while members fail.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "a real cluster takes the time that it takes")]
 use std::{
@@ -16,7 +16,7 @@ use tributary_web::{
 
 const LONG: Lease = Lease { id: 7, seconds: 600 };
 
-/// A client, and what it has told unasked.
+/// A client, and its notices.
 struct Client {
     etcd: Etcd,
     bell: mpsc::Receiver<()>,
@@ -95,7 +95,7 @@ impl Client {
             other => panic!("{other:?}"),
         }
     }
-    /// Waits until it was told something.
+    /// Waits until a notice has arrived.
     fn until(&mut self, what: &str, is_it: impl Fn(&Client) -> bool) {
         let begun = Instant::now();
         while !is_it(self) {
@@ -103,7 +103,7 @@ impl Client {
             self.turn();
         }
     }
-    /// The versions of a key that it was told, in order.
+    /// The versions of a key in its notices, in order.
     fn versions(&self, of: &str) -> Vec<u64> {
         let version = |answer: &Answer| match answer {
             Answer::Changed { key, after: Some(after), .. } if key == of.as_bytes() => Some(after.version),
@@ -148,7 +148,7 @@ fn an_older_record_replaces_no_newer_one_and_a_repeated_one_changes_nothing() {
     let (first, more) = one.list(1);
     assert_eq!((first, more), (vec![entry("r/a", 6, "six")], true));
     assert_eq!(one.list(2).0.len(), 2);
-    // What replaces any version replaces what was there when it was read, and nothing that came later.
+    // A put that replaces any version replaces the record that was read, and nothing that came later.
     let Answer::Stale { revision, .. } = one.put("r/b", 2, "mine") else { panic!("a later one is there") };
     let unchanged = If::Unchanged(revision);
     assert!(matches!(one.put_if("r/b", 2, "mine", unchanged), Answer::Stored { is_new: true, .. }));
@@ -192,8 +192,8 @@ fn what_nobody_renews_goes_and_what_is_renewed_stays() {
     assert!(matches!(client.ask(again), Answer::Stored { .. }), "a lease that has ended is made again");
 }
 
-/// Puts versions of a key, each after the one before was stored, while `meanwhile` happens once some are; gives those
-/// that were acknowledged.
+/// Puts versions of a key, each after the one before was stored, while `meanwhile` happens once some are; returns the
+/// acknowledged ones.
 fn put_through(client: &mut Client, mut meanwhile: impl FnMut(u64)) -> Vec<u64> {
     let mut acknowledged = Vec::new();
     for version in 1..=300 {
@@ -369,7 +369,7 @@ fn a_full_cluster_says_so_and_what_is_there_is_read_and_watched_on() {
         panic!("what is there is read")
     };
     assert_eq!(entries, [entry("r/first", 1, "x")]);
-    // It takes no heartbeats; that the watch stands is known all the same.
+    // It takes no heartbeats, and still the watch is known to be current.
     client.news.clear();
     client.until("it is current", |client| client.news.contains(&Answer::Current));
 }

@@ -28,7 +28,7 @@ use tributary_web::{
     etcd::{Etcd, EtcdOptions},
 };
 
-/// Passes requests on to a member, and holds up what watches tell while it is told to.
+/// Passes requests on to a member, and holds up the answers of watches on command.
 struct Proxy {
     endpoint: String,
     holds: Arc<AtomicBool>,
@@ -191,7 +191,7 @@ fn who_is_there_is_asked_when_no_change_has_told_it_and_without_a_watch_question
         other.turn();
     }
     assert!(other.stored.state().contains("does not tell its changes"));
-    // What is put goes on.
+    // Puts continue to work.
     other.put(3, 1);
 
     proxy.holds(false);

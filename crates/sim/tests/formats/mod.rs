@@ -1,4 +1,4 @@
-//! Files as programs of others write them, with what they should give; Python's own readers as oracles where there are any.
+//! Files as other programs write them, with the expected values; Python's readers serve as oracles where they exist.
 use proptest::prelude::*;
 use std::process::Command;
 use tributary_core::{Duration, Rate};

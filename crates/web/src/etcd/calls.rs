@@ -21,12 +21,12 @@ use crate::request::failure;
 
 /// How long a connection may take.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_millis(400);
-/// How long a member may take for a request, and for each record of an answer more; then the next member is asked.
+/// How long a member may take for a request, plus for each record of an answer; then the next member gets it.
 const MEMBER_TIME_MAX: Duration = Duration::from_millis(500);
 const RECORD_TIME_MAX: Duration = Duration::from_millis(1);
 /// How long a member may take to check a password, which is slow on purpose.
 const PASSWORD_TIME_MAX: Duration = Duration::from_secs(3);
-/// How many members are asked before a request has failed.
+/// How many members are tried before a request has failed.
 const TRIES: u32 = 3;
 /// How often the same record is put under another lease, while others change it.
 const RACES_MAX: u32 = 3;
@@ -63,14 +63,14 @@ impl CallError {
     }
 }
 
-/// Whether a new token may help. Members say so with a code of their own after others have changed users or roles, and
-/// after a restart, when they do not know the token.
+/// Whether a new token may help. Members answer with a special code after other clients have changed users or roles,
+/// and after a restart, when they do not know the token.
 pub(super) fn is_of_token(code: i64, reason: &str) -> bool {
     let is_old = ["revision of auth store is old", "user name is empty"].iter().any(|text| reason.contains(text));
     code == UNAUTHENTICATED || code == INVALID_ARGUMENT && is_old
 }
 
-/// A cluster and what is known of it.
+/// A cluster and its known state.
 pub(super) struct Cluster {
     client: Client,
     endpoints: Vec<Url>,
@@ -100,7 +100,7 @@ impl Cluster {
     pub(super) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
-    /// The key behind all that begin with the prefix.
+    /// The first key behind the keys with the prefix.
     pub(super) fn prefix_end(&self) -> Vec<u8> {
         let mut end = self.prefix.clone();
         while let Some(last) = end.pop() {
@@ -121,7 +121,7 @@ impl Cluster {
         let first = hasher.finalize().as_bytes().first_chunk().copied().expect("8 of 32 bytes");
         (u64::from_be_bytes(first) >> 1).max(1)
     }
-    /// The number of the member that is asked now.
+    /// The number of the member in use.
     pub(super) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed) % self.endpoints.len().max(1)
     }
@@ -129,7 +129,7 @@ impl Cluster {
     pub(super) fn after(&self, member: usize) -> usize {
         (member + 1) % self.endpoints.len().max(1)
     }
-    /// The next member is asked from now on, unless that is so already.
+    /// Switches to the next member, unless that was done already.
     pub(super) fn leave(&self, member: usize) {
         let next = (member + 1) % self.endpoints.len().max(1);
         let _ = self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Cluster {
             if there.value() != value {
                 return Ok(Answer::Stale { id, entry: Some(there.entry(self.prefix.len())), revision });
             }
-            // Whoever wins each time keeps the same record there.
+            // The client that wins each time stores the same record.
             if there.lease() == number || race == RACES_MAX {
                 return Ok(Answer::Stored { id, is_new: false });
             }
@@ -204,7 +204,7 @@ impl Cluster {
         }
         Ok(Answer::Stored { id, is_new: false })
     }
-    /// A request that puts something under a lease, which is made if there is none.
+    /// A request that puts something under a lease, which is made if it does not exist.
     pub(super) async fn with_lease(&self, path: &str, body: &Value, lease: Lease) -> Result<Reply, CallError> {
         let number = self.lease(lease.id);
         if !self.is_made(number) {
@@ -299,12 +299,12 @@ impl Cluster {
     async fn call_one(&self, member: usize, path: &str, body: &Value, token: Option<&str>) -> Result<Reply, CallError> {
         let response = self.send(member, path, body, token).await?;
         let bytes = read_all(response).await?;
-        // A stream has one answer a line; nobody waits for a second one.
+        // A stream has one answer a line; only the first one counts.
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice(if path.ends_with("keepalive") { first } else { &bytes })
             .map_err(|error| CallError::of_network(format!("an answer makes no sense: {error}")))
     }
-    /// Whether a member, and no other, does what is asked.
+    /// Whether this member, and no other, carries out the request.
     pub(super) async fn call_at(&self, member: usize, path: &str, body: &Value) -> bool {
         let Ok(Ok(token)) = timeout(PASSWORD_TIME_MAX, self.token(member)).await else { return false };
         matches!(timeout(MEMBER_TIME_MAX, self.call_one(member, path, body, token.as_deref())).await, Ok(Ok(_)))
@@ -348,7 +348,7 @@ impl Cluster {
         // Servers before or in place of etcd answer without a code.
         Err(CallError { code: if refusal.code() == 0 { 14 } else { refusal.code() }, reason })
     }
-    /// What proves who asks; `None` for a cluster without users.
+    /// The credential of the client; `None` for a cluster without users.
     async fn token(&self, member: usize) -> Result<Option<String>, CallError> {
         let Some((name, password)) = &self.user else { return Ok(None) };
         let mut token = self.token.lock().await;
@@ -361,7 +361,7 @@ impl Cluster {
         }
         Ok(token.clone())
     }
-    /// A new token is asked for with the next request, unless that was done since `sent` was.
+    /// The next request fetches a new token, unless that was done after `sent`.
     pub(super) async fn forget_token(&self, sent: Option<&str>) {
         self.token.lock().await.take_if(|token| Some(token.as_str()) == sent);
     }

@@ -1,13 +1,14 @@
 //! An etcd cluster as an outside store of names: the client behind [`Engine`].
 //!
-//! It speaks the JSON gateway of etcd 3.4 to 3.6 (`/v3/kv/txn` and its siblings) over the HTTP client that is here
-//! anyway: the gRPC client would bring tonic, prost and a compiler for protocol files with it, for the same five requests.
+//! It speaks the JSON gateway of etcd 3.4 to 3.6 (`/v3/kv/txn` and its siblings) over the HTTP client that this crate
+//! has anyway: the gRPC client would bring tonic, prost and a compiler for protocol files with it, for the same five
+//! requests.
 //!
 //! | what | module |
 //! |---|---|
 //! | requests to whichever member answers: limits of time, tokens, leases | [`calls`] |
 //! | all changes below a prefix, from member to member | [`watch`] |
-//! | what is written and read | [`wire`] |
+//! | requests and answers | [`wire`] |
 mod calls;
 mod watch;
 mod wire;
@@ -33,14 +34,14 @@ use crate::{
 
 /// Questions that are under way at the same time.
 const REQUESTS_MAX: usize = 256;
-/// Of what is asked in the background; its pages take the time of one thread.
+/// Background requests at a time; their pages take the time of one thread.
 const BACKGROUND_MAX: usize = 4;
-/// Answers that wait for the node before changes are no longer read, and nothing more is asked in the background.
+/// Answers queued for the node at which reading of changes and background requests pause.
 const ANSWERS_MAX: usize = 65_536;
-/// How often it is looked whether there is room for answers again.
+/// How often the client checks whether the queue of answers has drained.
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
-/// Where a cluster is, and who asks it.
+/// The address of a cluster, and the client's credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EtcdOptions {
     /// Its members, as clients reach them.
@@ -49,9 +50,9 @@ pub struct EtcdOptions {
     pub prefix: String,
     /// A user of its role-based access control, and the password.
     pub user: Option<(String, String)>,
-    /// Certificates to trust beside those of the system, in PEM.
+    /// Certificates to trust in addition to the system's, in PEM.
     pub ca_certificates: Vec<PathBuf>,
-    /// A certificate that proves who asks, and its key, in PEM.
+    /// A client certificate and its key, in PEM.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -69,14 +70,14 @@ impl fmt::Debug for EtcdOptions {
 }
 
 impl EtcdOptions {
-    /// Those of a cluster without passwords and certificates.
+    /// Options of a cluster without passwords and certificates.
     pub fn new(endpoints: Vec<Url>, prefix: &str) -> EtcdOptions {
         EtcdOptions { endpoints, prefix: prefix.into(), user: None, ca_certificates: Vec::new(), certificate: None }
     }
     /// Checks that the files that they name can be used.
     ///
     /// # Errors
-    /// [`WebError`] says which cannot, and why.
+    /// [`WebError`] names the first option that cannot be used, and the reason.
     pub fn check(&self) -> Result<(), WebError> {
         self.client().map(drop)
     }
@@ -99,7 +100,7 @@ impl EtcdOptions {
     }
 }
 
-/// What has come for the node.
+/// Answers for the node.
 struct Inbox {
     queues: Mutex<Queues>,
     ring: Box<dyn Fn() + Send + Sync>,
@@ -108,12 +109,12 @@ struct Inbox {
 #[derive(Default)]
 struct Queues {
     questions: VecDeque<Answer>,
-    /// Changes, and what was asked in the background.
+    /// Changes, and answers to background requests.
     others: VecDeque<Answer>,
 }
 
 impl Inbox {
-    /// Takes what was asked in the background, or was not asked.
+    /// Takes answers to background requests, and notices.
     fn push(&self, answers: impl IntoIterator<Item = Answer>) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).others.extend(answers);
         (self.ring)();
@@ -135,7 +136,7 @@ impl Inbox {
     }
 }
 
-/// A client with a thread of its own, which ends with it.
+/// A client with its thread, which ends with it.
 pub struct Etcd {
     questions: mpsc::UnboundedSender<Request>,
     background: mpsc::UnboundedSender<Request>,
@@ -145,8 +146,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts a client. `ring` is called from its thread when there is an answer. That no member can be reached is no error:
-    /// it goes on trying.
+    /// Starts a client. `ring` is called from its thread when an answer waits. Unreachable members are no error: it
+    /// keeps trying.
     ///
     /// # Errors
     /// [`WebError`] if the files that the options name cannot be used, or the system has no thread.
@@ -162,7 +163,7 @@ impl Etcd {
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    // What is asked and not answered yet nobody waits for any more.
+                    // Unanswered requests have no receiver any longer.
                     _ = stopped => {}
                     () = serve(cluster, requests, background_requests, to) => {}
                 }
@@ -200,7 +201,7 @@ impl Engine for Etcd {
 
 type Requests = mpsc::UnboundedReceiver<Request>;
 
-/// Carries out what is asked until nobody can ask any more.
+/// Carries out requests until no sender is left.
 async fn serve(cluster: Arc<Cluster>, requests: Requests, background_requests: Requests, inbox: Arc<Inbox>) {
     // Whatever ends first, the others end with it.
     tokio::select! {

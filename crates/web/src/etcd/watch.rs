@@ -1,11 +1,11 @@
 //! All changes below the prefix, each once and in order, from member to member.
 //!
-//! A watch goes on at another member behind the last revision that it has told. If the cluster has compacted that away, or
-//! is another one, restored from a copy, it begins anew and says so. A member that is cut off from the others keeps the
-//! connection and tells nothing: so the client puts a heartbeat below the prefix every two seconds, and leaves a member
-//! that does not tell it of one that the cluster has acknowledged. Each heartbeat that is told shows that what happened
-//! before it has been told too ([`Answer::Current`]). A cluster that is full takes no heartbeats: then a read at the member
-//! that tells changes shows that it is in touch with the others.
+//! A watch continues at another member behind the last revision that it has reported. If the cluster has compacted that
+//! away, or is another one, restored from a copy, it starts again and reports the restart. A member that is cut off
+//! from the others keeps the connection and reports nothing: so the client puts a heartbeat below the prefix every two
+//! seconds, and leaves a member that does not report one that the cluster has acknowledged. Each reported heartbeat
+//! shows that earlier changes have been reported too ([`Answer::Current`]). A cluster that is full takes no heartbeats:
+//! then a read at the watched member shows that it is in touch with the others.
 use std::{
     sync::{
         Arc,
@@ -30,9 +30,9 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 const HEARTBEAT_AGAIN: Duration = Duration::from_millis(500);
 const BEHIND_MAX: Duration = Duration::from_secs(3);
 const HEARTBEAT_LEASE_SECONDS: u32 = 60;
-/// The pause before another member is asked.
+/// The pause before another member is tried.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it is said that nothing is outstanding.
+/// How often the client reports that the watch is up to date.
 const CURRENT_EACH: Duration = Duration::from_millis(500);
 /// How long a member may take to begin.
 const BEGIN_TIME_MAX: Duration = Duration::from_secs(2);
@@ -42,16 +42,16 @@ const LINE_BYTES_MAX: usize = 64 << 20;
 /// How far a watch is.
 #[derive(Default)]
 struct Progress {
-    /// The revision from which it goes on; `None`: it begins anew.
+    /// The revision from which it continues; `None` starts again.
     next: Option<u64>,
     cluster: u64,
 }
 
 /// Why a watch at a member ended.
 enum End {
-    /// Another member is asked.
+    /// Another member is tried.
     Member,
-    /// What comes next is not known any more.
+    /// The next changes can no longer be determined.
     Lost,
 }
 
@@ -91,7 +91,7 @@ const NONE: usize = usize::MAX;
 struct Pulse {
     /// The revision of the last one that the cluster has acknowledged.
     acknowledged: AtomicU64,
-    /// It was not higher than the one before: the cluster has lost what it had told.
+    /// It was not higher than the one before: the cluster has lost reported changes.
     went_back: AtomicBool,
     /// The number of the member that tells changes, or [`NONE`].
     watched: AtomicUsize,
@@ -125,17 +125,17 @@ async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>, inbox: Arc<
             }
             Err(error) if error.is_full() => {
                 let member = pulse.watched.load(Ordering::Relaxed);
-                // Whoever answers this has heard from a majority.
+                // A member that answers this has heard from a majority.
                 let read = json!({ "key": base64(&key), "limit": "1" });
                 let is_in_touch = member != NONE && cluster.call_at(member, "kv/range", &read).await;
                 if is_in_touch && pulse.watched.load(Ordering::Relaxed) == member {
                     inbox.push([Answer::Current]);
                 }
             }
-            // An election lasts a second or two; what is told is to be believed soon after it.
+            // An election lasts a second or two; the watch is to count as current soon after it.
             Err(_) => ticks.reset_after(HEARTBEAT_AGAIN),
         }
-        // A lease that is put under anew is not renewed by that.
+        // A put under an existing lease does not renew it.
         let _ = cluster.call("lease/keepalive", &json!({ "ID": cluster.lease(lease.id).to_string() }), 1).await;
     }
 }

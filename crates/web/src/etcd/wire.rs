@@ -20,7 +20,7 @@ impl Header {
     }
 }
 
-/// A key and what is there.
+/// A key and its value.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct KeyValue {
@@ -58,7 +58,7 @@ impl KeyValue {
     }
 }
 
-/// The answer to a range, a put, a grant, a renewal and a transaction: what of it we look at.
+/// The answer to a range, a put, a grant, a renewal and a transaction: the fields in use.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Reply {
@@ -73,12 +73,12 @@ pub(super) struct Reply {
     pub(super) token: String,
     /// A renewal's answer is the first of a stream.
     pub(super) result: Option<Box<Reply>>,
-    /// Or why there is none.
+    /// Or the reason for failure.
     pub(super) error: Option<Failure>,
 }
 
 impl Reply {
-    /// What a transaction has found in place of what it wanted; `None` if it has put.
+    /// The record that made a transaction fail; `None` if it has put.
     pub(super) fn refused(self) -> Option<Reply> {
         if self.succeeded {
             return None;
@@ -183,7 +183,7 @@ pub(super) fn value_of(entry: &Entry) -> Vec<u8> {
 pub(super) fn put(key: &[u8], value: &[u8], lease: u64) -> Value {
     json!({ "key": base64(key), "value": base64(value), "lease": lease.to_string() })
 }
-/// A put if nothing is there, or something with a lower version; else the answer is what is there.
+/// A put if the key is free or has a lower version; else the answer is the present record.
 pub(super) fn put_below(key: &[u8], value: &[u8], below: u64, lease: u64) -> Value {
     let (put, at) = (json!({ "request_put": put(key, value, lease) }), base64(key));
     let is_lower = json!({ "key": at, "target": "VALUE", "result": "LESS", "value": base64(&below.to_be_bytes()) });
@@ -193,7 +193,7 @@ pub(super) fn put_below(key: &[u8], value: &[u8], below: u64, lease: u64) -> Val
     let otherwise = json!({ "request_txn": { "compare": [is_absent], "success": [put], "failure": [read] } });
     json!({ "compare": [is_lower], "success": [put], "failure": [otherwise] })
 }
-/// A put if what is there has not changed since a revision; else the answer is what is there.
+/// A put if the record has not changed since a revision; else the answer is the present record.
 pub(super) fn put_at(key: &[u8], value: &[u8], revision: u64, lease: u64) -> Value {
     let same = json!({ "key": base64(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() });
     let read = json!({ "request_range": { "key": base64(key) } });

@@ -1,4 +1,4 @@
-//! A small web server that behaves as it is told.
+//! A small web server with configurable behaviour.
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -18,11 +18,11 @@ pub(crate) struct Behaviour {
     pub(crate) rate: Option<u64>,
     /// Changes a byte in each 50,000.
     pub(crate) flips: bool,
-    /// Sends no more after so many bytes of an answer, and keeps the connection.
+    /// Stops sending after this many bytes of an answer, and keeps the connection.
     pub(crate) stalls_after: Option<usize>,
     /// Answers the range behind the one that was requested, except for the first byte.
     pub(crate) shifts: bool,
-    /// Sends everything whatever is requested.
+    /// Sends the whole file for any request.
     pub(crate) no_ranges: bool,
     /// Redirects there; `%n` is a number that counts up.
     pub(crate) redirects: Option<&'static str>,
@@ -30,7 +30,7 @@ pub(crate) struct Behaviour {
     pub(crate) endless_headers: bool,
     /// Answers with this status and nothing else.
     pub(crate) status: Option<&'static str>,
-    /// Answers so many requests with 503 and Retry-After: 1.
+    /// Answers this many requests with 503 and Retry-After: 1.
     pub(crate) busy_for: u32,
 }
 
