@@ -16,7 +16,7 @@ use tributary_net::disk::CacheReader;
 
 use crate::sessions::Use;
 
-/// Bytes that are read from the cache at a time: large enough that a thread's turn costs little beside them.
+/// Bytes that are read from the cache at a time: large enough to make a thread's turn cheap in comparison.
 const READ_BYTES: u64 = 1 << 20;
 
 /// A part of a body.
@@ -33,7 +33,7 @@ pub(crate) struct Content {
     parts: VecDeque<Part>,
     left: u64,
     source: Option<Source>,
-    /// Bytes of a body whose length nobody knows, in place of all others.
+    /// A body of unknown length, in place of all other parts.
     stream: Option<mpsc::Receiver<Bytes>>,
 }
 
@@ -56,7 +56,7 @@ impl Content {
     pub(crate) fn empty() -> Content {
         Content { parts: VecDeque::new(), left: 0, source: None, stream: None }
     }
-    /// What comes out of a channel, until that ends.
+    /// The bytes from a channel, until that ends.
     pub(crate) fn stream(stream: mpsc::Receiver<Bytes>) -> Content {
         Content { stream: Some(stream), ..Content::empty() }
     }
@@ -71,7 +71,7 @@ impl Content {
         let source = Source { reader, _session: session, read_ahead, patience, reading: None, waiting: None };
         Content { parts: parts.into(), left, source: Some(source), stream: None }
     }
-    /// Waits until the first byte of the object is here.
+    /// Waits until the first byte of the object has arrived.
     pub(crate) async fn first_byte(&mut self) -> Result<(), io::Error> {
         let first = self.parts.iter().find_map(|part| match part {
             Part::Object(range) => Some(range.clone()),
@@ -83,7 +83,7 @@ impl Content {
 }
 
 impl Source {
-    /// Waits for the first byte of a range; gives up to where all is here.
+    /// Waits for the first byte of a range; returns the end of the bytes that have arrived without a gap.
     fn poll_here(&mut self, context: &mut Context<'_>, range: &Range<u64>) -> Poll<io::Result<u64>> {
         self.reader.want(range.start, range.end.min(range.start.saturating_add(self.read_ahead)));
         let here = self.reader.poll_here(context, range.start, range.end.min(range.start + READ_BYTES));

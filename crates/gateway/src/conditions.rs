@@ -31,7 +31,7 @@ pub(crate) enum Wanted {
     Unsatisfiable,
 }
 
-/// Versions that are times count microseconds since 1970: those of this span are taken for times.
+/// Versions in this range count as times, in microseconds since 1970.
 const TIMES: Range<u64> = 946_684_800_000_000..4_102_444_800_000_000;
 
 impl Validators {
@@ -56,7 +56,7 @@ impl Validators {
     }
 }
 
-/// What is wanted of `size` bytes.
+/// The requested part of `size` bytes.
 pub(crate) fn wanted(headers: &HeaderMap, validators: &Validators, size: u64) -> Wanted {
     let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
     match (field(header::IF_MATCH), field(header::IF_UNMODIFIED_SINCE)) {
@@ -82,7 +82,7 @@ pub(crate) fn wanted(headers: &HeaderMap, validators: &Validators, size: u64) ->
         },
     };
     let Some(text) = field(header::RANGE).filter(|_| is_same) else { return Wanted::All };
-    // Units that are not known, and what is malformed, are as if they were not there.
+    // Unknown units and malformed ranges are ignored.
     let Some(ranges) = text.strip_prefix("bytes=").and_then(|ranges| ranges.parse::<ByteRanges>().ok()) else {
         return Wanted::All;
     };

@@ -23,12 +23,12 @@ enum Entry {
     Link(Vec<u8>),
 }
 
-/// What is at a path.
+/// The entry at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     /// A file, at these bytes of the object.
     File(Range<u64>),
-    /// A folder, and what is directly in it.
+    /// A folder, and its direct entries.
     Folder(Vec<Line>),
 }
 /// Where a path leads.
@@ -72,7 +72,7 @@ impl Folder {
         });
         Ok(Folder { entries: entries.collect() })
     }
-    /// What is at a path below the folder.
+    /// The entry at a path below the folder.
     pub(crate) fn find(&self, path: &[Vec<u8>]) -> Option<Found> {
         Some(match self.resolve(path)? {
             Resolved::File(range) => Found::File(range),
@@ -112,7 +112,7 @@ impl Folder {
         }
         Some(Resolved::Folder(prefix))
     }
-    /// What is directly in the folder whose paths begin with `prefix`.
+    /// The direct entries of the folder whose paths begin with `prefix`.
     fn lines(&self, prefix: &[u8]) -> Vec<Line> {
         let inside = self.entries.range(prefix.to_vec()..).take_while(|(path, _)| path.starts_with(prefix));
         let direct = inside.filter(|(path, _)| !path[prefix.len()..].contains(&b'/') && path.len() > prefix.len());

@@ -19,7 +19,7 @@ pub(crate) enum Refusal {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) name: Name,
-    /// Components of the name that no folder may be shorter than: those of a mirror.
+    /// The least number of components of a folder's name: a mirror's components.
     pub(crate) shortest: usize,
     /// Whether the path ends with a slash.
     pub(crate) is_folder: bool,
@@ -45,7 +45,7 @@ pub(crate) fn is_mirror<B>(request: &Request<B>, config: &GatewayConfig) -> bool
     root(request, config).is_ok_and(|root| !root.is_empty())
 }
 
-/// Whether a request is for the gateway itself, by an address or one of its own hosts, and not through it as a proxy.
+/// Whether a request is for the gateway itself, by an address or one of its hosts, and not through it as a proxy.
 pub(crate) fn is_own<B>(request: &Request<B>, config: &GatewayConfig) -> bool {
     request.uri().scheme().is_none() && root(request, config).is_ok_and(|root| root.is_empty())
 }

@@ -49,15 +49,15 @@ const FIELDS_MAX: usize = 64;
 /// What a connection of HTTP/2 begins with, and how many requests it may have open.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const STREAMS_MAX: u32 = 100;
-/// How often sessions are looked through.
+/// How often sessions are swept.
 const TIDY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a client may take no byte; one that pauses for longer continues with a range.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// How long answers under way may take after the gateway was told to end.
+/// How long answers in progress may take after the gateway's shutdown began.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// The boundary between ranges; objects that hold it do no harm, since each part says its length.
 const BOUNDARY: &str = "tributary-ranges-3d6b6a416f9b5f22";
-/// What is written to connections that are too many.
+/// The answer to connections beyond the limit.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 39\r\n\
     Retry-After: 1\r\nConnection: close\r\n\r\n503: this gateway is at its connections";
 
@@ -220,7 +220,7 @@ fn as_first_version(mut request: Request<Incoming>) -> Request<Incoming> {
     request
 }
 
-/// Closes sessions that nobody uses, and makes room in the cache, now and then.
+/// Closes unused sessions, and makes room in the cache, now and then.
 async fn tidy(sessions: Arc<Sessions>) {
     let mut tidy = tokio::time::interval(TIDY_INTERVAL);
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -265,8 +265,8 @@ async fn object_answer(shared: &Shared, request: &Request<Incoming>) -> Response
         Ok(response) => response,
         Err(failure) => refusal(&failure),
     };
-    // Pages of all publishers have one origin: without this a script in one object could read every other. Recordings have
-    // no scripts, and a browser that plays one in a sandbox takes its own requests for those of another origin.
+    // Pages of all publishers have one origin: without this a script in one object could read every other. Recordings
+    // have no scripts, and a browser that plays one in a sandbox treats its own requests as cross-origin.
     if !place::is_mirror(request, &shared.config) && !is_recording(&response) {
         response.headers_mut().insert(
             header::CONTENT_SECURITY_POLICY,
@@ -391,7 +391,7 @@ async fn file(
     let mut content = Content::parts(parts, session, read_ahead, patience);
     insert(response.headers_mut(), header::CONTENT_LENGTH, &hyper::body::Body::size_hint(&content).lower().to_string());
     if request.method() == Method::GET {
-        // After the head nothing can be said any more.
+        // After the head an error can no longer be sent.
         content.first_byte().await.map_err(|error| Failure::new(504, error.to_string()))?;
         *response.body_mut() = content;
     }

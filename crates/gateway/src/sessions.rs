@@ -19,11 +19,11 @@ use tributary_net::disk::{CachedObject, ObjectCache};
 
 use crate::{config::GatewayConfig, folder::Folder, place::Place};
 
-/// Names that are looked up or open at a time.
+/// Lookups and open names at a time.
 const SESSIONS_MAX: usize = 256;
 /// How long the failure to find a name is remembered: clients that ask again and again cost no search each.
 const FAILURE_FRESH: Duration = Duration::from_secs(2);
-/// How long a session without clients goes on.
+/// How long a session without clients continues.
 const IDLE: Duration = Duration::from_secs(10);
 /// Folders above a path that are tried at most.
 const LEVELS_MAX: usize = 8;
@@ -144,7 +144,7 @@ impl Sessions {
             State::Open(_) | State::Looking | State::Failed(..) => None,
         }
     }
-    /// The session of a name, begun if need be.
+    /// The session of a name, started if need be.
     async fn session(self: Arc<Self>, name: Name) -> Result<Use, Failure> {
         let session = self.begin(&name)?;
         let mut state = session.state.clone();
@@ -161,7 +161,7 @@ impl Sessions {
             return Ok(Arc::clone(session));
         }
         if open.len() >= SESSIONS_MAX {
-            // Names that nobody has make room first.
+            // Names without a publisher make room first.
             open.retain(|_, session| !matches!(&*session.state.borrow(), State::Failed(..)));
         }
         if open.len() >= SESSIONS_MAX {
@@ -210,7 +210,7 @@ impl Sessions {
             None => _ = tell.send_replace(State::Failed(failure, Instant::now())),
         }
     }
-    /// Closes what nobody reads, and makes room in the cache.
+    /// Closes unread sessions, and makes room in the cache.
     pub(crate) fn tidy(&self) {
         let is_over =
             |session: &Arc<Session>| session.users.load(Ordering::Acquire) == 0 && session.is_idle(&self.config);

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | other machines | with a token configured, every request carries it; without one the API answers on loopback only |
 //! | other users of this machine, and proxies that run as them | without a token the kernel must say that the other end of the connection belongs to the owner of this process; a request that was forwarded needs a token |
-//! | pages of other sites | `Sec-Fetch-Site` and `Origin` must be those of this listener; no answer carries a field of CORS; a body has a type that forms cannot send |
+//! | pages of other sites | `Sec-Fetch-Site` and `Origin` must match this listener; no answer carries a field of CORS; a body has a type that forms cannot send |
 //! | pages whose host name was made to lead here (DNS rebinding) | the host must be an address, `localhost` or one of `hosts`, see [`crate::place`] |
-//! | pages of published objects, which have the same host and port | they are sandboxed, so that their origin is none |
+//! | pages of published objects, which have the same host and port | they are sandboxed, so that they have no origin |
 use std::{fs, io::Write, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path};
 
 use hyper::{HeaderMap, Method, header};
@@ -18,10 +18,10 @@ use tributary_net::owner::is_tcp_peer_owner;
 const TOKEN_BYTES_MIN: usize = 16;
 /// Bytes of a token file at most.
 const TOKEN_FILE_BYTES_MAX: u64 = 4_096;
-/// Fields by which a proxy says that it forwards a request of somebody else.
+/// Fields that show that a proxy forwards another client's request.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
-/// Connections whose owner the kernel is asked for at a time.
+/// Concurrent lookups of connection owners in the kernel.
 static ASKING: Semaphore = Semaphore::const_new(2);
 
 /// Why a request is refused.
@@ -67,7 +67,7 @@ impl Connection {
 /// What requests must show.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// The hash of the token: comparing hashes takes the same time whatever they are.
+    /// The hash of the token: comparing hashes takes constant time.
     token: Option<blake3::Hash>,
     is_loopback: bool,
 }
@@ -146,7 +146,8 @@ fn check_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_foreign = headers.get_all(header::ORIGIN).iter().any(|origin| !origin.to_str().is_ok_and(is_own));
     if is_foreign { Err(Refusal::CrossSite) } else { Ok(()) }
 }
-/// Bodies of the types that forms send are none of ours: browsers that say nothing of the site send only those unasked.
+/// The API takes no bodies of the types that forms send: browsers without `Sec-Fetch-Site` send only those without a
+/// preflight.
 fn check_type(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
     let has_body = headers.contains_key(header::TRANSFER_ENCODING)
         || text(headers, header::CONTENT_LENGTH.as_str()).is_some_and(|length| length != "0");

@@ -18,7 +18,7 @@ use crate::metrics::ledger::Ledger;
 const STREAMS_MAX: usize = 512;
 /// Events that wait for one client; one that is slower misses some, and hears how many.
 const WAITING_MAX: usize = 256;
-/// Events that are kept for clients that come again and say which one they saw last.
+/// Events that are kept for clients that reconnect with the id of the last event they saw.
 const KEPT_MAX: usize = 512;
 /// Time from one progress of a transfer to the next.
 const PROGRESS_MS: u64 = 1_000;
@@ -27,7 +27,7 @@ const PROGRESS_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Sets the events of this run apart from those of others.
+    /// Distinguishes the events of this run from other runs'.
     run: String,
 }
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ pub(crate) fn name(line: &str) -> &str {
     let value = line.strip_prefix("{\"event\":\"").unwrap_or_default();
     value.split('"').next().unwrap_or_default()
 }
-/// How many events a client has missed; `None` if nobody knows.
+/// How many events a client has missed; `None` if unknown.
 fn missed(count: Option<u64>) -> Bytes {
     event(None, "missed", &serde_json::json!({"event": "missed", "count": count}).to_string())
 }

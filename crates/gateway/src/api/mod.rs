@@ -8,7 +8,7 @@
 //! | what | module |
 //! |---|---|
 //! | who may ask | `guard` |
-//! | which request a route makes, and what it answers | `table` |
+//! | the request and the answer of each route | `table` |
 //! | the fields of a request | `ask` |
 //! | what happens at the node, for many clients | `hub` |
 //! | answers that many clients share | `snapshots` |
@@ -63,13 +63,13 @@ pub use self::openapi::description;
 
 /// What all paths of the API begin with.
 pub(crate) const ROOT: &str = "/api/v1";
-/// Where metrics are; Prometheus looks there if it is told nothing else.
+/// Where metrics are; the default path of Prometheus.
 const METRICS: &str = "/metrics";
 /// Where files are sent to be published, below [`ROOT`].
 pub(crate) const UPLOADS: &str = "/uploads";
 /// Requests that the node works on at a time; others wait for their turn.
 const REQUESTS_MAX: usize = 16;
-/// Requests that may go on for long, such as a fetch that is followed, at a time.
+/// Long requests, such as a fetch that is followed, at a time.
 const LONG_REQUESTS_MAX: usize = 64;
 /// How long a request waits for its turn.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
@@ -183,7 +183,7 @@ impl Service {
                 response
             }
         };
-        // What it says is for this moment and for whoever asked.
+        // Answers are for this moment and this client.
         for (name, value) in [
             (header::CACHE_CONTROL, "no-store"),
             (header::X_FRAME_OPTIONS, "DENY"),
@@ -217,7 +217,7 @@ impl Service {
             })
             .collect();
         let totals = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).take_all(&views);
-        // Families without a store say so.
+        // Families without a store answer with an error.
         let store = of(Request::Store).await.ok();
         let store = store.as_deref().and_then(|notices| match notices {
             [Notice::Store(store)] => Some(store),

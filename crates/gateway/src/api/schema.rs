@@ -12,7 +12,7 @@ pub(crate) static EVENTS: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../../docs/reference/events.schema.json")).expect("the tests parse it")
 });
 
-/// The schema of a request's field; null if it has none of that name.
+/// The schema of a request's field; null if the request lacks the field.
 pub(crate) fn field(op: &str, name: &str) -> &'static Value {
     &REQUESTS["$defs"][op]["properties"][name]
 }

@@ -1,4 +1,4 @@
-//! Answers that clients share: however many ask for the state of the node, it is asked a few times a second.
+//! Answers that clients share: for any number of clients, the node is queried a few times a second.
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, time::Instant};
@@ -14,7 +14,7 @@ const KEPT_MAX: usize = 64;
 pub(crate) struct Snapshots {
     kept: std::sync::Mutex<HashMap<String, Place>>,
 }
-/// Where an answer is put; whoever comes while it is being made waits for it.
+/// The place of an answer; requests that arrive while it is being made wait for it.
 type Place = Arc<Mutex<Option<(Instant, Arc<[Notice]>)>>>;
 
 impl Snapshots {
@@ -53,7 +53,7 @@ impl Snapshots {
         *place = Some((Instant::now(), Arc::clone(&answer)));
         Ok(answer)
     }
-    /// Forgets all: something was changed, and whoever changed it is to see that.
+    /// Forgets all answers after a change, so that the client that made it sees it.
     pub(crate) fn forget(&self) {
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }

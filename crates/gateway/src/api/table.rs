@@ -1,8 +1,8 @@
-//! The routes: which request of a node each one makes. Everything else about a route (its parameters, the types of its
-//! query, its description) is read from the schema of requests, and what it answers from the schema of events.
+//! The routes, each with the request that it makes to the node. Everything else about a route (its parameters, the
+//! types of its query, its description) is read from the schema of requests, and its answer from the schema of events.
 use hyper::Method;
 
-/// What comes of a route.
+/// The answer of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answers {
     /// One object, this event.

@@ -51,7 +51,7 @@ impl Uploads {
         let (turns, pending) = (Semaphore::new(UPLOADS_MAX), Arc::default());
         Uploads { folder: state_dir.join("uploads"), bytes_max, turns, pending }
     }
-    /// Writes a body to a file of its own.
+    /// Writes a body to a new file.
     ///
     /// # Errors
     /// [`ApiError`] if it is too long, stalls, or the disk refuses it; then nothing is left.
@@ -109,7 +109,7 @@ impl Uploads {
             }
         }
     }
-    /// Removes files that are not published any more.
+    /// Removes files that are no longer published.
     pub(crate) fn sweep(&self, api: &LocalApi) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         // What becomes pending later is not in this listing.
@@ -128,7 +128,7 @@ impl Uploads {
     }
 }
 
-/// Writes what comes, and gives the file if the last piece was empty.
+/// Writes the pieces of a body, and returns the file once a piece is empty.
 fn write(
     folder: &Path,
     mut pieces: mpsc::Receiver<Bytes>,
@@ -140,12 +140,13 @@ fn write(
     let mut file = tempfile::Builder::new().prefix("part-").tempfile_in(&folder)?;
     while let Some(piece) = pieces.blocking_recv() {
         if piece.is_empty() {
-            // What is published for everybody arrives as a file that everybody may read; the folder keeps others out here.
+            // An object for all readers arrives as a file that every user may read; the upload folder keeps other users
+            // out.
             file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
             file.as_file().sync_all()?;
             let stem = file.path().file_name().unwrap_or_default().to_owned();
             let path = folder.join(stem).with_extension("upload");
-            // Known before it is there, so that it is not swept away.
+            // Listed before it exists, so that it is not swept away.
             lock(&pending).insert(path.clone());
             let upload = Upload { path, pending };
             file.persist_noclobber(&upload.path).map_err(|error| error.error)?;

@@ -13,9 +13,9 @@ use tributary::views::LatencyView;
 /// Counts of the listener at one time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct HttpCounts {
-    /// Answers by what was asked for and by status.
+    /// Answers by kind of request and by status.
     pub(crate) requests: BTreeMap<(&'static str, u16), u64>,
-    /// Time until the head of an answer, by what was asked for.
+    /// Time until the head of an answer, by kind of request.
     pub(crate) seconds: BTreeMap<&'static str, LatencyView>,
     pub(crate) connections: usize,
     pub(crate) objects: usize,

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary::views::{PathView, ProgressView};
 
-/// Sources that are told apart.
+/// Sources with separate series.
 const SOURCES_MAX: usize = 100;
-/// Paths that are told apart.
+/// Paths with separate series.
 const PATHS_MAX: usize = 200;
 /// What the others are called.
 const OTHERS: &str = "others";
@@ -54,7 +54,7 @@ pub(crate) struct PathNow {
     pub(crate) rtt: Option<f64>,
 }
 
-/// The totals, and what of the present transfers is in them already.
+/// The totals, and the part of the present transfers that is in them already.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     seen: BTreeMap<String, Seen>,
@@ -65,7 +65,7 @@ pub(crate) struct Ledger {
 #[derive(Debug)]
 struct Seen {
     view: ProgressView,
-    /// Whether the node did not know the transfer when it was asked last.
+    /// Whether the node did not know the transfer at the last query.
     is_absent: bool,
 }
 
@@ -115,7 +115,7 @@ impl Ledger {
     pub(crate) fn take_all(&mut self, views: &[&ProgressView]) -> Totals {
         views.iter().for_each(|view| self.take(view));
         let present: BTreeSet<&str> = views.iter().map(|view| view.transfer.as_str()).collect();
-        // A transfer may have begun after the node was asked: only one that is absent twice was forgotten.
+        // A transfer may have started after the query: only one that is absent twice was forgotten.
         self.seen.retain(|transfer, seen| {
             let is_absent = !present.contains(transfer.as_str());
             !(is_absent && std::mem::replace(&mut seen.is_absent, is_absent))
@@ -138,7 +138,7 @@ impl Ledger {
     }
 }
 
-/// What has come since; an account that went back counts from zero.
+/// The increase since then; an account that went back counts from zero.
 fn more(now: u64, before: Option<u64>) -> u64 {
     let before = before.unwrap_or(0);
     if now >= before { now - before } else { now }
@@ -205,7 +205,7 @@ mod tests {
         ledger.take(&at(3.0, 300, false));
         let totals = ledger.take_all(&[&at(2.0, 200, true)]);
         assert_eq!((totals.sources["attic"], totals.done, totals.running), (300, 1, 0));
-        // The node was asked before it knew the transfer.
+        // The query came before the node knew the transfer.
         ledger.take_all(&[]);
         let totals = ledger.take_all(&[&at(3.0, 300, false)]);
         assert_eq!((totals.sources["attic"], totals.done), (300, 1));

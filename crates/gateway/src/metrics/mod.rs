@@ -6,8 +6,8 @@
 //! | totals over transfers, which come and go | `ledger` |
 //! | what the listener counts | `http` |
 //!
-//! The number of series is bounded: labels are words of this program, or names of neighbours, sources and paths, of
-//! which a limited number is told apart.
+//! The number of series is bounded: labels are words of this program, or names of neighbours, sources and paths, and
+//! only a limited number of these get separate series.
 pub(crate) mod http;
 pub(crate) mod ledger;
 mod table;

@@ -1,5 +1,5 @@
-//! The metrics: name, kind, help and labels of each, and what it is read from. `docs/reference/metrics.md` has a table
-//! made from this one.
+//! The metrics: name, kind, help, labels and source of each. `docs/reference/metrics.md` has a table made from this
+//! one.
 use tributary::views::{CacheView, FaceView, LatencyView, PublishedView, QuotaView, StatusView, StoreView};
 
 use super::{
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// All that a scrape reads from.
+/// The data that a scrape reads from.
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) status: &'a StatusView,
@@ -60,7 +60,7 @@ pub(crate) struct Counted {
     pub(crate) labels: &'static [&'static str],
 }
 
-/// Reads nothing by itself: the values are those of [`COUNTED`].
+/// Reads nothing: [`COUNTED`] gives the values.
 const fn counted(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Metric {
     Metric { name, kind: Kind::Counter, help, labels, read: |_| Vec::new() }
 }
@@ -89,7 +89,7 @@ const fn histogram(
     Metric { name, kind: Kind::Histogram, help, labels, read }
 }
 
-/// All metrics. Beside their labels each has `family`.
+/// All metrics. Each has the label `family` as well.
 pub(crate) const METRICS: &[Metric] = &[
     gauge("node_info", "The node and the version of the program; always 1.", &["node", "version"], |from| {
         vec![number([&from.status.label, &from.status.version], 1.0)]
@@ -332,7 +332,7 @@ pub(crate) const METRICS: &[Metric] = &[
     counted("psi_link_states_unacknowledged", "Reports of this node's links that no manager acknowledged.", &[]),
 ];
 
-/// A counter that is none: it says how much is missing.
+/// Despite its kind no counter: its value is the number of missing bytes.
 pub(crate) const SHORTFALL: &str = "driver: socket buffer shortfall in bytes";
 
 /// Every counter of a node; one that is not here counts dropped packets by their reason. A test compares these with what
@@ -473,7 +473,7 @@ pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "link state not acknowledged", metric: "psi_link_states_unacknowledged", labels: &[] },
 ];
 
-/// Faces that are told apart; neighbours that come to us could be many.
+/// Faces with separate series; incoming neighbours could be many.
 const FACES_MAX: usize = 500;
 
 fn shown<'r>(from: &'r Reading<'_>) -> impl Iterator<Item = &'r FaceView> {
