@@ -12,7 +12,7 @@ use tributary_core::PathId;
 pub(crate) struct Origin {
     /// The path that it came over.
     pub(crate) path: PathId,
-    /// The cache that says it sent it, by the low bits of its node id; `None` for the source.
+    /// The cache that claims to have sent it, by the low bits of its node id; `None` for the source.
     pub(crate) cache: Option<u16>,
     /// Whether the packet certainly came over that path. Otherwise another path had requested it too, and neither is
     /// blamed.
@@ -41,7 +41,7 @@ impl Assembly {
         let packets = len.div_ceil(packet_bytes);
         Assembly { bytes: buffer, packet_bytes, origins: vec![None; packets], missing: packets as u32, failed: None }
     }
-    /// Puts a packet in its place; false if it was there already.
+    /// Stores a packet at its offset; false if it was there already.
     pub(crate) fn put(&mut self, offset: usize, payload: &[u8], origin: Origin) -> bool {
         let slot = &mut self.origins[offset / self.packet_bytes];
         if slot.is_some() {
@@ -68,7 +68,7 @@ impl Assembly {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// Gives the buffer back for reuse.
+    /// Returns the buffer for reuse.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
@@ -84,7 +84,7 @@ impl Assembly {
             origin.map(|origin| (origin, self.packet_bytes.min(len - start)))
         })
     }
-    /// Drops the packets of origins that `unwanted` names; gives their slots.
+    /// Drops the packets of origins that `unwanted` names; returns their slots.
     pub(crate) fn discard(&mut self, unwanted: impl Fn(Origin) -> bool) -> Vec<u32> {
         let mut slots = Vec::new();
         for (slot, origin) in self.origins.iter_mut().enumerate() {

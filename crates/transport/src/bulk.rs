@@ -42,7 +42,7 @@ pub struct BulkFlowId(pub u16);
 
 /// Flows of one fetch at most.
 pub const BULK_FLOWS_MAX: usize = 256;
-/// Connections to one mirror over one uplink at most: what browsers and download managers allow themselves is 6 to 16.
+/// Connections to one mirror over one uplink at most: browsers and download managers use 6 to 16.
 pub const CONNECTIONS_MAX: usize = 4;
 
 /// The connections that a driver adds for each mirror and uplink, with this many mirrors over this many uplinks.
@@ -71,7 +71,7 @@ pub struct BulkConfig {
     /// Failures in a row after which a mirror that has never answered is closed, and refusals in a row after which any mirror
     /// is. Default: 4.
     pub failures_unanswered_max: u32,
-    /// The part by which an uplink has to deliver more for one more connection to stay in use. Default: 0.03.
+    /// The increase of an uplink's rate that keeps one more connection in use. Default: 0.03.
     pub connection_gain: f64,
 }
 
@@ -469,7 +469,7 @@ impl Bulk {
         if was_in_trouble {
             let reason = "answers again".into();
             self.events.push_back(TransferEvent::PathState { path, state: PathState::Active, reason });
-            // The uplink is back: the others need not wait. An attempt that is under way may have lost its first packet
+            // The uplink is back: the others need not wait. An attempt in progress may have lost its first packet
             // before, and has less time from now on.
             let others = self.flows.iter_mut().filter(|flow| flow.uplink == uplink && flow.trouble.is_some());
             others.filter(|flow| flow.was_stalled).for_each(|flow| (flow.retry_at, flow.is_hurried) = (now, true));
@@ -582,7 +582,7 @@ impl Bulk {
             self.distrust(usize::from(mirror.0), reason, pool);
         }
     }
-    /// Gives the ranges of stalled connections to others.
+    /// Assigns the ranges of stalled connections to others.
     pub fn handle_timeout(&mut self, now: Time, pool: &mut dyn ChunkPool) {
         for index in 0..self.flows.len() {
             let Some(order) = &self.flows[index].order else { continue };
@@ -662,7 +662,7 @@ impl Bulk {
     pub fn poll_cut(&mut self) -> Option<BulkCut> {
         self.cuts.pop_front()
     }
-    /// The next thing to report.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.events.pop_front()
     }
@@ -704,7 +704,7 @@ impl Bulk {
     pub fn retried_bytes(&self) -> u64 {
         self.retried_bytes
     }
-    /// Why no mirror can be used: what happened with each.
+    /// Why no mirror can be used: the failure of each.
     pub fn hopeless_reason(&self) -> String {
         let why = |(at, mirror): (usize, &Mirror)| {
             let objection = mirror.distrusted.as_deref().or(mirror.closed.as_deref());
@@ -735,7 +735,7 @@ impl Bulk {
 
 /// A chunk is fetched a second time only if that takes less than this part of the time that the first copy still takes.
 const COPY_GAIN: f64 = 0.75;
-/// The shortest time that a flow in trouble has to answer.
+/// The shortest time that a failing flow has to answer.
 const ANSWER_MIN: Duration = Duration::from_millis(500);
 
 /// Why a flow has to wait.

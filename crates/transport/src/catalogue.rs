@@ -24,7 +24,7 @@ use crate::layout::{Layout, Unit};
 /// Bytes of chunks that a source reads at a time at most; at least one chunk is read.
 pub const READ_BYTES_MAX: u64 = 8 << 20;
 
-/// Publications by id, by name and by their bytes; `T` is what a family keeps of each.
+/// Publications by id, by name and by their bytes; `T` is the family's state of each.
 pub struct Catalogue<T> {
     objects: BTreeMap<ObjectId, Published<T>>,
     by_name: BTreeMap<Name, ObjectId>,
@@ -125,8 +125,8 @@ impl<T> Catalogue<T> {
         same.insert(if is_arriving { same.len() } else { 0 }, publication);
         gone
     }
-    /// Keeps an object without offering it: only its publication's id leads to it. Gives that id if it had another reader
-    /// before.
+    /// Keeps an object without offering it: only its publication's id leads to it. Returns that id if it had another
+    /// reader before.
     pub fn keep(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Option<ObjectId> {
         let (publication, bytes) = (reader.manifest().publication_id(), reader.manifest().object_id());
         let had_other = self.remove(&publication);
@@ -134,7 +134,7 @@ impl<T> Catalogue<T> {
         self.objects.insert(publication, Published { reader, last, reading, read, failed, bytes, state });
         had_other.then_some(publication)
     }
-    /// Withdraws a name; gives the publication that it had.
+    /// Withdraws a name; returns its publication.
     pub fn withdraw(&mut self, name: &Name) -> Option<ObjectId> {
         let publication = self.by_name.remove(name)?;
         self.remove(&publication);
@@ -279,7 +279,7 @@ impl<R> WaitQueue<R> {
             self.drops += 1;
         }
     }
-    /// Takes all of them, to answer what can be answered and add the others again.
+    /// Takes all of them; the caller answers what it can and adds the others again.
     pub fn take(&mut self) -> VecDeque<R> {
         core::mem::take(&mut self.requests)
     }
@@ -291,7 +291,7 @@ impl<R> WaitQueue<R> {
     pub fn len(&self) -> usize {
         self.requests.len()
     }
-    /// Whether none waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

@@ -33,10 +33,10 @@ pub enum Choice {
         manifest: Manifest,
         /// What a person should know of how it was chosen.
         advice: Option<String>,
-        /// Whether several keys sign these bytes, and none of them is known: [`StoreOpener::bind_no_key`].
+        /// Whether several unknown keys sign these bytes: [`StoreOpener::bind_no_key`].
         is_agreed: bool,
     },
-    /// Several publishers claim the name for different bytes, and none of them is pinned or remembered. The text names all of
+    /// Several publishers claim the name for different bytes, and no key is pinned or remembered. The text names all of
     /// them.
     Contested(String),
 }
@@ -46,9 +46,9 @@ pub enum Choice {
 pub enum Standing {
     /// It offers the chosen object.
     Wanted,
-    /// It is honest and offers another version, as the text says.
+    /// It is honest and offers another version, which the text names.
     Superseded(String),
-    /// It claims a name that is not its own, as the text says.
+    /// It claims a name without the right to it; the text describes the conflict.
     Faulty(String),
 }
 
@@ -119,7 +119,8 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
     Choice::Object { manifest: manifest.clone(), advice, is_agreed }
 }
 
-/// The standing of a source that offers `offered` while the fetch transfers `chosen`. `check` is what [`check`] says of it.
+/// The standing of a source that offers `offered` while the fetch transfers `chosen`. `check` is the result of
+/// [`check`] for the offer.
 pub fn standing(offered: &Manifest, check: Result<(), Unfit>, chosen: &Manifest) -> Standing {
     if offered.object_id() == chosen.object_id() {
         Standing::Wanted

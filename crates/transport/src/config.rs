@@ -141,7 +141,8 @@ pub enum Coupling {
     /// OLIA (Khalili and others, 2012): Linked Increase among sub-flows that do equally well; otherwise it moves window
     /// from the fullest path to the best one.
     Olia,
-    /// BALIA (Peng and others, 2016): increase and decrease depend on how much slower a sub-flow is than the fastest.
+    /// BALIA (Peng and others, 2016): increase and decrease depend on the ratio of the fastest sub-flow's rate to this
+    /// one's.
     Balia,
     /// The normalised form: together no faster than the sub-flow with the best window over RTT squared, in slow start too.
     Normalised,

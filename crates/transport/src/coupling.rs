@@ -72,7 +72,7 @@ pub fn growth(coupling: Coupling, own: Member, group: &[Member]) -> Growth {
     }
 }
 
-/// By how much more a loss takes of a slow sub-flow at most.
+/// The largest factor by which a slow sub-flow's decrease grows.
 const BALIA_DECREASE_MAX: f64 = 1.5;
 /// Values of sub-flows that differ by less than this part are equal.
 const OLIA_EQUAL: f64 = 0.01;
@@ -97,14 +97,14 @@ fn olia_shift(own: Member, group: &[Member]) -> f64 {
     }
 }
 
-/// The rate of all sub-flows of a group together: what one flow in their place would measure.
+/// The rate of all sub-flows of a group together, as a single flow in their place would measure it.
 ///
 /// Each sub-flow keeps the best rate that it has seen. They saw it at different moments, some while the others paused,
 /// so the sum exceeds what the group ever had, and together they would press n-fold against rival flows. The rate
 /// measured over all of them is the true one, and each uses its part of it.
 #[derive(Clone, Debug, Default)]
 pub struct GroupModel {
-    /// When how much had been delivered, over the last round trip.
+    /// Times and delivered bytes over the last round trip.
     marks: VecDeque<(Time, u64)>,
     best: RateFilter,
     /// The rate over the last round trip.
@@ -120,7 +120,7 @@ impl GroupModel {
     /// Who gets less than this part of the best has lost something.
     const SHORT: f64 = 0.9;
 
-    /// Takes what all have delivered until now; `starved` if one of them had nothing to ask for lately.
+    /// Takes the total delivered until now; `starved` if a sub-flow lacked packets to request lately.
     pub fn on_delivered(&mut self, now: Time, delivered: u64, starved: bool, round_trip: Duration) {
         while let Some((at, before)) = self.marks.front().copied() {
             if now.since(at) < round_trip && self.marks.len() < Self::MARKS_MAX {

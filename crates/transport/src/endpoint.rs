@@ -1,4 +1,4 @@
-//! The commands that every family's node takes, and the questions it answers: what the facade drives.
+//! The commands and queries of every family's node, which the facade drives.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use crate::{
@@ -22,7 +22,7 @@ pub trait Endpoint: Node + Send {
     /// Sets the key that the far end of a face has proven; `None` if it has proven no key, as at the start. Families
     /// that do not distinguish peers ignore it.
     fn set_face_key(&mut self, _face: FaceId, _key: Option<PublicKey>) {}
-    /// Detaches a face that is gone for good.
+    /// Detaches a removed face.
     fn remove_face(&mut self, now: Time, face: FaceId);
     /// Offers an object under its manifest's name; replaces an older object of that name.
     /// Answered by `ResolverEvent::Published` or `Rejected`.
@@ -52,10 +52,10 @@ pub trait Endpoint: Node + Send {
     fn leave(&mut self, now: Time);
     /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
-    /// Sets what the owner of the node wants of a face.
+    /// Sets the owner's policy for a face.
     fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy);
-    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch, or the family leaves that
-    /// choice to the network.
+    /// Changes a fetch's demands on the paths that it uses; false if the fetch does not exist, or the family leaves
+    /// that choice to the network.
     fn set_demands(&mut self, _now: Time, _transfer: TransferId, _demands: PathDemands) -> bool {
         false
     }
@@ -71,14 +71,12 @@ pub trait Endpoint: Node + Send {
     fn published(&self) -> Vec<(Name, ByteCount)>;
     /// What the node is doing. Costs the same however many objects it offers.
     fn status(&self, now: Time) -> NodeStatus;
-    /// Why a fetch of `name` that has no source yet finds none; `None` if the node cannot know, such as while no
-    /// neighbour answers.
+    /// Why a fetch of `name` has found no source; `None` if the node cannot know, such as while no neighbour answers.
     fn obstacle(&self, _now: Time, _name: &Name) -> Option<Obstacle> {
         None
     }
-    /// Takes what the node is in a network with an authority: at the start, and when its certificate or the list of
-    /// revocations has changed. Without it the node is in a network without an authority, where everybody may do
-    /// everything.
+    /// Sets the node's identity in a network with an authority: at the start, and when its certificate or the list of
+    /// revocations has changed. Without it the network has no authority, and every node may do everything.
     fn set_identity(&mut self, _now: Time, _identity: &Identity) {}
     /// Sets the permissions that the neighbour on a face has proven, before its first packet; `None` once it is no
     /// longer admitted. Faces without protection prove nothing.
@@ -141,7 +139,7 @@ pub enum PathMetric {
     Latency,
     /// Largest capacity left on the narrowest link.
     ResidualCapacity,
-    /// Shortest way on the map, for nodes that say where they are.
+    /// Shortest distance on the map, for nodes with a configured position.
     Distance,
 }
 

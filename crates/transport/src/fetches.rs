@@ -74,7 +74,7 @@ impl<F: Fetching> FetchTable<F> {
             events: VecDeque::new(),
         }
     }
-    /// A number for a fetch that is to be [inserted](FetchTable::insert): never zero, at most 31 bits.
+    /// A number for a fetch before it is [inserted](FetchTable::insert): never zero, at most 31 bits.
     pub fn number(&mut self) -> TransferId {
         self.number = (self.number + 1) & NUMBER_MAX;
         self.number = self.number.max(1);
@@ -134,7 +134,7 @@ impl<F: Fetching> FetchTable<F> {
         self.iter_mut().filter(|(_, fetch)| !fetch.is_ended())
     }
     /// Serves one fetch. `serve` gets the running ones in turn, starting behind the one served last, until it returns
-    /// something; so all fetches share what limits them together.
+    /// something; so all fetches share a common limit fairly.
     pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut Shared) -> Option<R>) -> Option<R> {
         for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {
             for (id, fetch) in self.fetches.range_mut(part) {
@@ -155,18 +155,18 @@ impl<F: Fetching> FetchTable<F> {
             Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
         }
     }
-    /// Sets what the owner of the node wants of a face.
+    /// Sets the owner's policy for a face.
     pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
         self.shared.faces.set(now, face, policy);
     }
-    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch, or it cannot choose.
+    /// Changes a fetch's demands on the paths that it uses; false if the fetch does not exist, or it cannot choose.
     pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
         if demands.priority != 0 {
             self.shared.faces.have_priorities();
         }
         self.fetches.get_mut(&id).is_some_and(|fetch| fetch.set_demands(now, demands))
     }
-    /// Collects what fetches have to tell, the oldest first.
+    /// Collects the events of fetches, the oldest first.
     pub fn collect_events(&mut self, mut poll: impl FnMut(&mut F) -> Option<TransferEvent>) {
         for (id, fetch) in &mut self.fetches {
             while let Some(event) = poll(fetch) {
@@ -174,7 +174,7 @@ impl<F: Fetching> FetchTable<F> {
             }
         }
     }
-    /// The next thing to tell.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         self.events.pop_front()
     }

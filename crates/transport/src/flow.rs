@@ -29,7 +29,8 @@ const SEND_BYTES: u64 = 62 << 10;
 const QUICK: Duration = Duration::from_millis(50);
 /// Up to this rate a path is slow.
 const SLOW_RATE_MAX: u64 = 256_000;
-/// For how long what a flow keeps in flight may make others wait, whatever its controller says; some packets always may.
+/// The longest time that a flow's packets in flight may delay other flows, for any controller; some packets are always
+/// allowed.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
 const WINDOW_PACKETS_MIN: u64 = 4;
 /// Packets that a flow may request at once before it knows anything of its path.
@@ -61,7 +62,7 @@ pub(crate) struct Flow {
     next_sequence: u64,
     highest_arrived: u64,
     reordering: Reordering,
-    /// What the network says that the path carries, if that is little.
+    /// The rate of the path according to the network, if it is low.
     slow_rate: Option<Rate>,
     in_flight: u64,
     delivered: u64,
@@ -142,10 +143,10 @@ struct Silence {
 /// A path whose probe was answered and that has brought no packet since.
 #[derive(Clone, Copy, Debug)]
 struct Unproven {
-    /// Since when it brings none.
+    /// Since when no packet has arrived.
     since: Time,
-    /// After a second silence: when the next single packet may be requested. The answer to a probe is short and finds
-    /// room where packets find none, and windows full of packets are what takes that room.
+    /// After a second silence: when the next single packet may be requested. The answer to a probe is short and fits
+    /// into queues that are too full for packets, and windows of packets are what fills them.
     request_at: Option<Time>,
 }
 
@@ -200,7 +201,7 @@ impl Outstanding {
     }
 }
 
-/// What an arrived packet meant to its path.
+/// The classification of an arrived packet by its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// It was waited for.
@@ -219,7 +220,7 @@ pub(crate) struct LostPacket {
     pub(crate) covered: bool,
 }
 
-/// What the network says of a path before it is used.
+/// The network's knowledge of a path before it is used.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PathHints {
     pub(crate) rtt: Option<Duration>,
@@ -352,7 +353,7 @@ impl Flow {
         }
         answer
     }
-    /// Takes the answer to a probe that stands for a packet and does not bring it.
+    /// Takes the answer to a probe, which replaces a packet without carrying it.
     pub(crate) fn on_probe(&mut self, now: Time, number: u16, packet: u32) -> Answer {
         let silent = self.silent;
         let answer = self.on_answer(now, number, packet, self.packet_bytes, Came::FromSource);
@@ -405,7 +406,7 @@ impl Flow {
             self.last_arrival = now;
             self.ever_answered = true;
             was_silent = self.silent.take().is_some();
-            // Where the timeout is too short, what timed out may still come.
+            // Where the timeout is too short, packets that timed out may still arrive.
             let is_overdue = answer == Answer::Late && now.since(request.sent_at) > self.rtt.rto();
             let timed_out = core::mem::take(&mut self.timed_out);
             (0..if is_overdue { 0 } else { timed_out }).for_each(|_| self.unanswered.on_request(false));
@@ -448,8 +449,8 @@ impl Flow {
     fn models_source(&self) -> bool {
         self.config.separate_caches && !self.rtt_from_caches && self.rtt.smoothed().is_some()
     }
-    /// A cache has answered what the source was paced for: the source has less to send than its path carries, and the
-    /// next request need not wait for it.
+    /// A cache has answered a request that was paced for the source: the source sends less than its path carries, and
+    /// the next request need not wait for it.
     fn on_cached_beside_source(&mut self) {
         self.on_starved();
         if let Some(rate) = self.pace() {
@@ -459,7 +460,7 @@ impl Flow {
     /// Forgets measurements that came from caches alone: they describe another path than the one behind the caches.
     pub(crate) fn forget_caches(&mut self, now: Time) {
         if core::mem::replace(&mut self.rtt_from_caches, false) {
-            // Nothing of what caches delivered counts in the rate of the source.
+            // Deliveries of caches do not count in the rate of the source.
             for request in &mut self.requests {
                 (request.delivered, request.starved) = (self.delivered, true);
             }
@@ -495,7 +496,7 @@ impl Flow {
         }
         revived
     }
-    /// Gives the window the arrivals since the last call, all in answer to one request.
+    /// Passes the window the arrivals since the last call, all in answer to one request.
     pub(crate) fn on_batch_end(&mut self, now: Time) {
         let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
@@ -539,8 +540,8 @@ impl Flow {
         }
         self.forget_settled();
     }
-    /// Takes word that the source lacks packets of request `number`: the path answers, and nothing of it is lost. Gives those
-    /// that were waited for.
+    /// Takes the notice that the source lacks packets of request `number`: the path answers, and none of them is lost.
+    /// Returns the packets that were awaited.
     pub(crate) fn on_not_yet(&mut self, now: Time, number: u16, lacks: impl Fn(u32) -> bool) -> Vec<LostPacket> {
         self.on_batch_end(now);
         let mut given_up = Vec::new();
@@ -706,7 +707,7 @@ impl Flow {
     pub(crate) fn set_growth(&mut self, growth: Growth) {
         self.controller.set_growth(growth);
     }
-    /// Where its controller stands in its cycle of probes.
+    /// The phase of its controller in the cycle of probes.
     pub(crate) fn probe_turn(&self) -> Option<ProbeTurn> {
         self.controller.probe_turn()
     }

@@ -32,12 +32,12 @@ pub trait Forwarding {
     /// # Errors
     /// [`ForwardingError`]: nothing was changed.
     fn set_strategy(&mut self, prefix: &Name, strategy: Option<&str>) -> Result<(), ForwardingError>;
-    /// Begins to open a face to an address, such as `udp4://192.0.2.1:6363`; gives the number of the request.
+    /// Begins to open a face to an address, such as `udp4://192.0.2.1:6363`; returns the number of the request.
     ///
     /// # Errors
-    /// [`ForwardingError`]: none will be opened.
+    /// [`ForwardingError`] if no face will be opened.
     fn open_face(&mut self, now: Time, uri: &str) -> Result<u64, ForwardingError>;
-    /// What became of such a request, told once; `None` if that is not known yet.
+    /// The result of such a request, reported once; `None` while it is open.
     fn opened_face(&mut self, request: u64) -> Option<Result<FaceId, ForwardingError>>;
     /// Closes a face. True if it existed; the node's internal faces stay open.
     fn close_face(&mut self, now: Time, face: FaceId) -> bool;
@@ -48,7 +48,7 @@ pub trait Forwarding {
 pub struct RouteStatus {
     /// The names below it.
     pub prefix: Name,
-    /// Where they are to be had.
+    /// The face towards the prefix.
     pub face: FaceId,
     /// Its cost relative to other routes.
     pub cost: u64,

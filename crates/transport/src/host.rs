@@ -20,7 +20,7 @@ pub const EVENTS_MAX: usize = 65_536;
 /// neighbours.
 pub const UNPROVEN_MAX: usize = 128;
 
-/// The events of a node that its driver has not taken yet, and what the node counts.
+/// A node's events that its driver has not taken yet, and its counters.
 #[derive(Debug, Default)]
 pub struct Events {
     queue: VecDeque<Event>,
@@ -61,7 +61,7 @@ impl Events {
     pub fn poll(&mut self) -> Option<Event> {
         self.queue.pop_front()
     }
-    /// Whether none waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -123,14 +123,14 @@ impl UnsolicitedFaces {
         let oldest = self.unproven.iter().min_by_key(|(face, since)| (is_about_to_answer(**face), **since));
         oldest.map(|(face, _)| *face)
     }
-    /// The faces that are to be given up. Those where `answers` holds have just answered.
+    /// The faces to close. Those for which `answers` is true have just answered.
     pub fn expired(&mut self, now: Time, answers: impl Fn(FaceId) -> bool) -> Vec<FaceId> {
         let all = self.unproven.keys().chain(self.proven.keys()).copied();
         let answering: Vec<FaceId> = all.filter(|face| answers(*face)).collect();
         answering.into_iter().for_each(|face| _ = self.on_answer(now, face));
         self.expiries().filter(|(_, expiry)| *expiry <= now).map(|(face, _)| face).collect()
     }
-    /// When the next one is to be given up.
+    /// When the next face is due to be closed.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.expiries().map(|(_, expiry)| expiry).min()
     }

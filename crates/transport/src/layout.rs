@@ -31,7 +31,7 @@ impl Layout {
     /// The layout of `manifest`'s object in packets of at most `packet_bytes_max`; `None` if that is zero or the object
     /// would have 2³¹ packets or more.
     ///
-    /// The packet size is evened out so that the last packet of a chunk is hardly shorter than the rest.
+    /// The packet size is evened out so that the last packet of a chunk is hardly shorter than the others.
     pub fn new(manifest: &Manifest, packet_bytes_max: u16) -> Option<Layout> {
         let chunk_bytes = manifest.chunk_size.min(u32::try_from(manifest.size).unwrap_or(u32::MAX)).max(1);
         if packet_bytes_max == 0 {

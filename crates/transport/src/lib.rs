@@ -3,10 +3,10 @@
 //! A [`Transfer`] is one fetch. A family (mmFTP over PSI, PTP over NDN) gives it offers of sources and paths, sends the
 //! [`transfer::PacketRequest`]s that it polls, and feeds it the packets that come back; this crate does the rest.
 //!
-//! | what | paper (mmFTP) | module |
+//! | topic | paper (mmFTP) | module |
 //! |---|---|---|
 //! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
-//! | which object of a name is fetched, whom it believes | – | [`choice`] |
+//! | choice of the object of a name, and trust in its publisher | – | [`choice`] |
 //! | the ledger of sources, and how long they may be silent | – | [`sources`], [`patience`] |
 //! | the record of a fetch: its end, its bytes, its events | – | [`record`] |
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
@@ -17,7 +17,7 @@
 //! | which traffic may use which face, and in which order of priority | – | [`policy`] |
 //! | packets of an object | | [`layout`] |
 //! | all fetches of a node | – | [`fetches`] |
-//! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
+//! | the publications of a node, and chunks that are read from a disk first | – | [`catalogue`] |
 //! | commands and questions of a node | | [`endpoint`] |
 //! | records of names in an outside store | – | [`engine`] |
 //! | events, unsolicited faces and wake-ups of a node | | [`host`] |

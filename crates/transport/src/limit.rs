@@ -11,7 +11,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Passes everything if `rate` is `None`. `burst` is how much may pass at once, as time at the rate.
+    /// Passes everything if `rate` is `None`. `burst` is the amount that may pass at once, as time at the rate.
     pub fn new(rate: Option<Rate>, burst: Duration) -> Self {
         TokenBucket { rate, burst, even_at: Time::ZERO }
     }

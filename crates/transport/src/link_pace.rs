@@ -1,4 +1,4 @@
-//! How slow a link is, as far as the round trips of greetings tell, and how often control packets may thus use it.
+//! Estimates the rate of a link from the round trips of greetings, and limits the interval of control packets by it.
 //!
 //! ```text
 //!   round trip of a long greeting  ─┐
@@ -17,9 +17,9 @@ const SHORT_BYTES_MAX: usize = 320;
 const DIFFERENCE_BYTES_MIN: usize = 200;
 /// Least round trips are forgotten after one to two of these.
 const TURN: Duration = Duration::from_secs(120);
-/// Faster rates than this are not told: scheduling and queues of other traffic make as much of a difference.
+/// Higher rates are not distinguished: scheduling and queues of other traffic cause differences as large.
 const RATE_MAX: u64 = 256_000;
-/// The longest interval, whatever the link.
+/// The longest interval on any link.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// The measured speed of one link, in the direction in which this node sends.
@@ -86,7 +86,7 @@ impl LinkPace {
         (self.airtime(bytes) * parts).min(INTERVAL_MAX).max(base)
     }
 
-    /// By how many bytes, and by how much time, the least long greeting exceeds the least short one.
+    /// The difference in bytes, and in time, between the fastest long greeting and the fastest short one.
     fn difference(&self) -> Option<(usize, Duration)> {
         let ((short, sooner), (long, later)) = (self.least(|turn| turn.short)?, self.least(|turn| turn.long)?);
         let bytes = long.checked_sub(short).filter(|bytes| *bytes >= DIFFERENCE_BYTES_MIN)?;
@@ -106,21 +106,21 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Counts a message that leaves at `now`; the time until the next one, if they are to be `target` apart and are `base`
-    /// apart in the beginning. One that leaves before its time does not lengthen it.
+    /// Counts a message that leaves at `now`; returns the time until the next one, for a target interval of `target`
+    /// and a first one of `base`. A message that leaves before its time does not lengthen the interval.
     pub fn on_sent(&mut self, now: Time, base: Duration, target: Duration) -> Duration {
         let most = if self.is_due(now) { self.gap * 2 } else { self.gap };
         self.gap = target.min(most.max(base));
         self.sent_at = Some(now);
         self.gap
     }
-    /// Messages are to be `target` apart now: when the next one is due if that is sooner than it was.
+    /// The target interval is `target` from now on: returns when the next message is due if that is sooner than before.
     pub fn shorten(&mut self, target: Duration) -> Option<Time> {
         let sent_at = self.sent_at.filter(|_| target < self.gap)?;
         self.gap = target;
         Some(sent_at + target)
     }
-    /// Whether a message may leave at `now`: none has, or the time until the next one is over.
+    /// Whether a message may leave at `now`: it is the first, or the interval since the last one has passed.
     pub fn is_due(&self, now: Time) -> bool {
         self.sent_at.is_none_or(|at| now >= at + self.gap)
     }

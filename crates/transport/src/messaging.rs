@@ -64,8 +64,8 @@ pub trait Messaging {
     /// # Errors
     /// [`MessagingError`] if the destination is malformed.
     fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError>;
-    /// Decides how long chunks that this node stores for others are kept, whatever their senders wanted. Returns how many chunks
-    /// that is about. It outlives the node when [`Messaging::unsaved`] is zero.
+    /// Sets how long chunks that this node stores for others are kept, overriding their senders' lifetimes. Returns the
+    /// number of such chunks. The setting outlives the node once [`Messaging::unsaved`] is zero.
     ///
     /// # Errors
     /// [`MessagingError`] if the destination is malformed or the time is not in [`EXTENSION`].
@@ -90,11 +90,11 @@ pub enum Keeping {
     Hold,
     /// No longer on hold: their lifetimes count again.
     Release,
-    /// For so long from now on at least, in [`EXTENSION`].
+    /// For at least this long from now on, in [`EXTENSION`].
     AtLeast(Duration),
 }
 
-/// Who belongs to a group, as its owner says.
+/// The members of a group, as its owner lists them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     /// Its identifier in hex.
@@ -308,7 +308,7 @@ fn check_nack_timeout(timeout: Option<Duration>) -> Result<(), MessagingError> {
     outside.map_or(Ok(()), |timeout| Err(MessagingError::NackTimeout(timeout)))
 }
 
-/// Where something sent stands.
+/// The progress of a sent object.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SendReport {
     /// Bytes of the object.

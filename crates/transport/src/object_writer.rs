@@ -3,8 +3,8 @@
 //! ```text
 //! complete chunk ──► verify ──► store ──► Written, when the store has it: only then it counts
 //! ```
-//! Families differ in how the bytes of a chunk come together; the rest is the same. A store may answer at once or from
-//! another thread: [`ObjectWriter::poll`] returns the answers of both in the order of the operations.
+//! Families differ in how the bytes of a chunk come together, but share everything else. A store may answer at once or
+//! from another thread: [`ObjectWriter::poll`] returns the answers of both in the order of the operations.
 use alloc::{
     boxed::Box,
     collections::{BTreeSet, VecDeque},
@@ -21,7 +21,7 @@ use tributary_content::{
 /// What a store has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// It is open; what an earlier fetch left is held.
+    /// It is open; chunks of an earlier fetch are held.
     Opened,
     /// The hash list has arrived. These chunks of an earlier fetch do not match it and were dropped.
     Tree {
@@ -30,7 +30,7 @@ pub enum Written {
     },
     /// It holds a chunk.
     Chunk {
-        /// Which.
+        /// The chunk.
         index: u32,
         /// Its bytes.
         bytes: u32,
@@ -98,7 +98,7 @@ impl ObjectWriter {
     /// Opens the store of the object of `manifest`.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn open(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<ObjectWriter, StoreError> {
         let store = opener.open(&manifest)?;
         Ok(ObjectWriter::new(manifest, store))
@@ -155,7 +155,7 @@ impl ObjectWriter {
         self.stored_bytes = self.manifest.size - missing.map(u64::from).sum::<u64>();
         self.stored_chunks = self.store.held().count();
     }
-    /// Looks at what the store wants now; true if that has changed.
+    /// Reads the chunks that the store wants now; true if they have changed.
     pub fn refresh_wishes(&mut self) -> bool {
         let Some(selection) = &mut self.wishes else { return false };
         let version = selection.wishes.version();
@@ -221,7 +221,7 @@ impl ObjectWriter {
     pub fn accepts(&self, index: u32) -> bool {
         self.store.accepts(ChunkIndex(index))
     }
-    /// Whether what the store wants may change without a wake-up of the node.
+    /// Whether the store's wishes may change without a wake-up of the node.
     pub fn must_be_looked_at(&self) -> bool {
         self.wishes.as_ref().is_some_and(|selection| !selection.wishes.wakes())
     }
@@ -322,7 +322,7 @@ impl ObjectWriter {
     /// Takes the verified hash list.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn put_tree(&mut self, tree: HashTree) -> Result<(), StoreError> {
         self.held_before_tree = Some(self.store.held().clone());
         self.tree = Some(tree.clone());
@@ -331,7 +331,7 @@ impl ObjectWriter {
     /// Takes a verified chunk.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn put_chunk(&mut self, index: u32, bytes: Vec<u8>) -> Result<(), StoreError> {
         self.begin(StoreTask::Chunk(ChunkIndex(index), bytes))?;
         self.storing.insert(index);
@@ -352,7 +352,7 @@ impl ObjectWriter {
     /// Begins to give the object its final name; all wanted chunks are held. True once it has it.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn finish(&mut self) -> Result<bool, StoreError> {
         if self.finish == Finish::NotBegun && !self.awaits_storage() {
             self.finish = Finish::UnderWay;

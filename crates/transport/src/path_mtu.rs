@@ -28,14 +28,14 @@ const ATTEMPTS_MAX_LOSSY: u32 = 8;
 const LIFE_TRIES_MAX: u32 = 3;
 /// How long an answer is waited for at least (RFC 8899 §5.1.1, PROBE_TIMER).
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Time between two looks whether the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
+/// Time between two checks that the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Checks take at most this fraction (1/`CHECK_PARTS`) of a slow link.
 const CHECK_PARTS: u32 = 100;
-/// Probes whose times are remembered, so that late answers tell how long one takes.
+/// Probes whose times are remembered, so that late answers show how long one takes.
 const SENT_MAX: usize = 16;
-/// Time between two tries of larger sizes (RFC 8899 has 600 s for PMTU_RAISE_TIMER), and between two questions to a
-/// neighbour that answers none.
+/// Time between two tries of larger sizes (RFC 8899 has 600 s for PMTU_RAISE_TIMER), and between two probes of a
+/// neighbour that answers no probe.
 const RAISE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A datagram to send: of `size` bytes, carrying `number`, which the neighbour sends back.
@@ -49,7 +49,7 @@ pub struct MtuProbe {
 
 /// The search on one face.
 ///
-/// Call [`PathMtu::on_sent`] for datagrams that leave, send what [`PathMtu::poll_probe`] gives, and look at
+/// Call [`PathMtu::on_sent`] for datagrams that leave, send the probes of [`PathMtu::poll_probe`], and read
 /// [`PathMtu::size`] after [`PathMtu::on_answer`] and [`PathMtu::handle_timeout`].
 #[derive(Clone, Debug)]
 pub struct PathMtu {
@@ -119,7 +119,7 @@ impl PathMtu {
     pub fn size_configured(&self) -> u32 {
         *self.sizes.last().expect("what the face is told is always among them")
     }
-    /// A datagram of `bytes` leaves. Those that any link carries tell nothing and are worth no probe.
+    /// A datagram of `bytes` leaves. Sizes that any link carries need no probe.
     pub fn on_sent(&mut self, bytes: usize) {
         self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;
     }
@@ -160,7 +160,7 @@ impl PathMtu {
     pub fn on_round_trip(&mut self, round_trip: Duration) {
         self.patience = (round_trip * 2).clamp(PATIENCE, RAISE_INTERVAL);
     }
-    /// Nothing comes from the neighbour, of whatever size: answers are waited for longer.
+    /// The neighbour is silent, at all sizes: answers get more time.
     pub fn on_silence(&mut self, now: Time) {
         if let Some(round) = self.round.as_mut().filter(|round| round.due <= now) {
             round.due = now + self.patience;

@@ -5,7 +5,7 @@ use tributary_core::{Duration, Time};
 /// stopped or a machine that sleeps does.
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
-/// Gives a fetch up when no source has answered for a while.
+/// Ends a fetch when no source has answered for its patience.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
     /// `None` waits for ever.
@@ -38,11 +38,11 @@ impl Patience {
     pub fn limit(&self) -> Duration {
         self.limit.unwrap_or_default()
     }
-    /// When it is over; `None` for never.
+    /// When it runs out; `None` for never.
     pub fn deadline(&self) -> Option<Time> {
         Some(self.since + self.limit?)
     }
-    /// Whether it is over.
+    /// Whether it has run out.
     pub fn is_over(&self, now: Time) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }

@@ -118,7 +118,7 @@ impl Faces {
     pub(crate) fn rules(&self) -> FaceRules {
         FaceRules { by_face: self.by_face.iter().map(|(id, face)| (*id, face.policy.clone())).collect() }
     }
-    /// Why a fetch has to wait for a face at `now`, and until when.
+    /// Why a fetch may not use a face at `now`, and until when.
     pub(crate) fn held(&self, now: Time, face: FaceId, priority: i8) -> Option<(Held, Time)> {
         let face = self.by_face.get(&face)?;
         let claim = face.claim.filter(|(of, until)| *of > priority && *until > now);
@@ -153,7 +153,7 @@ pub(crate) struct FaceRules {
     by_face: BTreeMap<FaceId, FacePolicy>,
 }
 impl FaceRules {
-    /// Why a fetch may not use paths over a face at all.
+    /// Why a fetch may never use paths over a face.
     pub(crate) fn bars(&self, face: Option<FaceId>, demands: &PathDemands) -> Option<String> {
         let policy = face.and_then(|face| self.by_face.get(&face));
         demands.leaves_out(face).or_else(|| policy?.closed.clone())
@@ -165,7 +165,7 @@ impl FaceRules {
     }
 }
 
-/// Where a path stands in the order of use.
+/// The position of a path in the order of use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Rank {
     pub(crate) is_backup: bool,

@@ -40,7 +40,7 @@ impl RangeSet {
         self.ranges.insert(first, end);
         self.len += u64::from(end - first);
     }
-    /// Takes out `first .. end`; numbers that are not there do not matter.
+    /// Removes `first .. end`; missing numbers are ignored.
     pub fn remove(&mut self, first: u32, end: u32) {
         if first >= end {
             return;

@@ -1,5 +1,5 @@
-//! The record of a fetch: when it began and how it ended, what became of its bytes, and the events that its node has
-//! not taken yet.
+//! The record of a fetch: its times and result, the account of its bytes, and the events that its node has not taken
+//! yet.
 use alloc::{collections::VecDeque, string::String, vec::Vec};
 
 use tributary_core::{
@@ -72,7 +72,7 @@ impl Record {
         self.ended = Some(now);
         self.push(TransferEvent::Completed);
     }
-    /// The fetch ends without the whole object; `reason` says what failed, on what, why.
+    /// The fetch ends without the whole object; `reason` names the failed step, its target and the cause.
     pub fn fail(&mut self, now: Time, reason: String) {
         self.ended = Some(now);
         self.failure = Some(reason.clone());

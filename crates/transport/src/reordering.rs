@@ -1,4 +1,4 @@
-//! By how much a path reorders.
+//! Measures the reordering of a path.
 
 /// The largest number of packets out of order that a path can teach its loss detection to wait for.
 const PACKETS_MAX: u64 = 512;
@@ -7,7 +7,7 @@ const PACKETS_MAX: u64 = 512;
 const LOSSES_KEPT: u32 = 16;
 
 /// The number of later requested packets whose arrival declares a packet lost. A packet that arrives after it was
-/// declared lost raises it; what reordering has not needed for 16 losses lowers it.
+/// declared lost raises it; a margin that reordering has not needed for 16 losses is removed.
 ///
 /// RFC 8985 restarts from the minimum, so that a path with steady reordering loses a packet needlessly every 16
 /// recoveries. Here it falls to the reordering that packets in time have shown too.

@@ -1,7 +1,7 @@
 //! Round-trip time and retransmission timeout.
 use tributary_core::Duration;
 
-/// By how much the timeout exceeds the smoothed round-trip time at least (RFC 6298 §2.3: the clock's granularity; RFC 9002
+/// The least margin of the timeout above the smoothed round-trip time (RFC 6298 §2.3: the clock's granularity; RFC 9002
 /// §6.1.2 takes 1 ms). On a path whose round-trip time never varies the timeout would fire as the answer arrives.
 const GRANULARITY: Duration = Duration::from_millis(1);
 

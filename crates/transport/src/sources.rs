@@ -15,7 +15,7 @@ use tributary_core::{
 /// Sources of one fetch at most.
 pub const SOURCES_MAX: usize = 1_024;
 
-/// A source of a fetch; `T` is what its family keeps of it.
+/// A source of a fetch; `T` is its family's state of it.
 #[derive(Debug)]
 pub struct Source<T> {
     /// Its node.
@@ -139,7 +139,7 @@ impl<T> Sources<T> {
         let label = known.label.clone();
         is_news.then_some(TransferEvent::SourceDistrusted { source, label, reason })
     }
-    /// Closes a source that did nothing wrong: it gets no more requests. `None` if it gets none already.
+    /// Closes a source that made no mistake: it gets no more requests. `None` if it was out of use already.
     pub fn close(&mut self, source: SourceId, reason: String) -> Option<TransferEvent> {
         let known = self.get_mut(source).filter(|known| known.is_usable())?;
         known.closed = Some(reason.clone());
@@ -165,7 +165,7 @@ impl<T> Sources<T> {
     pub fn any_usable(&self) -> bool {
         self.0.iter().any(Source::is_usable)
     }
-    /// Why a fetch of `name` without a usable source ends: what happened with each of them.
+    /// Why a fetch of `name` without a usable source ends: the fate of each source.
     pub fn hopeless_reason(&self, name: &Name) -> String {
         let can = if self.0.iter().any(|source| source.distrusted.is_some()) { "trusted" } else { "used any more" };
         let why =

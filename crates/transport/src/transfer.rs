@@ -60,7 +60,7 @@ use running::{Put, Running, Suspect, Verdict};
 pub const REQUEST_RANGES_MAX: usize = 16;
 /// Time between two updates of coupled sub-flows.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
-/// The first window at most, whatever the network says of a path.
+/// Largest first window, for any announced rate of a path.
 const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
 /// A first window is not to occupy a link whose rate is known for longer than this, so that control messages and other
 /// transfers do not wait behind it; two packets go in any case.
@@ -328,8 +328,8 @@ impl Transfer {
     pub fn note_answer(&mut self, now: Time) {
         self.patience.restart(now);
     }
-    /// Sets why the family could not use the objects that it found, `None` if it found none; the failure reports it if
-    /// no source answers.
+    /// Sets why the family could not use the objects that it found, `None` without any; the failure reports it if no
+    /// source answers.
     pub fn set_obstacle(&mut self, obstacle: Option<&str>) {
         if self.obstacle.as_deref() != obstacle {
             self.obstacle = obstacle.map(Into::into);
@@ -474,7 +474,7 @@ impl Transfer {
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_batch(now, core::iter::once(*data));
     }
-    /// Takes a packet that several requests asked for in a network that answers once: no path waits for it any longer.
+    /// Takes a packet that several requests named in a network that answers once: no path waits for it any longer.
     ///
     /// An answer of the source that arrives much sooner after the last request than any over its path before (RFC 8985
     /// §6.2, step 2) is the late answer to request `earlier` over the same path, if there was one. Caches are nearer.
@@ -624,7 +624,7 @@ impl Transfer {
             }
         }
     }
-    /// Takes what the store has answered that works on another thread.
+    /// Takes the answers of a store that works on another thread.
     pub fn handle_storage(&mut self, now: Time) {
         if let Some(opening) = &mut self.opening {
             match opening.writer.poll() {
@@ -640,7 +640,7 @@ impl Transfer {
         self.take_written(now);
         self.finish_if_complete(now);
     }
-    /// Takes what the store has done, at once or on another thread.
+    /// Takes the results of the store, immediate or from another thread.
     fn take_written(&mut self, now: Time) {
         while let Some(running) = self.running.as_mut().filter(|running| running.writer.awaits_storage()) {
             let written = match running.writer.poll() {
@@ -690,7 +690,7 @@ impl Transfer {
         self.move_suspects(now);
         self.finish_if_complete(now);
         let waits = |running: &Running| running.awaits_reader() || running.writer.awaits_storage();
-        // A fetch of higher priority takes what its paths carry, and they answer that one.
+        // A fetch of higher priority uses the capacity of its paths, and they answer that one.
         let answers = |path: &Path| path.flow.as_ref().is_some_and(|flow| flow.silent_since().is_none());
         let gives_way = self.paths.values().any(|path| path.held == Some(Held::Priority) && answers(path));
         let held_up = self.opening.is_some()

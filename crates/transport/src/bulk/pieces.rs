@@ -1,4 +1,4 @@
-//! Which run of chunks goes to which flow, and what becomes of flows that fail.
+//! Assigns runs of chunks to flows, and reassigns those of flows that fail.
 use super::*;
 
 impl Bulk {
@@ -13,9 +13,9 @@ impl Bulk {
         let index = self.index_of(flow, number)?;
         self.flows.get_mut(index)
     }
-    /// How long a flow may be silent: a fast one is missed sooner than one that takes long to answer at all. One that was
-    /// silent before has less time to answer again: each attempt is a new connection, and the kernel repeats the first
-    /// packet of an old attempt only after a second or more.
+    /// How long a flow may be silent: less for a fast one than for one with slow answers. One that was silent before
+    /// has less time to answer again: each attempt is a new connection, and the kernel repeats the first packet of an
+    /// old attempt only after a second or more.
     pub(super) fn patience_of(&self, flow: &Flow) -> Duration {
         let rtt = flow.rtt.map(|rtt| Duration::from_secs_f64(rtt * 4.0));
         let has_head = flow.order.as_ref().is_some_and(|order| order.has_head);

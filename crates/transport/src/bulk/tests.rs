@@ -169,8 +169,8 @@ fn an_uplink_gets_as_many_connections_as_it_takes_to_fill_it_and_no_more() {
     };
     let (full, lossy) = (bytes("u0>"), bytes("u1>"));
     assert!(lossy.len() >= 3 && lossy[2] * 4 > lossy[0], "{lossy:?}");
-    // A single connection leaves the full uplink idle for a round trip between its ranges; two do not, and what more are
-    // tried for is little.
+    // A single connection leaves the full uplink idle for a round trip between its ranges; two do not, and trials of
+    // more carry little.
     assert!(full.len() >= 2 && full[2..].iter().sum::<u64>() * 4 < full[0], "{full:?}");
 }
 

@@ -5,7 +5,7 @@ use tributary_core::{Duration, Time};
 
 /// Shortest time between two messages that the store fails, or is full.
 const NOTE_EACH: Duration = Duration::from_secs(10);
-/// How long the store may not have shown that it tells its changes: it does so every two seconds, and an election of its
+/// How long the store may go without showing that its watch works: it does so every two seconds, and an election of its
 /// members takes a second or two.
 pub const BLIND_AFTER: Duration = Duration::from_secs(5);
 
@@ -54,12 +54,12 @@ impl Health {
             is_blind_noted: false,
         }
     }
-    /// Since when the store does not answer, or does not tell its changes.
+    /// Since when the store does not answer, or its watch has stalled.
     pub fn failing_since(&self) -> Option<Time> {
         let blind = || self.current_at.or(self.begun_at).filter(|_| self.is_blind_noted);
         self.failing.or_else(blind)
     }
-    /// How it stands, for people.
+    /// Its state, for people.
     pub fn state(&self) -> String {
         match (self.failing, self.is_blind_noted, self.full) {
             (Some(_), ..) => "cannot be used now".into(),
@@ -68,7 +68,7 @@ impl Health {
             _ => "in use".into(),
         }
     }
-    /// Whether [`Health::look`] has found that changes are not told, and they have not been since.
+    /// Whether [`Health::look`] has found the watch stalled, and it has not recovered.
     pub fn is_found_blind(&self) -> bool {
         self.is_blind_noted
     }

@@ -224,9 +224,10 @@ fn what_is_taken_back_is_lost_again_like_anything_else() {
     assert_eq!(lost, [LostPacket { packet: 1, covered: false }], "nobody else answers for it any more");
 }
 
-/// Fetches for `seconds` over a path whose source has a round trip of 20 ms and sends a packet each 600 µs, with a cache
-/// 1 ms away that sends one each 50 µs and has runs of packets as other receivers leave them. Gives the source's longest queue, the last of the
-/// window and the share of the time from the first second on in which the source was busy.
+/// Fetches for `seconds` over a path whose source has a round trip of 20 ms and sends a packet each 600 µs, with a
+/// cache 1 ms away that sends one each 50 µs and has runs of packets as other receivers leave them. Returns the
+/// source's longest queue, the last of the window and the share of the time from the first second on in which the
+/// source was busy.
 fn beside_a_cache(seed: u64, cached: f64, run: u64, seconds: u64) -> (Duration, u64, f64) {
     let (per_far, per_near) = (Duration::from_micros(600), Duration::from_micros(50));
     let (mut flow, mut random) = (flow(), Random::new(seed, 1));

@@ -1,8 +1,8 @@
 //! Verifies complete units, and finds the faulty node behind one that fails.
 //!
 //! Wrong bytes incriminate a *path*: the packets that came over it differ from verified ones. One path does not show
-//! whether its source or a node on the way changed them. So the path is closed at once, and elimination decides the
-//! rest: nodes that carry verified bytes over other paths are cleared, and the one left is named. A source is
+//! whether its source or a node on the way altered them. So the path is closed immediately, and elimination finds the
+//! culprit: nodes that carry verified bytes over other paths are cleared, and the one left is named. A source is
 //! distrusted only if no other node can have done it.
 use super::*;
 
@@ -29,7 +29,7 @@ pub(super) struct Altered {
 enum Party {
     Source(SourceId),
     Forwarder(String),
-    /// A node between that the path's label does not tell.
+    /// A node between them that is not in the path's label.
     Unknown,
 }
 

@@ -97,7 +97,8 @@ impl Transfer {
     pub(super) fn has_mirrors(&self) -> bool {
         self.bulk.as_ref().is_some_and(|bulk| self.awaits_mirrors || bulk.any_usable())
     }
-    /// Gives the end of a mirror's range that a path without packets to request would deliver sooner back to the paths.
+    /// Returns the end of a mirror's range to the paths if this path, which lacks packets to request, would deliver it
+    /// sooner.
     pub(super) fn release_late(&mut self, now: Time, id: PathId) -> bool {
         let Some(flow) = self.paths.get(&id).and_then(|path| path.flow.as_ref()) else { return false };
         let (latency, rate) = (flow.arrival_of(now, 1).since(now), flow.rate(now));

@@ -75,7 +75,7 @@ impl Transfer {
             (running.awaits_reader() && running.writer.must_be_looked_at()).then(|| self.polled_at + READER_INTERVAL),
         )
     }
-    /// The next thing worth telling.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.record.poll_event()
     }

@@ -1,4 +1,4 @@
-//! Sources that are still fetching the object themselves: what each of them has, and when to look whether it has more.
+//! Sources that are still fetching the object themselves: their holdings, and when to poll them again.
 //!
 //! ```text
 //!   a listed chunk is delivered ──┐
@@ -24,13 +24,13 @@ const POLL_PAUSE_MIN: Duration = Duration::from_millis(50);
 const POLL_DOUBLINGS_MAX: u32 = 3;
 /// The shortest time between polls of any two sources: some 200 bytes each.
 const POLL_SPACING_MIN: Duration = Duration::from_millis(5);
-/// Polls take at most a fortieth of what a path carries.
+/// Polls take at most a fortieth of a path's rate.
 const POLL_SHARE_BYTES: u64 = 40 * 200;
 /// How often a source may withdraw a chunk that it had listed. A few times that is chance: answers overtake each other, and a
 /// chunk may be dropped that failed its check.
 const BROKEN_PROMISES_MAX: u32 = 32;
 
-/// All sources of a fetch that have said that they hold a part.
+/// All sources of a fetch that have reported holding a part.
 #[derive(Default)]
 pub(super) struct Partials {
     sources: BTreeMap<SourceId, Partial>,
@@ -46,7 +46,7 @@ struct Partial {
     held: RangeSet,
     poll_at: Time,
     pause: Duration,
-    /// Polls since it last told of something new.
+    /// Polls since it last reported a new chunk.
     idle_polls: u32,
     /// Whether it gave a chunk that it had not listed, and has sent no list since: it may be complete by now.
     has_outgrown: bool,
@@ -59,7 +59,7 @@ struct Partial {
 pub(super) enum Pick {
     /// Any.
     Any,
-    /// Those that a source has, as far as it has said.
+    /// Chunks that a source has listed.
     Of(SourceId),
     /// Those that no partial source has.
     Rare,
@@ -72,7 +72,7 @@ impl Partials {
     pub(super) fn contains(&self, source: SourceId) -> bool {
         self.sources.contains_key(&source)
     }
-    /// Whether a source has a unit, as far as it has said.
+    /// Whether a source has a unit: complete sources have all, partial ones those that they have listed.
     pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
         let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
         self.sources.get(&source).is_none_or(|partial| partial.held.contains(index))

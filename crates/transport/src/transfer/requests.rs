@@ -1,4 +1,4 @@
-//! Decides which packet is requested over which path, and what happens to lost ones.
+//! Chooses the packets to request over each path, and handles lost ones.
 use super::*;
 
 impl Transfer {
@@ -77,7 +77,7 @@ impl Transfer {
         })
     }
     /// Whether the other paths deliver all idle packets before this one could deliver any: near the end the fetch would
-    /// wait for a long path. Paths that cost more do not count: what a cheap path can carry is not theirs.
+    /// wait for a long path. More expensive paths do not count: they carry only the excess of cheap ones.
     fn is_too_far(&self, now: Time, id: PathId) -> bool {
         let flow = |id: &PathId| self.paths.get(id)?.flow.as_ref();
         let (Some(running), Some(own)) = (&self.running, flow(&id)) else { return false };
@@ -120,7 +120,7 @@ impl Transfer {
         packets.sort_unstable();
         packets.dedup();
         let (ranges, left_over) = into_ranges(&packets);
-        // Each chosen packet is this path's duty now; what does not fit into the request becomes anyone's.
+        // Each chosen packet is assigned to this path now; those that do not fit into the request become idle again.
         for packet in left_over {
             running.make_idle(*packet);
         }

@@ -276,8 +276,8 @@ impl Running {
             None => self.idle_of(unit).insert(first, end),
         }
     }
-    /// Drops what `unwanted` origins sent of unverified units, and makes it idle again. A suspect unit is cleared
-    /// together with the packets that caused the suspicion.
+    /// Drops the packets of `unwanted` origins from unverified units, and makes them idle again. A suspect unit is
+    /// cleared together with the packets that caused the suspicion.
     pub(super) fn discard(&mut self, unwanted: impl Fn(Origin) -> bool) {
         let units: Vec<Unit> = self.units.keys().copied().collect();
         for unit in units {
@@ -296,7 +296,7 @@ impl Running {
             }
         }
     }
-    /// Up to `max` idle packets, most urgent first and then ascending, hash list first; none of units that would exceed
+    /// Up to `max` idle packets, most urgent first and then ascending, hash list first; without units that would exceed
     /// the assembly, or that the store does not want.
     ///
     /// With an `owner`, the remainder of its assigned chunks goes first, then unassigned chunks, then any: a source
@@ -359,7 +359,7 @@ impl Running {
         let is_free = |unit| !self.owners.contains_key(&unit);
         own.or_else(|| self.next_for(owner, is_free)).or_else(|| self.next_for(owner, |_| true))
     }
-    /// Whether a source has a unit, as far as it has said.
+    /// Whether a source has a unit: complete sources have all, partial ones those that they have listed.
     pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
         self.partials.has(source, unit)
     }
@@ -394,7 +394,7 @@ impl Running {
         suspect.idle.remove(first, end);
         Some(Ranges::from([(first, (end - first) as u8)]))
     }
-    /// One packet that is of use, without claiming it: what a silent path is probed with.
+    /// One useful packet, without claiming it, to probe a silent path with.
     pub(super) fn probe(&self) -> Ranges {
         let idle = self.idle_tree.first_range().or_else(|| self.next_idle(Pick::Any, |_| true)).map(|(first, _)| first);
         let open = || {

@@ -1,4 +1,4 @@
-//! Which sources and paths a fetch has, which object it fetches, and whom it trusts.
+//! The sources and paths of a fetch, the choice of its object, and trust in its publisher.
 use super::*;
 use crate::sources::SOURCES_MAX;
 

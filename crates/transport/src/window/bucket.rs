@@ -1,4 +1,4 @@
-//! Whether a token bucket lets pass what passes, and how much that is.
+//! Detects a token bucket on the path, and finds the rate that it passes.
 //!
 //! A policer drops packets beyond its rate once its tokens are used up. Round trips stay short, so that to the model
 //! its losses look like random loss of a radio, for which a flow compensates by requesting more; and each pause fills
@@ -324,7 +324,7 @@ impl Bucket {
 }
 
 impl Hold {
-    /// Asks for more, step by step, while nothing is lost; true once the bucket is gone.
+    /// Requests more, step by step, while no packet is lost; true once the bucket no longer exists.
     fn grow(&mut self, now: Time, starved: bool) -> bool {
         if now < self.step_at {
             return false;

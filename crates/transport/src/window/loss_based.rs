@@ -16,7 +16,7 @@ pub struct LossBased {
     window_max: f64,
     packet_bytes: u64,
     growth: Growth,
-    /// Losses of packets asked for before this belong to the decrease already made.
+    /// Losses of packets requested before this belong to the decrease already made.
     recovered_from: Time,
     /// Window and threshold before the last silence.
     before_silence: (f64, f64),

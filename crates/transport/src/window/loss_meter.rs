@@ -1,4 +1,4 @@
-//! Which part of its losses a flow makes up for: the part that does not depend on how much it asks for.
+//! Determines the part of its losses that a flow compensates: the part that does not depend on its request rate.
 //!
 //! Random loss takes its share of any rate; a queue drops the excess. Round by round the two look alike once a queue is
 //! always full, or drops before it is long: the link delivers its full rate, and the pace that compensates for the loss
@@ -27,7 +27,7 @@ const CHANCE_DEVIATIONS: f64 = 2.0;
 const ROUND_PACKETS_MIN: f64 = 12.0;
 /// Packets in rounds that did not fill the path from which on their loss is significant.
 const UNFILLED_PACKETS_MIN: f64 = 48.0;
-/// The rounds that a smoothed share stands for.
+/// The rounds over which a share is smoothed.
 const SMOOTHED_ROUNDS: f64 = 15.0;
 /// How long a proof counts that loss is random.
 const PROOF_LIFE: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ const CLEARLY_LESS: f64 = 0.25;
 const GROWN: f64 = 1.5;
 const GROWN_DEVIATIONS: f64 = 3.0;
 
-/// How much is lost, and how much of it at random.
+/// The measured loss, and its random part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossMeter {
     round: u64,
@@ -137,7 +137,7 @@ impl LossProbe {
 }
 
 impl LossMeter {
-    /// Takes what arrived.
+    /// Takes `bytes` that arrived.
     pub(super) fn on_delivered(&mut self, bytes: u64) {
         self.delivered += bytes;
     }
@@ -149,7 +149,7 @@ impl LossMeter {
     pub(super) fn on_mark(&mut self) {
         self.is_marked = true;
     }
-    /// Forgets what Startup has done to the queue; begins a probe if much was lost before it was full.
+    /// Forgets Startup's losses; begins a probe if much was lost before the queue was full.
     pub(super) fn on_drained(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
         self.share = self.random;
         self.lost = 0;
@@ -255,7 +255,7 @@ impl LossMeter {
         (share > known.max(LOSS_FREE) + LOSS_FREE)
             .then(|| self.probe(now + round_trip * PROBE_LAG as u32, before, rate))
     }
-    /// Whether a probe is over.
+    /// Whether a probe has ended.
     pub(super) fn is_over(&self, probe: &LossProbe) -> bool {
         let share = probe.lost as f64 / (probe.delivered + probe.lost).max(1) as f64;
         let rounds_left = (probe.ends_after_round + 1).saturating_sub(self.round);
@@ -276,7 +276,7 @@ impl LossMeter {
         let deviation = libm::sqrt(before.max(LOSS_FREE / 2.0) * (1.0 - before) / packets);
         let has_grown = share > GROWN * before + GROWN_DEVIATIONS * deviation;
         let yielded = (before - share - YIELD_DEVIATIONS * deviation).max(0.0);
-        // What others lose with it would yield as well if they asked for less.
+        // If rivals' traffic had caused the loss, it would have fallen with a lower request rate as well.
         let random = (share - yielded).max(0.0);
         let is_random = probe.calm_rounds * 2 > probe.rounds && random > RANDOM_MIN * before && !has_grown;
         let overflows = self.proof.map_or(0, |proof| proof.overflows);
@@ -304,7 +304,7 @@ impl LossMeter {
         let is_old = self.random > LOSS_FREE && now.since(proof.at) > PROOF_LIFE;
         self.round >= proof.round + pause && (self.is_much() || is_old)
     }
-    /// By how much chance may exceed the loss `share` of `packets`.
+    /// The largest deviation of the loss from `share` among `packets` by chance.
     fn chance(&self, share: f64, packets: f64) -> f64 {
         CHANCE_DEVIATIONS * libm::sqrt(share.max(LOSS_FREE / 2.0) * self.together.max(1.0) / packets.max(1.0))
     }

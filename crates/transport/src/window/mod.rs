@@ -51,7 +51,7 @@ pub trait Controller: Send {
     fn on_return(&mut self, now: Time) {
         self.on_silence(now);
     }
-    /// What the network says that the path carries for it.
+    /// The rate that the network announces for it on the path.
     fn expect_rate(&mut self, rate: Rate) {
         let _ = rate;
     }
@@ -69,7 +69,7 @@ pub trait Controller: Send {
     fn yielded_at(&self) -> Option<Time> {
         None
     }
-    /// Takes its part in what a group of sub-flows that share a link do together.
+    /// Takes its part in a group of sub-flows that share a link.
     fn join(&mut self, part: GroupPart) {
         let _ = part;
     }
@@ -120,13 +120,13 @@ pub struct Arrival {
     pub in_flight: u64,
     /// Round-trip time, if this packet gives a valid sample (first of its request, requested once, not from a cache).
     pub rtt: Option<Duration>,
-    /// The delivery rate over the time since its request was sent; `None` if that time is too short to tell.
+    /// The delivery rate over the time since its request was sent; `None` if that time is too short to measure.
     pub rate: Option<Rate>,
     /// Bytes delivered on this path when its request was sent.
     pub delivered_at_request: u64,
     /// Bytes delivered on this path now.
     pub delivered: u64,
-    /// Whether the path was short of things to ask for when the request was sent: its rate is then a lower bound only.
+    /// Whether the path lacked packets to request when the request was sent: its rate is then a lower bound only.
     pub starved: bool,
     /// When its request was sent.
     pub requested_at: Time,

@@ -6,7 +6,7 @@
 //!                                          (RTT minimum is old)  ▼  │  (much is lost, or there is new room)
 //!                                                    ProbeRtt, ProbeLoss, Refill
 //! ```
-//! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
+//! Startup ends at once, without a queue to drain, when the path delivers the rate that the network announced.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
 //! probe ends two round trips after half of the target is left in flight, and is rarer on long paths; the window is
@@ -44,7 +44,7 @@ const COMPETITIVE_PACE: f64 = 1.25;
 const STARTUP_GROWTH: f64 = 1.25;
 /// Startup ends if the loss grows by this much from one round to the next.
 const STARTUP_LOSS: f64 = 0.1;
-/// Packets of a round that tell so before it ends.
+/// Packets of a round that suffice to end it early.
 const STARTUP_LOSS_PACKETS: f64 = 40.0;
 /// Round trips this many times as long as the smallest show that a link of one's own has slowed down; its rate then
 /// counts as varying for this long.
@@ -57,14 +57,14 @@ const COMPETITIVE_WINDOW_PACKETS: u64 = 2;
 const GAIN_LIMITED: f64 = 1.05;
 /// Longest round trip of a path whose losses are watched for a token bucket.
 const BUCKET_RTT_MAX: Duration = Duration::from_millis(15);
-/// By how much the packet that waits for its token, and this machine, lengthen round trips without a queue.
+/// The time by which the packet that waits for its token, and this machine, lengthen round trips without a queue.
 const BUCKET_QUEUE: Duration = Duration::from_millis(2);
 /// What a bucket that is nearly empty bears at once, as time at its rate.
 const BURST_LIMITED: Duration = Duration::from_millis(2);
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// A probe whose best rate is this many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
-/// Pace and window, as parts of what the path delivers, where room was found.
+/// Pace and window, as multiples of the path's rate and product, where free capacity was found.
 const REFILL_GAIN: f64 = 2.0;
 /// Rounds without growth that end it.
 const REFILL_ROUNDS: u32 = 3;
@@ -83,19 +83,19 @@ const LONG_ROUND_MAX: f64 = 4.0;
 const RTT_FLOOR: Duration = Duration::from_micros(500);
 /// How long a probe of it lasts at most, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
-/// The window of the probe, as a part of what the path delivers in its smallest round trip. On a shared queue all flows
-/// keep half: the queue drains if the smallest is less than twice the true one. One's own queue drains soonest with
-/// next to nothing in flight.
+/// The window of the probe, as a part of the path's bandwidth-delay product. On a shared queue all flows keep half: the
+/// queue drains if the smallest is less than twice the true one. One's own queue drains soonest with next to nothing in
+/// flight.
 const RTT_PROBE_SHARED: f64 = 0.5;
 const RTT_PROBE_OWN: f64 = 0.1;
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.9, 0.1];
-/// What needs no making up for, as a part of what arrives.
+/// Loss that needs no compensation, as a part of the arriving bytes.
 const LOSS_FREE_ARRIVED: f64 = 0.05;
 /// Packets that a flow claims beyond its share for the root of each packet of its bandwidth-delay product.
 const CLAIM_PACKETS: f64 = 3.0;
-/// Pace and window of a probe of the losses, as parts of what the path delivers.
+/// Pace and window of a loss probe, as parts of the path's rate and product.
 const LOSS_PROBE_GAIN: f64 = 0.5;
 /// By which part of its window a flow goes back when a queue overflows.
 const OVERFLOW_CUT: f64 = 0.15;
@@ -107,7 +107,7 @@ const CEILING_DOUBLES: u32 = 8;
 const STANDING_ROUNDS: u32 = 4;
 /// Loss after this many rounds without any queue is no overflow.
 const CALM_ROUNDS: u32 = 3;
-/// What the network says that a path carries is confirmed by this part of it: the rest is headers and some loss.
+/// The part of the announced rate whose delivery confirms it: headers and some loss take the remainder.
 const CONFIRMED: f64 = 0.9;
 /// A round of Startup with this few packets, or in which the rate grew this many times, did not fill the path.
 const FEW_PACKETS: f64 = 32.0;
@@ -116,7 +116,7 @@ const UNFILLED_GROWTH: f64 = 1.8;
 /// How a flow shares with flows that do not yield.
 #[derive(Clone, Copy, Debug)]
 struct Pressing {
-    /// Its window, as a part of what the path delivers in its smallest round trip.
+    /// Its window, as a multiple of the path's bandwidth-delay product.
     window_gain: f64,
     /// Loss that the pace makes up for at most.
     loss_compensated: f64,
@@ -169,7 +169,7 @@ pub struct ModelBased {
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
-    /// What the network says that the path carries, in bytes per second.
+    /// The rate that the network announced for the path, in bytes per second.
     expected: Option<f64>,
     /// Bytes in flight at most since a queue overflowed.
     ceiling: Option<Ceiling>,
@@ -237,8 +237,8 @@ impl ModelBased {
         (rate > 0.0).then(|| rate * rtt.max(RTT_FLOOR).as_secs_f64())
     }
     /// Bytes that requests, answers and system calls hold back because they come in portions, not in packets. Sub-flows
-    /// that share a link hold back three packets together where portions are smaller: what does not depend on the rate is
-    /// a claim on the link.
+    /// that share a link hold back three packets together where portions are smaller: an amount that does not depend on
+    /// the rate is a claim on the link.
     fn held_back(&self) -> u64 {
         let packet = (self.packet_bytes as f64 / self.part.times) as u64;
         3 * self.request_bytes().clamp(packet, self.request_bytes_max)
@@ -270,11 +270,12 @@ impl ModelBased {
             return 1.0 / (1.0 - self.loss.share().min(self.pressing().loss_compensated));
         }
         let most = if self.queue_is_empty() { empty } else { standing.max(self.loss.proved()).min(empty) };
-        // Less what needs no making up for: of what arrives, which where most is lost is little.
+        // Without the loss that needs no compensation: a part of the arriving bytes, which is little where most is
+        // lost.
         let lost = self.loss.compensated();
         1.0 / (1.0 - (lost - LOSS_FREE.min(LOSS_FREE_ARRIVED * (1.0 - lost))).clamp(0.0, most))
     }
-    /// Whether it needs no probe to tell what packets are lost for.
+    /// Whether a loss is explained by the queue, without a probe.
     fn queue_is_long(&self) -> bool {
         self.rtt_min.zip(self.rtt_last_round).is_some_and(|((minimum, _), last)| last > minimum * 3 / 2)
     }
@@ -326,7 +327,7 @@ impl ModelBased {
                 self.phase = Phase::Drain;
             }
             let window = self.window_of_model();
-            // A mark may come from a queue of a few packets: what the path holds without any is not given up for it.
+            // A mark may come from a queue of a few packets: the window does not fall below the path's product for it.
             let kept = if is_marked { product * MARK_FLOOR } else { 0.0 };
             let floor = kept.max((WINDOW_PACKETS_MIN * self.packet_bytes) as f64);
             let bytes = (window as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
@@ -415,8 +416,8 @@ impl ModelBased {
             };
         }
     }
-    /// The round trips without a queue that the last one stands for: how long a rate is remembered is not to depend on the
-    /// queue, least of all where a path carries less than it did and its queue is full.
+    /// The number of round trips without a queue that the last one is worth: the time for which a rate is remembered
+    /// must not depend on the queue, least of all where a path has become slower and its queue is full.
     fn rounds_in_a_long_one(&self) -> u64 {
         if !self.shares_queues {
             return 1;
@@ -425,7 +426,7 @@ impl ModelBased {
         let times = last.as_secs_f64() / minimum.max(RTT_FLOOR).as_secs_f64();
         (times + 0.5).clamp(1.0, LONG_ROUND_MAX) as u64
     }
-    /// Finds out whether there was a queue in this round, and probes at once if one is gone that stood.
+    /// Checks for a queue in this round, and probes at once if a standing queue has drained.
     fn on_round_of_rtts(&mut self, now: Time) {
         let (Some(smallest), Some((minimum, _))) = (self.rtt_this_round.take(), self.rtt_min) else { return };
         self.rtt_last_round = Some(smallest);
@@ -468,7 +469,7 @@ impl ModelBased {
         let turn = self.rivals.on_round(round);
         self.take_turn(now, round_trip, turn);
     }
-    /// Does what follows from what rivals do.
+    /// Reacts to the rivals' behaviour.
     fn take_turn(&mut self, now: Time, round_trip: Duration, turn: Option<Turn>) {
         match turn {
             Some(Turn::Measure) => {
@@ -513,7 +514,7 @@ impl ModelBased {
         self.phase = Phase::Probe { step: 0, since: now };
         self.raise_ceiling(CYCLE[0]);
     }
-    /// Lifts the ceiling that an overflow had set, to `gain` times what the path's rate needs in flight.
+    /// Lifts the ceiling that an overflow had set, to `gain` times the path's product.
     fn raise_ceiling(&mut self, gain: f64) {
         let product = self.product().unwrap_or(0.0);
         let enough = product * gain + (self.held_back() + self.claim(product)) as f64;
@@ -549,12 +550,12 @@ impl ModelBased {
         self.rtt_sum = (self.rtt_sum.0 + sample, self.rtt_sum.1 + 1);
         self.rtt_this_round = Some(self.rtt_this_round.map_or(sample, |smallest| smallest.min(sample)));
         match self.rtt_min {
-            // A sample close to the minimum renews it: the queue was empty, a probe would tell nothing new.
+            // A sample close to the minimum renews it: the queue was empty, so that a probe is unnecessary.
             Some((minimum, _)) if sample <= minimum => self.see_rtt_min(now, sample),
             Some((minimum, _)) if is_close(sample, minimum) => self.see_rtt_min(now, minimum),
             Some((minimum, since)) if now.since(since) > self.rtt_life(minimum) => match self.phase {
-                // A Startup that lasts so long had too little to send, or nothing passed: a probe would end it before
-                // it has found anything.
+                // A Startup of this length lacked packets to send, or none passed: a probe would end it before it has
+                // found anything.
                 Phase::Startup { .. } => self.see_rtt_min(now, minimum),
                 Phase::ProbeRtt { .. } => self.see_rtt_min(now, sample),
                 _ => self.begin_rtt_probe(now, sample, minimum),
@@ -633,8 +634,8 @@ impl ModelBased {
         }
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
-            // No claim, so that the other flows on the link see the queue drain too and none mistakes it for the path's
-            // delay.
+            // No claim, so that the other flows on the link see the queue drain too and do not mistake it for the
+            // path's delay.
             Phase::ProbeRtt { .. } if self.shares_queues => RTT_PROBE_SHARED,
             Phase::ProbeRtt { .. } => RTT_PROBE_OWN,
             Phase::ProbeLoss(_) => 1.0,
@@ -802,7 +803,7 @@ impl Controller for ModelBased {
         self.expected = Some(rate.bits_per_second() as f64 / 8.0);
     }
     fn set_growth(&mut self, _: Growth) {
-        // It does not grow by what arrives: what makes it fair is `join`.
+        // It does not grow with arrivals: `join` makes it fair.
     }
     fn probe_turn(&self) -> Option<ProbeTurn> {
         match self.phase {

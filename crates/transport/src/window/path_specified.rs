@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(state(&window), ("slow start", 11));
         arrive(&mut window, 1); // III: 24 / 2
         assert_eq!(state(&window), ("congestion avoidance", 12));
-        // It is the threshold that is halved, whatever the window is.
+        // The threshold is halved, for any window.
         for threshold in [6, 3] {
             window.on_silence(Time::from_millis(900));
             arrive(&mut window, threshold - 3);

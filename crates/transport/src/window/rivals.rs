@@ -7,7 +7,7 @@
 //! | observation | rivals | how the flow shares |
 //! |---|---|---|
 //! | the queue drains when the flow requests less | none, or flows like this one | by its model |
-//! | a queue stands or overflows, and still stands when the flow asks for half | flows that fill it | by a window that grows and yields as Cubic's |
+//! | a queue persists or overflows, even when the flow requests half | flows that fill it | by a window that grows and yields as Cubic's |
 //! | that window yields most of itself, and an eighth is still lost | flows that do not yield | by its model, with twice as much in flight, for some seconds; then it yields again to find out |
 //!
 //! ```text
@@ -37,7 +37,7 @@ const WINDOW_MIN: f64 = 2.0;
 
 /// Rounds with a queue in a row after which a rival must keep it: two cycles of probes, and each probe drains.
 const STANDING_ROUNDS: u32 = 16;
-/// The same after Startup, once the flow has asked for less.
+/// Rounds with a queue after Startup, once the flow has requested less.
 const DRAIN_ROUNDS: u32 = 5;
 /// Rounds with a queue before an overflow that does not count as random loss, if no queue preceded them: a queue that
 /// the flow has filled itself takes longer to drain.
@@ -53,8 +53,8 @@ const YIELDED: f64 = 0.4;
 const SAME_FLOORS: u32 = 3;
 /// How long such loss lasts before a flow presses too.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it presses before it yields again to find out whether it still has to: at first, at most, and by which factor
-/// this grows each time that it has to.
+/// How long it presses before it yields again to test whether rivals still do not yield: at first, at most, and the
+/// factor of growth after each test that finds them.
 const PRESSING: Duration = Duration::from_secs(5);
 const PRESSING_MAX: Duration = Duration::from_secs(40);
 const PRESSING_GROWTH: u32 = 4;
@@ -66,7 +66,7 @@ const PATIENCE_AFTER: Duration = Duration::from_secs(6);
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Cubic {
     window: f64,
-    /// The window at the last overflow, after it, and what Reno's would be by now.
+    /// The window at the last overflow, after it, and the window that Reno would have by now.
     most: f64,
     least: f64,
     reno: f64,
@@ -189,7 +189,7 @@ pub(super) struct Round {
 /// A part of a flow's life, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// It asks for less than Startup did, until its queue is gone.
+    /// It requests less than Startup did, until its queue has drained.
     Draining,
     /// It probes for more and for less in turn.
     Probing,
@@ -199,10 +199,10 @@ pub(super) enum Stage {
     Other,
 }
 
-/// What the flow has to do after a round.
+/// The flow's action after a round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Turn {
-    /// It learns the round-trip time, to tell whose the queue is.
+    /// It measures the round-trip time, to find out which flows keep the queue.
     Measure,
     /// It looks for its share again, like a new flow.
     BeginAnew,
@@ -359,7 +359,7 @@ impl Rivals {
             if round.is_calm {
                 self.drain_rounds = 0;
             }
-            // It has asked for less already.
+            // It has requested less already.
             let is_from_startup = self.drain_rounds > 0;
             let enough = if is_from_startup { DRAIN_ROUNDS } else { STANDING_ROUNDS };
             if self.standing_rounds >= enough && self.is_displaced(round.rate) {
@@ -605,7 +605,7 @@ mod tests {
     fn beside_flows_that_do_not_yield_it_presses_for_some_time() {
         let mut rivals = found();
         let lossy = |number| Round { lost: 0.2, ..round(number, false) };
-        // Presses, by more if it is sure that it has to: the round in which it begins, and the one in which it ends.
+        // Presses, by more if rivals surely do not yield: the round in which it begins, and the one in which it ends.
         let press = |rivals: &mut Rivals, from: u64, for_sure: bool| {
             let mut number = from;
             while !rivals.press() {

@@ -1,5 +1,5 @@
-//! wVegas (Cao, Xu and Fu, ICNP 2012): each sub-flow keeps as many packets in queues as its part of the rate of all
-//! together says, so that the sub-flows meet equal congestion. It reacts to round-trip times, and halves on loss.
+//! wVegas (Cao, Xu and Fu, ICNP 2012): each sub-flow keeps packets in queues in proportion to its share of the total
+//! rate, so that the sub-flows meet equal congestion. It reacts to round-trip times, and halves on loss.
 use tributary_core::{Duration, Time};
 
 use super::{Arrival, Controller, Growth, Loss};
@@ -83,7 +83,7 @@ impl Controller for WeightedVegas {
             return;
         }
         if self.in_slow_start {
-            // Every other packet, so that what a round adds is seen before more is added.
+            // Every other packet, so that the effect of a round's growth is seen before the next.
             let packets = arrival.bytes as f64 / self.packet_bytes as f64;
             self.window = (self.window + packets / 2.0).min(self.window_max);
         }

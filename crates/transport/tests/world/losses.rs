@@ -1,4 +1,4 @@
-//! What the default window takes for random loss and what for an overflow, over many seeds.
+//! The default window's distinction between random loss and overflow, over many seeds.
 //!
 //! `LOSS_SEEDS=20 cargo test --release -p tributary-transport --test world losses -- --nocapture`
 use super::{shared::Contest, *};
@@ -10,7 +10,7 @@ const SECONDS: u64 = 15;
 /// When the flows begin.
 const STARTS_MS: [u64; 4] = [0, 700, 1_500, 3_000];
 
-/// A link, how much of it is left by chance, and how many flows share it.
+/// A link, the part of it that random loss leaves, and the number of flows that share it.
 struct Scenario {
     label: String,
     narrow: LinkConfig,
@@ -23,9 +23,9 @@ struct Scenario {
 /// What became of one run.
 #[derive(Clone, Copy)]
 struct Outcome {
-    /// Of what the link carries and chance leaves.
+    /// A share of the link's rate after random loss.
     used: f64,
-    /// Of all packets asked for.
+    /// A share of all requested packets.
     lost: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The paper's forms of a fetch, and what paths and readers that are not like the others do to it.
+//! The paper's forms of a fetch, and the effects of unusual paths and readers.
 use super::*;
 use tributary_content::ChunkIndex;
 use tributary_core::{Duration, event::PathState};

@@ -1,4 +1,4 @@
-//! Policies of faces: what backups, costs, rates, closed faces and priorities make of the paths of a fetch.
+//! Policies of faces: the effects of backups, costs, rates, closed faces and priorities on the paths of a fetch.
 use super::{shared::Contest, *};
 use tributary_transport::policy::{FacePolicy, PathDemands};
 

@@ -85,7 +85,7 @@ impl Contest {
             face: None,
         }
     }
-    /// Adds a fetch with a sub-flow for each of `extra_ms`, which is what its requests take longer than the narrow link.
+    /// Adds a fetch with a sub-flow for each of `extra_ms`, the delay of its requests beyond the narrow link.
     pub(crate) fn add(&mut self, config: TransferConfig, extra_ms: &[u64]) {
         let opener = Nowhere(Bitmap::new(0), None);
         let mut transfer = Transfer::new(self.now, name(), config, Box::new(opener), None, None);

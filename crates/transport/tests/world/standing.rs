@@ -11,7 +11,7 @@ struct Part {
     rtt_min_ms: f64,
 }
 
-/// Flows that begin at `starts_ms`, over that link, and what each gets between `from` and `to` seconds.
+/// Flows that begin at `starts_ms`, over that link, and each one's part between `from` and `to` seconds.
 fn parts(narrow: LinkConfig, starts_ms: &[u64], from: u64, to: u64) -> Vec<Part> {
     let mbps = narrow.rate.map_or(0.0, |rate| rate.bits_per_second() as f64 / 1e6);
     let mut contest = Contest::over(narrow, (mbps * 125_000.0 * to as f64) as usize);
@@ -91,7 +91,7 @@ fn capacity_that_comes_back_is_used_within_a_second() {
     assert!(mbps > 18.0, "{mbps} of 20 Mbit/s from one to three seconds after the burst");
 }
 
-/// A path whose rate and round-trip time the network tells, with a queue that holds 40 ms.
+/// A path with an announced rate and round-trip time, and a queue that holds 40 ms.
 fn known_path(rate: Rate, script: Option<Script>) -> World {
     let mut path = link(1, 106, 0.0);
     (path.rate, path.queue_bytes, path.script) = (Some(rate), rate.bytes_in(Duration::from_millis(40)), script);
