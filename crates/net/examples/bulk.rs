@@ -3,9 +3,10 @@
 //! ```text
 //! cargo run --release -p tributary-net --example bulk -- [BYTES] [none|copy|blake3|write] [DATAGRAM_BYTES] [WINDOW_BYTES] [HOPS]
 //! ```
-//! Each datagram has 16 bytes of header. `none` looks at headers only, `copy` joins payloads to 64 KiB, `blake3`
-//! hashes those as well, `write` also writes them to a file, which is what a download costs at least.
-//! HOPS forwarders, one thread each, put a new header in front of the shared payload. The receiver grants credit; nothing is sent twice, so a lost datagram ends the run.
+//! Each datagram has 16 bytes of header. `none` looks at headers only, `copy` joins payloads to 64 KiB, `blake3` hashes
+//! those as well, `write` also writes them to a file, which is the least that a download costs. HOPS forwarders, one
+//! thread each, put a new header in front of the shared payload. The receiver grants credit; nothing is sent twice, so
+//! a lost datagram ends the run.
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints wall-clock figures")]
 use std::{
     collections::VecDeque,

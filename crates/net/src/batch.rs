@@ -10,13 +10,13 @@ pub(crate) struct Batch {
     parts: Vec<(u32, Bytes)>,
     segment: usize,
     bytes: usize,
-    /// Whether the last datagram is shorter, so that none may follow.
+    /// Whether the last datagram is shorter, so that no other may follow.
     is_closed: bool,
 }
 
 /// Datagrams of one run at most, as older kernels allow.
 pub(crate) const SEGMENTS_MAX: usize = 64;
-/// Bytes of one run at most: what fits into one IPv4 packet.
+/// Bytes of one run at most: the payload of one IPv4 packet.
 const BATCH_BYTES_MAX: usize = 65_507;
 
 impl Batch {

@@ -13,7 +13,7 @@ pub(crate) struct BufferPool {
     allocated: u64,
 }
 
-/// Room for the largest thing that one receive call gives: a batch of GRO'd datagrams.
+/// Enough for the largest result of one receive call: a batch of GRO'd datagrams.
 pub(crate) const BUFFER_BYTES: usize = 65_536;
 /// Buffers remembered while they are lent; older ones go back to the allocator when they are dropped.
 const LENT_MAX: usize = 256;
@@ -38,7 +38,7 @@ impl BufferPool {
         self.allocated += 1;
         BytesMut::zeroed(BUFFER_BYTES)
     }
-    /// The first `len` bytes of `buffer` for sharing; gives the buffer back at once if they were copied.
+    /// The first `len` bytes of `buffer` for sharing; returns the buffer at once if they were copied.
     pub(crate) fn lend(&mut self, buffer: BytesMut, len: usize) -> (Bytes, Option<BytesMut>) {
         if len < COPY_BELOW {
             return (Bytes::copy_from_slice(&buffer[..len]), Some(buffer));

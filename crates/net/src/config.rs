@@ -23,7 +23,7 @@ pub struct DriverConfig {
     /// Who may connect to the Unix sockets of [`DriverConfig::stream_listen`].
     pub unix_access: UnixAccess,
     /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; other pages get 403. Programs
-    /// that are no pages send no origin and always may (RFC 6455 §10.2). Default: none.
+    /// other than browsers send no origin and are always allowed (RFC 6455 §10.2). Default: none.
     pub web_origins: Vec<String>,
     /// Where packets end in a stream; streams need it.
     pub framing: Option<Arc<dyn Framing>>,
@@ -33,8 +33,8 @@ pub struct DriverConfig {
     pub receive_buffer_bytes: usize,
     /// Send buffer requested from the kernel for each socket. Default 8 MiB.
     pub send_buffer_bytes: usize,
-    /// Bytes that wait for each socket while the kernel takes no more; what exceeds it is dropped and counted.
-    /// Default 4 MiB.
+    /// Bytes that wait for each socket while the kernel takes no more; further packets are dropped and counted. Default
+    /// 4 MiB.
     pub backlog_bytes_max: usize,
     /// Dynamic faces at any time, over all listeners. A further peer replaces one that was heard only for a moment, or
     /// has been silent for ten seconds; without such a peer its datagrams are dropped and counted. Default 1,024.

@@ -93,7 +93,7 @@ impl<N> DriverHandle<N> {
     ) -> Result<R, DriverError> {
         self.ask(|reply| {
             Command::Call(Box::new(move |node, now| {
-                // A caller that is gone does not want its answer.
+                // The caller may have stopped waiting for its answer.
                 let _ = reply.send(command(node, now));
             }))
         })
@@ -118,25 +118,25 @@ impl<N> DriverHandle<N> {
     /// Adds a face with a known peer.
     ///
     /// # Errors
-    /// If its socket cannot be opened, it contradicts another face, or the driver is gone.
+    /// If its socket cannot be opened, it contradicts another face, or the driver has ended.
     pub fn add_face(&self, face: FaceConfig) -> Result<(), DriverError> {
         self.ask(|reply| Command::AddFace(Box::new(face), reply))?
     }
     /// Adds a stream to a known peer, and begins to connect.
     ///
     /// # Errors
-    /// If the face exists already, no framing was set, or the driver is gone.
+    /// If the face exists already, no framing was set, or the driver has ended.
     pub fn add_stream(&self, face: StreamFaceConfig) -> Result<(), DriverError> {
         self.ask(|reply| Command::AddStream(face, reply))?
     }
     /// Removes a face. Packets that wait for it are dropped; its socket stays open.
     ///
     /// # Errors
-    /// If there is no such face, or the driver is gone.
+    /// If the face does not exist, or the driver has ended.
     pub fn remove_face(&self, face: FaceId) -> Result<(), DriverError> {
         self.ask(|reply| Command::RemoveFace(face, reply))?
     }
-    /// Removes a face, and ignores its peer for a while, which would otherwise get a dynamic face with its next packet.
+    /// Removes a face, and ignores its peer for some time, because its next packet would open a dynamic face.
     ///
     /// # Errors
     /// If there is no such face, or the driver was stopped.
@@ -146,7 +146,7 @@ impl<N> DriverHandle<N> {
     /// Changes the emulated link of a face.
     ///
     /// # Errors
-    /// If there is no such face, it has no emulated link, or the driver is gone.
+    /// If the face does not exist, it has no emulated link, or the driver has ended.
     pub fn change_link(&self, face: FaceId, change: LinkChange) -> Result<(), DriverError> {
         self.ask(|reply| Command::ChangeLink(face, change, reply))?
     }

@@ -5,7 +5,7 @@ use tributary_core::FaceId;
 
 use crate::stream::StreamAddress;
 
-/// A driver that could not start, or is gone.
+/// A driver that could not start, or has ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
@@ -43,7 +43,7 @@ pub enum DriverError {
         operation: &'static str,
         /// The address.
         local: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A stream socket could not be opened.
@@ -51,7 +51,7 @@ pub enum DriverError {
     Stream {
         /// The address.
         address: StreamAddress,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Streams are configured without a framing.

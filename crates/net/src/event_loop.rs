@@ -48,7 +48,7 @@ pub(crate) enum Command<N> {
     AddStream(StreamFaceConfig, mpsc::SyncSender<Result<(), DriverError>>),
     /// Remove a face.
     RemoveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
-    /// The same, and nothing of its peer is heard for a while.
+    /// The same, and its peer is ignored for some time.
     LeaveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
     /// Change the emulated link of a face.
     ChangeLink(FaceId, LinkChange, mpsc::SyncSender<Result<(), DriverError>>),
@@ -63,7 +63,7 @@ type Call<N> = Box<dyn FnOnce(&mut N, Time) + Send>;
 const RECEIVE_BUFFERS: usize = 2;
 /// What a stream carries: nothing needs to be split for it.
 const STREAM_MTU: u32 = u32::MAX;
-/// Turns with work between two looks at all other sockets.
+/// Turns with work between two checks of all other sockets.
 const TURNS_PER_LOOK: u32 = 16;
 /// The first number of faces that the node itself requested; faces of the configuration have lower ones.
 const OPENED_FACE_FIRST: u32 = 1 << 15;
@@ -84,7 +84,7 @@ pub(crate) struct EventLoop<N, E> {
     sweep_due: Time,
 }
 
-/// Everything but the node, so that the node and the rest can be borrowed at once.
+/// Everything but the node, so that the two can be borrowed separately.
 struct World<E> {
     faces: Faces,
     streams: Streams,
@@ -132,7 +132,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             sweep_due: Time::ZERO,
         }
     }
-    /// Runs until stopped, or until the owner is gone; returns the final counters.
+    /// Runs until stopped, or until the owner is dropped; returns the final counters.
     pub(crate) fn run(mut self) -> DriverStats {
         // Timers of this thread are due when they are due, not 50 µs later.
         if let Err(error) = nix::sys::prctl::set_timerslack(1) {
@@ -255,7 +255,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             Command::Stop => {}
         }
     }
-    /// Takes what one receive call gives, and feeds it to the node.
+    /// Takes the datagrams of one receive call, and feeds them to the node.
     fn receive(&mut self, port: usize) {
         while self.buffers.len() < RECEIVE_BUFFERS {
             self.buffers.push(self.pool.take());
@@ -332,7 +332,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                     self.node.handle_face_answer(now, request, answer);
                 }
                 Some(FaceRequest::Locate { face }) => self.locate(face, now),
-                // If the peer has closed it in the meantime, it is gone already.
+                // If the peer has closed it in the meantime, it does not exist any longer.
                 Some(FaceRequest::Close { face }) => drop(self.world.remove_face(face)),
                 Some(FaceRequest::Move { face, to }) => {
                     if let Some((from, peer)) = self.world.faces.move_to(face, to) {
@@ -492,7 +492,7 @@ impl<E: FnMut(Time, Event)> World<E> {
         }
         self.faces.remove(face)
     }
-    /// Sends all batches, and what streams have.
+    /// Sends all batches, and the streams' queues.
     fn send_dirty(&mut self) {
         self.streams.flush();
         while let Some(place) = self.dirty.pop() {
@@ -531,7 +531,7 @@ fn refused(face: &mut Face, port: &UdpPort, now: Time, error: Errno) {
         );
     }
 }
-/// An error of the kernel in words that say what to do.
+/// An error of the kernel in words that suggest a remedy.
 fn why_refused(error: Errno, local: SocketAddr) -> String {
     let why = match error {
         Errno::EINVAL | Errno::EADDRNOTAVAIL if !local.ip().is_unspecified() => {

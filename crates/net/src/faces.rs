@@ -90,7 +90,7 @@ impl Face {
             self.route.source = None;
         }
     }
-    /// Notes that the kernel refused to send. Gives whether that is worth a line in the log.
+    /// Notes that the kernel refused to send. Returns whether that is worth a line in the log.
     pub(crate) fn on_refused(&mut self, now: Time, error: Errno) -> bool {
         let known = self.refusal.filter(|refusal| refusal.error == error);
         let is_news = known.is_none_or(|refusal| now.since(refusal.logged) >= REFUSAL_REPEAT);
@@ -256,8 +256,8 @@ impl Faces {
         self.remove_place(place);
         Ok(())
     }
-    /// Gives a face the address of another one, and removes that. Gives the old address and the new one; `None` if one of
-    /// them is gone.
+    /// Moves the address of face `to` to face `id`, and removes `to`. Returns the old address and the new one; `None`
+    /// if one of the faces does not exist.
     pub(crate) fn move_to(&mut self, id: FaceId, to: FaceId) -> Option<(SocketAddr, SocketAddr)> {
         let (place, other) = (self.place(id)?, self.place(to)?);
         let moved = self.slots[other].as_ref().map(|face| (face.port, face.peer, face.local_address, face.route))?;
@@ -339,7 +339,7 @@ impl Faces {
         self.forget(&gone);
         gone
     }
-    /// Forgets dynamic faces that were not heard for long; gives which.
+    /// Forgets dynamic faces that were not heard for long; returns them.
     pub(crate) fn forget_idle(&mut self, now: Time) -> Vec<(FaceId, SocketAddr)> {
         let (first, idle) = (self.config.dynamic_face_first, self.config.face_idle);
         let is_idle = |face: &&Face| face.id.0 >= first && now.since(face.last_heard) >= idle;
@@ -360,7 +360,7 @@ impl Faces {
     pub(crate) fn shaping_quantum(&self) -> Duration {
         self.config.shaping_quantum
     }
-    /// Whether there are dynamic faces at all.
+    /// Whether any dynamic faces exist.
     pub(crate) fn has_dynamic(&self) -> bool {
         self.dynamic_faces > 0
     }

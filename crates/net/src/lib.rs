@@ -11,7 +11,7 @@
 //!               └───▲──────────────────────────────────────────────────────────┘
 //!        ppoll, ns ─┘        DriverHandle::call ─► queue + eventfd
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | faces, listeners, limits | [`config`] |
 //! | spawn, commands, stop | [`driver`] |
@@ -21,7 +21,7 @@
 //! | faces over TCP, Unix sockets and WebSocket | [`stream`] |
 //! | batches of datagrams, receive buffers | `batch`, `buffers` (private) |
 //! | counters | [`stats`] |
-//! | what can go wrong | [`error`] |
+//! | errors | [`error`] |
 //! | the only clock | [`clock`] |
 //!
 //! # Example

@@ -1,7 +1,7 @@
 //! Which user is at the other end of a connection that does not leave this machine.
 //!
-//! A node takes commands from its owner: the user that it runs as, and root. A Unix socket says who connected
-//! (`SO_PEERCRED`); of a loopback TCP connection the kernel's table says whose socket the other end is.
+//! A node takes commands from its owner: the user that it runs as, and root. A Unix socket reports the user of its peer
+//! (`SO_PEERCRED`); for a loopback TCP connection the kernel's table has the owner of the other end's socket.
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -19,8 +19,8 @@ pub fn is_unix_peer_owner(socket: &impl AsFd) -> bool {
     getsockopt(&socket.as_fd(), PeerCredentials).is_ok_and(|peer| is_owner(peer.uid()))
 }
 
-/// Whether the other end `peer` of a TCP connection to `own` on this machine belongs to the owner of this process, or root.
-/// False if the kernel does not say, as for a peer in another network namespace.
+/// Whether the other end `peer` of a TCP connection to `own` on this machine belongs to the owner of this process, or
+/// root. False if the kernel has no entry, as for a peer in another network namespace.
 pub fn is_tcp_peer_owner(own: SocketAddr, peer: SocketAddr) -> bool {
     // A socket of IPv6 may carry a connection of IPv4.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];

@@ -20,7 +20,7 @@ use crate::{
     stats::DriverStats,
 };
 
-/// A bound, non-blocking socket and what waits for it.
+/// A bound, non-blocking socket and its queue.
 pub(crate) struct UdpPort {
     socket: Socket,
     state: UdpSocketState,
@@ -39,7 +39,7 @@ pub(crate) struct UdpPort {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) peer: SockaddrStorage,
-    /// Our address, on a socket that is bound to none; `None` leaves it to the routing table.
+    /// Our address, on an unbound socket; `None` leaves it to the routing table.
     pub(crate) source: Option<IpAddr>,
 }
 

@@ -63,9 +63,9 @@ pub struct StreamStats {
     pub in_packets: u64,
     /// Bytes received.
     pub in_bytes: u64,
-    /// Packets taken for sending.
+    /// Packets accepted for sending.
     pub out_packets: u64,
-    /// Bytes taken for sending.
+    /// Bytes accepted for sending.
     pub out_bytes: u64,
 }
 
@@ -78,9 +78,9 @@ pub struct FaceStats {
     pub peer: SocketAddr,
     /// Where its socket is bound.
     pub local: SocketAddr,
-    /// Our address that its datagrams come from, where the socket is bound to none; `None` leaves it to the routing table.
+    /// The source address of its datagrams, if the socket is unbound; `None` leaves it to the routing table.
     pub source: Option<IpAddr>,
-    /// When a datagram last came from there; `None` if none did.
+    /// When a datagram last came from there; `None` for never.
     pub heard: Option<Time>,
     /// The kernel's reason when it last refused to send there, and the time.
     pub refused: Option<(&'static str, Time)>,

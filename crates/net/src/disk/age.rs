@@ -1,9 +1,9 @@
-//! Age across restarts: how long what a folder keeps has been kept, whatever the time of day is set to.
+//! Age across restarts: how long a folder's contents have been kept, independent of changes to the time of day.
 //!
-//! A lifetime counts age, as in the Bundle Age block of RFC 9171 §4.4.2. A mark in the folder says how old its contents were
-//! at a reading of the machine's clocks, and a later reading tells how much older they are:
+//! A lifetime counts age, as in the Bundle Age block of RFC 9171 §4.4.2. A mark in the folder records the age of its
+//! contents at a reading of the machine's clocks, and a later reading adds the time since:
 //!
-//! | since the mark | what counts |
+//! | since the mark | the added time |
 //! |---|---|
 //! | the machine has not been rebooted | its uptime, which cannot be set |
 //! | it was rebooted, [`SETTLE`] or longer ago | the time of day if it was not set back, else the uptime since the boot |
@@ -74,7 +74,7 @@ impl Reading {
 /// Reads the clocks.
 pub type Clocks = Arc<dyn Fn() -> Reading + Send + Sync>;
 
-/// The age of what one folder keeps; see the [module](self). Clones are the same.
+/// The age of one folder's contents; see the [module](self). Clones are the same.
 #[derive(Clone)]
 pub struct Age {
     file: PathBuf,
@@ -141,7 +141,7 @@ impl Age {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let now = (self.clocks)();
         let age = marks.advance(now.clone());
-        // A mark of an earlier boot stays until the node believes the time of day: it is what the time off is found by.
+        // A mark of an earlier boot stays until the time of day is reliable: it is needed to compute the time off.
         let is_recent =
             |written: Duration| age.saturating_sub(written) < MARK_INTERVAL || marks.known.1.boot != now.boot;
         if marks.written.is_some_and(is_recent) {

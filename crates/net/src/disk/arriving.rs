@@ -50,7 +50,7 @@ struct Content {
     held: Held,
 }
 
-/// Gives the object of a download in `part` at `path` to `share`.
+/// Passes the object of a download in `part` at `path` to `share`.
 pub(super) fn offer(
     share: &Share,
     manifest: &Manifest,

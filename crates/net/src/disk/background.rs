@@ -28,7 +28,7 @@ use crate::bell::Bell;
 
 /// Threads that read published objects, of one node.
 const READERS: usize = 2;
-/// How long an opening that is refused waits before it looks whether an abandoned store has let go of its files.
+/// How long a refused opening waits before it tries again whether an abandoned store has released its files.
 const RELEASE_LOOK: Duration = Duration::from_millis(10);
 
 /// The threads that do a node's disk work. Clones share the same threads.
@@ -64,7 +64,7 @@ impl Storage {
     pub fn bell(&self) -> &Bell {
         &self.0.bell
     }
-    /// Waits until all operations of abandoned stores are done. To be called when the node is gone.
+    /// Waits until all operations of abandoned stores are done. To be called after the node's end.
     pub fn wait(&self) {
         self.0.wait();
     }
@@ -85,7 +85,7 @@ impl Storage {
         self.0.reads.changed.notify_one();
         let reads = Arc::clone(&self.0.reads);
         if needs_reader && let Err(error) = self.spawn("read", move || reads.run()) {
-            // The readers that there are do it; without any the object cannot be read, which the log says.
+            // The existing readers do it; without any the object cannot be read, which is logged.
             tracing::error!(%error, "no thread to read with");
             lock(&self.0.reads.queue).readers -= 1;
         }
@@ -199,7 +199,7 @@ fn serve(
     reply_to: &Sender<Result<Done, StoreError>>,
     bell: &Bell,
 ) {
-    // Operations are carried out even if the node's end is gone.
+    // Operations are carried out even without the node's end.
     let answer_with = |done| {
         let _ = reply_to.send(done);
         bell.ring();
@@ -245,7 +245,7 @@ pub struct BackgroundStore {
     wishes: Option<Arc<dyn Wishes>>,
     ask: Option<Sender<StoreTask>>,
     answers: Receiver<Result<Done, StoreError>>,
-    /// Shared with the thread: the last owner knows that the other is gone.
+    /// Shared with the thread: the last owner knows that the other end was dropped.
     life: Option<Arc<()>>,
     abandoned: Arc<AtomicUsize>,
 }
@@ -494,7 +494,7 @@ mod tests {
             PublishOptions { chunk_size: Some(CHUNK), storage: Some(storage.clone()), ..PublishOptions::default() };
         let name = "/x".parse().expect("a name");
         let mut object = publish(&path, name, &key(), &options).expect("publishable").object;
-        // All readers are busy, as with a disk that stands still.
+        // All readers are busy, as with a disk that hangs.
         let (go, gate) = sync_channel::<()>(0);
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..READERS {

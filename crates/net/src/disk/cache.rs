@@ -35,7 +35,7 @@ use tributary_content::{
 use super::{FindKey, Sealed, TrustStore, background::lock, io_error, refusal};
 use crate::bell::Bell;
 
-/// Where the objects lie, and how much of them. Clones are one cache.
+/// The folder of the objects, and its size. Clones are one cache.
 #[derive(Clone, Debug)]
 pub struct ObjectCache(Arc<Folder>);
 
@@ -81,7 +81,8 @@ impl ObjectCache {
         cache.sweep();
         Ok(cache)
     }
-    /// Removes objects that are too old, and then the least recently read ones, until the rest fits. Open objects stay.
+    /// Removes objects that are too old, and then the least recently read ones, until the others fit. Open objects
+    /// stay.
     pub fn sweep(&self) {
         let files = self.files();
         let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
@@ -355,7 +356,7 @@ impl CachedObject {
         };
         wakers.into_iter().for_each(Waker::wake);
     }
-    /// Whether new readers need another session: the fetch has ended, or chunks that passed through are gone.
+    /// Whether new readers need another session: the fetch has ended, or chunks that passed through were discarded.
     pub fn has_ended(&self) -> bool {
         let state = self.0.lock();
         state.failed.is_some() || state.is_closed || state.has_dropped
@@ -380,7 +381,7 @@ impl CachedObject {
     /// Reads bytes whose chunks are here; waits for the disk.
     ///
     /// # Errors
-    /// The system's, or that a chunk is not what its publisher sealed.
+    /// The system's error, or that a chunk differs from the publisher's sealed one.
     pub fn read(&self, bytes: Range<u64>) -> io::Result<Bytes> {
         let (cipher, passing) = (self.0.cipher.as_ref(), self.0.lock().passing.clone());
         if cipher.is_none() && passing.is_empty() {
@@ -498,9 +499,9 @@ pub type OnOpen = Box<dyn FnMut(CachedObject) + Send>;
 pub struct CacheOpener {
     /// Where they lie.
     pub cache: ObjectCache,
-    /// Whom to believe.
+    /// The trusted keys.
     pub trust: TrustStore,
-    /// The only key to believe; `None` believes the first one seen for a name.
+    /// The only trusted key; `None` trusts the first one seen for a name.
     pub publisher: Option<PublicKey>,
     /// How sealed objects are opened.
     pub sealed: Sealed,

@@ -214,7 +214,7 @@ impl Walk<'_> {
             }
             let mut hasher = blake3::Hasher::new();
             if metadata.is_dir() {
-                // Its entries are listed; its own times and size change with things that do not matter.
+                // Its entries are listed; its own times and size also change for irrelevant reasons.
                 hasher.update(b"directory");
             } else {
                 identify(&mut hasher, &metadata);
@@ -240,7 +240,7 @@ fn is_made_while_read(path: &Path, metadata: &fs::Metadata) -> bool {
     if metadata.blocks() > 0 {
         return false;
     }
-    // An empty file has nothing to read, whatever its permissions.
+    // An empty file has nothing to read, with any permissions.
     let Ok(file) = snapshot::open(path) else { return false };
     // One that cannot be read to its end is of that kind as well.
     snapshot::snapshot(&file, path, metadata).map_or(true, |snapshot| snapshot.is_some())

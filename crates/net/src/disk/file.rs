@@ -84,8 +84,8 @@ impl Source for FileSource {
         }
         let length = buffer.len();
         let mut slices = [IoSliceMut::new(buffer)];
-        // The kernel returns bytes in memory and an error for the rest; file systems that cannot tell return an error
-        // for all.
+        // The kernel returns bytes in memory and an error for the others; file systems that cannot distinguish return
+        // an error for all.
         let read = self.file.with_open(|file| rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT));
         read.is_some_and(|read| read.is_ok_and(|read| read == length))
     }
@@ -143,7 +143,7 @@ mod tests {
             assert!(published.original.is_unchanged() && read_all(&mut *object) == read);
         }
         let directory = directory();
-        // A small file that is one hole is as long as it says.
+        // A small file that is one hole has the length that it reports.
         let hole = directory.path().join("hole");
         File::create(&hole).and_then(|hole| hole.set_len(5000)).expect("writable");
         let published = publish(&hole, name(), &key(), &small_chunks(None)).expect("publishable");

@@ -25,7 +25,7 @@ use super::{
 /// The possible values of an entry: the acknowledged one, and those that later failed attempts tried to write.
 type Possible<T> = BTreeSet<T>;
 
-/// The first key of each name: an acknowledged one is never forgotten, never changed, and never makes the rest
+/// The first key of each name: an acknowledged one is never forgotten, never changed, and never makes the others
 /// unreadable.
 fn trust(seed: u64) {
     let mut machine = Machine::new(seed);

@@ -38,7 +38,7 @@ pub struct IndexEntry {
     pub kind: EntryKind,
 }
 
-/// What an index says about a path.
+/// The index's record of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A file of `size` bytes.
@@ -80,7 +80,7 @@ impl DirectoryIndex {
     pub const PATH_BYTES_MAX: usize = 4096;
     /// How many directories a path passes at most.
     pub const DEPTH_MAX: usize = 64;
-    /// Bytes of the encoded index that say how long it is: enough for [`DirectoryIndex::encoded_len`].
+    /// Bytes of the encoded index that contain its length: enough for [`DirectoryIndex::encoded_len`].
     pub const HEADER_BYTES: usize = 12;
 
     /// Sorts and checks the entries.

@@ -83,7 +83,7 @@ pub enum KeyFileError {
     Io {
         /// The operation.
         operation: &'static str,
-        /// On what.
+        /// The path.
         path: String,
         /// The system's reason.
         reason: String,

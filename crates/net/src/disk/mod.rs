@@ -7,14 +7,14 @@
 //!    │                  verified at each read         ├──► {StreamOptions, StreamStore} ───────► a pipe, in order
 //!    └─ records: manifest and tree of unchanged files └──► TrustStore: first key seen for each name
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | threads that do all this for a node that must not wait | [`background`] |
 //! | a file as an object | [`file`](mod@file) |
 //! | a directory as an object, its index, and unpacking it | [`directory`], [`index`], `unpack` (private) |
 //! | files that do not report their size, such as those in /proc | `snapshot` (private) |
 //! | where unfinished downloads lie, and how holes are kept | `staging`, `sparse` (private) |
-//! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`](mod@publish) |
+//! | settings of publishing, the cache of chunks, the memory of a restarted publisher | [`publish`](mod@publish) |
 //! | a download that survives being killed at any moment | [`part`] and its table of held chunks `state` (private) |
 //! | a download to a pipe | [`stream`] |
 //! | first key seen for each name | [`trust`] |

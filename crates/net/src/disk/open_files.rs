@@ -12,7 +12,7 @@ use tributary_core::recency::Recency;
 
 use super::snapshot;
 
-/// Descriptors are few and belong to the process: sockets, downloads and clients need the rest of them.
+/// Descriptors are few and belong to the process: sockets, downloads and clients need the others.
 const SHARE: u64 = 4;
 /// Files that are open at most where the process may open any number.
 const FILES_MAX: usize = 4_096;
@@ -185,7 +185,7 @@ mod tests {
         fs::write(directory.path().join("new"), b"y").expect("writable");
         fs::rename(directory.path().join("new"), &paths[0]).expect("it can be replaced");
         assert_eq!(read(&a).expect_err("it is another one").to_string(), "another file has taken its place");
-        // One that is open still has its bytes, as ever.
+        // An open file still has its bytes.
         fs::write(directory.path().join("new"), b"y").expect("writable");
         fs::rename(directory.path().join("new"), &paths[1]).expect("it can be replaced");
         assert_eq!(read(&b).ok(), Some(b'x'));

@@ -34,7 +34,7 @@ impl fmt::Debug for Destination {
 /// How a [`DiskOpener`] decides and stores.
 #[derive(Clone, Debug, Default)]
 pub struct DiskOptions {
-    /// The only key to believe; `None` believes the first one seen for a name.
+    /// The only trusted key; `None` trusts the first one seen for a name.
     pub publisher: Option<PublicKey>,
     /// For a [`Destination::Path`].
     pub part: PartOptions,
@@ -85,11 +85,11 @@ pub struct DiskOpener {
 }
 
 impl DiskOpener {
-    /// Fetches to `destination`, and believes the keys that `trust` and `options` say.
+    /// Fetches to `destination`, and trusts the keys of `trust` and `options`.
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
         DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None, binds_key: true }
     }
-    /// The key of a sealed object that is to be opened.
+    /// The key of a sealed object, if it is to be opened.
     fn key_of(&mut self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
         let keys = match &self.options.sealed {
             Sealed::Open(keys) if manifest.is_sealed => keys,
@@ -113,7 +113,8 @@ impl DiskOpener {
         };
         Questions { resumable, ..Questions::new(&self.trust, self.options.publisher) }
     }
-    /// Verifies what an interrupted fetch left at the destination, and gives its manifest; `None` if there is nothing.
+    /// Verifies the remains of an interrupted fetch at the destination, and returns its manifest; `None` if there are
+    /// none.
     ///
     /// Optional: [`StoreOpener::open`] does it as well, but then its caller waits for it, a second for every few
     /// gigabytes.
@@ -144,7 +145,7 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Those about a fetch that nothing was left of. Reads what `trust` remembers.
+    /// Answers for a fetch without remains. Reads the keys that `trust` remembers.
     pub fn new(trust: &TrustStore, publisher: Option<PublicKey>) -> Self {
         Questions { trust: trust.snapshot(), publisher, resumable: None }
     }

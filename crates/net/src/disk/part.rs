@@ -36,14 +36,14 @@ mod steps;
 /// How a download treats existing files, and how strictly it waits for the disk.
 #[derive(Clone, Debug)]
 pub struct PartOptions {
-    /// What to believe of an interrupted fetch.
+    /// What to trust of an interrupted fetch.
     pub resume: Resume,
     /// What must survive.
     pub durability: Durability,
     /// What to do with a file that has the final name.
     pub existing: Existing,
-    /// How long another fetch to the same place is waited for. Default: 1 s, because a daemon whose client was ended and
-    /// started again takes a moment to see that the first one has gone.
+    /// How long to wait for another fetch to the same place. Default: 1 s, because a daemon takes a moment to notice
+    /// that a restarted client's earlier request has ended.
     pub lock_patience: Duration,
     /// Each object has a separate part, so that several can be fetched to one place at the same time. Each gets its
     /// name when it is complete.
@@ -121,7 +121,7 @@ impl Default for PartOptions {
     }
 }
 
-/// What to believe of an interrupted fetch.
+/// What to trust of an interrupted fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Resume {
     /// Every chunk that the state calls held is read and hashed again (some 6 GB/s where the bytes are in memory), and
@@ -321,12 +321,12 @@ impl PartFile {
         *lock(&opened.shared) = opened.held.clone();
         opened.begin_folder()?;
         opened.begin_share();
-        // An earlier process may have ended before it synced them, and a sync that fails drops what that one wrote too.
+        // An earlier process may have ended before it synced them, and a failed sync drops that process's writes too.
         opened.unsynced = opened.held.clone();
         Ok(opened)
     }
-    /// A store that has nothing to do, if `target` is exactly the object of `manifest` already; what a process left that was
-    /// killed at its end is removed.
+    /// A store without work, if `target` is exactly the object of `manifest` already; removes the files that a process
+    /// left that was killed at its end.
     pub fn already_there(target: &Path, manifest: &Manifest, options: &PartOptions) -> Option<Box<dyn ChunkStore>> {
         let target = resolve(target).ok()?;
         let staging = staging_of(&target, manifest, options);
@@ -356,7 +356,7 @@ impl PartFile {
         let state = StateTable::resume(file, &state_path, &stored);
         state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().any(Option::is_some))
     }
-    /// Whether a part of exactly this object lies next to `target` that [`PartOptions::apart`] would resume.
+    /// Whether [`PartOptions::apart`] would resume a part of exactly this object next to `target`.
     pub fn is_unfinished_apart(target: &Path, manifest: &Manifest) -> bool {
         let staging = Staging::of(target, Some(&manifest.publication_id()));
         exists(&staging.part())
@@ -390,7 +390,7 @@ impl PartFile {
         }
         complete
     }
-    /// The manifest of the download that was interrupted at `target`, if any: what a user would resume.
+    /// The manifest of the download that was interrupted at `target`, if any, for a user to resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {
         match StateTable::peek(&Staging::of(&resolve(target).ok()?, None).state()) {
             Stored::Object(manifest) => Some(*manifest),
@@ -517,7 +517,7 @@ impl fmt::Debug for PartFile {
     }
 }
 
-/// The path that the object really gets: what a link to a file leads to, else `target` itself.
+/// The final path of the object: the target of a link to a file, else `target` itself.
 fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
     if target.file_name().is_none() {
         return Err(refusal("write", target, "it is not the name of a file"));
@@ -546,8 +546,8 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
     let (part, state) = (staging.part(), staging.state());
     staging.make()?;
     let claimed = || {
-        // Checked before the state is created: the state next to it is what marks a part as ours. A fetch that ends
-        // between the first two checks removes both.
+        // Checked before the state is created, because the state next to a part marks the part as ours. A fetch that
+        // ends between the first two checks removes both.
         if exists(&part) && !exists(&state) && exists(&part) {
             return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
         }
@@ -555,7 +555,7 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
         // other programs can still fill the disk; then `put_chunk` fails and held chunks stay.
         let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
         let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
-        // How much a part of a folder needs, its index says.
+        // The size of a part of a folder follows from its index.
         let size = if options.selection.is_some() { 0 } else { manifest.size };
         check_room(&part, size.saturating_mul(copies))?;
         StateTable::lock(&RealFileSystem, &state, options.lock_patience)

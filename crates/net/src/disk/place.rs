@@ -59,7 +59,7 @@ impl Seen {
     }
 }
 
-/// By what a fetched file is known again: renaming it changes nothing of this.
+/// The fingerprint by which a fetched file is recognised: renaming does not change it.
 fn placed_fingerprint(metadata: &fs::Metadata) -> Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"placed");
@@ -115,8 +115,8 @@ pub(super) fn already_there(
     let there = is_wanted.then(|| look(target, manifest, options, staged).ok()).flatten()?;
     matches!(there, There::Same).then(|| Already::new(manifest))
 }
-/// Gives the file at `from` its final name: `wanted`, or the next number of it. Returns that name; the replaced file,
-/// or the download itself where exactly that was there already, is at `from` then.
+/// Moves the file at `from` to its final name: `wanted`, or the next number of it. Returns that name; the replaced
+/// file, or the download itself where exactly that was there already, is at `from` then.
 pub(super) fn place(
     from: &Path,
     wanted: &Path,
@@ -153,7 +153,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
         Ok(there) => there,
     };
     let is_directory = match (&options.selection, options.part_kind) {
-        // What a part of a folder is, its index says.
+        // The kind of a part of a folder follows from its index.
         (Some(_), None) => there.is_dir(),
         _ => options.kind(manifest) == ObjectKind::Directory,
     };
@@ -298,7 +298,7 @@ fn known<S: Source>(
             // A killed process has left it where the next one would write over it.
             record.save(remembered.state_dir, path);
         }
-        // No byte has to be read.
+        // No byte needs reading.
         return match (has_same_bytes(record) && !manifest.is_unsigned(), is_earlier(&record)) {
             (true, _) => Known::Same,
             (false, true) => Known::Earlier,
@@ -339,7 +339,7 @@ fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Renames what nothing else may be in the place of.
+/// Renames to a name that must be free.
 fn rename_to_new(from: &Path, target: &Path, kind: ObjectKind) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, target, RenameFlags::NOREPLACE) {
         // Some file systems cannot do that in one step.
@@ -456,7 +456,7 @@ fn check_parent(target: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The store of an object that is in its place already: it holds everything, and has nothing to do.
+/// The store of an object that is complete at its target: it holds everything, and has no work.
 pub(super) struct Already {
     held: Bitmap,
 }

@@ -25,7 +25,7 @@ pub struct PublishOptions {
     pub version: Option<u64>,
     /// Bytes of a chunk; `None` chooses by the size ([`chunk_size_for`]).
     pub chunk_size: Option<u32>,
-    /// URLs of web servers that have the same file; receivers may fetch from them too. Files only, and none that is sealed.
+    /// URLs of web servers that have the same file; receivers may fetch from them too. For unsealed files only.
     pub mirrors: Vec<String>,
     /// Where the daemon keeps its state; there manifest and tree are remembered, so that an unchanged file is not
     /// hashed again after a restart. `None` remembers nothing.
@@ -36,7 +36,7 @@ pub struct PublishOptions {
     pub storage: Option<Storage>,
 }
 
-/// A publication of a path, and what to report about it.
+/// A publication of a path, and the report about it.
 pub struct Publication {
     /// The object.
     pub object: Box<dyn ObjectReader>,
@@ -82,7 +82,7 @@ impl Original {
 /// Publishes the file or directory at `path` under `name`, signed with `key`.
 ///
 /// # Errors
-/// [`PublishError`] says what cannot be published and why.
+/// [`PublishError`] names what cannot be published, and the reason.
 pub fn publish(
     path: &Path,
     name: Name,
@@ -99,8 +99,8 @@ pub fn publish(
     }
 }
 
-/// Publishes what a fetch has written to `path` as its publisher signed it: no secret key is needed. Of `options` the version
-/// and the chunk size do not matter.
+/// Publishes a fetched file or folder at `path` as its publisher signed it: no secret key is needed. The version and
+/// the chunk size in `options` are ignored.
 ///
 /// # Errors
 /// [`PublishError::Unsuitable`] if no fetch of this node has written it, or its bytes are unsigned;
@@ -162,8 +162,8 @@ pub enum PublishError {
     },
 }
 
-/// Verified chunks that were read lately, so that several paths asking for nearby packets cost one read.
-/// Clones share one cache; its limit is over all objects together.
+/// Verified chunks that were read lately, so that several paths asking for nearby packets cost one read. Clones share
+/// one cache; its limit covers all objects together.
 #[derive(Clone, Debug)]
 pub struct ChunkCache(Arc<Mutex<CacheInner>>);
 
@@ -271,15 +271,15 @@ pub trait Source: Send + Sized {
     /// # Errors
     /// [`StoreError`] if they cannot be read.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError>;
-    /// Fills `buffer` likewise if the system has all of it in memory; false if it has not, or does not say.
+    /// Fills `buffer` likewise if the system has all the bytes in memory; false if it has not, or does not report that.
     fn read_cached(&mut self, _offset: u64, _buffer: &mut [u8]) -> bool {
         false
     }
 }
 
-/// A source that a path says all about.
+/// A source that is fully described by a path.
 pub trait OpenSource: Source {
-    /// Looks at what there is without reading it.
+    /// Reads the metadata of the path, not its contents.
     ///
     /// # Errors
     /// [`PublishError`] if it cannot be read or cannot be sent.
@@ -336,7 +336,7 @@ impl<S: Source> Published<S> {
         let content = Arc::new(Content { path, manifest, id, tree, source, cache });
         Published { content, storage: options.storage.clone(), reads: Reads::default() }
     }
-    /// Hashes everything in one pass, whatever its size, and signs the manifest.
+    /// Hashes everything in one pass, at any size, and signs the manifest.
     ///
     /// # Errors
     /// [`PublishError`] if a part of it cannot be read, cannot be sent, is too large, or changes while it is read.
@@ -400,7 +400,7 @@ impl<S: Source> Published<S> {
     /// size in `options` are ignored.
     ///
     /// # Errors
-    /// [`PublishError::NotTheObject`] if a single byte differs, and what [`Published::publish`] gives.
+    /// [`PublishError::NotTheObject`] if a single byte differs, and the errors of [`Published::publish`].
     pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError>
     where
         S: OpenSource,
@@ -455,7 +455,7 @@ impl<S: Source + 'static> ObjectReader for Published<S> {
             None => self.content.read(index),
         }
     }
-    /// Without anybody who reads for us all chunks are waited for.
+    /// Without a reader thread all chunks are read synchronously.
     fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
         if self.storage.is_none() {
             return self.read_chunk(index).map(Some);

@@ -3,8 +3,9 @@
 //! ```text
 //!   first chunk ──► length of the index ──► its chunks ──► index ──► files of the same path and size ──► chunks
 //! ```
-//! The new index says where each file's bytes lie in the new object, wherever they lay in the old one. A chunk made of
-//! local bytes counts only if its hash is the one that the publisher signed, so nothing is assumed of these files.
+//! The new index gives the place of each file's bytes in the new object, independent of their place in the old one. A
+//! chunk made of local bytes counts only if its hash is the one that the publisher signed, so these files need not be
+//! trusted.
 use std::{
     fs::{File, symlink_metadata},
     ops::Range,
@@ -61,7 +62,7 @@ impl Wishes for FolderWishes {
 
 /// Local bytes, by where they lie in the new object.
 pub(super) struct LocalBytes {
-    /// Where each piece lies, ascending.
+    /// The place of each piece, ascending.
     pieces: Vec<(Range<u64>, PathBuf)>,
     /// The file that was read last.
     open: Option<(usize, File)>,

@@ -30,7 +30,7 @@ use super::{
     refusal, replace_file,
 };
 
-/// A sealed object and the list of its keys: both are to be published.
+/// A sealed object and the list of its keys, both to be published.
 pub struct SealedPublication {
     /// The object.
     pub publication: Publication,
@@ -44,7 +44,7 @@ pub struct SealedPublication {
 /// the list of its keys is another one. Else it gets a new key and a later version.
 ///
 /// # Errors
-/// [`PublishError`] says what cannot be published and why.
+/// [`PublishError`] names what cannot be published, and the reason.
 pub fn publish_sealed(
     path: &Path,
     name: Name,
@@ -197,7 +197,7 @@ pub struct SealedSource<S> {
 }
 
 impl<S: Source> SealedSource<S> {
-    /// Seals what `inner` has, in chunks of `chunk_size` bytes.
+    /// Seals the bytes of `inner`, in chunks of `chunk_size` bytes.
     pub(super) fn new(inner: S, key: &ObjectKey, chunk_size: u32) -> Self {
         let size = sealed_size(inner.size(), chunk_size);
         // Too many for an object are refused when it is signed.

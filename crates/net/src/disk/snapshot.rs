@@ -19,7 +19,7 @@ const BELIEVED_BYTES: u64 = 64 << 10;
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits()).open(path)
 }
-/// All bytes of a file, if there are not as many as its size says.
+/// All bytes of a file, if their number differs from its reported size.
 ///
 /// # Errors
 /// [`PublishError`] if it cannot be read, or has no end within [`SNAPSHOT_BYTES_MAX`].

@@ -47,7 +47,7 @@ impl Staging {
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
-    /// The bytes, each chunk in its place.
+    /// The bytes, each chunk at its offset.
     pub(super) fn part(&self) -> PathBuf {
         self.folder.join("part")
     }
@@ -55,7 +55,7 @@ impl Staging {
     pub(super) fn state(&self) -> PathBuf {
         self.folder.join("state")
     }
-    /// A file whose presence says that bytes read here may not be on the disk, because a sync has failed.
+    /// A file whose presence means that bytes read here may not be on the disk, because a sync has failed.
     pub(super) fn suspect(&self) -> PathBuf {
         self.folder.join("unsynced")
     }

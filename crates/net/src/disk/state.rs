@@ -39,7 +39,7 @@ pub(super) struct StateTable {
 /// How often a lock that is waited for is tried.
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
-/// What a state file says before a store is opened.
+/// The contents of a state file before a store is opened.
 pub(super) enum Stored {
     /// The file does not exist.
     Nothing,
@@ -59,7 +59,7 @@ impl StateTable {
         }
     }
     /// Opens or creates the file at `path` and locks it against other fetches, in this process and in others. A holder
-    /// of the lock may be about to end; this waits for it until `patience` is over.
+    /// of the lock may be about to end; this waits for it for up to `patience`.
     pub(super) fn lock(fs: &dyn FileSystem, path: &Path, patience: Duration) -> Result<Arc<dyn FsFile>, StoreError> {
         let clock = Clock::new();
         // The previous holder of the lock may have removed the file; then the lock is on a file without a name.
@@ -209,7 +209,7 @@ pub(super) fn open(fs: &dyn FileSystem, path: &Path, create: Create) -> io::Resu
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
-/// What the header says.
+/// The contents of the header.
 ///
 /// # Errors
 /// Errors of the file system: a header that cannot be read at the moment is not damaged.

@@ -173,7 +173,7 @@ fn chunks_of(bytes: &[Range<u64>], chunk_bytes: u64) -> Vec<Range<u32>> {
 impl Wishes for Shared {
     fn wanted(&self) -> Wanted {
         let queue = self.lock();
-        // If the reader is gone, the end of the fetch returns the error.
+        // If the reader has closed the stream, the end of the fetch returns the error.
         let is_gone = matches!(queue.state, State::Failed(_));
         let next = if is_gone { self.plan.end } else { queue.next };
         let extent = Some(self.plan.bytes.clone()).filter(|_| !is_whole(&self.plan));
@@ -232,7 +232,7 @@ impl Shared {
             }
         };
         if let Err(error) = written {
-            // Of a stream nothing is kept, whatever the reason.
+            // Nothing of a stream is kept, whatever the reason.
             queue.state = State::Failed(refusal("write", Path::new("-"), error.to_string()));
             queue.waiting.clear();
             queue.version += 1;

@@ -43,7 +43,7 @@ struct Settled {
 /// A file and its length: lines are only appended, else it is another file.
 type Stamp = ((u64, u64), u64);
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Default)]
 struct Contents {
     keys: BTreeMap<Name, PublicKey>,
@@ -65,8 +65,8 @@ impl TrustStore {
         let settled = Arc::new(Mutex::new(Settled { stamp: None, is_suspect: true }));
         TrustStore { fs, path: path.into(), settled, remembered: None }
     }
-    /// The same store, whose questions are answered by what the file says now and never wait for a disk. Changes are made
-    /// on what the file says then.
+    /// The same store with answers from the file's present contents, which never wait for a disk. Changes read the file
+    /// again.
     pub fn snapshot(&self) -> Self {
         let remembered = Some(Arc::new(self.read().map(|contents| contents.keys)));
         TrustStore { remembered, ..self.clone() }
@@ -314,7 +314,7 @@ impl TrustStore {
     }
 }
 
-/// What a line says; nothing if it is empty or a comment.
+/// The contents of a line; nothing if it is empty or a comment.
 fn parse(line: &[u8]) -> Result<Option<(Name, PublicKey)>, String> {
     let line = std::str::from_utf8(line).map_err(|error| error.to_string())?.trim();
     if line.is_empty() || line.starts_with('#') {

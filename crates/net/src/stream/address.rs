@@ -27,7 +27,7 @@ impl StreamAddress {
             StreamAddress::Unix(path) => SockAddr::unix(path),
         }
     }
-    /// The address as NDN's tools write it: the scheme says the kind of IP address.
+    /// The address as NDN's tools write it: the scheme names the version of IP.
     pub(crate) fn face_uri(&self) -> String {
         match self {
             StreamAddress::Tcp(address) => face_uri("tcp", *address),

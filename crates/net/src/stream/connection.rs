@@ -336,7 +336,7 @@ impl Outbox {
         }
         self.pieces.push_back(body.clone());
     }
-    /// Gives the kernel as many as it takes by one call.
+    /// Passes the kernel as many as it takes by one call.
     fn write(&mut self, socket: &Socket) -> io::Result<usize> {
         let pieces = self.pieces.iter().map(|piece| &piece[..]).chain([&self.rest[..]]);
         let pieces: Vec<IoSlice<'_>> =

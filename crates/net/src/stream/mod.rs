@@ -11,7 +11,7 @@
 //!     ▲  after a pause   └─────┬──────┘  packets ─► outbox ─► one write
 //!     └──────────── closed ────┘
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | where a stream leads to | [`address`] |
 //! | one stream | `connection` (private) |
@@ -35,12 +35,12 @@ pub trait Framing: Send + Sync + Debug {
     fn packet_length(&self, bytes: &[u8]) -> PacketLength;
 }
 
-/// What the first bytes of a packet tell about its length.
+/// The length of a packet, as far as its first bytes show it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketLength {
     /// It has this many bytes, at least one; they need not be there yet.
     Known(usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     Unknown,
     /// No packet begins like this, or it would be too long: the stream is closed.
     Invalid,

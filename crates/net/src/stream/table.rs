@@ -55,7 +55,7 @@ struct Listener {
     address: StreamAddress,
 }
 
-/// Connects to a known peer, again and again.
+/// Connects to a known peer, and reconnects.
 struct Dialer {
     config: StreamFaceConfig,
     /// When it tries next; `None` while there is a connection.
@@ -99,7 +99,7 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(4);
 const ACCEPT_BACKLOG: i32 = 128;
 
 impl Streams {
-    /// Opens the listeners of `config`, and begins to dial its stream faces. Gives where the listeners are bound.
+    /// Opens the listeners of `config`, and begins to dial its stream faces. Returns the listeners' addresses.
     pub(crate) fn open(config: &DriverConfig) -> Result<(Self, Vec<StreamAddress>), DriverError> {
         let mut streams = Streams {
             framing: config.framing.clone(),
@@ -175,7 +175,7 @@ impl Streams {
             self.dirty.push(face);
         }
     }
-    /// Gives pushed packets to the kernel.
+    /// Passes pushed packets to the kernel.
     pub(crate) fn flush(&mut self) {
         while let Some(face) = self.dirty.pop() {
             if let Some(slot) = self.faces.get_mut(&face) {
@@ -407,7 +407,7 @@ fn listen(address: &StreamAddress, access: UnixAccess) -> io::Result<Listener> {
         if access.group.is_some() {
             std::os::unix::fs::chown(path, None, access.group)?;
         }
-        // After the group is right; the umask has no part in what a config says.
+        // After the group is right; the umask does not affect the configured mode.
         fs::set_permissions(path, fs::Permissions::from_mode(access.mode))?;
     }
     socket.listen(ACCEPT_BACKLOG)?;

@@ -73,10 +73,10 @@ impl Machine {
     }
 }
 
-/// Runs `count` histories of `kind` from seed 0 on, or as the environment says, on all processors.
+/// Runs `count` histories of `kind` from seed 0 on, or as the environment sets, on all processors.
 ///
 /// # Panics
-/// If one fails, with the seed and what replays it.
+/// If one fails, with the seed and the command that replays it.
 pub fn run(kind: &str, count: u64, history: impl Fn(u64) + panic::RefUnwindSafe + Sync) {
     let number = |variable: &str| env::var(variable).ok().and_then(|text| text.parse().ok());
     if let Some(seed) = number("HISTORY") {
@@ -112,7 +112,7 @@ pub fn run(kind: &str, count: u64, history: impl Fn(u64) + panic::RefUnwindSafe 
 fn is_traced() -> bool {
     env::var_os("HISTORY").is_some()
 }
-/// Tells what a history does, if it is replayed.
+/// Prints a step of a history, if it is replayed.
 #[expect(clippy::print_stderr, reason = "for whoever runs the test")]
 pub fn trace(what: impl FnOnce() -> String) {
     if is_traced() {

@@ -7,7 +7,7 @@
 //!   replace_file ─────┘                    └──► SimulatedDisk: a disk in memory that loses what was not synced,
 //!                                               tears and reorders writes, gets full, and fails
 //! ```
-//! The trait has what durable stores need and nothing else. It promises what POSIX promises, no more: data, length and
+//! The trait has only the operations that durable stores need. Its guarantees are those of POSIX: data, length and
 //! directory entries are durable only after [`FsFile::sync_data`] or [`FileSystem::sync_folder`] has succeeded.
 pub mod histories;
 mod real;
@@ -26,11 +26,11 @@ pub use simulated::{Faults, SimulatedDisk};
 
 /// A file system as one process sees it.
 ///
-/// All methods give the errors of the system. After an error of a changing operation it is not known whether it was done,
-/// in part or at all.
+/// All methods return the errors of the system. After an error of a changing operation it is unknown whether it was
+/// done, in part or not.
 #[expect(clippy::missing_errors_doc, reason = "each operation has the errors of its system call")]
 pub trait FileSystem: Debug + Send + Sync {
-    /// Opens a file. A link is followed as `options` say.
+    /// Opens a file. `options` decide whether a link is followed.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn FsFile>>;
     /// Makes one folder, which only its owner may use. Its name is durable once the folder around it is synced.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
@@ -38,9 +38,9 @@ pub trait FileSystem: Debug + Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<OsString>>;
     /// The metadata of `path`; a link is not followed.
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
-    /// Gives a file or folder another name, in one step.
+    /// Renames a file or folder, in one step.
     fn rename(&self, from: &Path, to: &Path, how: Rename) -> io::Result<()>;
-    /// Gives a file a second name, unless that is taken.
+    /// Adds a second name to a file, unless that is taken.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes the name of a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -50,21 +50,21 @@ pub trait FileSystem: Debug + Send + Sync {
     fn free_bytes(&self, path: &Path) -> Option<u64>;
 }
 
-/// An open file. It is closed, and its locks are gone, when the last reference is dropped.
+/// An open file. Dropping the last reference closes it and releases its locks.
 #[expect(clippy::missing_errors_doc, reason = "each operation has the errors of its system call")]
 pub trait FsFile: Debug + Send + Sync {
     /// Reads at most as many bytes as fit; zero at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes some of these bytes, and says how many.
+    /// Writes some of these bytes, and returns their number.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Cuts the file, or lengthens it by zeros.
     fn set_len(&self, length: u64) -> io::Result<()>;
-    /// What the system says of it.
+    /// The system's record of it.
     fn metadata(&self) -> io::Result<Metadata>;
     /// Waits until its bytes and its length are on the disk; its name may not be.
     ///
     /// If that fails, the system may have dropped the unwritten bytes, and succeed the next time without them: a caller
-    /// that needs them on the disk has to write them again.
+    /// that needs them on the disk must write them again.
     fn sync_data(&self) -> io::Result<()>;
     /// The same, and its times and mode too.
     fn sync_all(&self) -> io::Result<()>;
@@ -170,7 +170,7 @@ pub enum Rename {
     Replace,
     /// Refuses.
     NoReplace,
-    /// Gives it the old name.
+    /// Exchanges the names.
     Exchange,
 }
 
@@ -188,11 +188,11 @@ pub enum Lock {
 pub enum Wait {
     /// Until it is free.
     UntilFree,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// What the system says of a file.
+/// The system's record of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// The type of the file.

@@ -59,7 +59,7 @@ impl FileSystem for RealFileSystem {
     }
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         match File::open(folder)?.sync_all() {
-            // Some network file systems know no such thing; there the server decides.
+            // Some network file systems do not support this; there the server decides.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
             synced => synced,
         }

@@ -1,4 +1,4 @@
-//! A disk in memory whose machine can lose its power, whose processes can be killed, and that fails when told to.
+//! A disk in memory whose machine can lose its power, whose processes can be killed, and that fails on command.
 //!
 //! ```text
 //!   process ──► SimulatedFs ──► cached ── sync ──► durable        one machine; SimulatedDisk is its owner's handle
@@ -6,8 +6,8 @@
 //!     kill():  the life ends, cached stays            │
 //!     cut_power(): cached := durable and an arbitrary part of what was not synced
 //! ```
-//! The model is the one that SQLite and TigerBeetle test against, and what Pillai et al. ("All file systems are not created
-//! equal", OSDI 2014) found that file systems do:
+//! The model is the one that SQLite and TigerBeetle test against, and the behaviour that Pillai et al. ("All file
+//! systems are not created equal", OSDI 2014) found in file systems:
 //!
 //! - Of each page that was written since the last sync, each sector of 512 bytes is after a power cut as any of these writes
 //!   left it, or as it was before: unsynced writes may be lost, reordered and torn, synced ones are not. A sector is never
@@ -92,7 +92,7 @@ impl SimulatedDisk {
     pub fn kill(&self) {
         self.lock().end_life();
     }
-    /// Ends the process and the machine: synced data stays, and an arbitrary part of the rest.
+    /// Ends the process and the machine: synced data stays, and an arbitrary part of the unsynced.
     pub fn cut_power(&self) {
         let mut machine = self.lock();
         machine.end_life();
@@ -107,7 +107,7 @@ impl SimulatedDisk {
     pub fn is_stopped(&self) -> bool {
         self.lock().stopped
     }
-    /// What fails from now on; gives what did before.
+    /// Sets the faults from now on; returns the previous ones.
     pub fn set_faults(&self, faults: Faults) -> Faults {
         std::mem::replace(&mut self.lock().faults, faults)
     }
@@ -124,7 +124,7 @@ impl SimulatedDisk {
         let machine = self.lock();
         (machine.operations, machine.failed)
     }
-    /// Damages what the disk has of a file: flips `bits` of a byte.
+    /// Damages a file's copy on the disk: flips `bits` of a byte.
     ///
     /// # Panics
     /// If there is no such file.
@@ -538,7 +538,7 @@ impl Machine {
             }
         }
         self.inodes.retain(|inode, _| links.contains_key(inode));
-        // In the order in which they were made, whatever their names: some are drawn from the system's entropy.
+        // In the order in which they were made, not by name: some names are drawn from the system's entropy.
         let mut random = self.random.clone();
         for (inode, count) in links {
             let inode = self.inode(inode);
@@ -583,7 +583,7 @@ impl Machine {
         self.inodes.get_mut(&inode).expect("what has a name or is open is there")
     }
     fn file(&mut self, inode: u64) -> io::Result<&mut File> {
-        // The file of another life may be gone.
+        // The file of another life may have been removed.
         match self.inodes.get_mut(&inode).map(|inode| &mut inode.node) {
             Some(Node::File(file)) => Ok(file),
             Some(Node::Folder(_)) => Err(io::ErrorKind::IsADirectory.into()),

@@ -1,8 +1,9 @@
-//! What a part file does on the disk: loads what an earlier fetch held, writes, syncs, and gives the object its name.
+//! The steps of a part file on the disk: loading the chunks of an earlier fetch, writing, syncing, and placing the
+//! object.
 use super::*;
 
 impl PartFile {
-    /// Takes over what an earlier fetch held.
+    /// Takes over the chunks of an earlier fetch.
     pub(super) fn load(&mut self) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
@@ -117,7 +118,7 @@ impl PartFile {
             None => (self.part_path.clone(), None),
         };
         let refused = |error| io_error("set the mode of", &ready, &error);
-        // The umask has had its say when the part was made.
+        // The umask was applied when the part was made.
         let mode = self.part.metadata().map_err(refused)?.mode;
         let permissions = std::fs::Permissions::from_mode(mode & 0o666 & self.manifest.access.mode_mask());
         std::fs::set_permissions(&ready, permissions).map_err(refused)?;
@@ -176,7 +177,7 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Writes again what a failed sync may have dropped: bytes that can be read may be on no disk.
+    /// Writes the bytes again that a failed sync may have dropped: readable bytes may be on no disk.
     pub(super) fn write_again(&mut self) -> Result<(), StoreError> {
         self.state.put_header()?;
         if let Some(tree) = &self.tree {
@@ -239,7 +240,7 @@ impl PartFile {
             _ => self.held.len() - self.held.count(),
         }
     }
-    /// Gives the file at `from` its final name, and remembers its object.
+    /// Moves the file at `from` to its final name, and remembers its object.
     pub(super) fn place(&self, from: &Path) -> Result<(), StoreError> {
         let state_dir = self.options.state_dir.as_deref();
         // A file with a numbered name is never replaced, so it needs no record.

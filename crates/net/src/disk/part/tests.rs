@@ -592,7 +592,7 @@ fn version(number: u64, bytes: &[u8], publisher: &SigningKey) -> DirectoryObject
     let mut published =
         DirectoryObject::publish(directory.path(), "/tree".parse().expect("a name"), publisher, &options)
             .expect("publishable");
-    // All of it is in the cache from here on.
+    // The whole object is in the cache from here on.
     read_all(&mut published);
     published
 }
@@ -838,7 +838,7 @@ mod parts {
             ..PartOptions::default()
         }
     }
-    /// Puts what the store wants until it wants nothing, at most `most` chunks; how many that were.
+    /// Puts wanted chunks until the store wants no more, at most `most`; returns their number.
     fn serve(store: &mut PartFile, object: &mut dyn ObjectReader, most: usize) -> Result<usize, StoreError> {
         if store.tree().is_none() {
             let tree = HashTree::decode(object.manifest(), &object.tree()).expect("it is its tree");

@@ -54,7 +54,7 @@ impl Chunk {
     }
 }
 
-/// One history: its store, its disk, and what the store has promised.
+/// One history: its store, its disk, and the store's promises.
 struct History {
     random: Random,
     disk: SimulatedDisk,
@@ -323,11 +323,11 @@ impl History {
             assert!(known.fate != Fate::Promised || ids.contains(id), "chunk {id} is lost: {:?}", known.chunk);
         }
         assert_eq!(self.repository.damage().places, 0, "nothing is damaged");
-        // Listed chunks are promised, and unlisted ones are gone.
+        // Listed chunks are promised, and unlisted ones are lost.
         self.known.retain(|id, _| ids.contains(id));
         self.known.values_mut().for_each(|known| known.fate = Fate::Promised);
         if self.disk.is_stopped() {
-            // Where it gave back what chunks took.
+            // It stopped while it freed the space of chunks.
             self.end_life();
             return self.begin_life();
         }

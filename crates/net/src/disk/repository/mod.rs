@@ -6,7 +6,7 @@
 //!        │            is_committed ◄─────────── answer     0000000000000001.chunks
 //!        └─ read ──► what is being written, else Places ─► (the place of each chunk, shared)
 //! ```
-//! What a family keeps in it is its own affair.
+//! Families choose the contents.
 mod file;
 #[cfg(test)]
 mod histories;
@@ -325,7 +325,7 @@ impl ChunkRepository for DiskRepository {
     }
 }
 impl Drop for DiskRepository {
-    /// Put chunks are written before the node is gone, but their commit has no receiver.
+    /// Put chunks are written before the node ends, but their commit has no receiver.
     fn drop(&mut self) {
         match &mut self.worker {
             Worker::Thread { jobs, thread, .. } => {
@@ -349,7 +349,7 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// Does one job; gives the answer of a commit.
+/// Does one job; returns the answer of a commit.
 fn perform(writer: &mut Writer, job: Job) -> Option<io::Result<Vec<u64>>> {
     match job {
         Job::Put { id, head, payload } => writer.put(id, &head, &payload),

@@ -196,7 +196,8 @@ fn search(file: &dyn FsFile, from: u64, length: u64, budget: &mut u64) -> io::Re
     }
     Ok(None)
 }
-/// The chunk at `at`, and how much was durable before it; nothing where none begins or the file ends within it.
+/// The chunk at `at`, and the length that was durable before it; nothing if no chunk begins there or the file ends
+/// within it.
 fn next(reader: &mut Reader<'_>, segment: u64, at: u64, length: u64) -> io::Result<Option<(Found, u64)>> {
     if length.saturating_sub(at) < FRONT_BYTES as u64 {
         return Ok(None);
@@ -259,7 +260,7 @@ impl Front {
         let fits = self.head_bytes <= HEAD_BYTES_MAX && self.payload_bytes <= room;
         fits.then_some(Place { segment, at, head_bytes: self.head_bytes, payload_bytes: self.payload_bytes })
     }
-    /// Whether it is what closes a file at `at`.
+    /// Whether it is the seal of a file at `at`.
     fn is_seal(&self, at: u64) -> bool {
         !self.is_live && (self.head_bytes, self.payload_bytes, self.durable) == (0, 0, at)
     }

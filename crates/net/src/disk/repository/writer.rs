@@ -63,12 +63,12 @@ pub(super) struct Writer {
     uncommitted: BTreeMap<u64, Place>,
     /// Removed since the last commit, in segments.
     removed: Vec<Place>,
-    /// What the next commit has to see on the disk, by segment.
+    /// Work that the next commit must complete on the disk, by segment.
     debts: BTreeMap<u64, Debt>,
     /// Segments and files without wanted chunks whose names still exist.
     doomed: BTreeSet<u64>,
     doomed_files: BTreeSet<u64>,
-    /// Whether files have come or gone since the last commit, which the next one must sync.
+    /// Whether files were added or removed since the last commit, so that the next one must sync the folder.
     folder_changed: bool,
     /// What went wrong since the last commit.
     failed: Option<io::Error>,
@@ -134,7 +134,7 @@ impl Writer {
         }
     }
 
-    // Finding out what there is.
+    // Finds the existing chunks.
 
     /// Lists the chunks, and ensures that all of them are on the disk. Segments of an earlier process get no further
     /// chunks.
@@ -448,7 +448,7 @@ impl Writer {
         };
         self.owe(place.segment);
         if let Err(error) = written {
-            // All of it may be there nevertheless.
+            // The whole chunk may be on the disk nevertheless.
             self.owe(place.segment).cut = Some(place.at);
             self.owe(place.segment).again = true;
             self.close();
@@ -565,7 +565,7 @@ impl Writer {
         if !is_empty {
             self.move_out_of(number)?;
         }
-        // Its chunks are elsewhere or removed, and until its name is gone for good no commit confirms their removal.
+        // Its chunks are elsewhere or removed, and no commit confirms their removal until its name is removed durably.
         self.debts.remove(&number);
         self.doomed.insert(number);
         self.dispose(number)?;
@@ -591,7 +591,7 @@ impl Writer {
             for (id, place) in moved {
                 let _ = self.forget(id, place);
             }
-            // It is not tried again and again.
+            // It is not retried.
             if let Some(segment) = self.segments.get_mut(&number) {
                 segment.bytes = segment.live_bytes;
             }

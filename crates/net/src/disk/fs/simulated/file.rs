@@ -1,4 +1,4 @@
-//! The bytes of a simulated file: cached, durable, and what a power cut may leave.
+//! The bytes of a simulated file: cached, durable, and the possible states after a power cut.
 use super::*;
 
 /// The bytes of a file as readers see them, as the disk has them, and everything that may be lost.
