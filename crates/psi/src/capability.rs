@@ -107,8 +107,8 @@ impl CapabilityKeys {
         self.0.extend_from_slice(&keys[..keys.len().min(KEYS_MAX)]);
     }
     /// The keys to hold after a topology manager hands out `handed`: these, and the current one of the present keys if
-    /// `handed` contains none of them, as after a restart of the manager. So earlier capabilities stay valid until the
-    /// next change, as they do when keys rotate.
+    /// `handed` has none in common with them, as after a restart of the manager. So earlier capabilities stay valid
+    /// until the next change, as they do when keys rotate.
     pub fn followed_by(&self, handed: &[CapabilityKey]) -> Vec<CapabilityKey> {
         if self.0.starts_with(handed) {
             return self.0.clone();

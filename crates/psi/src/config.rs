@@ -27,7 +27,7 @@ pub struct Config {
     pub resolver: bool,
     /// Whether it is a topology manager (paper: TM), and with which priority (the highest becomes active).
     pub topology_manager: Option<u8>,
-    /// Bytes of the packet cache; zero for none. Default: 64 MiB.
+    /// Bytes of the packet cache; zero disables it. Default: 64 MiB.
     pub cache_bytes: ByteCount,
     /// Name of the cache policy: `object-oriented`, `lru` or `fifo`. Default: `object-oriented`.
     pub cache_policy: String,

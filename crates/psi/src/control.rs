@@ -42,7 +42,7 @@ pub struct ControlConfig {
     pub packet_bytes: usize,
     /// Retransmission timeout before anything is known about a peer, on links that are not slow. Default: 200 ms.
     pub rto_initial: Duration,
-    /// By how much a retransmission timeout exceeds the round-trip time at least. Default: 50 ms.
+    /// The least margin of a retransmission timeout above the round-trip time. Default: 50 ms.
     pub rto_min: Duration,
     /// Where the exponential backoff ends, if the round trip is not longer itself. Default: 3 s.
     pub rto_max: Duration,
@@ -162,7 +162,7 @@ pub struct ControlStats {
 #[derive(Debug)]
 pub struct ControlChannel {
     config: ControlConfig,
-    /// The keys of a network without an authority, which everybody knows.
+    /// The public keys of a network without an authority.
     open: Secrecy,
     /// In a network with an authority: the keys that this node shares with each other one.
     pairs: Option<Pairs>,
@@ -243,7 +243,7 @@ impl ControlChannel {
             pairs.learn(node, key);
         }
     }
-    /// What a node has shown that it may do; `None` without an authority, and for whom nothing was heard of.
+    /// The permissions that a node has proven; `None` without an authority, and for unknown nodes.
     pub fn grant(&self, node: NodeId) -> Option<&Grant> {
         self.pairs.as_ref()?.grant(node)
     }
@@ -345,7 +345,7 @@ impl ControlChannel {
         self.routes = routes;
     }
 
-    /// Drops all messages to `to`, which is known to be gone; each outcome is [`SendResult::TimedOut`].
+    /// Drops all messages to `to`, which has left; each outcome is [`SendResult::TimedOut`].
     pub fn abandon(&mut self, to: NodeId) {
         let Some(peer) = self.peers.remove(&to) else { return };
         self.sendable.remove(&to);
@@ -462,7 +462,7 @@ fn all(count: u8) -> u128 {
     u128::MAX >> (128 - u32::from(count).clamp(1, 128))
 }
 
-/// Fragments that may be in flight whatever the losses.
+/// Fragments that may be in flight at any loss.
 const WINDOW_PACKETS_MIN: u32 = 4;
 
 #[derive(Debug)]
@@ -490,8 +490,8 @@ struct Peer {
     /// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
     rtt: Option<(Duration, Duration)>,
     rtt_min: Option<Duration>,
-    /// Doublings of the timeout that last until a round trip is measured (RFC 6298 §5.7): where the timeout is too short
-    /// every message is repeated, and no acknowledgement tells which transmission it is for.
+    /// Doublings of the timeout that last until a round trip is measured (RFC 6298 §5.7): where the timeout is too
+    /// short every message is repeated, and an acknowledgement cannot be matched to a transmission.
     backoff: u32,
     introduction: Introduction,
 }
@@ -590,7 +590,7 @@ struct Outgoing {
     is_bulk: bool,
     /// The numbers of messages that go with it, which share its fate.
     others: Vec<MessageNumber>,
-    /// Fragments to send now, in flight, and acknowledged; the rest were lost to a timeout and are in `unsent` again.
+    /// Fragments to send now, in flight, and acknowledged; the others were lost to a timeout and are in `unsent` again.
     unsent: u128,
     flying: u128,
     acked: u128,

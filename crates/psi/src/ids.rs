@@ -1,4 +1,4 @@
-//! Identifiers of the scope graph, and what a node is.
+//! Identifiers of the scope graph, and the roles of nodes.
 //!
 //! PSI arranges content in scopes: an id is a path of component ids, scope after scope, that ends in an item or in
 //! a scope. Each component id is made from the ids before it, so a path cannot be rearranged, and the same last
@@ -65,7 +65,7 @@ macro_rules! path_id {
         pub struct $name(Vec<ComponentId>);
 
         impl $name {
-            /// The id that `name` stands for.
+            /// The id of `name`.
             pub fn new(name: &Name) -> Self {
                 $name(path_of(name))
             }

@@ -3,7 +3,7 @@
 //! One daemon is one [`PsiNode`], in any mix of roles. It is a [`tributary_core::Node`] for drivers and a
 //! [`tributary_transport::Endpoint`] for people.
 //!
-//! | paper | what | module |
+//! | paper | subject | module |
 //! |---|---|---|
 //! | §II-A, §II-B | scope graph, item ids, publish and subscribe | [`ids`], [`pubsub`] |
 //! | §II-B | rendezvous nodes as a distributed hash table | [`resolver::rendezvous`] |

@@ -91,8 +91,8 @@ pub struct PsiNode {
     pub(crate) resolver_boots: BTreeMap<NodeId, u32>,
     /// Topology managers as they were when they were last looked at.
     pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)>,
-    /// Routes and offers of a manager that this node has not heard of yet, or does not hear at the moment: a message
-    /// overtakes a beacon now and then, and its sender takes it for delivered. The oldest are dropped.
+    /// Routes and offers of a manager whose beacon has not arrived yet, or is missing at the moment: a message may
+    /// overtake a beacon, and its sender does not repeat it. The oldest are dropped.
     pub(crate) early: VecDeque<(NodeId, Message)>,
     /// Messages whose outcome is awaited.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
@@ -124,7 +124,7 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// Requests made in one batch if none of them leaves the node, because it fetches an object that it publishes.
+/// Requests made in one batch if all stay in the node, because it fetches an object that it publishes.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
 const OWN_PAUSE: Duration = Duration::from_millis(1);

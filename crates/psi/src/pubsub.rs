@@ -1,10 +1,11 @@
-//! The publish/subscribe client of a host: keeps the rendezvous nodes informed of what this host publishes and wants.
+//! The publish/subscribe client of a host: keeps the rendezvous nodes informed of this host's publications and
+//! subscriptions.
 //!
 //! Commands state the desired result. The client sends it to one rendezvous node and repeats it over another one when
-//! that is silent. At a third of the lease it renews each subscription, and all publications together by one message that
-//! says how many there are in each bucket of records, with a digest ([`renewal`]); it publishes again what a rendezvous
-//! node holds otherwise. So nothing is lost while any rendezvous node is reachable, and everything returns once one is
-//! reachable again.
+//! that is silent. At a third of the lease it renews each subscription, and all publications together by one message
+//! with their number in each bucket of records and a digest ([`renewal`]); it publishes a bucket again if a rendezvous
+//! node holds other entries. So nothing is lost while any rendezvous node is reachable, and everything returns once one
+//! is reachable again.
 //!
 //! As many requests are in progress as the rendezvous nodes take, and answer within a quarter of
 //! [`PubSubConfig::request_timeout`] ([`flow`]). Subscriptions and withdrawals go before publications that wait.
@@ -148,14 +149,14 @@ struct Wish {
     superseded: bool,
     /// Whether it withdraws a wish that this host had sent.
     takes_back: bool,
-    /// Whether it was granted once; then it is kept whatever happens.
+    /// Whether it was granted once; then it is kept in any event.
     granted: bool,
     /// The version of a publication that the rendezvous nodes hold, which its renewals count, and its bucket.
     held: Option<u64>,
     bucket: u16,
     /// How often the request in progress was overdue at a rendezvous node that answers.
     overdue: u8,
-    /// Whether the application still has to learn that it is granted.
+    /// Whether the application has yet to learn that it is granted.
     announce: bool,
     /// When it was first without effect, and whether the application knows.
     unmet_since: Time,
@@ -247,7 +248,7 @@ impl PubSub {
             None => self.wish(now, key, aim),
         }
     }
-    /// Whether an item of this host is announced, or is to be.
+    /// Whether an item of this host is announced, or about to be.
     pub fn publishes(&self, name: &Name) -> bool {
         self.wishes.get(&Key::Item(name.clone())).is_some_and(|wish| wish.aim != Aim::Withdraw)
     }
@@ -283,7 +284,7 @@ impl PubSub {
     pub fn subscribe_scope(&mut self, now: Time, name: &Name) {
         self.wish(now, Key::Listing(name.clone()), Aim::List(Listing::default()));
     }
-    /// Gives that up.
+    /// Ends that subscription.
     pub fn unsubscribe_scope(&mut self, now: Time, name: &Name) {
         self.wish(now, Key::Listing(name.clone()), Aim::Withdraw);
     }
@@ -336,7 +337,7 @@ impl PubSub {
         self.unsolicited
     }
 
-    /// Takes what became of a message to a rendezvous node.
+    /// Takes the result of a message to a rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
         if result == SendResult::Delivered {
             self.hear(now, to);
@@ -381,12 +382,12 @@ impl PubSub {
     pub(crate) fn poll_scope(&mut self) -> Option<Name> {
         self.scopes.pop_front()
     }
-    /// The next thing for the application.
+    /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<ResolverEvent> {
         self.events.pop_front()
     }
 
-    /// The rendezvous node in use; `None` if none is known.
+    /// The rendezvous node in use; `None` without a known one.
     pub fn resolver(&self) -> Option<NodeId> {
         self.resolver
     }
@@ -504,7 +505,7 @@ impl PubSub {
         wish.map(|(_, wish)| (wish.granted, self.resolver))
     }
 
-    /// Without any rendezvous node there is nothing to do but to tell the application in time.
+    /// Without any rendezvous node the client can only report that to the application in time.
     fn park(&mut self, now: Time, key: Key) {
         let Some(wish) = self.wishes.get_mut(&key) else { return };
         if let Some(request) = wish.request.take() {
@@ -551,7 +552,7 @@ impl PubSub {
         }
     }
 
-    /// A request was not answered in time. A rendezvous node that answers other requests is slow, not gone: switching
+    /// A request was not answered in time. A rendezvous node that answers other requests is slow, not dead: switching
     /// to another one would only repeat all of them.
     fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
         let timeout = self.config.request_timeout;
@@ -584,7 +585,7 @@ impl PubSub {
         self.avoided.retain(|_, until| *until > now);
         let former = self.resolver;
         let usable = self.resolvers.iter().copied().find(|node| !self.avoided.contains_key(node));
-        // If all are avoided, the one whose time is over first gets its chance.
+        // If all are avoided, the one whose time ends first gets its chance.
         let soonest = || {
             let known = self.avoided.iter().filter(|(node, _)| self.resolvers.contains(node));
             known.min_by_key(|(_, until)| **until).map(|(node, _)| *node)

@@ -36,9 +36,9 @@ const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
 const NOBODY: &str = "the rendezvous node knows no publisher of it";
 const LEVEL: &str = "it is a level above other names";
 /// Packets leave room for an FID of this length at least, so that a path that appears later and needs a longer one fits
-/// too; the topology manager of a large domain says how much more ([`Offer::fid_room`]).
+/// too; the topology manager of a large domain announces how much more ([`Offer::fid_room`]).
 const FID_BYTES_BUDGET: usize = 16;
-/// How long a flow number rests before it stands for another path: answers to the former one may be in transit.
+/// How long a flow number rests before it is used for another path: answers to the former one may be in transit.
 const FLOW_REST: Duration = Duration::from_secs(10);
 /// Ended fetches whose reports are kept.
 const ENDED_KEPT: usize = 64;
@@ -63,7 +63,7 @@ pub struct Receiver {
 struct Entry {
     transfer: Transfer,
     routes: BTreeMap<PathId, Route>,
-    /// Bytes that packets leave for FIDs, as the first offer said.
+    /// Bytes that packets leave for FIDs, from the first offer.
     fid_room: Option<usize>,
     applied: Option<OfferVersion>,
     pending: Option<Pending>,
@@ -93,7 +93,7 @@ struct Pending {
 
 impl Receiver {
     /// A receiver without fetches. `random` chooses the first transfer number, so that transfers from before a restart
-    /// are not taken for its own.
+    /// are not mistaken for its own.
     pub fn new(config: TransferConfig, random: &mut Random) -> Receiver {
         Receiver {
             config,
@@ -138,11 +138,11 @@ impl Receiver {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         self.transfers.set_limit(now, id, rate);
     }
-    /// Sets what the owner of the node wants of a face.
+    /// Sets the owner's policy for a face.
     pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
         self.transfers.set_face_policy(now, face, policy);
     }
-    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch.
+    /// Changes a fetch's demands on the paths that it uses; false if the fetch does not exist.
     pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
         self.transfers.set_demands(now, id, demands)
     }
@@ -167,7 +167,7 @@ impl Receiver {
     /// Takes one source's part of an offer of the topology manager. The set is used once it is complete. The source is passed
     /// over if it is of no use.
     ///
-    /// `face_of` tells by which face a packet with an FID leaves this node.
+    /// `face_of` returns the face by which a packet with an FID leaves this node.
     pub fn handle_offer(&mut self, now: Time, offer: Offer, is_of_use: bool, face_of: FaceOf<'_>) {
         let id = TransferId(offer.transfer);
         let Some(entry) = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended()) else { return };
@@ -213,7 +213,7 @@ impl Receiver {
                     let number = header.tag as u16;
                     match payload.first().and_then(|why| Unavailable::from_number(*why)) {
                         Some(Unavailable::NotYet) => {
-                            // What makes no sense says at least that this chunk is not there.
+                            // Even a malformed list means that this chunk is missing.
                             let holdings = holdings_of(payload).unwrap_or_default();
                             entry.transfer.handle_holdings(now, path, number, header.packet, &holdings);
                         }
@@ -240,7 +240,7 @@ impl Receiver {
             self.news |= entry.transfer.is_ended();
         }
     }
-    /// Takes what the stores of fetches have answered that work on another thread.
+    /// Takes the answers of stores that work on other threads.
     pub fn handle_storage(&mut self, now: Time) {
         for (_, entry) in self.transfers.running_mut() {
             entry.transfer.handle_storage(now);
@@ -452,7 +452,7 @@ impl Entry {
         let patience = if self.transfer.knows_publisher() { OFFER_PATIENCE } else { FIRST_OFFER_PATIENCE };
         Some(pending.since + patience)
     }
-    /// A cache names itself by the low bits of its id only; the labels of the path tell which node that is.
+    /// A cache names itself by the low bits of its id only; the labels of the path identify the node.
     fn with_cache_named(&self, event: TransferEvent) -> TransferEvent {
         let TransferEvent::CacheDistrusted { node, reason } = event else { return event };
         let report = self.transfer.report(Time::ZERO);
@@ -462,7 +462,7 @@ impl Entry {
     }
 }
 
-/// Gives a flow number to a path, one that has rested before a new one.
+/// Assigns a flow number to a path; numbers that have rested come before new ones.
 fn free_flow(
     flows: &mut Vec<Option<(TransferId, PathId)>>,
     resting: &mut VecDeque<(Time, u16)>,

@@ -133,12 +133,12 @@ impl Sender {
     pub fn waiting_drops(&self) -> u64 {
         self.waiting.drops
     }
-    /// Answers a request as far as possible without waiting for a disk; returns the rest.
+    /// Answers a request as far as possible without waiting for a disk; returns the unanswered part.
     fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
         let outcome = self.collect(request);
         self.packets += self.answer.len() as u64;
         let lacking = self.not_yet.take();
-        // Before the data: these would make the rest look lost.
+        // Before the data: afterwards it would make the other packets look lost.
         lacking.into_iter().for_each(|packet| self.advertise_holdings(request, packet, sink));
         let last = self.answer.last().map(|(header, _)| header.packet);
         if !self.answer.is_empty() {
@@ -160,8 +160,9 @@ impl Sender {
     fn refuse(&mut self, request: &Request, packet: u32, why: Unavailable, sink: &mut impl AnswerSink) {
         self.notify(request, packet, &[why.number()], sink);
     }
-    /// Whether the answer to a request is followed by what this node has of the object: `last` of its packets is the last one
-    /// of a chunk, so that there is one such notice for each chunk, or the only one, as of a receiver that polls.
+    /// Whether the answer to a request is followed by this node's holdings of the object: `last` of its packets is the
+    /// last one of a chunk, so that there is one such notice for each chunk, or the only one, as of a receiver that
+    /// polls.
     fn is_turn_to_advertise(&self, request: &Request, last: u32) -> bool {
         let Some(layout) = self.objects.get(&request.object).and_then(|published| published.state.layout.as_ref())
         else {
@@ -171,7 +172,7 @@ impl Sender {
             |(unit, ..): (Unit, u32, u32)| Layout::chunk_of(unit).is_some() && layout.packets(unit).1 == last + 1;
         matches!(request.ranges[..], [(_, 1)]) || layout.locate(last).is_some_and(ends)
     }
-    /// Tells what this node has of an object that it is still fetching; nothing if it has all.
+    /// Sends this node's holdings of an object that it is still fetching; nothing if it is complete.
     fn advertise_holdings(&mut self, request: &Request, packet: u32, sink: &mut impl AnswerSink) {
         let Some(published) = self.objects.get(&request.object) else { return };
         let Some(held) = published.reader().held() else { return };
@@ -189,7 +190,7 @@ impl Sender {
         let header = Header { packet_type, flags: FLAG_UNAVAILABLE, ttl: TTL_MAX, fid };
         sink.answer(&header, &mut alloc::vec![(notice, reason)]);
     }
-    /// Puts together what there is of `request`, up to a chunk that has to be waited for: then gives the rest.
+    /// Collects the packets of `request` up to a chunk that must be read first; returns the part from there on.
     ///
     /// # Errors
     /// The first packet that cannot be read, and why; `None` if it may be later.
@@ -270,7 +271,7 @@ fn holdings_notice(held: &[Range<u32>], chunks: u32, requested: u32) -> Vec<u8> 
     notice.extend(bits.encode().into_iter().map(u8::reverse_bits));
     notice
 }
-/// What the notice of a source says it has; `None` if it does not say.
+/// The holdings in the notice of a source; `None` if it is malformed.
 pub(crate) fn holdings_of(notice: &[u8]) -> Option<Holdings> {
     let (first, bits) = notice.get(1..)?.split_first_chunk::<4>()?;
     let first = u32::from_be_bytes(*first);
@@ -343,7 +344,7 @@ mod tests {
             ranges,
         };
         let mut sink = Answers::default();
-        // Two packets of each chunk; the second chunk has to be read.
+        // Two packets of each chunk; the second chunk must be read.
         sender.handle_request(&request(1, 1, vec![(0, 3)]), &mut sink);
         assert_eq!(sink.0, [(1 << 16 | 1, 0, 1024), (1 << 16 | 1, 1, 1024)]);
         sink.0.clear();

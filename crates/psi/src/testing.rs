@@ -1,4 +1,4 @@
-//! An in-memory network for control messages: it loses, delays, reorders and duplicates, as its seed says.
+//! An in-memory network for control messages: it loses, delays, reorders and duplicates, as determined by its seed.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_core::{Duration, FaceId, NodeId, Random, Time};

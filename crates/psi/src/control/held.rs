@@ -70,7 +70,7 @@ fn join(held: &mut VecDeque<Held>) -> Option<Joined> {
 }
 
 impl ControlChannel {
-    /// Keeps a message to `to` for a while.
+    /// Holds a message to `to` back for some time.
     pub(super) fn hold(&mut self, now: Time, to: NodeId, is_bulk: bool, held: Held) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         if is_bulk {

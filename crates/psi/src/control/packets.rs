@@ -91,7 +91,7 @@ impl ControlChannel {
         let bytes = partial.fragments.concat();
         self.drop_partial(key);
         self.seen.insert(key);
-        // Also what makes no sense is acknowledged: repeating it would not help.
+        // Malformed messages are acknowledged too: repeating them would not help.
         self.acknowledge(key, reply, received);
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err("control: message too long");
@@ -167,7 +167,7 @@ impl ControlChannel {
             peer.landed += landed;
             if peer.landed >= peer.window {
                 peer.landed = 0;
-                // No queue is to be seen: a long path is full in some round trips, not in a thousand.
+                // No queue shows: a long path fills in some round trips, not in a thousand.
                 peer.window = (peer.window + 1 + peer.window / 8).min(self.config.window_packets_max);
             }
         }
@@ -203,7 +203,7 @@ impl ControlChannel {
         peer.backoff = peer.backoff.max(message.attempts).min(BACKOFF_KEPT_MAX);
         if message.attempts >= self.config.attempts_max {
             if peer.heard.is_none_or(|heard| heard < message.started) {
-                // Not a sign of life through all attempts: what waits behind would only fail later.
+                // No attempt was answered: the waiting messages would only fail later.
                 return self.abandon(to);
             }
             peer.ready[usize::from(message.is_bulk)].remove(&number);

@@ -1,4 +1,4 @@
-//! The keys that two nodes share, and what each node may do, in a network with an authority.
+//! The keys that two nodes share, and each node's permissions, in a network with an authority.
 //!
 //! Control messages travel over routers of other owners. Each pair of nodes shares a key, which follows from the
 //! Ed25519 key of one and the secret of the other (X25519), so no router on the way can read a message, change it, or
@@ -46,7 +46,7 @@ pub mod reason {
     pub const OPEN: &str = "control: introduction in a network without an authority";
 }
 
-/// Keys and grants of all nodes that this one speaks with.
+/// Keys and grants of all nodes that this one exchanges messages with.
 pub(super) struct Pairs {
     identity: Identity,
     /// This node's credential: its certificate, or its key without one.
@@ -87,7 +87,7 @@ impl Pairs {
         let (known, owners, budgets) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Pairs { identity, credential, known, owners, budgets, clock: 0 }
     }
-    /// Takes a renewed identity of the same node. Gives whether it shows something else of itself now.
+    /// Takes a renewed identity of the same node. Returns whether its credential has changed.
     pub(super) fn set_identity(&mut self, identity: Identity) -> bool {
         if !self.identity.is_of_network(&identity) {
             // What nodes have shown was of another authority.
@@ -122,7 +122,7 @@ impl Pairs {
     pub(super) fn owners(&self) -> impl Iterator<Item = &Grant> {
         self.owners.iter().filter_map(|node| self.grant(*node))
     }
-    /// Whether what a node has shown of itself still holds.
+    /// Whether a node's credential is still valid.
     pub(super) fn check(&self, now: Time, node: NodeId) -> Result<(), &'static str> {
         let grant = self.grant(node).ok_or(reason::STRANGER)?;
         self.identity.check(grant, now).map_err(|_| reason::ENDED)
@@ -136,7 +136,7 @@ impl Pairs {
             self.insert(node, pair);
         }
     }
-    /// A node introduces itself. Gives the key that the packet's code must have; [`Pairs::admit`] follows if it has.
+    /// A node introduces itself. Returns the key that the packet's code must have; [`Pairs::admit`] follows if it has.
     pub(super) fn meet(
         &mut self,
         now: Time,

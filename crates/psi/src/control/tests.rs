@@ -17,7 +17,7 @@ fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
 }
 
-/// A message of about `bytes` bytes that tells itself apart by `request`.
+/// A message of about `bytes` bytes, identified by `request`.
 fn big(request: u32, bytes: usize) -> Message {
     let name: Name = "/x".parse().unwrap();
     let update = |i: usize| crate::wire::RecordUpdate {

@@ -15,7 +15,7 @@ impl PsiNode {
     }
     /// Adds an unsolicited face. Returns whether there was room for it.
     pub(super) fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        // A neighbour that has said an authentic hello is about to answer.
+        // A neighbour that has sent an authentic hello is about to answer.
         if let Some(surplus) = self.unsolicited.surplus(|face| self.neighbour.hears(face)) {
             self.detach(now, surplus);
         }
@@ -34,7 +34,7 @@ impl PsiNode {
         }
         self.router.set_face_up(face, up);
     }
-    /// Gives the neighbour protocol the load of each link, for paths by residual capacity.
+    /// Passes the neighbour protocol the load of each link, for paths by residual capacity.
     pub(super) fn measure_use(&mut self, now: Time) {
         self.used_due = now + USED_INTERVAL;
         self.close_unsolicited_faces(now);

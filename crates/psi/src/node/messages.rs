@@ -1,4 +1,4 @@
-//! Messages between the parts of a node: what one has for another, and what for other nodes.
+//! Messages between the parts of a node, and from them to other nodes.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl PsiNode {
-    /// Moves messages between the parts until none is left, and packets to the router.
+    /// Moves messages between the parts until all are delivered, and packets to the router.
     pub(super) fn settle(&mut self, now: Time) {
         loop {
             let mut moved = false;
@@ -215,7 +215,7 @@ impl PsiNode {
             Operation::Publish { .. } | Operation::PublishScope { .. } | Operation::UnpublishScope => {
                 self.control.may_claim(from, &request.name)
             }
-            // Rendezvous nodes say this to each other, in a request that they forward.
+            // Rendezvous nodes send this to each other, in a request that they forward.
             Operation::SetChild { .. } => false,
             Operation::Unpublish
             | Operation::Subscribe { .. }
@@ -224,13 +224,13 @@ impl PsiNode {
             | Operation::UnsubscribeScope => true,
         }
     }
-    /// What only a topology manager may say.
+    /// Messages that only a topology manager may send.
     fn on_manager_message(&mut self, now: Time, message: Message) {
         match message {
             Message::Routes(routes) => self.on_routes(now, &routes),
             Message::Offer(offer) => {
                 self.neighbour.see_term(offer.version.term);
-                // What this node itself is still fetching brings it nothing.
+                // An incomplete copy of this node is no source for itself.
                 let name = self.receiver.name_of(TransferId(offer.transfer));
                 let is_own = offer.source == self.config.node;
                 let is_of_use = !(is_own && name.is_some_and(|name| self.sender.is_arriving(name)));
@@ -280,7 +280,7 @@ impl PsiNode {
             self.control.reroute(*node, *to, *back);
         }
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        // Routes to this very node end here: its own boot number does not matter.
+        // Routes to this very node end here, so its own boot number is ignored.
         let own = self.config.node;
         let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
         let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, boot(route))).collect();
@@ -320,7 +320,7 @@ impl PsiNode {
             }
         }
     }
-    /// Sends what the publish/subscribe client has for rendezvous nodes.
+    /// Sends the requests of the publish/subscribe client to rendezvous nodes.
     fn send_requests(&mut self, now: Time) -> bool {
         let mut moved = false;
         let mut requests: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();
@@ -337,7 +337,7 @@ impl PsiNode {
         }
         moved
     }
-    /// Sends what the rendezvous function has for other nodes: messages of one moment for one node go together.
+    /// Sends the rendezvous function's messages to other nodes: simultaneous messages for one node go together.
     fn send_of_rendezvous(&mut self, now: Time) -> bool {
         let mut moved = false;
         let mut to_resolvers: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();

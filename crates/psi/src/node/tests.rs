@@ -23,7 +23,7 @@ struct Star {
     /// What the first node sent to faces that lead nowhere.
     astray: Vec<(FaceId, Vec<u8>)>,
     dropped: Vec<&'static str>,
-    /// What the second node told.
+    /// Events of the second node.
     reported: Vec<Event>,
 }
 
@@ -132,7 +132,7 @@ fn what_strangers_send_is_never_passed_on() {
     assert_eq!(strange.count(), 3, "{:?}", star.dropped);
     assert_eq!(star.nodes[0].status(star.now).counters[reason::UNSOLICITED], 3);
     assert_eq!(star.passed_on(1, &packet), (1, 3), "neighbours are heard");
-    // Who falls silent for a while is known still.
+    // A node that is silent for a short time stays known.
     star.is_lost = |from, _| from == 1;
     star.run(3_000);
     assert!(!star.nodes[0].neighbour.is_up(FaceId(1)));
@@ -148,7 +148,7 @@ fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
     assert!(!star.nodes[0].unsolicited.has_unproven());
     let packet = star.data(2);
     assert_eq!(star.passed_on(1, &packet), (1, 3));
-    // And forgotten once it is gone.
+    // It is forgotten after longer silence.
     star.is_lost = |from, _| from == 1;
     star.run(15_000);
     assert!(!star.nodes[0].faces.contains_key(&FaceId(1)));
@@ -207,7 +207,7 @@ fn a_request_for_paths_that_is_lost_is_repeated() {
     let object = MemoryObject::new(name.clone(), alloc::vec![7; 1_000], &SigningKey::from_secret(&[1; 32])).unwrap();
     star.nodes[1].publish(star.now, Box::new(object));
     star.run(1_000);
-    // Hellos and beacons continue, so the manager does not seem to be gone.
+    // Hellos and beacons continue, so the manager does not seem to have failed.
     star.is_lost = |from, bytes| from == 0 && bytes[0] & 0x0f == PacketType::Control as u8;
     let fetch = Fetch {
         name,
@@ -316,8 +316,8 @@ fn identity(number: usize, certificate: Option<Certificate>) -> Identity {
 }
 
 impl Star {
-    /// Nodes with these certificates around the first one; each says to be a router, a resolver and a topology manager but
-    /// the first, which is a router alone. Without `certified` the network has no authority.
+    /// Nodes with these certificates around the first one; each claims to be a router, a resolver and a topology
+    /// manager except the first, which is a router alone. Without `certified` the network has no authority.
     fn of(certificates: &[Option<CertifiedRoles>], certified: bool) -> Star {
         match certified {
             true => Star::of_access(certificates, Access::Open, |number| number > 0, |_| &[]),
@@ -338,7 +338,8 @@ impl Star {
             config.topology_manager = is_manager(number).then_some(number as u8);
         })
     }
-    /// The same in a network with an authority; `is_manager` says who says to be a topology manager, and `prefixes` gives the names that a certificate says to be a node's own.
+    /// The same in a network with an authority; `is_manager` selects the nodes that claim to be a topology manager, and
+    /// `prefixes` gives the names that a certificate grants to a node.
     fn of_access(
         certificates: &[Option<CertifiedRoles>],
         access: Access,
@@ -418,7 +419,7 @@ fn nodes_have_the_roles_of_their_certificates_at_the_topology_manager() {
         let state = manager.link_state(node_of_key(&node_key(number).public())).expect("it is in the domain");
         [Roles::ROUTER, Roles::RESOLVER, Roles::TOPOLOGY_MANAGER].map(|role| state.roles.contains(role))
     };
-    // All but the first say that they have all of these.
+    // All but the first claim all of these roles.
     let found = [0, 1, 2, 3, 4].map(roles);
     assert_eq!(found, [[true, false, false], [true; 3], [true, true, false], [true, false, false], [false; 3]]);
 }

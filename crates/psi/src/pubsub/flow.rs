@@ -1,4 +1,4 @@
-//! How many requests are in progress, and what waits for room among them.
+//! Limits the requests in progress, and queues the others.
 //!
 //! Rendezvous nodes answer many hosts that do not know of each other. So each finds its share as TCP does (RFC 5681):
 //! the window grows by each answer until one comes late or reports overload; then it is halved, at most once for the
@@ -19,7 +19,7 @@ const WINDOW_SLOW: usize = 4;
 /// [`PubSubConfig::retry_interval`].
 const PAUSES_MAX: u32 = 8;
 
-/// What may wait for what, the most urgent first.
+/// Classes of requests, the most urgent first; each waits for those above.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Class {
     /// A client waits for the answer.
@@ -42,7 +42,7 @@ impl Class {
     }
 }
 
-/// The window of requests in progress, and the wishes that wait for room in it.
+/// The window of requests in progress, and the wishes queued for it.
 #[derive(Debug)]
 pub(super) struct Flow {
     backlog: [VecDeque<Key>; 3],
@@ -173,8 +173,8 @@ impl PubSub {
         }
     }
 
-    /// The rendezvous node has reached its limit of requests: the wish waits again, ahead of its class, unless nothing
-    /// gets through at all.
+    /// The rendezvous node has reached its limit of requests: the wish waits again, ahead of its class, unless no
+    /// request gets through.
     pub(super) fn on_busy(&mut self, now: Time, key: &Key, rejection: Rejection) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let patience = self.config.resolver_timeout;
@@ -195,14 +195,14 @@ impl PubSub {
         }
     }
 
-    /// Ends a pause that is over.
+    /// Ends a pause when its time has passed.
     pub(super) fn resume(&mut self, now: Time) {
         if self.flow.paused_until.take_if(|until| *until <= now).is_some() {
             self.send_backlog(now);
         }
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends queued wishes, as far as the window allows.
     pub(super) fn send_backlog(&mut self, now: Time) {
         for class in Class::ALL {
             while self.requests.len() < self.flow.room(&self.config, class)

@@ -23,7 +23,7 @@ pub(super) struct Listing {
     known: u64,
     /// Revisions beyond `known` whose predecessors are missing.
     ahead: BTreeSet<u64>,
-    /// Components, what hangs there, and since which revision.
+    /// Components with their states, and the revision of each.
     children: BTreeMap<Vec<u8>, (u64, ChildState)>,
     /// A listing with missing parts.
     parts: Option<Parts>,
@@ -128,7 +128,7 @@ impl Listing {
             self.ahead.pop_first();
             self.known = self.known.max(revision);
         }
-        // Bounded: the renewal brings a listing soon.
+        // Bounded: a renewal soon causes a new listing.
         while self.ahead.len() > 64 {
             self.ahead.pop_first();
         }

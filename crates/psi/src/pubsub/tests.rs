@@ -577,7 +577,7 @@ fn what_a_busy_resolver_refuses_is_said_again_until_it_is_taken_and_nobody_is_to
         let sent = requests(&mut client);
         assert!(sent.len() <= most, "{} requests after {refused} refusals", sent.len());
         now += Duration::from_millis(80);
-        // It takes eight at a time, as long as others leave it that many; then none for a second.
+        // It accepts eight at a time, as long as other hosts leave it that many; then no request for a second.
         let room = if now < ms(2_000) || now > ms(3_000) { 8 } else { 0 };
         for (at, (_, request)) in sent.iter().enumerate() {
             let is_taken = at < room;

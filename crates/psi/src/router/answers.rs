@@ -1,5 +1,5 @@
-//! The packet cache at work (paper §III-A): what passes is kept, and requests with a valid capability are answered, or wait
-//! for the answer to another receiver's request.
+//! The packet cache at work (paper §III-A): passing packets are kept, and requests with a valid capability are
+//! answered, or wait for the answer to another receiver's request.
 use alloc::{sync::Arc, vec::Vec};
 
 use bytes::Bytes;
@@ -69,7 +69,7 @@ impl Router {
         out[header_len..].copy_from_slice(&data.to_bytes());
         out
     }
-    /// Verifies a request and answers what the cache has of it. `self.matches` is left as it was.
+    /// Verifies a request and answers the part of it that the cache has. `self.matches` is left unchanged.
     pub(super) fn on_request(
         &mut self,
         now: Time,
@@ -98,8 +98,8 @@ impl Router {
         core::mem::swap(&mut self.scratch, &mut self.matches);
         Ok(answer)
     }
-    /// Sends what the cache has of `request`, whose own way on is in `self.scratch`, and takes out what another request for
-    /// is pending.
+    /// Sends the cached packets of `request`, whose further route is in `self.scratch`, and removes packets for which
+    /// another request is pending.
     fn answer(&mut self, now: Time, view: View, reverse: &Fid, request: &Request) -> Answer {
         let stream = StreamKey::new(&request.object, request.packet_bytes);
         if self.match_fid(FidView::of(&request.forward)).is_err() {

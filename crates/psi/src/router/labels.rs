@@ -1,4 +1,4 @@
-//! Link labels: what an FID is made of (paper §II-B, LIPSIN).
+//! Link labels, the elements of an FID (paper §II-B, LIPSIN).
 //!
 //! Every outgoing link of a node, and the delivery to the node itself, has a label that only the node and the
 //! topology manager can compute, from the node's random secret:

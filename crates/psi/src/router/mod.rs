@@ -66,15 +66,16 @@ pub struct RouterConfig {
     pub queue_packets_max: usize,
     /// Bytes that wait for one face at most. Default: 8 MiB.
     pub queue_bytes_max: usize,
-    /// Bytes in a face's queue from which on packets are marked; `None` marks none. Default: `None`.
+    /// Bytes in a face's queue from which on packets are marked; `None` disables marks. Default: `None`.
     pub mark_bytes: Option<usize>,
-    /// Bytes of the packet cache; zero for none. Default: 64 MiB.
+    /// Bytes of the packet cache; zero disables it. Default: 64 MiB.
     pub cache_bytes: ByteCount,
     /// Name of the cache policy, one of [`cache::POLICIES`]; an unknown one means the first. Default: the first.
     pub cache_policy: alloc::string::String,
     /// What the cache keeps of payloads. Default: copies.
     pub cache_memory: PayloadMemory,
-    /// Packets at most that a router with a cache waits for on behalf of several receivers; zero for none. Default: 65,536.
+    /// Packets at most that a router with a cache waits for on behalf of several receivers; zero disables it. Default:
+    /// 65,536.
     pub pending_packets_max: usize,
     /// How long after a request others for the same packet wait for its answer. Default: 2 s.
     pub pending_lifetime: Duration,
@@ -107,7 +108,7 @@ impl RouterConfig {
 /// The forwarder of one node.
 ///
 /// Order of calls: after each [`Router::forward`] or [`Router::originate`] look at the [`Verdict`]; then
-/// [`Router::poll_transmit`] until it gives `None`. A face carries nothing until [`Router::set_face_up`] says that
+/// [`Router::poll_transmit`] until it returns `None`. A face carries nothing until [`Router::set_face_up`] reports that
 /// its neighbour answers.
 pub struct Router {
     config: RouterConfig,
@@ -147,7 +148,7 @@ pub struct Verdict {
 /// What became of packets at the front of a batch, which have one header in common.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchVerdict {
-    /// How many packets it covers; zero if the first one has to go through [`Router::forward`] alone.
+    /// How many packets it covers; zero if the first one must go through [`Router::forward`] alone.
     pub packets: usize,
     /// The flags in their header.
     pub flags: u8,
@@ -276,7 +277,7 @@ impl Router {
         self.on_ports_changed();
         true
     }
-    /// Removes a face and drops what waits for it.
+    /// Removes a face and drops its queue.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(index) = self.face_index.get(&face) {
             let removed = self.faces.remove(*index);
@@ -310,8 +311,8 @@ impl Router {
         }
         self.set_keys(&routes.keys);
     }
-    /// Replaces the capability keys. Without keys requests are passed on unverified, none is answered from the cache,
-    /// and none is delivered to this node.
+    /// Replaces the capability keys. Without keys requests are forwarded unverified, and never answered from the cache
+    /// or delivered to this node.
     pub fn set_keys(&mut self, keys: &[CapabilityKey]) {
         self.keys.replace(keys);
         self.verified = Verified::default();
@@ -343,8 +344,8 @@ impl Router {
             Err(reason) => self.drop(reason),
         }
     }
-    /// Handles packets of `batch` from number `first` on that arrived together, as many as have the same header: what
-    /// [`Router::forward`] does with each of them, decided once. Only Data comes in batches that are worth it.
+    /// Handles packets of `batch` from number `first` on that arrived together, as many as have the same header:
+    /// equivalent to [`Router::forward`] for each of them, decided once. Only Data comes in batches that are worth it.
     pub fn forward_batch(&mut self, arrived: FaceId, batch: &DatagramBatch, first: usize) -> BatchVerdict {
         let bytes = batch.bytes(first);
         let Some(view) = View::parse(bytes).ok().filter(|view| view.packet_type == PacketType::Data) else {
@@ -403,8 +404,8 @@ impl Router {
         }
         verdict
     }
-    /// Sends Data packets of this node, which have one header in common: what [`Router::originate`] does with each of
-    /// them, decided once. Those for this node itself are appended to `local`.
+    /// Sends Data packets of this node, which have one header in common: equivalent to [`Router::originate`] for each
+    /// of them, decided once. Those for this node itself are appended to `local`.
     pub fn originate_data(
         &mut self,
         header: &Header,
@@ -610,8 +611,8 @@ enum Passage {
 
 /// How many more hops each of `copies` may take of the remaining `ttl`; `None` if less than one.
 ///
-/// Copies share the remaining hops, so that one packet never becomes more than `ttl` transmissions, whatever its FID
-/// names and however the nodes are meshed. LIPSIN's limit of hops alone lets copies multiply at every hop.
+/// Copies share the remaining hops, so that one packet never becomes more than `ttl` transmissions, for any FID and any
+/// mesh. LIPSIN's limit of hops alone lets copies multiply at every hop.
 pub(crate) fn ttl_of_copies(ttl: u8, copies: usize) -> Option<u8> {
     let share = usize::from(ttl) / copies.max(1);
     (share > 0).then_some(share as u8)

@@ -25,7 +25,7 @@ const WAITING_MAX: usize = 255;
 /// Where the answer to a request goes.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Way {
-    /// The route of the answer, which tells receivers and their paths apart.
+    /// The route of the answer, which distinguishes receivers and their paths.
     pub(super) forward: Fid,
     pub(super) tag: u32,
     /// The face that it leaves by.
@@ -38,7 +38,7 @@ struct Asker {
     way: Arc<Way>,
     at: Time,
     joins: u8,
-    /// Whether an answer to another request is to be copied to it.
+    /// Whether the answer to another request is to be copied to it.
     waits: bool,
 }
 

@@ -460,7 +460,7 @@ fn without_a_valid_capability_nothing_is_answered_or_passed_on() {
     let forged = bench.request(0, &[(0, 4)]);
     assert_eq!(bench.router.forward(NOW, Some(FaceId(0)), forged.clone()).dropped, Some(reason::CAPABILITY));
     assert!(bench.router.is_idle());
-    // Who holds no keys passes it on, answers nothing, and takes none for itself.
+    // A router without keys forwards it, answers nothing, and delivers nothing to itself.
     bench.router.set_keys(&[]);
     let verdict = bench.router.forward(NOW, Some(FaceId(0)), forged);
     assert_eq!((verdict.answered, verdict.copies), (0, 1));

@@ -6,7 +6,7 @@ use crate::wire::{
     VERSION, WireError,
 };
 
-/// The common header without copying its FID; accepts exactly what [`Header::decode`] accepts.
+/// The common header without copying its FID; accepts exactly the headers that [`Header::decode`] accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct View {
     pub(crate) packet_type: PacketType,

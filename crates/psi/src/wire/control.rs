@@ -21,7 +21,7 @@ pub const FRAGMENTS_MAX: usize = 128;
 pub struct ControlPacket<'a> {
     /// Who sent this packet.
     pub from: NodeId,
-    /// Its receiver; other nodes that a false positive brings it to drop it.
+    /// Its receiver; other nodes that it reaches by a false positive drop it.
     pub to: NodeId,
     /// Distinguishes the starts of the node whose message this is: of `from` in a fragment, of `to` in an ack.
     pub boot: u32,

@@ -12,7 +12,7 @@ use super::Fid;
 /// No term of a topology manager reaches this: at one succession per minute it takes 4,000 years. Only an attacker that
 /// tries to exhaust the terms sends one.
 pub const TERM_END: u32 = 1 << 31;
-/// How a node that does not say where it is does so.
+/// The encoding of a missing position.
 const NOWHERE: (i32, i32) = (i32::MIN, i32::MIN);
 /// Bits of a term that come from the manager's boot number; those above count successions.
 const TERM_BOOT_BITS: u32 = 12;
@@ -39,7 +39,8 @@ pub(crate) trait Fields {
     fn term(&mut self) -> Result<u32, WireError>;
     /// What paths are ordered by.
     fn metric(&mut self) -> Result<PathMetric, WireError>;
-    /// Where a node is, in two numbers of four bytes: millionths of a degree, both the smallest number if it does not say.
+    /// A node's position, in two numbers of four bytes: millionths of a degree, both the smallest number without a
+    /// position.
     fn location(&mut self) -> Result<Option<Location>, WireError>;
     fn fid(&mut self, field: &'static str) -> Result<Fid, WireError>;
 }
@@ -68,7 +69,7 @@ impl Fields for Reader<'_> {
     }
 }
 
-/// Appends what [`Fields::location`] reads.
+/// Appends a position for [`Fields::location`].
 pub(crate) fn put_location(out: &mut Vec<u8>, location: Option<Location>) {
     let (latitude, longitude) = location.map_or(NOWHERE, Location::microdegrees);
     out.put_u32(latitude.cast_unsigned());

@@ -18,7 +18,7 @@ pub struct Hello {
     /// The sender.
     pub node: NodeId,
     /// Secret that the sender drew for this face in this run: only a node that receives hellos on it can echo it, and
-    /// without it a node cannot speak for the sender here.
+    /// without it a node cannot act for the sender here.
     pub nonce: u64,
     /// The face that the sender sent it on, in the sender's numbering.
     pub face: FaceId,

@@ -29,7 +29,7 @@ pub fn unseal<'a>(key: &[u8; 32], body: &'a [u8]) -> Result<&'a [u8], WireError>
         return Err(WireError::Short { field: "authentication code", needs: MAC_BYTES, has: body.len() });
     };
     let hash = blake3::keyed_hash(key, inner);
-    // All bytes are compared whatever the first one is, so that timing reveals nothing.
+    // All bytes are compared even after a difference, so that timing reveals nothing.
     let difference = hash.as_bytes().iter().zip(code).fold(0, |sum, (a, b)| sum | (a ^ b));
     if difference == 0 {
         Ok(inner)

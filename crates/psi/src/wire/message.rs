@@ -12,7 +12,7 @@ pub const MESSAGE_BYTES_MAX: usize = 65_535;
 /// receiver's room for incomplete messages.
 pub const MANY_BYTES_MAX: usize = 16 << 10;
 
-/// A control message: what travels reliably between two nodes, in one or more control packets.
+/// A control message, which travels reliably between two nodes in one or more control packets.
 ///
 /// On the wire: kind 1, then the fields of the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub enum Message {
         /// The number that the sender waits for.
         request: u32,
     },
-    /// Rendezvous node to rendezvous node: fingerprints, to find what differs.
+    /// Rendezvous node to rendezvous node: fingerprints, to find differences.
     Digest(Digest),
     /// Rendezvous node to rendezvous node: a notice for a subscriber that talks to the latter.
     Relay(Relay),
@@ -57,7 +57,7 @@ pub enum Message {
     Renewal(Renewal),
     /// The answer to that.
     Renewed(Renewed),
-    /// Several messages at once, none of them of this kind again: count 2, then the length 2 and the bytes of each.
+    /// Several messages at once, without nesting: count 2, then the length 2 and the bytes of each.
     Many(Vec<Message>),
 }
 

@@ -1,5 +1,5 @@
-//! The packets of the PSI family. Parsing is total: any bytes give a packet or a [`WireError`], never a panic,
-//! and what parses re-emits byte for byte.
+//! The packets of the PSI family. Parsing is total: any bytes give a packet or a [`WireError`], never a panic, and
+//! parsed packets re-emit byte for byte.
 //!
 //! Every packet starts with the common header:
 //! ```text
@@ -58,8 +58,8 @@ pub use tributary_core::wire::{Reader, WireError, Writer};
 
 /// The version of the wire format: one more with each change that a node without it misreads. 2 has the boot numbers of
 /// rendezvous nodes in [`Routes`]; 3 has versions in [`PathRequest`], the values of limits in [`Rejection`], and
-/// rendezvous nodes that say when they are ready; 4 places records by the buckets of their keys, and has [`Renewal`] and
-/// messages that consist of several.
+/// rendezvous nodes that announce when they are ready; 4 places records by the buckets of their keys, and has
+/// [`Renewal`] and messages that consist of several.
 pub const VERSION: u8 = 4;
 /// Bytes of the common header before the FID.
 pub const FIXED_BYTES: usize = 5;
@@ -90,8 +90,8 @@ pub const FLAG_NO_CACHE: u8 = 0b0000_0001;
 pub const FLAG_CACHED: u8 = 0b0000_0010;
 /// Flag of any packet: a queue on the way was longer than its marking threshold.
 pub const FLAG_MARKED: u8 = 0b0000_0100;
-/// Flag of a Data packet: its source cannot give that packet; the payload is one byte that says why. It is no packet of the
-/// object, and no cache keeps it.
+/// Flag of a Data packet: its source cannot deliver that packet; the payload is one byte with the reason. It is no
+/// packet of the object, and no cache keeps it.
 pub const FLAG_UNAVAILABLE: u8 = 0b0000_1000;
 const FLAGS_KNOWN: u8 = 0b0000_1111;
 

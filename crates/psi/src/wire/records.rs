@@ -1,4 +1,4 @@
-//! What rendezvous nodes tell each other (paper §II-B): requests on their way to the responsible one, and its records.
+//! Messages among rendezvous nodes (paper §II-B): requests on their way to the responsible one, and its records.
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
@@ -47,14 +47,14 @@ pub struct RecordUpdate {
     pub entries: Vec<Entry>,
 }
 
-/// One entry of a record: the newest version wins, whatever the order of arrival.
+/// One entry of a record: the newest version wins, in any order of arrival.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The owner and the kind.
     pub key: EntryKey,
     /// Its version.
     pub version: u64,
-    /// How long it stands from now on.
+    /// Its lifetime from now on.
     pub lease: Duration,
     /// Its value; `None` marks a withdrawn entry.
     pub value: Option<EntryValue>,
@@ -87,7 +87,7 @@ pub enum EntryValue {
         /// Bytes of the object.
         object_bytes: u64,
     },
-    /// Nothing more than that it stands.
+    /// Only that it exists.
     ScopePublisher,
     /// About a subscription.
     Subscription {
@@ -107,7 +107,7 @@ pub enum EntryValue {
     Child(ChildState),
 }
 
-/// A fingerprint of records that both nodes should hold, to find what differs.
+/// A fingerprint of records that both nodes should hold, to find differences.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Digest {
     /// What the receiver is to do.

@@ -9,7 +9,7 @@ use tributary_transport::PathMetric;
 
 use super::{Fields, LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer};
 
-/// What a host asks of a rendezvous node; also what rendezvous nodes pass on to the responsible one.
+/// A host's request to a rendezvous node; rendezvous nodes also pass it on to the responsible one.
 ///
 /// ```text
 /// request 4 | version 8 | name (length 2, NDN TLV) | operation 1 | its fields
@@ -18,8 +18,8 @@ use super::{Fields, LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, Wire
 pub struct ClientRequest {
     /// Chosen by the asker, returned in the answer.
     pub request: u32,
-    /// Orders what one host says about one publication or subscription; grows with every change and renewal, so
-    /// that a late duplicate changes nothing.
+    /// Orders a host's messages about one publication or subscription; grows with every change and renewal, so that a
+    /// late duplicate changes nothing.
     pub version: u64,
     /// The item or scope.
     pub name: Name,
@@ -47,7 +47,7 @@ pub enum Operation {
         manifest: Vec<u8>,
         /// Bytes of the object, for listings.
         object_bytes: u64,
-        /// How long the announcement stands without renewal.
+        /// Lifetime of the announcement without renewal.
         lease: Duration,
         /// What to do about scopes that do not exist.
         scopes: MissingScopes,
@@ -56,7 +56,7 @@ pub enum Operation {
     Unpublish,
     /// Create a scope, or renew it.
     PublishScope {
-        /// How long it stands without renewal.
+        /// Lifetime without renewal.
         lease: Duration,
         /// What to do about scopes above it that do not exist.
         scopes: MissingScopes,
@@ -71,7 +71,7 @@ pub enum Operation {
         k: u8,
         /// What makes a path short.
         metric: PathMetric,
-        /// How long it stands without renewal.
+        /// Lifetime without renewal.
         lease: Duration,
     },
     /// End a transfer.
@@ -81,14 +81,14 @@ pub enum Operation {
     },
     /// Subscribe to the entries of a scope, present and future.
     SubscribeScope {
-        /// The newest revision of the listing that the asker has; [`NOTHING_KNOWN`] for none.
+        /// The newest revision of the listing that the subscriber has; [`NOTHING_KNOWN`] without one.
         known: u64,
-        /// How long it stands without renewal.
+        /// Lifetime without renewal.
         lease: Duration,
     },
     /// Give that up.
     UnsubscribeScope,
-    /// Among rendezvous nodes only: what hangs under the scope (this request's name) at one component.
+    /// Among rendezvous nodes only: the state of one component of the scope (this request's name).
     SetChild {
         /// The component, as NDN TLV.
         component: Vec<u8>,
@@ -175,13 +175,13 @@ pub enum Rejection {
     NotSubscribed,
     /// The scope has items or scopes in it.
     ScopeNotEmpty,
-    /// The name is a scope, and an item was meant.
+    /// The name is a scope, but an item was requested.
     IsScope,
-    /// The name is an item, and a scope was meant.
+    /// The name is an item, but a scope was requested.
     IsItem,
     /// Another name has the same id.
     IdTaken,
-    /// A limit is reached: which, and how much is allowed.
+    /// A limit is reached: which, and its value.
     LimitReached(Limit, u32),
     /// None of the responsible rendezvous nodes answers.
     NoResolverReachable,
@@ -353,16 +353,16 @@ pub struct ScopeNotice {
     pub scope: Name,
     /// Orders all notices of one scope: a later one overrides an earlier one.
     pub revision: u64,
-    /// Whether this is all, or what changed.
+    /// Whether this is the whole listing, or changes.
     pub kind: NoticeKind,
-    /// Components (as NDN TLV) and what hangs there.
+    /// Components (as NDN TLV) and their states.
     pub children: Vec<(Vec<u8>, ChildState)>,
 }
 
 /// The kinds of [`ScopeNotice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoticeKind {
-    /// The complete listing, cut into parts; names in none of them are not in the scope.
+    /// The complete listing, cut into parts; names in no part are not in the scope.
     Listing {
         /// Which part.
         part: u16,

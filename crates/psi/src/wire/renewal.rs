@@ -12,8 +12,8 @@ use super::{
 };
 use crate::ids::RecordKey;
 
-/// Records are spread over rendezvous nodes by buckets, so that few numbers say what a host publishes at each of them.
-/// As many as spread the records to within a few per cent.
+/// Records are spread over rendezvous nodes by buckets, so that few numbers describe a host's publications at each of
+/// them. This many spread the records evenly to within a few per cent.
 pub const BUCKETS: u16 = 2_048;
 /// The longest lease of a host.
 pub const RENEWAL_LEASE_MAX: Duration = Duration::from_secs(3_600);
@@ -42,7 +42,7 @@ pub struct Renewal {
     pub request: u32,
     /// The host.
     pub client: NodeId,
-    /// How long everything stands without another renewal.
+    /// Lifetime of everything without another renewal.
     pub lease: Duration,
     /// What there is.
     pub holdings: Vec<Holding>,

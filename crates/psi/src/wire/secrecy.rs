@@ -1,4 +1,5 @@
-//! What control messages say is for their receivers only: link-label secrets and capability keys travel in them.
+//! The contents of control messages are for their receivers only: link-label secrets and capability keys travel in
+//! them.
 //!
 //! ```text
 //! nonce 24 | XChaCha20-Poly1305(message) | tag 16
@@ -33,7 +34,7 @@ impl fmt::Debug for Secrecy {
     }
 }
 impl Secrecy {
-    /// The keys that follow from what two nodes share.
+    /// The keys that follow from the secret that two nodes share.
     pub fn new(shared: &[u8; 32]) -> Secrecy {
         let key = blake3::derive_key("tributary psi control message content", shared);
         Secrecy {
@@ -57,7 +58,7 @@ impl Secrecy {
     /// Decrypts the result of [`Secrecy::hide`].
     ///
     /// # Errors
-    /// [`WireError`] if it is cut, changed, or meant for another node.
+    /// [`WireError`] if it is cut, altered, or addressed to another node.
     pub fn reveal(&self, context: &[u8], hidden: &[u8]) -> Result<Vec<u8>, WireError> {
         let Some((nonce, hidden)) = hidden.split_first_chunk::<NONCE_BYTES>() else {
             return Err(WireError::Short { field: "hidden message", needs: SECRECY_BYTES, has: hidden.len() });

@@ -1,4 +1,4 @@
-//! What nodes and topology managers tell each other. These travel inside control messages.
+//! Messages between nodes and topology managers. These travel inside control messages.
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::PublicKey;
@@ -176,7 +176,7 @@ pub struct ResolverRoute {
     pub to: Fid,
     /// The route back.
     pub back: Fid,
-    /// Its key in a network with an authority; either all resolvers of a message have one, or none has.
+    /// Its key in a network with an authority; either all resolvers of a message have one, or no resolver has.
     pub key: Option<PublicKey>,
 }
 
@@ -276,7 +276,7 @@ impl Routes {
 
 /// A rendezvous node asks for paths between matched publishers and a subscriber (paper §II-B, §III-B1 step 2).
 ///
-/// It is soft state: repeated before `lease_ms` is over, withdrawn with `paths` = 0.
+/// It is soft state: repeated before `lease_ms` has passed, withdrawn with `paths` = 0.
 ///
 /// Requests about one transfer may overtake each other, and several rendezvous nodes may send them. The versions of
 /// their entries order them. The hosts number these, boot by boot, and every rendezvous node that holds the record has
@@ -386,7 +386,7 @@ impl PathRequest {
 }
 
 /// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than those it knows.
-/// If the rendezvous node knows nothing newer either, as after a restart without memory, it has the hosts in question
+/// If the rendezvous node has nothing newer either, as after a restart without memory, it has the hosts in question
 /// number their entries beyond these versions.
 ///
 /// ```text
@@ -455,8 +455,8 @@ impl Overtaken {
     }
 }
 
-/// One source of a transfer and the paths to it (paper §III-B1 step 3). The offers of one version are together the
-/// full present state: sources and paths that are missing from it are gone.
+/// One source of a transfer and the paths to it (paper §III-B1 step 3). The offers of one version are together the full
+/// present state: missing sources and paths are withdrawn.
 ///
 /// ```text
 /// transfer 4 | term 4 | sequence 4 | index 1 | count 1
@@ -472,7 +472,7 @@ pub struct Offer {
     pub version: OfferVersion,
     /// Which of the sources this is, from 0.
     pub index: u8,
-    /// How many sources there are. Zero: none, and the fields below are empty.
+    /// The number of sources. If zero, the fields below are empty.
     pub count: u8,
     /// The source's node; [`NodeId::NONE`] if the network has no source.
     pub source: NodeId,
@@ -480,8 +480,8 @@ pub struct Offer {
     pub source_label: String,
     /// The manifest that it publishes, encoded.
     pub manifest: Vec<u8>,
-    /// Bytes that packets leave for FIDs: as many as the longest paths of the domain need, so that receivers near and far
-    /// cut an object into the same packets and share what caches hold.
+    /// Bytes that packets leave for FIDs: as many as the longest paths of the domain need, so that receivers near and
+    /// far cut an object into the same packets and share caches.
     pub fid_room: u8,
     /// The paths to it, best first. Empty if it cannot be reached now.
     pub paths: Vec<PathOffer>,
@@ -496,7 +496,7 @@ pub struct OfferVersion {
     pub sequence: u32,
 }
 
-/// A path: one route for requests, one for data, and what the topology manager knows of it.
+/// A path: one route for requests, one for data, and the properties that the topology manager knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathOffer {
     /// Its number in this transfer: the same links keep the same number.
@@ -585,7 +585,7 @@ impl Offer {
         out.put_count8(self.paths.len());
         self.paths.iter().for_each(|path| path.encode(out));
     }
-    /// The offer that says that there is no source.
+    /// The offer without sources.
     pub fn none(transfer: u32, version: OfferVersion) -> Offer {
         Offer {
             transfer,

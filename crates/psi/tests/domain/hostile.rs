@@ -1,4 +1,4 @@
-//! Packets from an attacker: how many answers they draw, and how far they get.
+//! Packets from an attacker: how many answers they draw, and their reach.
 use super::*;
 use std::cell::Cell;
 use tributary_content::ObjectReader;
@@ -79,7 +79,7 @@ fn a_request_draws_as_many_packets_as_it_names_and_never_more_than_the_limit() {
     let mut bench = Bench::new(60);
     assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(3, 5), (40, 1)]), 6);
     assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(0, 64)]), REQUEST_PACKETS_MAX);
-    // One packet more than the limit is no request at all, and packets beyond the end are passed over.
+    // One packet more than the limit makes a request malformed, and packets beyond the end are passed over.
     assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(0, 64), (64, 1)]), 0);
     assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(1_000_000, 64)]), 0);
     assert_eq!(bench.answers_to(|_, request| request.packet_bytes = u16::MAX), 0, "longer than any link carries");

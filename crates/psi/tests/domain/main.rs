@@ -159,7 +159,7 @@ impl Domain {
         assert_eq!(failed, None);
         report
     }
-    /// Everything that a node has told.
+    /// Every event of a node.
     pub(crate) fn reported(&self, label: &str) -> Vec<Event> {
         let node = self.nodes[label];
         self.events.borrow().iter().filter(|(_, n, _)| *n == node).map(|(.., event)| event.clone()).collect()

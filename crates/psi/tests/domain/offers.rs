@@ -1,4 +1,4 @@
-//! What the network offers to a transfer: by which metric, from whom, for how long, and to how many at a time.
+//! The network's offers to a transfer: by which metric, from which sources, for how long, and to how many at a time.
 use super::*;
 use tributary_core::{Location, NodeId, event::PathState, link::LinkChange};
 
@@ -69,7 +69,7 @@ fn each_metric_chooses_its_own_path() {
         let mut domain = three_ways(40);
         let bytes = random_bytes(300_000, 40);
         domain.publish("pub-1", object("/lab/file", bytes.clone()));
-        // Round-trip times are measured by hellos, and told at most once a second.
+        // Round-trip times are measured by hellos, and reported at most once a second.
         domain.run(5.0);
         let (id, content) = fetch_by(&mut domain, "/lab/file", metric, 1);
         let report = domain.finish("receiver", id, 20.0);
@@ -212,7 +212,7 @@ fn two_transfers_of_one_node_run_at_a_time_of_the_same_name_or_of_another() {
     }
 }
 
-/// Two transfers of a receiver that is limited to 10 Mbit/s as a whole: what each has after five seconds.
+/// Two transfers of a receiver that is limited to 10 Mbit/s as a whole: the bytes of each after five seconds.
 fn shares_of_a_common_limit(seed: u64) -> [u64; 2] {
     let mut domain = three_sources(seed, |_| {});
     domain.publish("pub-1", object("/lab/first", random_bytes(16_000_000, 1)));

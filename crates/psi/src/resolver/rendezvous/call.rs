@@ -37,7 +37,7 @@ pub(super) enum Purpose {
     Client { node: NodeId, request: u32 },
     /// An operation that coordinates with the parent scope.
     Operation(u32),
-    /// The refreshing of what the parent scope says about a record.
+    /// The refreshing of a record's entry in its parent scope.
     Registration(RecordKey),
 }
 

@@ -15,18 +15,18 @@ use crate::{
     },
 };
 
-/// Records that another node is to get. It is kept until that node has confirmed them all, or is gone.
+/// Records for another node. They are kept until that node has confirmed them all, or has left.
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// Not sent yet.
     keys: BTreeSet<RecordKey>,
-    /// Refused one by one, for a limit of the other node. They are offered again after a while.
+    /// Refused one by one, for a limit of the other node. They are offered again later.
     refused: BTreeSet<RecordKey>,
     /// Sent and not confirmed, by the number of the message: with the fingerprints that they had.
     pub(super) in_flight: BTreeMap<u32, BTreeMap<RecordKey, u64>>,
     /// Pulls to answer once everything is confirmed.
     pulls: Vec<(u32, Fid)>,
-    /// Records in one message at most: fewer after a refusal, so that what the other node does take is confirmed.
+    /// Records in one message at most: fewer after a refusal, so that accepted ones are confirmed.
     batch_records_max: usize,
     /// Rounds that failed in a row.
     failures: u32,
@@ -98,7 +98,7 @@ impl Rendezvous {
         nodes.into_iter().for_each(|node| self.pump_outbox(now, node));
     }
 
-    /// Sends what the window to `node` allows; answers its pulls when all is confirmed.
+    /// Sends as many records as the window to `node` allows; answers its pulls when all are confirmed.
     pub(super) fn pump_outbox(&mut self, now: Time, node: NodeId) {
         loop {
             let Some(outbox) = self.outboxes.get_mut(&node) else { return };
@@ -235,7 +235,7 @@ impl Rendezvous {
 
     /// Sends the request of the pull from `node`, for the first time or again.
     ///
-    /// It is repeated while it is open, despite other messages from `node`: a node that counted this one as gone has
+    /// It is repeated while it is open, despite other messages from `node`: a node that counted this one as dead has
     /// dropped the pull with all its pending messages, and resumes replication once it learns otherwise.
     pub(super) fn on_pull_due(&mut self, now: Time, node: NodeId) {
         let Some(&request) = self.pulls.get(&node) else { return };
@@ -251,7 +251,7 @@ impl Rendezvous {
         }
     }
 
-    /// `node` is gone for good. Nodes that were still learning from it pull again from all others, which may have got
+    /// `node` has left for good. Nodes that were still learning from it pull again from all others, which may have got
     /// from it the records that are missing here.
     pub(super) fn on_predecessor_gone(&mut self, now: Time, node: NodeId) {
         let was_learning = self.pulls.contains_key(&node) && !self.is_settled;
@@ -393,7 +393,7 @@ impl Rendezvous {
                 held.push((key, fingerprint));
                 continue;
             }
-            // A node that wants to drop the record only has to hand it over.
+            // A node that wants to drop the record only needs it handed over.
             if mine.is_some() && digest.kind != DigestKind::Leaving {
                 self.outboxes.entry(from).or_default().keys.insert(key);
             }
@@ -418,8 +418,8 @@ impl Rendezvous {
         }
     }
 
-    /// The grace of a record that belongs elsewhere is over. It is removed once every responsible node has confirmed
-    /// that it holds it; those that have not get a query.
+    /// The grace period of a record that belongs elsewhere has ended. It is removed once every responsible node has
+    /// confirmed that it holds it; those that have not get a query.
     pub(super) fn on_drop_due(&mut self, now: Time, key: RecordKey) {
         let missing: Vec<NodeId> = match self.records.get(&key) {
             Some(record) => {

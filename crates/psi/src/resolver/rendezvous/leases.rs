@@ -97,7 +97,7 @@ impl Rendezvous {
             self.dropped += 1;
             return;
         }
-        // The host says it again after its timeout.
+        // The host repeats it after its timeout.
         if self.renewals.len() >= self.config.requests_max {
             self.dropped += 1;
             return;

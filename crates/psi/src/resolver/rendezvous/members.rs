@@ -76,7 +76,7 @@ impl Members {
     pub(super) fn stop_learning(&mut self, node: NodeId, request: u32) -> bool {
         self.learning.get(&node) == Some(&request) && self.learning.remove(&node).is_some()
     }
-    /// Whether nothing speaks against `node`.
+    /// Whether `node` is unsuspected.
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
         !self.suspected.contains_key(&node)
     }

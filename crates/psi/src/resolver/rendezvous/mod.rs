@@ -207,7 +207,7 @@ pub struct Rendezvous {
     config: RendezvousConfig,
     me: NodeId,
     members: Members,
-    /// Whether a membership was ever announced: before, a node knows nothing of its share.
+    /// Whether a membership was ever announced: before that, a node does not know its share.
     joined: bool,
     /// Since when it may report an item as unpublished.
     speaks_from: Time,
@@ -216,10 +216,10 @@ pub struct Rendezvous {
     dead: BTreeSet<RecordKey>,
     /// Records to settle at the end of the present input.
     touched: BTreeSet<RecordKey>,
-    /// Numbers calls, operations, pushes and pulls; an answer brings the number back.
+    /// Numbers calls, operations, pushes and pulls; an answer carries the number.
     request_next: u32,
     calls: BTreeMap<u32, Call>,
-    /// How long what hosts publish stands.
+    /// The lifetimes of hosts' publications.
     leases: Leases,
     /// Renewals of hosts that others have not answered yet.
     renewals: BTreeMap<u32, Renewing>,
@@ -228,7 +228,7 @@ pub struct Rendezvous {
     operations: BTreeMap<u32, Operating>,
     outboxes: BTreeMap<NodeId, Outbox>,
     /// Pulls of all records that this node is responsible for, by the node that answers: each is open until that node
-    /// has sent everything, or is gone.
+    /// has sent everything, or has left.
     pulls: BTreeMap<NodeId, u32>,
     /// The numbers of the last pulls; the announcement that this node is ready refers to them.
     queried: BTreeMap<NodeId, u32>,
@@ -404,7 +404,7 @@ impl Rendezvous {
         self.dropped += 1;
         self.answer(host, reply, request, Answer::Rejected(Rejection::NotAuthorised));
     }
-    /// Takes what became of a message to another rendezvous node.
+    /// Takes the result of a message to another rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
         match result {
             SendResult::Delivered => {
@@ -480,13 +480,13 @@ impl Rendezvous {
     pub fn poll_message(&mut self) -> Option<(Target, Message)> {
         self.messages.pop_front()
     }
-    /// The next thing worth telling.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     /// Whether this node has the records that it is responsible for. A newcomer has them when all others have sent
-    /// theirs or are gone for good, however long that takes; the others do its work until then. A node that was ready
+    /// theirs or have left for good, however long that takes; the others do its work until then. A node that was ready
     /// before waits for newcomers only as long as they answer.
     pub fn is_ready(&self) -> bool {
         if let Some(store) = &self.stored {

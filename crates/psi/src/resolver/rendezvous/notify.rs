@@ -21,7 +21,7 @@ const REGISTER_EACH: Duration = Duration::from_millis(1);
 const SPREAD_RECORDS_MAX: u32 = 300_000;
 
 impl Rendezvous {
-    /// Merges one entry and notes what follows from it; [`Rendezvous::settle`] does it.
+    /// Merges one entry and notes the work that follows; [`Rendezvous::settle`] does it.
     pub(super) fn merge_entry(&mut self, now: Time, key: RecordKey, entry: Entry) {
         let Some(record) = self.records.get_mut(&key) else { return };
         let entry_key = entry.key.clone();
@@ -52,7 +52,7 @@ impl Rendezvous {
         self.touched.insert(key);
     }
 
-    /// Does what follows from all changes since the last settling.
+    /// Does the work that follows from all changes since the last settling.
     pub(super) fn settle(&mut self, now: Time) {
         self.announce_ready();
         while let Some(key) = self.touched.pop_first() {
@@ -322,7 +322,7 @@ fn scope_subscriber(key: &EntryKey) -> Option<NodeId> {
     }
 }
 
-/// Notes what follows from one entry that changed.
+/// Notes the work that follows from a change of one entry.
 fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>, after: Option<&EntryValue>) {
     match key {
         EntryKey::Publisher(_) if before != after => record.matches = subscription_keys(record),
@@ -335,7 +335,7 @@ fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>,
         EntryKey::ScopeSubscriber(node) => match after {
             Some(EntryValue::ScopeSubscriber { known, .. }) if *known != record.revision => {
                 if *known != NOTHING_KNOWN && *known > record.revision {
-                    // All former acting nodes are gone; taking over again makes this node's revisions higher than
+                    // All former acting nodes have left; taking over again makes this node's revisions higher than
                     // theirs.
                     record.revision = *known;
                     record.acting = false;

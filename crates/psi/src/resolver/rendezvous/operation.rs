@@ -1,4 +1,4 @@
-//! Operations on a record, carried out by its coordinator: check, tell the parent scope of a new name, store,
+//! Operations on a record, carried out by its coordinator: check, register a new name with the parent scope, store,
 //! replicate, answer.
 use alloc::{collections::BTreeSet, format, vec::Vec};
 
@@ -359,14 +359,15 @@ impl Rendezvous {
         let live = held.is_some_and(|held| held.value.is_some());
         let (value, mut lease, registers) = self.check_operation(record, home, live, &request.operation)?;
         if let (EntryKey::Child(_), Some(held)) = (&key, held.filter(|_| live && value.is_some())) {
-            // The short lease of an operation that may yet fail takes nothing from what the acting node was granted.
+            // The short lease of an operation that may yet fail does not shorten the lease that the acting node
+            // granted.
             lease = lease.max(held.expires.since(now));
         }
         let entry = Entry { key, version: request.version, lease: lease.min(self.config.lease_max), value };
         Ok(Verdict::Store { entry, registers })
     }
 
-    /// The rules of PSI, operation by operation. `live`: the client's own entry stands already.
+    /// The rules of PSI, operation by operation. `live`: the client's own entry exists already.
     #[expect(clippy::too_many_lines, reason = "one exhaustive match over the operations; each arm is short")]
     fn check_operation(
         &self,
@@ -465,7 +466,7 @@ impl Rendezvous {
     }
 }
 
-/// Whether a rejection is about the request alone, whatever the records say.
+/// Whether a rejection concerns the request alone, independent of the records.
 fn is_about_request(rejection: Rejection) -> bool {
     matches!(rejection, Rejection::Malformed | Rejection::LimitReached(Limit::ManifestBytes, _))
 }

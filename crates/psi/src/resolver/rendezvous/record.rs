@@ -23,7 +23,7 @@ pub(super) struct Held {
     pub(super) floor: u64,
     /// When it falls: a live entry becomes a withdrawn one, and a withdrawn one is forgotten.
     pub(super) expires: Time,
-    /// `None` once it was withdrawn or has expired. Kept for a while so that late duplicates do not revive it.
+    /// `None` once it was withdrawn or has expired. Kept for some time so that late duplicates do not revive it.
     pub(super) value: Option<EntryValue>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Record {
     /// The last registration with the parent scope (`None` if unknown or failed), and when to repeat it.
     pub(super) registered: Option<ChildState>,
     pub(super) refresh_at: Time,
-    /// Work that the next settling does: matches to tell, changes to notify, listings to send.
+    /// Work for the next settling: matches to report, changes to notify, listings to send.
     pub(super) matches: BTreeSet<(NodeId, u32)>,
     pub(super) changed: BTreeSet<Vec<u8>>,
     pub(super) listings: BTreeSet<NodeId>,
@@ -117,7 +117,7 @@ impl Record {
         Some(Merged { before })
     }
 
-    /// The lease that covers an entry is over.
+    /// The lease that covers an entry has ended.
     pub(super) fn end_lease(&mut self, now: Time, key: &EntryKey) {
         if let Some(held) = self.entries.get_mut(key).filter(|held| held.value.is_some()) {
             held.expires = now;
@@ -125,7 +125,7 @@ impl Record {
         }
     }
 
-    /// Lets entries fall whose time has come; gives the keys, versions and former values of those that were live.
+    /// Removes entries that have expired; returns the keys, versions and former values of live ones.
     pub(super) fn expire(&mut self, now: Time, tombstone: Duration) -> Vec<(EntryKey, u64, EntryValue)> {
         let mut fallen = Vec::new();
         if self.expiry > now {
@@ -222,7 +222,7 @@ impl Record {
     pub(super) fn is_scope(&self) -> bool {
         self.name.is_empty() || self.children > 0 || self.scope_publishers().next().is_some()
     }
-    /// What its parent scope should say about it.
+    /// The state that its parent scope should have of it.
     pub(super) fn state(&self) -> ChildState {
         if self.is_scope() {
             return ChildState::Scope;
@@ -242,14 +242,14 @@ impl Record {
         self.live == 0
     }
 
-    /// Whether the parent scope has an outdated registration, or none.
+    /// Whether the parent scope's registration is outdated or missing.
     pub(super) fn has_news(&self) -> bool {
         let state = self.state();
         !self.name.is_empty()
             && self.registered != Some(state)
             && (state != ChildState::Absent || self.registration > 0)
     }
-    /// Whether the registration is to be repeated at `refresh_at`, changed or not.
+    /// Whether the registration is due again at `refresh_at`, changed or not.
     pub(super) fn notifies_parent_by_time(&self) -> bool {
         let exists = !self.name.is_empty() && self.state() != ChildState::Absent;
         exists || self.registered.is_none() && self.has_news()

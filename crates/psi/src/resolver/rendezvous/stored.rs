@@ -1,9 +1,9 @@
 //! Records in an outside store, such as an etcd cluster, in place of copies at other rendezvous nodes.
 //!
-//! | what | embedded | with a store |
+//! | step | embedded | with a store |
 //! |---|---|---|
 //! | an operation is answered when | all responsible nodes that are alive hold it | the store has it |
-//! | the other responsible nodes learn of it | by `Replicate` | by the changes that the store tells |
+//! | the other responsible nodes learn of it | by `Replicate` | by the store's change notices |
 //! | a newcomer gets its records | from the others | from the store, whose buckets it reads once |
 //! | a node without the changes, or that reads | – | announces that to the others, which do its work until it is ready |
 //! | entries in the store go | – | with the lease of their host, whether it has one item or a million |
@@ -99,7 +99,7 @@ struct Reading {
 pub struct StoreStats {
     /// Entries that the store has acknowledged.
     pub stored: u64,
-    /// Changes that it has told.
+    /// Changes that it has reported.
     pub changes: u64,
     /// Requests that it did not carry out in time.
     pub failed: u64,
@@ -111,7 +111,7 @@ pub struct StoreStats {
 
 /// The purpose of a request to the store.
 enum Part {
-    /// To keep what an operation has changed.
+    /// To store a change made by an operation.
     Entry { operation: u32, entry: engine::Entry, lease: Lease, races: u8 },
     /// To renew the lease of a host; `renewal` waits for that, if any.
     Lease { renewal: Option<u32> },
@@ -156,7 +156,7 @@ impl Store {
     pub(super) fn has_read(&self, bucket: u16) -> bool {
         !self.unread.contains(&bucket)
     }
-    /// How it stands, for people.
+    /// Its state, for people.
     pub(super) fn state(&self) -> String {
         let state = self.health.state();
         if self.is_read || state != "in use" { state } else { "being read".into() }
@@ -197,7 +197,7 @@ impl Store {
             }
         }
     }
-    /// The store tells all changes from now on, and may have told none before.
+    /// The store reports all changes from now on, and may have reported no earlier ones.
     fn restart(&mut self, is_joined: bool) {
         self.is_started = true;
         self.reading = None;
@@ -246,7 +246,7 @@ impl Rendezvous {
     pub fn has_store(&self) -> bool {
         self.stored.is_some()
     }
-    /// Takes what the store says, as much as fits a round.
+    /// Takes the store's answers, as many as fit a round.
     pub fn handle_store(&mut self, now: Time) {
         self.take_round(now);
         self.settle(now);
@@ -269,7 +269,7 @@ impl Rendezvous {
             self.on_store_answer(now, store_answer);
         }
     }
-    /// Looks whether the store tells its changes, and reads again what could not be read.
+    /// Checks that the store reports its changes, and retries failed reads.
     pub(super) fn on_store_due(&mut self, now: Time) {
         let me = self.me;
         let Some(store) = &mut self.stored else { return };
@@ -282,7 +282,7 @@ impl Rendezvous {
             self.touched.extend(self.records.keys().copied());
         }
         store.read_on();
-        // What this node says of names in their scopes lies under its own lease.
+        // This node's registrations of names with their scopes are under its own lease.
         store.renew(now, lease_of(me, self.config.registration_lease), None);
         if store.is_behind {
             self.take_round(now);
@@ -309,7 +309,7 @@ impl Rendezvous {
             self.messages.push_back((Target::Node(*node), Message::Sync { request: number }));
         }
     }
-    /// Another node does not act until it says that it is ready.
+    /// Another node does not act until it announces that it is ready.
     pub(super) fn on_excuse(&mut self, node: NodeId, number: u32) {
         // A repetition may come after the word that it is ready.
         if self.ready_as_of.get(&node) != Some(&number) && self.members.learns(node, number) {
@@ -342,7 +342,7 @@ impl Rendezvous {
         self.excuse(now);
     }
 
-    /// Has the store keep what an operation of a client has changed, in place of other nodes.
+    /// Has the store keep the change made by a client's operation, in place of other nodes.
     pub(super) fn store_outside(
         &mut self,
         now: Time,
@@ -368,7 +368,7 @@ impl Rendezvous {
     pub(super) fn renew_outside(&mut self, now: Time, client: NodeId, length: Duration, renewal: u32) {
         self.stored.iter_mut().for_each(|store| store.renew(now, lease_of(client, length), Some(renewal)));
     }
-    /// The store has not said in time whether it keeps what an operation has changed.
+    /// The store has not confirmed the change of an operation in time.
     pub(super) fn on_store_late(&mut self, now: Time, operation: u32) {
         if let Some(store) = &mut self.stored {
             store.stats.failed += 1;
@@ -475,7 +475,7 @@ impl Rendezvous {
         let when = match (&there, read) {
             (Some(there), Some(update)) if there.version >= entry.version => {
                 let answer = match is_same(&update, &entry) {
-                    // It was put before; only how long it stands from then on may differ.
+                    // It was put before; only its further lifetime may differ.
                     true => Answer::Done { replicas: 0 },
                     false => Answer::Stale { current: there.version },
                 };
@@ -493,7 +493,7 @@ impl Rendezvous {
             None => self.refuse_operation(now, operation, Answer::Rejected(Rejection::StoreUnavailable)),
         }
     }
-    /// Merges what the store has, if this node is responsible for it.
+    /// Merges an entry of the store, if this node is responsible for it.
     fn take_entry(&mut self, now: Time, entry: &engine::Entry) {
         let Some(update) = read_entry(entry) else {
             self.stored.iter_mut().for_each(|store| store.stats.malformed += 1);
@@ -540,7 +540,7 @@ fn lease(parts: &[&[u8]], seconds: u32) -> Lease {
     Lease { id: (u64::from_be_bytes(first) >> 1).max(1), seconds }
 }
 
-/// Where an entry of a record lies.
+/// The key of an entry of a record.
 fn store_key(record: RecordKey, entry: &EntryKey) -> Vec<u8> {
     let kind = match entry {
         EntryKey::Publisher(node) => format!("p{:016x}", node.0),
@@ -559,7 +559,7 @@ fn read_entry(entry: &engine::Entry) -> Option<RecordUpdate> {
     let belongs = store_key(key_of(&update.name), &only.key) == entry.key && only.version == entry.version;
     belongs.then_some(update)
 }
-/// Whether the store has the same there but for how long it stands.
+/// Whether the store's entry is equal except for its lifetime.
 fn is_same(there: &RecordUpdate, entry: &engine::Entry) -> bool {
     let value = |update: &RecordUpdate| -> Option<(u64, Option<EntryValue>)> {
         update.entries.first().map(|entry| (entry.version, entry.value.clone()))

@@ -1,5 +1,5 @@
-//! Whole domains in memory: rendezvous nodes and hosts, real control channels, a bad network, and an oracle that
-//! knows what must be held.
+//! Whole domains in memory: rendezvous nodes and hosts, real control channels, a bad network, and an oracle that knows
+//! the required entries.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     format,
@@ -35,7 +35,7 @@ fn name(text: &str) -> Name {
 const CREATE: MissingScopes = MissingScopes::Create;
 const REFUSE: MissingScopes = MissingScopes::Refuse;
 
-/// An attacker who can send control messages in the name of a host, as is possible for any node without an authority.
+/// An attacker that can send control messages in the name of a host, as is possible for any node without an authority.
 #[test]
 fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its_next_renewal() {
     let mut world = World::new(5, Faults::NONE, 3, 2);
@@ -134,7 +134,7 @@ impl World {
         self.network.add(node, self.boot);
         self.resolvers.insert(node, Rendezvous::new(self.config.clone(), node, self.boot));
     }
-    /// The topology manager tells everybody which rendezvous nodes there are.
+    /// The topology manager sends all nodes the list of rendezvous nodes.
     pub(super) fn announce(&mut self) {
         let now = self.network.now;
         let nodes: Vec<NodeId> = self.resolvers.keys().copied().collect();
@@ -151,7 +151,7 @@ impl World {
             client.handle_resolvers(now, &routes);
         }
     }
-    /// The same, node by node, with pauses of up to `pause` in between: for a while no two nodes agree.
+    /// The same, node by node, with pauses of up to `pause` in between: for some time no two nodes agree.
     fn announce_slowly(&mut self, pause: Duration) {
         let nodes: Vec<NodeId> = self.resolvers.keys().copied().collect();
         let mut order = nodes.clone();
@@ -276,7 +276,8 @@ impl World {
         let now = self.now();
         self.client(number).subscribe(now, &name(text), transfer, 4, PathMetric::Hops);
     }
-    /// Who the topology manager knows to publish for a transfer; `None` if it knows nothing or it was withdrawn.
+    /// The publishers of a transfer that the topology manager knows; `None` if it knows none or the transfer was
+    /// withdrawn.
     pub(super) fn sources(&self, number: u64, transfer: u32) -> Option<Vec<u64>> {
         let request = self.matches.get(&(host(number), transfer)).filter(|request| request.paths > 0)?;
         Some(request.publishers.iter().map(|publisher| publisher.node.0 - 1_000).collect())
@@ -694,7 +695,7 @@ fn every_rejection_reaches_the_application() {
         }
         c.subscribe(t, &name("/too/many/records/again"), 1, 1, PathMetric::Hops);
     });
-    // Two names with one id cannot be found in a test's time: another name is put in its place.
+    // Two names with one id cannot be found in a test's time: the record's name is replaced instead.
     let key = ItemId::new(&name("/taken")).key();
     let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
     resolver.config.records_max = 100;
@@ -1002,7 +1003,7 @@ fn a_pull_that_is_dropped_with_a_membership_is_repeated_beside_replications() {
         world.start_resolver(NodeId(3));
         world.announce();
         world.run(Duration::from_millis(after));
-        // One node takes the newcomer for gone, and learns better.
+        // One node counts the newcomer as dead for a moment.
         let now = world.now();
         for nodes in [&[1, 2].map(NodeId)[..], &[1, 2, 3].map(NodeId)] {
             world.resolvers.get_mut(&NodeId(1)).unwrap().handle_members(now, nodes);
@@ -1292,8 +1293,8 @@ struct Oracle {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Commands in any order, nodes that die and join, 0 to 20 % loss, duplication, reordering: at the end exactly
-    /// what hosts want is held, by exactly those who should hold it, and the topology manager knows all matches.
+    /// Commands in any order, nodes that die and join, 0 to 20 % loss, duplication, reordering: at the end exactly the
+    /// hosts' wishes are held, by exactly the responsible nodes, and the topology manager knows all matches.
     #[test]
     fn nothing_is_lost_and_nothing_is_left_over(
         seed: u64,
@@ -1342,7 +1343,7 @@ proptest! {
             let pause = world.network.random.below(400);
             world.run(Duration::from_millis(pause));
         }
-        // Two leases: what should not be there has had time to go, what should be there must have been renewed.
+        // Two leases: unwanted entries have had time to expire, wanted ones must have been renewed.
         world.seconds(65);
         for (text, publishers) in &oracle.publishers {
             let subscribers = oracle.subscribers.get(text).map_or(0, BTreeSet::len);
@@ -1370,7 +1371,7 @@ proptest! {
         }
     }
 
-    /// Legal messages without any sense, from anybody, in any order: no panic, no spinning, limits held.
+    /// Valid but senseless messages, from any node, in any order: no panic, no spinning, limits held.
     #[test]
     fn any_messages_are_survived(
         messages in proptest::collection::vec((1u64..6, crate::wire::message::tests::message(), 0u64..3_000), 1..60),

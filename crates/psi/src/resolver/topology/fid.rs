@@ -87,7 +87,7 @@ impl FidBuilder {
         config.label_bits = config.label_bits.clamp(1, BLOOM_BITS_MAX);
         FidBuilder { config, seeds: HashMap::with_hasher(FxBuildHasher), numbers: Numbers::default() }
     }
-    /// To be called when the graph is another one: forgets the labels of nodes that are gone or have another secret, and
+    /// To be called when the graph has changed: forgets the labels of nodes that have left or have another secret, and
     /// gives new links their bitmap numbers.
     pub fn on_graph(&mut self, graph: &Graph, renewed: &BTreeSet<NodeId>) {
         if !renewed.is_empty() {
@@ -129,7 +129,7 @@ impl FidBuilder {
         let bloom = self.config.kinds.contains(&FidKind::Bloom).then(|| self.build_bloom(graph, &stops)).flatten();
         bloom.or_else(|| self.build_list(graph, &stops))
     }
-    /// FIDs that together reach `tree`: one, or if none does, one for each part of a split by destinations.
+    /// FIDs that together reach `tree`: one, or if a single one cannot, one for each part of a split by destinations.
     /// `None` if not even a path to a single destination can be encoded.
     pub fn build_split(&mut self, graph: &Graph, tree: Tree<'_>) -> Option<Vec<Fid>> {
         if let Some(fid) = self.build(graph, tree) {

@@ -192,7 +192,7 @@ pub struct NodeIndex(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkIndex(pub u32);
 
-/// A directed link by what does not change from graph to graph: the sending node and its face.
+/// A directed link, identified by its stable properties: the sending node and its face.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkKey {
     /// The sending node.
@@ -343,7 +343,7 @@ impl Graph {
         self.node_info(node).roles.contains(Roles::ROUTER)
     }
     /// The nodes of this graph that are not in `earlier` with the same label secret, and the nodes of `earlier` that
-    /// are gone: a node that has been away may have come back with another secret.
+    /// are missing: a node that has been away may have come back with another secret.
     pub fn renewed(&self, earlier: &Graph) -> BTreeSet<NodeId> {
         let known = |graph: &Graph, node: &Node| {
             graph.node(node.id).is_some_and(|index| graph.node_info(index).secret == node.secret)
@@ -409,9 +409,9 @@ impl Graph {
     }
     /// The cost of each link by `metric`; at least 1.
     ///
-    /// Hops: 1. Latency: half the round-trip time in microseconds, plus 10 for the hop itself. Residual capacity:
-    /// 10⁹ over the unused rate in kbit/s, where an unknown capacity counts as 1 Gbit/s. Distance: the microseconds that
-    /// light needs in fibre between its ends, plus 10; where an end does not say where it is, as for latency.
+    /// Hops: 1. Latency: half the round-trip time in microseconds, plus 10 for the hop itself. Residual capacity: 10⁹
+    /// over the unused rate in kbit/s, where an unknown capacity counts as 1 Gbit/s. Distance: the microseconds that
+    /// light needs in fibre between its ends, plus 10; if an end has no position, as for latency.
     pub fn costs(&self, metric: PathMetric) -> Vec<u64> {
         let latency = |link: &Link| u64::from(link.adjacency.rtt_us / 2) + HOP_US;
         let cost = |link: &Link| match metric {
@@ -427,7 +427,7 @@ impl Graph {
         };
         self.links.iter().map(cost).collect()
     }
-    /// How far apart the ends of a link are, if both say where they are.
+    /// The distance between the ends of a link, if both have positions.
     fn length_km(&self, link: &Link) -> Option<f64> {
         let (to, _) = link.two_way?;
         Some(self.node_info(link.from).location?.distance_km(self.node_info(to).location?))

@@ -11,8 +11,8 @@ use super::{
 pub struct PathConfig {
     /// Candidates per path that is wanted; the first ones of the k shortest. Default: 3.
     pub candidates: usize,
-    /// By how much a link gets dearer, in tenths of its cost, each time that a candidate has used it while more
-    /// candidates are sought by their disjointness. Zero seeks none. Default: 40.
+    /// Increase of a link's cost, in tenths, each time that a candidate has used it while more candidates are sought by
+    /// their disjointness. Zero disables that search. Default: 40.
     pub penalty_tenths: u64,
     /// A path is not offered if it costs more than this many times the cheapest one to the same source; `None` for
     /// any. Default: `None`.

@@ -37,7 +37,7 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// A search with these costs, one per link of the graph and none of them zero.
+    /// A search with these costs, one per link of the graph, all above zero.
     pub fn new(graph: &'a Graph, costs: &'a [u64], start: NodeIndex, goal: NodeIndex) -> Search<'a> {
         let count = graph.node_count();
         Search {
@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
         }
         found.into_iter().map(|(path, _)| path).collect()
     }
-    /// The cheapest path if each link cost what `costs` says, which must not be less than at the start.
+    /// The cheapest path with `costs` as the links' costs, which must not be less than at the start.
     pub fn shortest_with(&mut self, costs: &[u64]) -> Option<Path> {
         let path = self.shortest(self.start, costs, &[], FAR)?;
         Some(Path { cost: path.links.iter().map(|link| self.cost(*link)).sum(), links: path.links })

@@ -84,7 +84,7 @@ impl Blocks {
         block.room.extend_from_slice(&body);
         block.room.split().freeze()
     }
-    /// Takes a packet out. Gives the bytes of the block if that was its last one and the block is gone.
+    /// Takes a packet out. Returns the bytes of the block if that was its last packet and the block was freed.
     pub(super) fn take_out(&mut self, id: BlockId) -> Option<u64> {
         let block = &mut self.blocks[id.0 as usize];
         block.live -= 1;

@@ -1,10 +1,10 @@
 //! The packet cache of a router (paper §III-B2: on-path caches answer fast-path requests).
 //!
-//! Packets are kept by stream (object and packet size) and number. A [`CachePolicy`] decides what to admit and what to
-//! evict; [`POLICIES`] lists them by name. Payloads are copied, because arriving bytes are slices of receive buffers
-//! that they would keep alive; in larger caches they lie in blocks of up to 64 KiB, and evicting a packet evicts its
-//! block. Where packets are slices of their object all the way, as in a simulator, [`PayloadMemory::Shared`] keeps
-//! references instead, and nothing else differs.
+//! Packets are kept by stream (object and packet size) and number. A [`CachePolicy`] decides on admission and eviction;
+//! [`POLICIES`] lists them by name. Payloads are copied, because arriving bytes are slices of receive buffers that they
+//! would keep alive; in larger caches they lie in blocks of up to 64 KiB, and evicting a packet evicts its block. Where
+//! packets are slices of their object all the way, as in a simulator, [`PayloadMemory::Shared`] keeps references
+//! instead, and nothing else differs.
 //!
 //! A cache cannot verify packets: receivers do, and bypass a cache that sent wrong ones (`FLAG_NO_CACHE`). An answer of
 //! the source that passes by replaces the cached packet, which heals the cache.
@@ -32,7 +32,7 @@ pub type PacketKey = (StreamKey, u32);
 /// What a packet takes beyond its payload: index entries of cache and policy, and the allocator's share.
 pub const PACKET_OVERHEAD_BYTES: u64 = 160;
 
-/// Decides what a cache keeps.
+/// Decides on admission to a cache and eviction from it.
 pub trait CachePolicy: Send {
     /// Its name in the config.
     fn name(&self) -> &'static str;
@@ -44,7 +44,7 @@ pub trait CachePolicy: Send {
     fn on_hit(&mut self, key: PacketKey);
     /// A packet was taken out.
     fn on_remove(&mut self, key: PacketKey);
-    /// Which packet has to go so that `newcomer` fits; `None` if the newcomer is worth less than all of them.
+    /// The packet to evict so that `newcomer` fits; `None` if the newcomer is worth less than all of them.
     fn victim(&mut self, newcomer: PacketKey) -> Option<PacketKey>;
 }
 
@@ -91,7 +91,7 @@ impl core::ops::Deref for Body<'_> {
 /// Who sent a packet that passes by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Provenance {
-    /// The source: replaces what the cache has.
+    /// The source: replaces the cached packet.
     Source,
     /// Another cache: does not.
     Cache,
@@ -235,8 +235,8 @@ impl PacketCache {
         }
         found
     }
-    /// Looks up packets in order and gives each to `answer`, `None` if it is not held; `answer` says whether that one is
-    /// sent. What [`PacketCache::lookup`] does for each, accounted for once.
+    /// Looks up packets in order and passes each to `answer`, `None` if it is not held; `answer` returns whether that
+    /// one is sent. Equivalent to [`PacketCache::lookup`] for each, accounted for once.
     pub fn lookup_range(
         &mut self,
         stream: StreamKey,
@@ -281,7 +281,7 @@ impl PacketCache {
             counters: object.counters,
         })
     }
-    /// Counters over all objects, those that are gone included.
+    /// Counters over all objects, including evicted ones.
     pub fn counters(&self) -> CacheCounters {
         self.counters
     }
@@ -298,10 +298,10 @@ impl PacketCache {
         self.policy.name()
     }
 
-    /// Evicts a packet together with the rest of its block: alone it would free nothing.
+    /// Evicts a packet together with its block: alone it would free nothing.
     fn evict(&mut self, victim: PacketKey) {
         let Some(block) = self.packets.get(&victim).map(|held| held.block) else {
-            // A policy that names a missing packet must not name it again and again.
+            // A policy that names a missing packet must not name it forever.
             return self.policy.on_remove(victim);
         };
         for key in self.blocks.keys(block) {

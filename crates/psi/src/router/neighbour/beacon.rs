@@ -127,7 +127,7 @@ impl Neighbour {
         let skipped = beacon.sequence.saturating_sub(manager.beacon.sequence).max(1);
         manager.best = Some(face);
         manager.routes.insert(face, learnt);
-        // Ways that the last beacons did not confirm may be gone.
+        // Routes that the last beacons did not confirm may have ended.
         let kept = skipped.saturating_mul(2);
         manager.routes.retain(|_, learnt| learnt.sequence.saturating_add(kept) >= beacon.sequence);
         manager.beacon = beacon;
@@ -157,7 +157,7 @@ impl Neighbour {
     }
     /// Passes a beacon that came by `arrived` on over all other faces.
     fn pass_on_beacon(&mut self, now: Time, arrived: FaceId, beacon: &Beacon) {
-        // Neighbours drop what others than routers pass on.
+        // Neighbours drop beacons that non-routers pass on.
         if self.trust.as_ref().is_some_and(|trust| !trust.is_router()) {
             return;
         }
@@ -194,7 +194,8 @@ impl Neighbour {
             self.packets.push_back((face, packet));
         }
     }
-    /// Whether a beacon of `bytes` goes over `face` now: always if it brings news, otherwise as often as the link bears.
+    /// Whether a beacon of `bytes` goes over `face` now: always if it carries news, otherwise as often as the link
+    /// bears.
     fn is_beacon_due(&mut self, now: Time, face: FaceId, beacon: &Beacon, bytes: usize) -> bool {
         let Some(state) = self.faces.get_mut(&face) else { return false };
         let target = state.pace.interval(Duration::ZERO, bytes, BEACON_PARTS);

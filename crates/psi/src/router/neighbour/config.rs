@@ -44,7 +44,7 @@ pub struct NeighbourConfig {
     pub faces_max: usize,
 }
 
-/// Context of the derived nonce secret, if the config sets none.
+/// Context of the derived nonce secret, for a config without one.
 const NONCES: &str = "tributary 2026 psi nonces of hellos";
 
 impl NeighbourConfig {

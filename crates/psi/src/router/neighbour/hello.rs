@@ -21,7 +21,7 @@ const INDIRECT_MAX: Duration = Duration::from_secs(60);
 /// State of one face.
 pub(super) struct Face {
     pub(super) options: FaceOptions,
-    /// Whether nothing is to be sent over it but answers: an unsolicited face that has not shown that it receives them.
+    /// Whether only answers may be sent over it: an unsolicited face that has not shown that it receives them.
     pub(super) awaits_proof: bool,
     /// What only who receives hellos on this face can echo.
     pub(super) nonce: u64,
@@ -87,11 +87,11 @@ impl Face {
             beacons: BTreeMap::new(),
         }
     }
-    /// The time between two hellos of the neighbour, as far as this end can tell.
+    /// The time between two hellos of the neighbour, as far as this end can measure it.
     fn expected_interval(&self, base: Duration) -> Duration {
         self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
     }
-    /// Silence after which the neighbour is gone.
+    /// Silence after which the neighbour counts as down.
     pub(super) fn down_after(&self, config: &NeighbourConfig) -> Duration {
         let interval = self.expected_interval(config.hello_interval);
         interval * config.hello_misses + interval / 2
@@ -121,14 +121,14 @@ impl Face {
 /// The node at the other end, according to its last hello.
 pub(super) struct Peer {
     pub(super) node: NodeId,
-    /// Its nonce here: a sender without it cannot speak for the node.
+    /// Its nonce here: a sender without it cannot act for the node.
     pub(super) nonce: u64,
     pub(super) face: FaceId,
     pub(super) roles: Roles,
     pub(super) label: String,
     /// When anything came from it last.
     pub(super) heard: Time,
-    /// When it last said a hello.
+    /// When its last hello came.
     pub(super) greeted: Time,
     pub(super) sent_us: u64,
     pub(super) echo_us: u64,
@@ -330,7 +330,7 @@ impl Neighbour {
         self.managers.values_mut().for_each(|manager| manager.forget_way(face));
         self.schedule_link_state(now + self.config.link_state_debounce);
     }
-    /// The other side says how large a datagram it received.
+    /// The other side reports the size of the largest datagram that it received.
     fn on_proof(&mut self, now: Time, face: FaceId, received: u32) {
         let ladder = self.ladder(face);
         let Some(state) = self.faces.get_mut(&face) else { return };

@@ -1,8 +1,8 @@
 //! The neighbour at each face, and the routes to the topology managers.
 //!
-//! Neighbours greet each other every `hello_interval`. A face is up when its hellos come back as heard (two-way
-//! check) and down when `hello_misses` of them are missed. Echoed clocks give the link's round-trip time; hellos that
-//! are padded give its MTU: what the other side says it received is what the link carries (RFC 8899 in spirit).
+//! Neighbours greet each other every `hello_interval`. A face is up when its hellos come back as heard (two-way check)
+//! and down when `hello_misses` of them are missed. Echoed clocks give the link's round-trip time; padded hellos give
+//! its MTU: the largest size that the other side reports as received (RFC 8899 in spirit).
 //!
 //! Topology managers flood beacons. Every node passes the first copy of each on to its other neighbours and adds the
 //! labels of the links, so that it arrives with a route to the manager and one back: enough to send the link state
@@ -123,7 +123,7 @@ const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
 pub mod reason {
     /// The code at the end is wrong.
     pub const DAMAGED: &str = "damaged hello or beacon";
-    /// The sender has not shown that it receives the packets sent to the neighbour in whose place it speaks.
+    /// The sender has not shown that it receives the packets sent to the neighbour whose place it claims.
     pub const UNPROVEN: &str = "hello in the place of a neighbour, not proven";
     /// A face that leads back to this node.
     pub const OWN: &str = "own hello came back";
@@ -133,7 +133,7 @@ pub mod reason {
     pub const ONE_WAY: &str = "beacon over a face that is not up";
     /// A beacon of one topology manager too many.
     pub const MANAGERS: &str = "too many topology managers";
-    /// A beacon that has gone too far.
+    /// A beacon beyond its limit of hops.
     pub const HOPS: &str = "beacon came too far";
     /// Neither hello nor beacon.
     pub const TYPE: &str = "not a hello or beacon";
@@ -176,7 +176,7 @@ impl Neighbour {
         is_new
     }
     /// Adds an unsolicited face. Nothing but [`Neighbour::greet_unsolicited`] sends over it before its neighbour has
-    /// said an authentic hello. Returns whether there was room.
+    /// sent an authentic hello. Returns false at the limit of faces.
     pub fn add_unsolicited(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         let is_new = !self.faces.contains_key(&face) && self.insert_face(now, face, options);
         if is_new && let Some(state) = self.faces.get_mut(&face) {
@@ -184,9 +184,9 @@ impl Neighbour {
         }
         is_new
     }
-    /// Greets a sender whose datagram of `bytes` came before any answered hello: at most one hello for a datagram, none
-    /// that is much longer than it, and not more often than neighbours are greeted; otherwise an attacker could aim
-    /// hellos at a third party.
+    /// Greets a sender whose datagram of `bytes` came before any answered hello: at most one hello for a datagram, not
+    /// much longer than it, and not more often than neighbours are greeted; otherwise an attacker could aim hellos at a
+    /// third party.
     pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
         let is_due = |state: &Face| state.awaits_proof && state.hello_due <= now;
         if bytes * ANSWER_MAX >= self.hello_bytes_max() && self.faces.get(&face).is_some_and(is_due) {
@@ -223,7 +223,7 @@ impl Neighbour {
             self.on_metric(now, face);
         }
     }
-    /// Takes what this node is in a network with an authority.
+    /// Sets this node's identity in a network with an authority.
     pub fn set_identity(&mut self, now: Time, identity: &Identity) {
         match &mut self.trust {
             Some(trust) => trust.set_identity(identity.clone()),
@@ -377,7 +377,7 @@ impl Neighbour {
         self.faces.get(&face).is_some_and(|state| state.up)
     }
 
-    /// Whether the neighbour on a face has recently said an authentic hello.
+    /// Whether the neighbour on a face has recently sent an authentic hello.
     pub fn hears(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|state| state.peer.is_some())
     }

@@ -237,7 +237,7 @@ fn hellos_of_earlier_runs_are_replayed_in_vain() {
     let mut recorded = Vec::new();
     for run in 0..4 {
         line.run_until(line.now + Duration::from_millis(1_000));
-        // A hello that has heard this node, sealed by whatever key there is.
+        // A hello that has heard this node, sealed by any of the keys.
         line.nodes[1].send_hello(line.now, FaceId(1), None);
         recorded.extend(line.nodes[1].poll_packet().map(|(_, packet)| packet));
         line.nodes[1] = Neighbour::new(config(2, 100 + run));
@@ -251,7 +251,7 @@ fn hellos_of_earlier_runs_are_replayed_in_vain() {
         line.run_until(line.now + Duration::from_millis(100));
     }
     assert_eq!(line.faces, [], "{:?}", line.notes());
-    // Nor do they bring back a neighbour that is gone.
+    // Nor do they bring back a neighbour that is down.
     line.cut = true;
     line.run_until(line.now + Duration::from_millis(3_000));
     assert!(!line.nodes[0].is_up(FaceId(2)));
@@ -350,7 +350,7 @@ fn forged_foreign_and_own_packets_are_dropped_with_their_reason() {
 
 #[test]
 fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
-    // What an older program said at first to a node that it did not know.
+    // The first message of an older program to a node that it did not know.
     let mut line = Line::new(2);
     line.nodes[0].send_hello(line.now, FaceId(2), None);
     let (_, mut older) = line.nodes[0].poll_packet().unwrap();

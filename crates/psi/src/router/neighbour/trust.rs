@@ -1,4 +1,5 @@
-//! What neighbours may say in a network with an authority, and beacons that certified topology managers have signed.
+//! The messages that neighbours may send in a network with an authority, and beacons that certified topology managers
+//! have signed.
 //!
 //! `beacon 2+n | certificate 2+n | signature 64`, in place of the beacon alone. The signature covers all of the beacon but
 //! the labels, which every hop changes.
@@ -82,7 +83,7 @@ impl Trust {
         self.identity = identity;
         self.proofs.clear();
     }
-    /// Takes what the neighbour on a face may do. Gives whether that is another one than before.
+    /// Sets the grant of the neighbour on a face. Returns whether it has changed.
     pub(super) fn admit(&mut self, face: FaceId, grant: Option<&Grant>) -> bool {
         let admitted = grant.map(|grant| Admitted { node: node_of_key(&grant.key), roles: grant.roles });
         let before = match admitted {
@@ -114,8 +115,8 @@ impl Trust {
             None => Err(reason::UNKNOWN),
         }
     }
-    /// Whether the neighbour on a face may send control packets in the name of `from`: hosts speak for themselves, and
-    /// routers pass on what others say.
+    /// Whether the neighbour on a face may send control packets in the name of `from`: hosts send only their own, and
+    /// routers pass on others'.
     pub(super) fn may_send_as(&self, face: FaceId, from: NodeId) -> bool {
         self.admitted
             .get(&face)
@@ -139,7 +140,7 @@ impl Trust {
         out.extend_from_slice(&proof.signature.0);
         true
     }
-    /// The beacon in what a neighbour has sent.
+    /// The beacon in a neighbour's packet.
     pub(super) fn read(&mut self, now: Time, face: FaceId, body: &[u8]) -> Result<Beacon, &'static str> {
         // A host's beacon is refused before it is decoded.
         let relays = CertifiedRoles::ROUTER | CertifiedRoles::TOPOLOGY_MANAGER;

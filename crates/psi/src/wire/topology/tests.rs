@@ -161,7 +161,7 @@ fn golden_offer_reads_and_re_emits() {
     assert!(Offer::decode(&hex("00000006 00000002 00000004 01 00")).is_err());
 }
 
-/// What reads re-emits, whatever the bytes are.
+/// Any bytes that decode re-emit.
 fn total<T>(bytes: &[u8], decode: fn(&[u8]) -> Result<T, WireError>, encode: fn(&T, &mut Vec<u8>)) {
     if let Ok(value) = decode(bytes) {
         let mut emitted = Vec::new();

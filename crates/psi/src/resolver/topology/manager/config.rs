@@ -16,7 +16,7 @@ pub struct ManagerConfig {
     pub secret: [u8; 32],
     /// Time between beacons. Default: 500 ms.
     pub beacon_interval: Duration,
-    /// Silence after which an active manager counts as gone. Default: 2.5 s.
+    /// Silence after which an active manager counts as dead. Default: 2.5 s.
     pub manager_silence: Duration,
     /// How long a manager listens after its start before it may become active. Default: 600 ms.
     pub startup_wait: Duration,
@@ -40,7 +40,7 @@ pub struct ManagerConfig {
     pub links_max: usize,
     /// Paths per source at most, up to 16. Default: 16.
     pub paths_max: usize,
-    /// Transfers whose paths are computed in one turn; the rest follow at once, but packets are handled in between.
+    /// Transfers whose paths are computed in one turn; the others follow at once, but packets are handled in between.
     /// Default: 32.
     pub transfers_per_turn: usize,
     /// How FIDs are made.

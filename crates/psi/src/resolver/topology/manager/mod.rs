@@ -57,7 +57,7 @@ use succession::Rival;
 /// [`TopologyManager::poll_timeout`].
 pub struct TopologyManager {
     config: ManagerConfig,
-    /// In a network with an authority: nodes have the roles that their certificates say.
+    /// In a network with an authority: nodes have the roles in their certificates.
     identity: Option<Identity>,
     /// What the nodes of the domain may do there.
     grants: BTreeMap<NodeId, Grant>,
@@ -65,7 +65,7 @@ pub struct TopologyManager {
     state: ManagerState,
     term: u32,
     rivals: BTreeMap<NodeId, Rival>,
-    /// When an active manager was heard last, and after what silence it counts as gone.
+    /// When an active manager was last heard, and the silence after which it counts as dead.
     last_active: Option<(Time, Duration)>,
     beacon_due: Time,
     beacon_sequence: u32,
@@ -167,7 +167,7 @@ impl TopologyManager {
             config,
         }
     }
-    /// Takes what this node is in a network with an authority.
+    /// Sets this node's identity in a network with an authority.
     pub fn set_identity(&mut self, now: Time, identity: &Identity) {
         // Of another authority, expired or revoked: it gets no further capability keys.
         let is_same = self.identity.as_ref().is_none_or(|before| before.is_of_network(identity));
@@ -177,7 +177,7 @@ impl TopologyManager {
         }
         self.identity = Some(identity.clone());
     }
-    /// Takes what a node may do, before its link state.
+    /// Sets a node's grant, before its link state.
     pub fn handle_grant(&mut self, node: NodeId, grant: &Grant) {
         if self.grants.get(&node).is_some_and(|known| known == grant) {
             return;
@@ -230,7 +230,7 @@ impl TopologyManager {
                 self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
             }
         }
-        // Whatever anybody saw, be it of this manager before a restart, is to be outdone.
+        // The new term has to exceed any that a node has seen, including this manager's before a restart.
         let above = term_after(self.domain.term(), self.config.boot);
         if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
             self.reign(now, above);

@@ -179,7 +179,7 @@ impl TopologyManager {
         if joined.len() <= PATH_LABEL_BYTES_MAX {
             return joined;
         }
-        // Both ends and how much is between them; a label has at most 32 bytes.
+        // Both ends and the number of nodes between them; a label has at most 32 bytes.
         let (first, last) = (labels[0], labels[labels.len() - 1]);
         format!("{first}{HOP_SEPARATOR}({} nodes){HOP_SEPARATOR}{last}", labels.len() - 2)
     }

@@ -100,7 +100,7 @@ impl Transfer {
     fn renew(&mut self, now: Time, request: &PathRequest) -> bool {
         let expires = now + Duration::from_millis(request.lease_ms.into());
         if request.version == self.version {
-            // Every copy of one request ends at the same moment, and none comes before it was sent.
+            // Every copy of one request ends at the same moment, and no copy arrives before it was sent.
             self.expires = self.expires.min(expires);
             return false;
         }
@@ -115,7 +115,8 @@ impl Transfer {
         }
         replaces || before != (self.metric, self.paths)
     }
-    /// Takes a publisher that is named as live. Gives whether anything changed, or the version known if that is newer.
+    /// Takes a publisher that is named as live. Returns whether anything changed, or the known version if that is
+    /// newer.
     fn publish(&mut self, publisher: Publisher, expires: Time) -> Result<bool, u64> {
         let Publisher { node, version, label, manifest } = publisher;
         let value = Some((label, manifest));
@@ -148,7 +149,7 @@ impl Transfer {
         self.publishers.insert(node, Held { version, expires: until, value: None });
         was_live
     }
-    /// Drops publishers whose lease is over; true if one of them was live.
+    /// Drops publishers whose lease has ended; true if one of them was live.
     fn expire(&mut self, now: Time, memory: Duration) -> bool {
         let mut fell = false;
         self.publishers.retain(|_, held| {
@@ -304,7 +305,7 @@ mod tests {
     const SUBSCRIBER: NodeId = NodeId(9);
     const KEY: (NodeId, u32) = (SUBSCRIBER, 1);
 
-    /// What a host says; its place in the history is its version.
+    /// A host's statement; its place in the history is its version.
     #[derive(Clone, Copy, Debug)]
     enum Stated {
         Subscribe,

@@ -33,7 +33,7 @@ type Properties = (String, Vec<(FaceId, u32, u32)>);
 const FID_ROOMS: [(u32, u8); 3] = [(16, 16), (34, 32), (u32::MAX, 64)];
 
 impl TopologyManager {
-    /// Takes the present link states as the graph. Gives whose routes may have changed.
+    /// Takes the present link states as the graph. Returns the nodes whose routes may have changed.
     pub(super) fn on_topology(&mut self) -> RoutesDue {
         self.recompute_due = None;
         let change = core::mem::replace(&mut self.change, Change::None);
@@ -95,8 +95,8 @@ impl TopologyManager {
             }
         }
     }
-    /// Only nodes at the ends of paths have come, gone or changed their links. The ways between all others are the same, and
-    /// their FIDs hold unless they match a new port of a node that they pass.
+    /// Only nodes at the ends of paths have come, left or changed their links. The ways between all others are the
+    /// same, and their FIDs hold unless they match a new port of a node that they pass.
     fn on_ends(&mut self, earlier: &Graph, changed: BTreeSet<NodeId>) -> RoutesDue {
         let mut ports: BTreeMap<NodeId, (NodeIndex, Vec<FaceId>)> = BTreeMap::new();
         for id in &changed {
@@ -110,7 +110,7 @@ impl TopologyManager {
                 ports.insert(*id, (node, new));
             }
         }
-        // What routers say of their links to routers goes into offers.
+        // Properties that routers announce of their links to routers go into offers.
         let properties = |graph: &Graph, id: &NodeId| -> Option<Properties> {
             let node = graph.node(*id).filter(|node| graph.is_transit(*node))?;
             let links = graph.links_of(node).map(|link| graph.link(link));

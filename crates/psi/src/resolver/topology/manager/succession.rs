@@ -8,11 +8,11 @@ pub(super) struct Rival {
     cadence: Cadence,
 }
 
-/// Beacons missed after which a manager is gone whose beacons are further apart than usual, as they are over slow links.
+/// Missed beacons after which a manager counts as dead whose beacons are further apart than usual, as over slow links.
 const BEACONS_MISSED: u32 = 5;
 
 impl Rival {
-    /// Silence after which it counts as gone; never shorter than `least`.
+    /// Silence after which it counts as dead; never shorter than `least`.
     pub(super) fn silence(&self, least: Duration) -> Duration {
         (self.cadence.interval(Duration::ZERO) * BEACONS_MISSED).max(least)
     }
