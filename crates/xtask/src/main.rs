@@ -64,7 +64,7 @@ fn print_line(line: &str) {
     println!("{line}");
 }
 
-/// Prints a line about what happens.
+/// Prints a line about the progress.
 #[expect(clippy::print_stderr, reason = "talk goes to stderr")]
 fn note(line: &str) {
     eprintln!("{line}");

@@ -21,7 +21,7 @@ pub(crate) struct VoprArguments {
     /// Stop after this many steps of the simulator.
     #[arg(long)]
     events: Option<u64>,
-    /// For so long.
+    /// Stop after this many minutes.
     #[arg(long)]
     minutes: Option<f64>,
     /// The family of the nodes.
@@ -49,7 +49,7 @@ pub(crate) struct VoprArguments {
     /// Runs that may be spent on reducing a plan to the parts that a finding needs.
     #[arg(long, default_value_t = 100)]
     shrink: u32,
-    /// Show the plan and tell what happens, as it happens.
+    /// Show the plan, and each event as it happens.
     #[arg(long)]
     trace: bool,
     /// Switch a bug of the harness on, which must be found.

@@ -1,4 +1,4 @@
-//! Floods: what an attacker sends, from where, and how fast.
+//! Floods: the attacker's packets, their source, and their rate.
 use std::{
     fmt,
     net::UdpSocket,
@@ -73,7 +73,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Valid messages of a family that anybody may send, by name.
+/// Valid messages of a family that any node may send, by name.
 pub(super) fn messages(family: Family) -> Vec<(String, Vec<u8>)> {
     let targets: &[&str] = match family {
         Family::Psi => &["header", "request", "data_header", "hello", "beacon", "control_packet"],
@@ -92,7 +92,7 @@ fn initiation(ephemeral: &[u8], cookie: &[u8]) -> Vec<u8> {
     [&[0xd0, 53, 1], &ephemeral[..3], cookie, &ephemeral[..32]].concat()
 }
 
-/// A flood that is under way.
+/// A running flood.
 pub(super) struct Flood {
     ended: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -100,7 +100,7 @@ pub(super) struct Flood {
     thread: JoinHandle<()>,
 }
 
-/// Packets are sent in bursts of so long.
+/// Interval of the bursts.
 const TICK: Duration = Duration::from_millis(1);
 
 impl Flood {
@@ -136,7 +136,7 @@ impl Flood {
         });
         Ok(Flood { ended, sent, begun, thread })
     }
-    /// Ends it; gives how many packets it sent a second.
+    /// Ends it; returns how many packets it sent a second.
     pub(super) fn stop(self) -> u64 {
         self.ended.store(true, Ordering::Relaxed);
         let _ = self.thread.join();

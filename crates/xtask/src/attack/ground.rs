@@ -26,7 +26,7 @@ const NAME: &str = "/attacked/file";
 const LINK: &str = "rate = \"100Mbps\", queue = \"512KiB\"";
 /// How long a fetch may take that should take some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an answer to a stranger is waited for.
+/// How long to wait for an answer to an unknown sender.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(30);
 
 /// A network of one family.
@@ -39,7 +39,7 @@ pub(super) struct Ground<'a> {
     pub(super) relay: Arc<Relay>,
 }
 
-/// What one message of a stranger drew.
+/// The answers to one message of an unknown sender.
 pub(super) struct Amplified {
     pub(super) name: String,
     sent: usize,

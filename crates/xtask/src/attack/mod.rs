@@ -1,4 +1,4 @@
-//! `cargo xtask attack`: what strangers and forgers can do to real daemons on loopback.
+//! `cargo xtask attack`: the effects of unknown senders and forgers on real daemons on loopback.
 //!
 //! ```text
 //!   publisher ── 100 Mbit/s ── relay ── receiver         the relay is a path that an attacker reads and writes
@@ -35,7 +35,7 @@ pub(crate) struct AttackArguments {
     /// Leave out all kinds of flood but these.
     #[arg(long, value_delimiter = ',')]
     only: Option<Vec<Kind>>,
-    /// How the nodes protect their faces, in the word of the config: with `none` the attacks on packets succeed.
+    /// How the nodes protect their faces, a word of the config: with `none` the attacks on packets succeed.
     #[arg(long, default_value = "encrypted")]
     security: String,
     /// Packets of a flood a second.
@@ -127,6 +127,6 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
     Ok(())
 }
 
-/// Fetches without a flood: the fastest is what the others are held against.
+/// Fetches without a flood; the fastest is the reference.
 const ALONE: usize = 5;
 const REST: Duration = Duration::from_millis(500);

@@ -194,7 +194,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Asks for the status again and again on one connection.
+/// Requests the status repeatedly on one connection.
 async fn ask(at: SocketAddr, times: &Mutex<Vec<f64>>) -> Outcome {
     let mut stream = BufReader::new(TcpStream::connect(at).await?);
     let request = format!("GET /api/v1/status HTTP/1.1\r\nHost: {at}\r\n\r\n");

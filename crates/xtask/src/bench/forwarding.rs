@@ -27,7 +27,7 @@ const LINKS_ELSEWHERE: u32 = 6;
 const BATCH: usize = 64 * FIDS;
 /// Batches; their median counts.
 const BATCHES: usize = 51;
-/// Bytes of a Bloom filter: what six hops need.
+/// Bytes of a Bloom filter, enough for six hops.
 const FILTER_BYTES: usize = 16;
 /// Bits of a label.
 const LABEL_BITS: u8 = 5;
@@ -89,7 +89,7 @@ fn forward(links: u32) -> Outcome<f64> {
         for packet in packets.iter().cycle().take(BATCH) {
             let verdict = router.forward(Time::ZERO, Some(FaceId(0)), Datagram::from(black_box(packet).clone()));
             waiting += verdict.copies;
-            // As many as one receive buffer brings.
+            // As many as one receive buffer holds.
             if waiting >= 44 {
                 waiting = 0;
                 while router.poll_transmit(&mut batch).is_some() {

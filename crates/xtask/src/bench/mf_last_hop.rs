@@ -147,7 +147,7 @@ pub(super) fn run_loss(context: &mut Context<'_>) -> Outcome<Findings> {
     if findings.figures.is_empty() { Err(findings.notes.join("; ").into()) } else { Ok(findings) }
 }
 
-/// The last hop is silent for a while (target 11).
+/// The last hop is silent for some time (target 11).
 pub(super) fn run_outage(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, OUTAGE_BYTES)?;
     let (stage, trib, rounds) = (&context.stage, &context.trib, context.arguments.rounds());

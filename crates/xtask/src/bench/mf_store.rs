@@ -173,7 +173,7 @@ struct Sending {
     stored: BTreeSet<u32>,
 }
 impl Sending {
-    /// From a line of `trib send`; `None` if it tells something else.
+    /// From a line of `trib send`; `None` for other lines.
     fn read(line: &str) -> Outcome<Option<Sending>> {
         let printed: Value = serde_json::from_str(line)?;
         let chunks = printed["chunks"].as_u64().and_then(|chunks| u32::try_from(chunks).ok());
@@ -225,7 +225,7 @@ impl<'a> World<'a> {
         self.sends.set(self.sends.get() + 1);
         self.trib.send_by(self.stage, &self.sender, &self.source.path, NAME, &self.receiver_id, TRANSFER_PATIENCE)
     }
-    /// Starts the router again; gives the numbers of the chunks that it found in its store.
+    /// Starts the router again; returns the numbers of the chunks that it found in its store.
     fn revive(&mut self, trib: &Trib, stage: &Stage) -> Outcome<BTreeSet<u32>> {
         self.router = trib.node_again(stage, &self.router_spec)?;
         self.router.held_chunks()
@@ -244,7 +244,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Reads what `trib send` tells until it is enough.
+/// Reads the output of `trib send` until `enough` is true.
 fn follow(send: &Process, enough: impl Fn(&Sending) -> bool) -> Outcome<Sending> {
     loop {
         if let Some(view) = Sending::read(&send.line(TRANSFER_PATIENCE)?)?

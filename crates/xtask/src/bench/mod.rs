@@ -159,7 +159,7 @@ const BENCHES: &[Bench] = &[
 #[derive(Args, Debug)]
 #[command(after_help = after_help())]
 pub(crate) struct BenchArguments {
-    /// Which benchmarks; all if none is named.
+    /// Which benchmarks; all by default.
     names: Vec<String>,
     /// Rounds; in each one ours and every yardstick run once, in turn.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -167,7 +167,7 @@ pub(crate) struct BenchArguments {
     /// Bytes of a bulk transfer.
     #[arg(long, default_value = "1GiB")]
     size: ByteCount,
-    /// Measure memory with a transfer of this size too, once; the target speaks of 8GiB. Needs twice that on disk.
+    /// Measure memory with a transfer of this size too, once; the target is set for 8GiB. Needs twice that on disk.
     #[arg(long, value_name = "SIZE")]
     memory_size: Option<ByteCount>,
     /// Names of the benchmark `names`: 10,000 and tenfold steps up to this number.
@@ -210,7 +210,7 @@ struct Findings {
 /// Runs the benchmarks that are named.
 ///
 /// # Errors
-/// If a name is unknown, `trib` cannot be built, or a benchmark has no figure at all to show.
+/// If a name is unknown, `trib` cannot be built, or a benchmark has no figure to show.
 pub(crate) fn run(arguments: &BenchArguments) -> Outcome {
     for name in &arguments.names {
         if !BENCHES.iter().any(|bench| bench.name == name) {
@@ -294,7 +294,7 @@ fn after_help() -> String {
             On a machine that others use, look at the ratios and not at the rates."
 }
 
-/// Removes what a transfer has written; the next one must not find it.
+/// Removes a transfer's output; the next one must not find it.
 fn clear(path: &Path) -> Outcome {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

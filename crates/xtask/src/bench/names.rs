@@ -177,7 +177,7 @@ impl Resolver {
             match self.poll() {
                 Some(NameMessage::Done { .. }) => answered += 1,
                 Some(NameMessage::Found { records, .. }) if !records.is_empty() => answered += 1,
-                // On a busy machine a member may be late; a device says it again too.
+                // On a busy machine a member may be late; a device also repeats its requests.
                 Some(NameMessage::Refused { request, refusal: Refusal::Engine }) => {
                     let message = question(u64::from(request))?;
                     self.ask(message);

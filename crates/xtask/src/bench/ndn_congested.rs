@@ -1,4 +1,5 @@
-//! NDN over a narrow link between two forwarders, with a finite queue in front of it: what the consumer's window is worth.
+//! NDN over a narrow link between two forwarders, with a finite queue in front of it: the value of the consumer's
+//! window.
 //!
 //! ```text
 //!  producer ── near ── 25 Mbit/s, 10 ms, queue of 64 KiB ── far ── consumer
@@ -23,7 +24,7 @@ const SIZE: u64 = 25_000_000;
 const RATE_MBPS: f64 = 25.0;
 const DELAY: &str = "10ms";
 const QUEUE: &str = "64KiB";
-/// How long one fetch may take: three times what the link needs.
+/// How long one fetch may take: three times the link's time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The name of the file that `ndnd put` publishes.
 const THEIRS: &str = "/bench/theirs";

@@ -29,7 +29,7 @@ use crate::{
 /// Bytes of the file: some seconds on the link.
 const SIZE: u64 = 25_000_000;
 const RATE_MBPS: f64 = 25.0;
-/// How long one fetch may take: three times what the link needs.
+/// How long one fetch may take: three times the link's time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NEAR: usize = 0;
 const FAR: usize = 1;

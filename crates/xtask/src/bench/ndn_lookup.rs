@@ -1,6 +1,6 @@
 //! The forwarding decision of an NDN forwarder, in this process: as the router makes it, as the acceleration base could
-//! make it at best, by hash and by a trie of components, at 10, 10³ and 10⁶ prefixes; and what reading and writing a
-//! packet costs.
+//! make it at best, by hash and by a trie of components, at 10, 10³ and 10⁶ prefixes; and the cost of reading and
+//! writing a packet.
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hasher},

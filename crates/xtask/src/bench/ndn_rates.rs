@@ -20,7 +20,7 @@ use crate::{
 
 /// Rates of links in Mbit/s; the last one is too fast to be measured (32 packets in less than two milliseconds).
 const RATES_MBPS: [f64; 6] = [0.2, 1.0, 5.0, 25.0, 100.0, 400.0];
-/// How long a fetch keeps a link busy: three trains of the length that tells the rate, and those before.
+/// How long a fetch keeps a link busy: three trains long enough to measure the rate, and those before.
 const SECONDS: f64 = 6.0;
 const PATIENCE: Duration = Duration::from_secs(30);
 const DELAY_MS: f64 = 10.0;

@@ -32,7 +32,7 @@ pub(super) enum Over {
     Unix,
     /// The Unix socket of one forwarder, and TCP from there to `cat`.
     Tcp,
-    /// UDP between two forwarders; `put` and `cat` at their Unix sockets, as they speak no UDP.
+    /// UDP between two forwarders; `put` and `cat` at their Unix sockets, as they have no UDP.
     Udp,
 }
 

@@ -77,7 +77,7 @@ pub(super) fn rqbit<'a>(stage: &'a Stage, source: &Source, count: usize) -> Outc
     }))
 }
 
-/// It with nothing but loopback, telling on stdout when it does what.
+/// rqbit with nothing but loopback, logging its steps with times on stdout.
 fn quiet(rqbit: &Path, control: u16) -> Command {
     // Where it writes its log is not the same in all versions.
     let mut command = Command::new("sh");

@@ -63,7 +63,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// Of this thread: what else the machine does is no matter of the simulator.
+/// Of this thread: other load on the machine does not count for the simulator.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -37,7 +37,7 @@ pub(crate) struct Link {
     pub(crate) queue_kib: u32,
 }
 
-/// A link is silent for a while.
+/// A link is silent for some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub(crate) link: usize,
@@ -61,7 +61,7 @@ impl Emulator {
     /// the routes that [`Emulator::route`] adds.
     ///
     /// # Errors
-    /// If the emulator is missing, or this process may not make namespaces, with what to do.
+    /// If the emulator is missing, or this process may not make namespaces, with the remedy.
     pub(crate) fn start(stage: &Stage, hosts: usize, links: &[Link], silences: &[Silence]) -> Outcome<Emulator> {
         let program = find()?;
         let tag = std::process::id();
@@ -74,7 +74,7 @@ impl Emulator {
         for host in &emulator.hosts {
             ip(&["netns", "add", host])?;
             ip(&["-n", host, "link", "set", "lo", "up"])?;
-            // Routers forward; no connection knows what earlier ones learned about the path.
+            // Routers forward; connections start without metrics of earlier ones.
             shell(host, "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save")?;
         }
         let config = stage.path("links.cfg");
@@ -123,7 +123,7 @@ impl Emulator {
     /// Bytes of IP packets that have come to `host` over `link`.
     ///
     /// # Errors
-    /// If the host does not tell.
+    /// If the host does not report it.
     pub(crate) fn received_bytes(&self, host: usize, link: usize) -> Outcome<u64> {
         let counter = format!("/sys/class/net/link-{link}/statistics/rx_bytes");
         let output = inside(&self.hosts[host], Path::new("cat")).arg(&counter).output()?;
@@ -132,7 +132,7 @@ impl Emulator {
     /// Waits until `moment` after the start.
     ///
     /// # Errors
-    /// If it is over already.
+    /// If it has passed already.
     pub(crate) fn wait_until(&self, moment: Duration) -> Outcome {
         let elapsed = self.started.elapsed();
         if elapsed > moment {

@@ -44,7 +44,7 @@ pub(crate) struct Figure {
     pub(crate) ratio: Option<f64>,
     /// The target for the ratio, or for our median where there is no yardstick.
     pub(crate) target: Option<Target>,
-    /// How it stands to the target.
+    /// Its result against the target.
     pub(crate) verdict: Option<Verdict>,
 }
 
@@ -65,7 +65,7 @@ impl Figure {
         let ours_median = median(&ours);
         Figure { what: what.into(), unit, ours, ours_median, yardstick: None, ratio: None, target: None, verdict: None }
     }
-    /// Adds a yardstick measured in the same rounds; a single value stands for all rounds.
+    /// Adds a yardstick measured in the same rounds; a single value counts for all rounds.
     pub(crate) fn rival(mut self, name: impl Into<String>, values: Vec<f64>) -> Figure {
         let of = |index: usize| values.get(index).or(values.first()).copied().unwrap_or(f64::NAN);
         let ratios: Vec<_> = self.ours.iter().enumerate().map(|(index, ours)| ours / of(index)).collect();

@@ -39,14 +39,14 @@ impl Machine {
     }
 }
 
-/// Where the kernel keeps how much of the machine this session gets.
+/// The kernel's file for this session's share of the machine.
 const AUTOGROUP: &str = "/proc/self/autogroup";
 
-/// Gives this session the most of the machine that it can get, until dropped.
+/// Raises this session's share of the machine to the maximum, until dropped.
 pub(crate) struct Priority(Option<String>);
 
 impl Priority {
-    /// Raises the session's share; without permission nothing happens, and [`Priority::is_raised`] tells.
+    /// Raises the session's share; without permission nothing happens, and [`Priority::is_raised`] is false.
     pub(crate) fn raise() -> Priority {
         let before = fs::read_to_string(AUTOGROUP).ok();
         let before = before.and_then(|line| Some(line.rsplit_once("nice ")?.1.trim().to_string()));

@@ -122,7 +122,7 @@ impl Process {
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
-    /// Ends it as a power cut would, and waits until it is gone.
+    /// Ends it as a power cut would, and waits until it has exited.
     ///
     /// # Errors
     /// If it has ended before.
@@ -186,7 +186,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// Lines of stderr in an error.
 const STDERR_LINES: usize = 8;
 
-/// The highest memory that a process had; `None` when it is gone.
+/// The highest memory that a process had; `None` once it has exited.
 fn peak_memory(pid: Pid) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! Paired rounds: A B C, A B C, so that what disturbs the machine disturbs all alike.
+//! Paired rounds: A B C, A B C, so that disturbances of the machine affect all alike.
 use super::interrupt;
 use crate::{Outcome, note};
 

@@ -53,7 +53,7 @@ impl Stage {
             file.write_all(&block[..length])?;
             left -= length as u64;
         }
-        // What the disk still has to do would disturb the first round.
+        // Pending writes would disturb the first round.
         file.sync_all()?;
         let made = (path, hasher.finalize().to_hex().to_string());
         self.sources.insert(size, made.clone());

@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What a figure must reach to be a finished product, and where the ceilings say it can go.
+/// The bound that a figure of a finished product must reach, and the goal that the ceilings permit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Target {
     /// Its number in the design's table; 0 if it is not there.
@@ -26,7 +26,7 @@ pub(crate) enum Sense {
     AtMost,
 }
 
-/// How a figure stands to its target.
+/// A figure's result against its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
@@ -45,7 +45,7 @@ impl Target {
     const fn at_most(number: u8, must: f64, goal: f64) -> Target {
         Target { number, sense: Sense::AtMost, must, goal }
     }
-    /// How `value` stands to it.
+    /// The result of `value` against it.
     pub(crate) fn verdict(&self, value: f64) -> Verdict {
         let reaches = |bound: f64| match self.sense {
             Sense::AtLeast => value >= bound,

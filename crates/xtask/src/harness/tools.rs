@@ -8,7 +8,7 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// What to tell about a yardstick whose program is missing.
+/// The message about a yardstick whose program is missing.
 pub(crate) fn missing(name: &str, figure: &str) -> String {
     format!("{name} is not on PATH: no figure {figure}")
 }

@@ -24,7 +24,7 @@ pub(crate) struct Trib {
     security: Option<String>,
 }
 
-/// One node, as its config says it.
+/// One node, in terms of its config.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeSpec {
     /// Its name, unique on the stage.
@@ -54,7 +54,7 @@ pub(crate) struct Face {
     pub(crate) peer: SocketAddr,
     /// The largest datagram; `None` for the default.
     pub(crate) mtu: Option<u32>,
-    /// The emulated link to it, as the config's inline table says it.
+    /// The emulated link to it, as the config's inline table.
     pub(crate) egress: Option<String>,
     /// Further lines of its section.
     pub(crate) more: String,
@@ -76,7 +76,7 @@ pub(crate) struct Daemon {
     label: String,
 }
 
-/// What `trib get` tells at the end.
+/// The last report of `trib get`.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     /// Bytes of the object.
@@ -85,7 +85,7 @@ pub(crate) struct Done {
     pub(crate) seconds: f64,
     /// Bytes that caches delivered.
     pub(crate) cached_bytes: u64,
-    /// Bytes asked for again.
+    /// Bytes requested again.
     pub(crate) retransmitted: u64,
     /// For each path its source, its bytes, and its hops.
     pub(crate) paths: Vec<(String, u64, u64)>,
@@ -189,7 +189,7 @@ impl Trib {
         command.args(["--timeout", &format!("{}ms", patience.as_millis())]);
         Process::spawn(&format!("send-by-{}", daemon.label), stage, &mut command)
     }
-    /// Takes one thing that is sent to a node that ran before on `stage`, which lives as long as it takes.
+    /// Receives one object that is sent to a node that ran before on `stage`; the node lives until then.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -291,7 +291,7 @@ impl Daemon {
     pub(crate) fn status(&self) -> Outcome<Value> {
         Ok(self.ask(&serde_json::json!({ "op": "status" }))?.pop().unwrap_or_default())
     }
-    /// Waits until its status is as `is_so` wants it, called `what` in errors.
+    /// Waits until `is_so` accepts its status; errors call that `what`.
     ///
     /// # Errors
     /// If that does not come, with the status.

@@ -13,7 +13,8 @@ use std::{
 use super::{Fetched, tcp::listen_by};
 use crate::Outcome;
 
-/// Serves the files of `folder` at `listen`, by `congestion` or the system's congestion control, and tells `ready` where.
+/// Serves the files of `folder` at `listen`, by `congestion` or the system's congestion control, and passes `ready` the
+/// address.
 ///
 /// # Errors
 /// If no socket can be opened, or the kernel does not have that congestion control.
@@ -120,7 +121,7 @@ pub(crate) struct Download {
     pub(crate) follow: bool,
 }
 
-/// How often a client that waits looks whether to wait any longer.
+/// How often a waiting client checks whether to continue.
 const LOOK: Duration = Duration::from_millis(2);
 /// Bytes that are read and written at once.
 const UNIT_BYTES: usize = 64 << 10;

@@ -5,8 +5,8 @@
 //!  ├ offset ┼ zero  ┼ payload ────────┤
 //! ```
 //! The server reads the file, gathers a header in front of each payload, and sends runs with one GSO call; the client
-//! takes what GRO joined, hashes and writes it, and grants credit each MiB. One thread a side; nothing is sent
-//! twice, so a lost datagram ends the run.
+//! takes GRO's batches, hashes and writes them, and grants credit each MiB. One thread a side; nothing is sent twice,
+//! so a lost datagram ends the run.
 use std::{
     fs::File,
     io::{ErrorKind, IoSlice},
@@ -23,20 +23,20 @@ use crate::Outcome;
 
 /// Bytes in front of each payload.
 const HEADER_BYTES: usize = 16;
-/// Bytes under way at most.
+/// Bytes in flight at most.
 const WINDOW_BYTES: u64 = 6 << 20;
 /// Bytes between two grants of credit.
 const CREDIT_BYTES: u64 = 1 << 20;
-/// Bytes of one run at most: what fits into one IPv4 packet.
+/// Bytes of one run at most: the payload of one IPv4 packet.
 const BATCH_BYTES_MAX: usize = 65_507;
 /// Datagrams of one run at most, as older kernels allow.
 const BATCH_DATAGRAMS_MAX: usize = 64;
-/// Bytes that are hashed and written at once: what a few runs bring, so that little is left over and moved.
+/// Bytes that are hashed and written at once: a few runs, so that little is left over and moved.
 const UNIT_BYTES: usize = 256 << 10;
-/// What a client says first.
+/// A client's first message.
 const HELLO: &[u8] = b"GET!";
 
-/// Serves `file` in datagrams of `datagram` bytes to one client after the other, and tells `ready` where.
+/// Serves `file` in datagrams of `datagram` bytes to one client after the other, and passes `ready` the address.
 ///
 /// # Errors
 /// If the file cannot be read or the socket fails.

@@ -30,7 +30,8 @@ const WINDOW_BYTES: u32 = 16 << 20;
 /// Bytes that are read, and written, at once.
 const UNIT_BYTES: usize = 256 << 10;
 
-/// Serves `file` to one client after the other with a certificate that it writes to `certificate`; tells `ready` where.
+/// Serves `file` to one client after the other with a certificate that it writes to `certificate`; passes `ready` the
+/// address.
 ///
 /// # Errors
 /// If the file cannot be read or the socket fails.

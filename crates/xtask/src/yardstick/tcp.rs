@@ -18,7 +18,7 @@ const UNIT_BYTES: usize = 64 << 10;
 /// How long a client waits for the next bytes at a time.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Sends `size` bytes to each client by `congestion`; tells `ready` where.
+/// Sends `size` bytes to each client by `congestion`; passes `ready` the address.
 ///
 /// # Errors
 /// If the kernel does not have that congestion control, or no socket can be opened.
