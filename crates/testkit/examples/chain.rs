@@ -1,7 +1,7 @@
 //! Packet-hops per second of the simulator with real protocol code: one transfer over four hops of PSI nodes.
 //!
 //! `cargo run --release -p tributary-testkit --features psi --example chain [MIB [off|headers [CACHE_MIB]]]`; under
-//! `valgrind --tool=callgrind` its instruction count does not depend on what else the machine does.
+//! `valgrind --tool=callgrind` its instruction count does not depend on other load.
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 use std::time::Duration;
 

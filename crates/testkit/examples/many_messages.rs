@@ -1,4 +1,4 @@
-//! Messages for a device that is away, whose sender has gone, and that is killed while they come: all arrive, once.
+//! Messages for a device that is away and is killed while they arrive, from a sender that has left: all arrive, once.
 //!
 //! ```text
 //! cargo run -p tributary-testkit --features mf --example many_messages -- [COUNT [KILLS [SEED [BYTES_MAX [BATCH]]]]]
@@ -28,7 +28,7 @@ use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_testkit::Inbox;
 use tributary_transport::{Endpoint, FaceOptions, Messaging, messaging::AcceptOptions};
 
-/// Messages that one life of the sender has under way at once, unless told otherwise.
+/// Messages that one life of the sender has in flight, by default.
 const BATCH: u64 = 250;
 
 /// A disk that outlives its router. Payloads are shared, not copied.

@@ -31,7 +31,7 @@ pub struct Chain {
     pub hops: usize,
     /// The depth of the trace hash.
     pub depth: TraceDepth,
-    /// Bytes of the cache of each forwarder; zero for none.
+    /// Bytes of the cache of each forwarder; zero disables it.
     pub cache_bytes: u64,
 }
 

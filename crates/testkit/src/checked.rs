@@ -11,7 +11,7 @@ use tributary_core::{
 /// - driver: `now` never goes back;
 /// - driver: an input comes only after the outputs of the one before are drained (see [`Limits::inputs_per_drain`]);
 /// - driver: `poll_transmit` gets an empty batch;
-/// - node: a batch holds 1 to [`TransmitBuf::DATAGRAMS_MAX`] datagrams, and none if there is nothing to send;
+/// - node: a batch holds 1 to [`TransmitBuf::DATAGRAMS_MAX`] datagrams, and is empty if there is nothing to send;
 /// - node: no datagram is longer than the MTU;
 /// - node: it emits a bounded number of datagrams, events and timeouts without time passing: it does not spin, and a
 ///   served timer is no longer due.
@@ -86,7 +86,7 @@ impl<N: Node> Checked<N> {
     pub fn inner(&self) -> &N {
         &self.node
     }
-    /// Gives a command to the node within; it counts as an input.
+    /// Passes a command to the inner node; it counts as an input.
     pub fn command<R>(&mut self, now: Time, command: impl FnOnce(&mut N, Time) -> R) -> R {
         self.on_input(now, "a command");
         command(&mut self.node, now)
@@ -248,7 +248,7 @@ mod tests {
         fn transmit(&mut self, _: Time, _: Transmit, _: &mut TransmitBuf) {}
         fn event(&mut self, _: Time, _: Event) {}
     }
-    /// Gives one datagram and pumps as the simulator does.
+    /// Passes one datagram and pumps as the simulator does.
     fn drive(rogue: Rogue) -> Rogue {
         let mut node = Checked::new(rogue);
         let (now, mut batch) = (Time::from_millis(1), TransmitBuf::new());

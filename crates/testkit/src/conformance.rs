@@ -9,7 +9,7 @@ use tributary_sim::{TraceDepth, TraceHash};
 
 use crate::checked::{Checked, Limits};
 
-/// How a node is examined. The default suits a node with faces 0 to 3 that speaks first or answers.
+/// How a node is examined. The default suits a node with faces 0 to 3 that sends unprompted or answers.
 pub struct Conformance<N> {
     /// Seed of everything random.
     pub seed: u64,
@@ -19,7 +19,7 @@ pub struct Conformance<N> {
     pub mtu: usize,
     /// Datagrams fed per kind of attack. Default 2,000.
     pub rounds: u32,
-    /// Given to the node at the start, so that it has something to say.
+    /// Given to the node at the start, so that it has something to send.
     pub kick: Option<fn(&mut N, Time)>,
     /// Valid datagrams from its peers (golden packets), as a base for mutations in addition to its own output.
     pub samples: Vec<Vec<u8>>,
@@ -61,7 +61,7 @@ impl<N> fmt::Debug for Conformance<N> {
 /// 4. a second node with the same seed does exactly the same.
 ///
 /// # Panics
-/// At the first thing that goes wrong, naming it.
+/// At the first violation, naming it.
 pub fn run<N: Node>(make_node: impl Fn() -> N, options: &Conformance<N>) {
     let first = Examination::new(make_node(), options).run();
     let second = Examination::new(make_node(), options).run();
@@ -82,7 +82,7 @@ struct Examination<'a, N> {
     heard: Recorded,
 }
 
-/// What the node said.
+/// The node's output.
 struct Recorded {
     trace: TraceHash,
     /// Bytes, and how many of them were in the head.

@@ -1,4 +1,4 @@
-//! A source whose chunks are on a disk that stands still until a switch is set.
+//! A source whose chunks are on a disk that hangs until a switch is set.
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},

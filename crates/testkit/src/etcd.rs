@@ -32,7 +32,7 @@ struct Member {
 /// Whether `etcd` is installed. If not, it prints that, and with `TRIBUTARY_PEERS=required` it fails.
 ///
 /// # Panics
-/// If it has to be there and is not.
+/// If it is required and missing.
 pub fn is_installed() -> bool {
     let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_err() {
@@ -111,7 +111,7 @@ impl EtcdCluster {
         let child = Command::new("etcd").args(&member.arguments).stdout(Stdio::null()).stderr(log).spawn();
         member.child = Some(child.expect("etcd is installed"));
     }
-    /// Kills a member, which has no time to say anything.
+    /// Kills a member, without time for any message.
     pub fn kill(&mut self, at: usize) {
         if let Some(mut child) = self.members[at].child.take() {
             let _ = child.kill();
@@ -136,7 +136,7 @@ impl EtcdCluster {
             field("leader").is_some_and(|leader| Some(leader) == field("member_id"))
         })
     }
-    /// Sends a request of the JSON gateway to a member; gives its answer.
+    /// Sends a request of the JSON gateway to a member; returns its answer.
     ///
     /// # Panics
     /// If it does not answer.

@@ -32,7 +32,7 @@ struct Part {
 }
 
 impl Inbox {
-    /// The machine is killed: unsynced chunks are gone.
+    /// The machine is killed: unsynced chunks are lost.
     pub fn crash(&self) {
         self.state().parts.values_mut().for_each(|(written, synced)| *written = synced.clone());
     }

@@ -6,11 +6,11 @@
 //! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
 //! | are these bytes on the wire right? | [`golden`] |
 //! | does the schema of events allow this JSON line? | [`schema`] |
-//! | whom does a fetch believe? | [`trust::run`] |
+//! | which key does a fetch trust? | [`trust::run`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
-//! | what does a source do while its disk stands still? | [`OnDisk`] |
-//! | what does a receiver have on its disk when it is killed? | [`Inbox`] |
-//! | what does a client do while members of its store fail? | [`etcd::EtcdCluster`] |
+//! | how does a source behave while its disk hangs? | [`OnDisk`] |
+//! | which data does a receiver have on its disk when it is killed? | [`Inbox`] |
+//! | how does a client behave while members of its store fail? | [`etcd::EtcdCluster`] |
 //! | does a whole domain survive people, faults and liars? | [`vopr`] |
 //! | how fast does real protocol code run in the simulator? | `chain` (feature `psi`) |
 //!

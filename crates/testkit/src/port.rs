@@ -4,8 +4,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A port that is free for UDP and TCP. It lies outside the range from which the kernel gives ports to sockets that ask
-/// for none: such a socket could take it before the daemon that is to listen there.
+/// A port that is free for UDP and TCP. It lies outside the range from which the kernel chooses ports for unbound
+/// sockets: such a socket could take it before the daemon that is to listen there.
 pub fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

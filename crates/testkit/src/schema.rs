@@ -1,4 +1,5 @@
-//! The schema of the JSON lines, `docs/reference/events.schema.json`, as the tests hold against it what the program writes.
+//! The schema of the JSON lines, `docs/reference/events.schema.json`; the tests validate the program's output against
+//! it.
 //!
 //! Readers of the schema may meet fields that it does not have, because later versions add some. The tests are
 //! stricter: a field that the schema does not name is a mistake. The schema keeps to the few keywords that are read

@@ -1,4 +1,4 @@
-//! Whom a fetch believes: one rule for all families, tried in the smallest network in which publishers can disagree.
+//! The trust rule of fetches, one for all families, tried in the smallest network in which publishers can disagree.
 //!
 //! ```text
 //! publisher-1 ──┐
@@ -91,7 +91,7 @@ fn believes_the_pinned_key<N: Endpoint>(mut star: Star<N>) {
     assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
 }
 
-/// Two versions under one key: the newest is fetched, and the source of the older one is no liar.
+/// Two versions under one key: the newest is fetched, and the source of the older one is honest.
 fn takes_the_newest_version<N: Endpoint>(mut star: Star<N>) {
     star.publish(0, 1, 1);
     star.publish(1, 1, 2);
@@ -131,7 +131,7 @@ fn copies_under_other_keys_and_versions_serve<N: Endpoint>(mut star: Star<N>) {
     assert!(report.sources.iter().filter(|source| source.bytes > 0).count() > 1, "{report:#?}");
 }
 
-/// The same without any key that is known: the bytes are fetched, and none of the three keys owns the name afterwards.
+/// The same without any known key: the bytes are fetched, and no key owns the name afterwards.
 fn believes_keys_that_sign_the_same_bytes_and_remembers_none<N: Endpoint>(mut star: Star<N>) {
     (0..PUBLISHERS).for_each(|at| star.publish_bytes(at, at as u8 + 1, 3 * at as u64 + 1, bytes_of(1, 1)));
     let opener = MemoryOpener::new();

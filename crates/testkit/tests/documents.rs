@@ -137,7 +137,7 @@ fn each_test_and_module_that_a_spec_names_exists() {
             let (first, rest) = (path[0], &path[1..]);
             own.has(&path)
                 || other.join("src").is_dir() && Code::of(&other).has(rest)
-                // One word may be of any crate that a SPEC speaks of, such as the lab's experiments.
+                // A single word may belong to any crate that a SPEC mentions, such as the lab's experiments.
                 || rest.is_empty() && (all.modules.contains(first) || all.items.contains(first))
         };
         for (head, cell) in cells(&text) {

@@ -65,9 +65,9 @@ pub struct Totals {
     pub failed: u64,
     /// Messages to groups delivered, once for each who got one.
     pub delivered: u64,
-    /// Messages to devices that were promised to be kept, whatever became of their senders.
+    /// Messages to devices that were promised to be kept, even if their senders ended.
     pub promised: u64,
-    /// The largest share of the time allowed that a run needed to satisfy everybody.
+    /// The largest share of the time limit that a run needed to satisfy all wishes.
     pub liveness: f64,
 }
 

@@ -16,7 +16,7 @@ pub enum Canary {
     Chatter,
     /// Two runs of one seed differ.
     Moody,
-    /// Stores forget what the next hop has in memory, as they may be configured to.
+    /// Stores forget chunks that the next hop has in memory, as they may be configured to.
     Forgetful,
 }
 

@@ -39,7 +39,7 @@ fn authority(seed: u64) -> SigningKey {
 fn network(seed: u64) -> Network {
     Network::new(authority(seed).public(), Access::Closed)
 }
-/// All names belong to all nodes: who may claim which is tried elsewhere.
+/// All names belong to all nodes: other tests cover the right to names.
 fn certificate(seed: u64, index: usize, label: &str, roles: Roles) -> Certificate {
     let terms = Terms {
         serial: index as u64,

@@ -57,7 +57,7 @@ impl Pace {
     pub fn new(clock: Clock, random: Random) -> Pace {
         Pace { clock, waits: Arc::new(Mutex::new(Waits { random, due: BTreeSet::new() })) }
     }
-    /// Begins a task behind one that ends at `behind`; gives when it ends.
+    /// Begins a task behind one that ends at `behind`; returns when it ends.
     pub fn begin(&self, behind: Option<Time>) -> Time {
         let mut waits = self.lock();
         let lasts = TASK_MAX.mul_f64(waits.random.unit() * waits.random.unit());
@@ -106,7 +106,7 @@ pub enum Trouble {
 pub enum Death {
     /// Its process is killed: written data stays.
     Killed,
-    /// Its machine loses power: synced data stays, and of the rest any part.
+    /// Its machine loses power: synced data stays, and an arbitrary part of the unsynced.
     PowerCut,
     /// The disk is lost, and there is an empty one when the node starts again.
     DiskLost,
@@ -129,7 +129,7 @@ struct Content {
 }
 
 impl Disk {
-    /// An empty one. `random` decides how fast it is and what a power cut leaves.
+    /// An empty one. `random` decides its speed and the effect of a power cut.
     pub fn new(clock: Clock, mut random: Random) -> Disk {
         #[cfg(feature = "mf")]
         let boots = Boots { seed: random.clone().bits(), number: 0, since: Time::ZERO };

@@ -13,7 +13,7 @@ use super::{disk::Disk, plan::Plan, profile::Profile, topology::Topology};
 pub trait Family {
     /// One node in any mix of roles.
     type Node: Endpoint;
-    /// What all nodes of a domain have in common and what only this family has.
+    /// The settings that all nodes of a domain share, specific to the family.
     type Settings: Clone + Debug;
     /// The name on the command line.
     const NAME: &'static str;
@@ -23,15 +23,15 @@ pub trait Family {
     const HAS_GROUPS: bool;
     /// Whether nodes probe the datagram size; else faces are configured with it, and it does not change.
     const FINDS_MTU: bool;
-    /// Whether what caches answer is booked to the paths that it came by.
+    /// Whether answers of caches count for the paths that they came by.
     const CACHES_ON_PATHS: bool;
 
     /// Draws the settings of a domain.
     fn draw(profile: Profile, random: &mut Random) -> Self::Settings;
     /// Lets stores forget promised chunks as soon as the next hop has them in memory: [`super::Canary::Forgetful`].
     fn forget(_settings: &mut Self::Settings) {}
-    /// Node `index` of a plan as it starts at `now`; `seed` differs from node to node and from start to start, and what an
-    /// earlier life has left is on `disk`.
+    /// Node `index` of a plan as it starts at `now`; `seed` differs from node to node and from start to start, and
+    /// `disk` has the data of an earlier life.
     fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64, now: Time, disk: &Disk) -> Self::Node;
     /// What a node is certified for.
     fn roles(topology: &Topology, index: usize) -> Roles {
@@ -43,7 +43,7 @@ pub trait Family {
         ];
         roles.into_iter().filter(|(has, _)| *has).fold(Roles::HOST, |all, (_, role)| all | role)
     }
-    /// Everything in a node that has a limit, with how much of it is used.
+    /// Each limited quantity of a node, with its present use.
     fn usages(node: &Self::Node) -> Vec<Usage> {
         let status = node.status(Time::ZERO);
         let cache = status.cache.iter();
@@ -69,7 +69,7 @@ pub trait Family {
     fn knows_name(_node: &Self::Node, _owner: &PublicKey, _name: &Name) -> bool {
         true
     }
-    /// What the node says that it stores for others, and cannot be read.
+    /// Chunks that the node claims to store for others, and that cannot be read.
     fn unreadable(_node: &mut Self::Node, _now: Time) -> Vec<String> {
         Vec::new()
     }
@@ -85,7 +85,7 @@ pub trait Family {
     fn broken_promises(_node: &Self::Node) -> u64 {
         0
     }
-    /// Whether what `from` has can get to `to` once everything is mended but the nodes that are gone.
+    /// Whether `from` can deliver to `to` once all faults have ended except for the nodes that have left for good.
     fn reaches(plan: &Plan<Self::Settings>, gone: &BTreeSet<usize>, from: usize, to: usize) -> bool {
         plan.topology.widest_without(gone, from, to).is_some()
     }
@@ -97,7 +97,7 @@ pub trait Family {
         None
     }
     /// Publications that nodes believe a neighbour holds and it does not, or that it holds and they do not know, some
-    /// time after the last fault. Nodes and their published names are counted as in the plan; some nodes may be gone.
+    /// time after the last fault. Nodes and their published names are counted as in the plan; some nodes may have left.
     fn misfit(
         _plan: &Plan<Self::Settings>,
         _nodes: &[Option<&Self::Node>],

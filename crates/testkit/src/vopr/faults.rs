@@ -45,7 +45,7 @@ pub enum FaultKind {
     Imposter,
     /// Datagrams that make no sense, from neighbours and strangers.
     Malformed,
-    /// Datagrams that were sent before, to anybody.
+    /// Earlier datagrams of any nodes.
     Replay,
     /// Stores of receivers are full.
     DiskFull,
@@ -55,7 +55,7 @@ pub enum FaultKind {
     Gone,
     /// Stores of routers are full.
     StoreFull,
-    /// Disks of routers fail for a while.
+    /// Disks of routers fail for some time.
     StoreFails,
 }
 
@@ -153,7 +153,7 @@ pub enum What {
     Kill(usize, Memory, Farewell),
     /// A node does nothing.
     Freeze(usize),
-    /// A node's clock stands still.
+    /// A node's clock stops.
     StopClock(usize),
     /// A node's objects are altered, in this share of the chunks.
     LyingSource(usize, f64),
@@ -218,7 +218,7 @@ pub enum Farewell {
     Missing,
 }
 
-/// To what faults happen.
+/// The subject of faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// Nodes and links.
@@ -229,7 +229,7 @@ pub struct Subject<'a> {
     pub moments: &'a [Moment],
 }
 
-/// A span in which what waits for a device moves from disk to disk, and a node that it moves through.
+/// A span in which data for a waiting device moves from disk to disk, and a node that it moves through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
     /// When the device is present.
@@ -404,7 +404,7 @@ fn draw_kind(
 }
 
 /// The time and node of a fault of this kind, if it is to fall into a moment: only routers have disks that fail, and
-/// only nodes that all others can do without are gone for good.
+/// only nodes that all others can do without leave for good.
 fn draw_moment(kind: FaultKind, topology: &Topology, moments: &[Moment], random: &mut Random) -> Option<(Time, usize)> {
     let is_router = |moment: &&Moment| topology.nodes[moment.node].router;
     let moments: Vec<&Moment> = match kind {

@@ -1,4 +1,4 @@
-//! The books of a run: every packet and every event is entered, and what does not add up panics.
+//! The books of a run: every packet and every event is entered, and a mismatch panics.
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::{
@@ -35,7 +35,7 @@ pub(super) struct Ledger {
     pub(super) lost_neighbours: u64,
     /// Sources to which the network has withdrawn the last path, until the next check.
     pub(super) withdrawn: Vec<Withdrawn>,
-    /// Whether the family books what caches answer to paths.
+    /// Whether the family counts answers of caches for paths.
     caches_on_paths: bool,
     /// Whether stores of receivers answer later.
     stores_take_time: bool,
@@ -114,7 +114,7 @@ impl Ledger {
             }
         }
     }
-    /// A node starts with nothing told.
+    /// A node starts without reports.
     pub(super) fn on_start(&mut self, node: usize) {
         self.lives[node] += 1;
         self.views.retain(|(viewer, _), _| *viewer != node);
@@ -197,7 +197,7 @@ impl Ledger {
             ResolverEvent::Published { name } => {
                 self.published.insert((node, name.clone()), now);
             }
-            // The very same was published again, and stands.
+            // An identical publication was repeated, and stays.
             ResolverEvent::Rejected { name, operation: "publish", reason } if reason.contains("already published") => {
                 self.published.insert((node, name.clone()), now);
             }

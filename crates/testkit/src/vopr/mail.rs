@@ -28,7 +28,7 @@ pub(super) struct Sent {
     begun: u32,
     /// Whether the source sends other bytes than it promises, in its present life.
     lies: bool,
-    /// What the source said when it was over.
+    /// The source's last report, at its end.
     pub(super) over: Option<SendReport>,
     cancelled: bool,
     /// The object, and when it was sent first.
@@ -116,7 +116,7 @@ impl<F: Family> World<'_, F> {
             self.messaging(node, |messaging, now| messaging.cancel_send(now, id));
         }
     }
-    /// A node starts again: it is attached as before, and sends what not all have.
+    /// A node starts again: it is attached as before, and sends the messages that some members lack.
     pub(super) fn resume_mail(&mut self, node: usize) {
         self.accept(node);
         let groups: Vec<usize> = self.people[node].attached.iter().copied().collect();
@@ -230,7 +230,7 @@ impl<F: Family> World<'_, F> {
         let reachable = |node: &usize| F::reaches(self.plan, &self.gone, spec.node, *node);
         (0..self.people.len()).filter(|node| *node != spec.node).filter(attached).filter(reachable).collect()
     }
-    /// Whether a node has refused the rest of a message because its disk was full.
+    /// Whether a node has refused a part of a message because its disk was full.
     fn has_failed(&self, node: usize, spec: &MessageSpec) -> bool {
         let name = spec.object().name;
         let inner = self.net.node(NodeIndex(node as u32)).inner();
@@ -257,7 +257,7 @@ impl<F: Family> World<'_, F> {
                 }
                 continue;
             }
-            // Who had a full disk has given it up, and the source is not told.
+            // A member with a full disk has dropped it, without a notice to the source.
             let failed: BTreeSet<usize> = match is_last {
                 true => BTreeSet::new(),
                 false => members.iter().copied().filter(|node| !has(node) && self.has_failed(*node, spec)).collect(),
@@ -365,7 +365,7 @@ impl<F: Family> World<'_, F> {
 
 /// The cost of a small message in addition to its bytes.
 const MESSAGE_BYTES: u64 = 5_000;
-/// What stores say that are full.
+/// The error of a full store.
 const DISK_FULL: &str = "space";
 /// How long a source may leave a silent member alone before it reminds it, twice.
 pub(super) const REMINDED: Duration = Duration::from_secs(100);

@@ -26,7 +26,7 @@ pub enum Addressee {
     Device(usize),
 }
 
-/// Something that is sent without being asked for.
+/// A pushed message.
 #[derive(Clone, Debug)]
 pub struct MessageSpec {
     /// Its number in the plan.
@@ -78,7 +78,7 @@ pub fn group_name(group: usize) -> String {
     format!("/group/{group}")
 }
 
-/// Draws the groups of about half of all plans, and what happens in them before `end`.
+/// Draws the groups of about half of all plans, and their operations before `end`.
 pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Groups, Vec<(Time, Operation)>) {
     if random.chance(0.5) {
         return (Groups::default(), Vec::new());

@@ -262,7 +262,7 @@ impl Family for Mf {
         packet[at] ^= 1 << random.below(8);
         true
     }
-    /// Bindings of what died, twice; requests repeated after sixteen times the timeout; suspicions of 10 s.
+    /// Bindings of dead nodes, twice; requests repeated after sixteen times the timeout; suspicions of 10 s.
     fn settle(settings: &Settings) -> Duration {
         settings.binding_lifetime * 2 + settings.nack_timeout * 16 + Duration::from_secs(60)
     }
@@ -270,7 +270,7 @@ impl Family for Mf {
     fn groups_settle(settings: &Settings) -> Duration {
         settings.binding_lifetime + Duration::from_secs(20)
     }
-    /// Hellos, link states and renewals of bindings at all replicas, each with what the hop link says of it.
+    /// Hellos, link states and renewals of bindings at all replicas, each with its link-layer messages.
     fn idle_packets_max(settings: &Settings) -> f64 {
         60.0 + 2.0 / settings.hello_interval.as_secs_f64()
     }
@@ -319,8 +319,8 @@ mod tests {
     ///   courier ─ 100 ─ a ─ 20 ─ b ─ 2 ─ phone      Mbit/s
     ///                   └── 20 ─ c ─ 20 ──┘
     /// ```
-    /// The courier sends while the phone is away, and leaves when a has promised to keep all of it. The phone comes back
-    /// behind b, and what a has for it waits in the memory of b for the slow link.
+    /// The courier sends while the phone is away, and leaves when a has promised to keep the whole message. The phone
+    /// comes back behind b, and the chunks from a wait in the memory of b for the slow link.
     fn chain(settings: Settings, fault: What, at: Duration) -> Plan<Settings> {
         let node = |label: &str, router: bool| NodeSpec {
             label: label.into(),

@@ -12,9 +12,9 @@
 //!            ├─ everything fetched anew            liveness, without any excuse
 //!            └─ nobody does anything               idle traffic only, nothing left over
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
-//! | what a family must give | [`family`] |
+//! | the contract of a family | [`family`] |
 //! | nodes, roles, links | [`topology`] |
 //! | publications, fetches, watches | [`workload`] |
 //! | groups and messages to them | [`messages`] |

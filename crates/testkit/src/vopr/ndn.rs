@@ -178,7 +178,7 @@ impl Family for Ndn {
         let flipped = content.start + random.below(content.len() as u64) as usize;
         packet[flipped] ^= 1 << random.below(8);
         if is_digest {
-            // The signature stands behind its type and length, a byte each.
+            // The signature is behind its type and length, a byte each.
             let digest = signature::digest(&[&packet[name..value - 2]]);
             debug_assert_eq!(u32::from(packet[value - 2]), types::SIGNATURE_VALUE);
             packet[value..value + digest.len()].copy_from_slice(&digest);
@@ -212,7 +212,7 @@ impl Family for Ndn {
         };
         Some(with_parameters(&interest, Some(&SignKey::Digest)))
     }
-    /// Interests follow the configured routes, which do not change when a node is gone.
+    /// Interests follow the configured routes, which do not change when a node has left.
     fn reaches(plan: &Plan<Settings>, gone: &BTreeSet<usize>, from: usize, to: usize) -> bool {
         let distance = distances(&plan.topology, from);
         let (mut seen, mut queue) = (BTreeSet::from([to]), VecDeque::from([to]));
@@ -274,10 +274,10 @@ impl Family for Ndn {
     }
 }
 
-/// The stream of what faces do about their links; their numbers follow.
+/// The random stream of link services; faces' numbers follow.
 const LINK_SERVICES: u64 = 1 << 40;
 
-/// What the faces of a node do about their links. One end of a link knows nothing of the other.
+/// The link services of a node's faces. The two ends of a link are configured independently.
 fn link_services(plan: &Plan<Settings>, index: usize) -> BTreeMap<FaceId, LinkService> {
     let faces = plan.topology.links_of(index).map(|(link, end)| plan.topology.links[link].ends[end].1);
     let drawn = faces.map(|face| {
@@ -293,7 +293,7 @@ fn link_services(plan: &Plan<Settings>, index: usize) -> BTreeMap<FaceId, LinkSe
     drawn.collect()
 }
 
-/// Routes of a node: towards everybody who may publish an object, by each neighbour that has fewer links to go.
+/// Routes of a node: towards every possible publisher of an object, by each neighbour that has fewer links to go.
 fn routes(plan: &Plan<Settings>, index: usize) -> Vec<StaticRoute> {
     let mut routes: Vec<StaticRoute> = Vec::new();
     for (number, object) in plan.objects.iter().enumerate() {

@@ -55,7 +55,7 @@ const GATHERINGS: u64 = 7;
 const FAULTS: u64 = 100;
 
 impl<S> Plan<S> {
-    /// Draws the plan of `seed`, without what `options` leave out; everything else is the same.
+    /// Draws the plan of `seed`, without the parts that `options` leave out; everything else is unchanged.
     pub fn draw<F: Family<Settings = S>>(seed: u64, options: &Options) -> Plan<S> {
         let product = options.profile == Profile::Product;
         let mut swarm = Random::new(seed, SWARM);
@@ -128,7 +128,7 @@ impl<S> Plan<S> {
     }
 }
 
-/// Few kinds, many kinds, rarely none: what one kind hides, another seed shows.
+/// Few kinds, many kinds, rarely no fault: a defect that one kind hides shows with another seed.
 fn draw_kinds(profile: Profile, swarm: &mut Random) -> BTreeSet<FaultKind> {
     let density = [0.0, 0.1, 0.1, 0.2, 0.2, 0.35, 0.5, 0.7][swarm.below(8) as usize];
     let is_product = profile == Profile::Product;

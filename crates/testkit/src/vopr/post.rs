@@ -15,7 +15,7 @@ use super::{
 /// Devices and senders of a plan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Post {
-    /// Hosts that are gone for good once everything that they send is promised.
+    /// Hosts that leave for good once all their messages are promised.
     pub couriers: Vec<usize>,
     /// Devices that come and go.
     pub phones: Vec<usize>,
@@ -51,7 +51,7 @@ pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Pos
     for &node in &post.phones {
         let spans = draw_absences(end, random);
         let links: Vec<usize> = topology.links_of(node).map(|(link, _)| link).collect();
-        // Each time elsewhere, so that what waits for it has a way to go.
+        // Each time elsewhere, so that waiting messages have a path.
         let roams = links.len() > 1 && random.chance(0.6);
         for (from, until) in &spans {
             let link = roams.then(|| links[random.below(links.len() as u64) as usize]);
@@ -70,7 +70,7 @@ pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Pos
 
 /// When a device is away, the last time perhaps until everything is mended.
 fn draw_absences(end: Duration, random: &mut Random) -> Vec<(Time, Time)> {
-    // Most of them leave some time for what waited before the faults end.
+    // Most of them leave some time for waiting messages before the faults end.
     let end = if random.chance(0.7) { end.mul_f64(0.6) } else { end };
     let mut times: Vec<Time> =
         (0..2 * (1 + random.below(3))).map(|_| Time::ZERO + end.mul_f64(random.unit())).collect();
@@ -174,8 +174,8 @@ fn draw_options(random: &mut Random) -> SendOptions {
     options
 }
 
-/// When what waits for devices moves, and which nodes it moves through: the device, the routers next to it, and those next to
-/// these.
+/// When waiting messages for devices move, and which nodes they move through: the device, the routers next to it, and
+/// the routers next to these.
 pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Moment> {
     let mut moments = Vec::new();
     for (from, operation) in operations {
@@ -208,7 +208,7 @@ pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Mom
             let keeping = |node: &usize| Moment { from: first, lasts: from.since(first), node: *node };
             moments.extend(on_the_way.iter().map(keeping));
         }
-        // As often the device as anybody else.
+        // The device as often as any other node.
         moments.extend(core::iter::repeat_n(moment(*node), on_the_way.len()));
         moments.extend(on_the_way.into_iter().map(moment));
     }

@@ -1,9 +1,9 @@
-//! Messages that the network has promised to keep, although their senders are gone.
+//! Messages that the network has promised to keep, although their senders have left.
 //!
 //! A message to a device is promised when its source has heard that all of its chunks are stored. From then on it must
 //! arrive, once and unaltered, within its lifetime: after any number of kills of any nodes. There are few excuses, and
-//! each is one that a person would accept: the only disk with a copy is gone for good, a node on the way altered bytes,
-//! a store had to evict, or the device is full.
+//! each is one that a person would accept: the only disk with a copy is lost, a node on the way altered bytes, a store
+//! had to evict, or the device is full.
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::{Name, ObjectId};
@@ -32,7 +32,7 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Whether it is to be kept still.
+    /// Whether it still has to be kept.
     pub(super) fn is_open<F: Family>(&self, world: &World<'_, F>) -> bool {
         self.excuse.is_none()
             && world.net.now() < self.until
@@ -64,7 +64,8 @@ impl<F: Family> World<'_, F> {
     pub(super) fn is_promised(&self, number: usize) -> bool {
         self.promises.contains_key(&number)
     }
-    /// A node loses its disk: what only it may have need not come. To be called while it lives, or it has no excuse.
+    /// A node loses its disk: data that only this node may have need not arrive. To be called while it lives, or it has
+    /// no excuse.
     pub(super) fn lose_disk(&mut self, node: usize) {
         if !self.is_alive(node) {
             // It had died before: the contents of its disk are unknown.

@@ -98,7 +98,7 @@ impl Family for Psi {
         config.transfer.check().expect("drawn within the limits");
         PsiNode::new(config)
     }
-    /// Flips a bit of a Data packet's payload and says that it comes from a cache.
+    /// Flips a bit of a Data packet's payload and marks it as coming from a cache.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {
         let Ok(header) = Header::decode(packet) else { return false };
         let payload = header.len() + DataHeader::BYTES;
@@ -112,7 +112,7 @@ impl Family for Psi {
         packet[at] ^= 1 << random.below(8);
         true
     }
-    /// Leases of what died, twice (a handover may take them over late); suspicions of 10 s; MTU probes every 30 s.
+    /// Leases of dead nodes, twice (a handover may take them over late); suspicions of 10 s; MTU probes every 30 s.
     fn settle(settings: &Settings) -> Duration {
         settings.lease * 2 + Duration::from_secs(60)
     }

@@ -118,7 +118,7 @@ impl<N: Node> Puppet<N> {
     pub(super) fn start_clock(&mut self) {
         self.clock_stopped_at = None;
     }
-    /// Forges this share of the packets that leave; zero for none.
+    /// Forges this share of the packets that leave; zero disables it.
     pub(super) fn set_forge(&mut self, share: f64, forge: Forge) {
         self.forge = (share > 0.0).then_some((share, forge));
     }

@@ -253,7 +253,7 @@ impl<F: Family> Run<'_, F> {
             self.world.operate(&Operation::Publish { node, object, version });
         }
     }
-    /// Every receiver fetches, with an empty store, what can be had.
+    /// Every receiver fetches all available objects, with an empty store.
     fn fetch_everything(&mut self) {
         let mut number = LAST_FETCHES;
         let is_receiver = |world: &World<'_, F>, node: usize| world.plan.topology.nodes[node].receiver;
@@ -307,14 +307,14 @@ impl<F: Family> Run<'_, F> {
         }
         assert!(missing.is_none(), "liveness: it was so for a while, but in the end {}", missing.unwrap_or_default());
     }
-    /// What nodes say that they store can be read.
+    /// Chunks that nodes claim to store can be read.
     fn check_stores(&mut self) {
         for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)).collect::<Vec<_>>() {
             let unreadable = self.world.command(node, F::unreadable);
             assert!(unreadable.is_empty(), "node {node} says that it stores what cannot be read: {unreadable:?}");
         }
     }
-    /// To a device that only comes and goes, and among nodes that tell no lies, nothing is sent that it does not wait for.
+    /// To a device that only comes and goes, and among honest nodes, only awaited packets are sent.
     fn check_what_was_in_vain(&self) {
         let plan = self.world.plan;
         let is_odd =

@@ -111,7 +111,7 @@ impl Topology {
     pub fn widest(&self, from: usize, to: usize) -> Option<(Rate, Duration)> {
         self.widest_without(&BTreeSet::new(), from, to)
     }
-    /// The same where some nodes are gone.
+    /// The same when some nodes have left.
     pub fn widest_without(&self, gone: &BTreeSet<usize>, from: usize, to: usize) -> Option<(Rate, Duration)> {
         let mut best = vec![0u64; self.nodes.len()];
         best[from] = u64::MAX;

@@ -59,7 +59,7 @@ pub(super) struct Vault {
     disk: Arc<Mutex<Vec<OnDisk>>>,
     /// How often each object was reported complete.
     complete: Arc<Mutex<BTreeMap<Name, u32>>>,
-    /// Complete pushed objects: an inbox takes none of them again.
+    /// Complete pushed objects: an inbox refuses them from then on.
     had: Deliveries,
     /// How fast its stores are; `None` if they answer at once.
     pace: Option<Pace>,

@@ -56,28 +56,28 @@ pub enum Operation {
     Watch {
         /// Where.
         node: usize,
-        /// Which.
+        /// The scope.
         scope: String,
     },
     /// Ends a watch.
     Unwatch {
         /// Where.
         node: usize,
-        /// Which.
+        /// The scope.
         scope: String,
     },
     /// Attaches to a group.
     Attach {
         /// Where.
         node: usize,
-        /// Which.
+        /// The group.
         group: usize,
     },
     /// Detaches from a group.
     Detach {
         /// Where.
         node: usize,
-        /// Which.
+        /// The group.
         group: usize,
     },
     /// Sends something to a group or a device.

@@ -1,4 +1,4 @@
-//! A plan come to life: nodes, links, what each person wants, and the faults that begin and end.
+//! A running plan: nodes, links, each user's wishes, and the faults that begin and end.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -72,7 +72,7 @@ pub(super) struct World<'a, F: Family> {
 pub(super) struct Person {
     /// The publications of this node: object and version.
     pub(super) published: BTreeMap<usize, u64>,
-    /// Whether the objects here lie, and how much.
+    /// The share of altered chunks in this node's objects.
     pub(super) lying: f64,
     /// How often an object was published or withdrawn here.
     stated: BTreeMap<usize, u32>,
@@ -741,7 +741,7 @@ impl<'a, F: Family> World<'a, F> {
             }
         }
     }
-    /// Does what could not be done while the node was dead or frozen.
+    /// Does the operations that were deferred while the node was dead or frozen.
     fn catch_up(&mut self, node: usize) {
         let deferred = std::mem::take(&mut self.people[node].deferred);
         deferred.iter().for_each(|operation| self.operate(operation));
