@@ -3,8 +3,8 @@ use tributary_core::Time;
 
 /// Deadlines of numbered participants, earliest first; equal times in the order in which they were set.
 ///
-/// Each participant has one place, whatever its deadline, so the tournament stays as small as the network, however many
-/// packets are in flight. A changed deadline replays the matches between its place and the top: one comparison a level,
+/// Each participant has one place for any deadline, so the size of the tournament depends on the network, not on the
+/// packets in flight. A changed deadline replays the matches between its place and the top: one comparison a level,
 /// where a heap needs two, and it stops at the first match with an unchanged winner.
 /// ```text
 ///              entries[1]                    the earliest of all
@@ -89,7 +89,7 @@ impl Agenda {
         self.len == 0
     }
 
-    /// Gives a participant another deadline, and plays the matches from its place up.
+    /// Changes the deadline of a participant, and plays the matches from its place up.
     #[inline(never)]
     fn change(&mut self, participant: u32, due: Option<Time>) {
         let entries = &mut self.entries[..];

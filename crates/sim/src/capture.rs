@@ -35,7 +35,7 @@ impl<W: Write> Capture<W> {
     /// # Errors
     /// If `out` cannot be written.
     pub fn new(mut out: W, interfaces: Vec<Interface>) -> io::Result<Self> {
-        // Section header: byte order, version 1.0, length not told.
+        // Section header: byte order, version 1.0, length unspecified.
         let mut section = Vec::new();
         section.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
         section.extend_from_slice(&[1, 0, 0, 0]);

@@ -1,8 +1,8 @@
 //! A deterministic network simulator for [`Node`](tributary_core::Node)s.
 //!
 //! A [`Network`] holds nodes, and between them pairs of [`Link`](tributary_core::link::Link)s. It calls the same
-//! [`pump`](tributary_core::pump()) as the real driver, so a node cannot tell the difference. It knows no
-//! protocol: what a node is, the type parameter says (`Box<dyn Node>` for a mixture).
+//! [`pump`](tributary_core::pump()) as the real driver, so that nodes behave as they do there. It knows no protocol:
+//! the type parameter is the type of nodes (`Box<dyn Node>` for a mixture).
 //!
 //! ```text
 //!   Agenda: one entry per link and per node, ordered by (time, sequence)
@@ -13,7 +13,7 @@
 //! ```
 //! The same seed and the same calls give the same run; [`Network::trace_hash`] shows it.
 //!
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | nodes, links, faults, running | [`network`] |
 //! | the earliest deadline | [`agenda`] |

@@ -30,7 +30,7 @@ type Action<N> = Box<dyn FnOnce(&mut Network<N>)>;
 type Observer = Box<dyn FnMut(Time, NodeIndex, &Event)>;
 type Tap = Box<dyn FnMut(PacketSeen<'_>)>;
 
-/// Everything but the nodes, so that a node and the rest can be borrowed at once.
+/// Everything but the nodes, so that a node and the world can be borrowed separately.
 struct World {
     now: Time,
     seed: u64,
@@ -134,7 +134,7 @@ impl<N: Node> Network<N> {
         world.links.push(LinkSlot { link, participant, from: from.0, to: to.0, face_to: to.1 });
         index
     }
-    /// Chooses what [`Network::trace_hash`] covers, and restarts it.
+    /// Sets the depth of [`Network::trace_hash`], and restarts it.
     pub fn set_trace_depth(&mut self, depth: TraceDepth) {
         self.world.trace = TraceHash::new(depth);
     }
@@ -171,7 +171,7 @@ impl<N: Node> Network<N> {
 
     // ---- acting now
 
-    /// Gives a command to a node, then pumps it.
+    /// Passes a command to a node, then pumps it.
     ///
     /// # Panics
     /// If the node does not exist or is dead.
@@ -182,7 +182,7 @@ impl<N: Node> Network<N> {
         self.pump_node(node);
         result
     }
-    /// Gives a packet to a node as if it had arrived on `face` now, then pumps the node.
+    /// Passes a packet to a node as if it had arrived on `face` now, then pumps the node.
     pub fn inject(&mut self, node: NodeIndex, face: FaceId, datagram: Datagram) {
         self.deliver(node, face, datagram);
     }
@@ -228,7 +228,7 @@ impl<N: Node> Network<N> {
         }
         RunEnd::ConditionEnded
     }
-    /// Does the next thing if it is due at `limit` or before; false if nothing is due.
+    /// Runs the next event if it is due at `limit` or before; false if nothing is due.
     pub fn step(&mut self, limit: Time) -> bool {
         let next_action = self.actions.first_key_value().map(|((time, _), _)| (*time).max(self.world.now));
         let next = self.world.agenda.next();
@@ -433,7 +433,7 @@ pub enum RunEnd {
     ConditionEnded,
     /// The time limit came first.
     LimitReached,
-    /// Nothing is under way and no timer runs, so nothing will ever happen.
+    /// No packet is in flight and no timer runs, so nothing will ever happen.
     Idle,
 }
 
@@ -470,7 +470,7 @@ pub struct NetworkStats {
 pub struct Footprint {
     /// Entries of the agenda: at most one per link and per node.
     pub agenda_entries: usize,
-    /// Places for packets in links: the most that ever were under way at once.
+    /// Places for packets in links: the largest number ever in flight.
     pub packet_places: usize,
     /// Actions that are planned.
     pub actions: usize,

@@ -42,7 +42,7 @@ impl TraceHash {
             self.bytes(&datagram.to_vec());
             return;
         }
-        // The bytes of a payload are left alone: they are in no cache, and to wait for them costs more than all the rest.
+        // The bytes of a payload are left alone: they are in no cache, and waiting for them would dominate the cost.
         let header = datagram.header_bytes();
         match header.first_chunk() {
             Some(front) => self.block(front, datagram.len() as u64),
@@ -72,7 +72,7 @@ impl TraceHash {
         self.pair(front, len);
     }
     fn pair(&mut self, a: u64, b: u64) {
-        // Adding keeps a state of zero from swallowing what follows.
+        // Adding keeps a state of zero from swallowing later input.
         self.state = mix(self.state ^ a, KEYS[0] ^ b).wrapping_add(a.rotate_left(32) ^ b | 1);
     }
     fn bytes(&mut self, bytes: &[u8]) {

@@ -1,4 +1,5 @@
-//! Contacts as the ONE simulator's `StandardEventsReader` has them: who came near whom, and left.
+//! Contacts as the ONE simulator's `StandardEventsReader` has them: which nodes came into range of each other, and
+//! left.
 //! ```text
 //! time CONN node node up|down [interface]            (seconds)
 //! ```
@@ -7,7 +8,7 @@
 //! node node start end ...                            (seconds; what follows is ignored)
 //! ```
 //! As their reader does (`src/input/StandardEventsReader.java` of the ONE), this one skips empty lines and those that
-//! begin with `#`, reads `UP` as `up`, and ignores the rest of a line. It also skips events of messages (`C`, `S`,
+//! begin with `#`, reads `UP` as `up`, and ignores further words of a line. It also skips events of messages (`C`, `S`,
 //! `DE`, `A`, `DR`, `R`), which describe no contacts. Theirs takes `n7` and `7` for the same node; here they are two.
 use std::collections::{BTreeMap, BTreeSet};
 use tributary_core::{
@@ -20,7 +21,7 @@ use super::RecordingError;
 /// How many nodes a recording has at most.
 pub const NODES_MAX: usize = 100_000;
 
-/// Who met whom, and when.
+/// The contacts of pairs of nodes, with their times.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Contacts {
     /// The names of all nodes, in order.
@@ -148,7 +149,7 @@ fn contact<'a>(words: &[&'a str]) -> Option<Contact<'a>> {
         if end < start { Err(format!("it ends at {end} s, before it begins")) } else { Ok((time(start), time(end))) };
     Some((a, b, row))
 }
-/// Contacts of one pair, each end having told its own, as what at least one of them saw.
+/// The union of one pair's contacts, which each end recorded separately.
 fn united(mut contacts: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     contacts.sort_unstable();
     let mut united: Vec<(Duration, Duration)> = Vec::new();
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_line_per_contact_is_read_as_well() {
-        // The second line is the same contact, told by the other end.
+        // The second line is the same contact, recorded by the other end.
         let text = "3 1 40 50 1 0\n1 7 10 25 1 0\n7 1 20 30 1 0\n";
         let contacts = parse("x", text, Duration::ZERO).expect("it is right");
         assert_eq!(contacts.nodes, ["1", "3", "7"]);

@@ -6,7 +6,7 @@ use tributary_core::{Duration, link::DeliveryTrace};
 
 use super::RecordingError;
 
-/// Reads a trace; `file` is what errors call it. The trace repeats after its last line's time, as in mahimahi.
+/// Reads a trace; `file` names it in errors. The trace repeats after its last line's time, as in mahimahi.
 ///
 /// # Errors
 /// [`RecordingError`] if there is no line, a line is no number, or time goes back.

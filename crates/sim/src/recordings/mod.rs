@@ -1,6 +1,6 @@
-//! What others have measured: when links let bytes through, how fast they were, who met whom.
+//! Measurements by others: when links let bytes through, how fast they were, which nodes met.
 //!
-//! | what | gives | file |
+//! | recording | result | file |
 //! |---|---|---|
 //! | mahimahi's packet-delivery traces | a [`DeliveryTrace`](tributary_core::link::DeliveryTrace) | [`mahimahi`] |
 //! | tables of rates and delays over time | a [`Script`](tributary_core::link::Script) | [`series`] |
@@ -25,8 +25,7 @@ pub struct RecordingError {
     pub message: String,
 }
 
-/// The text of a recording: its byte-order mark counts, else it is UTF-8, else windows-1252. `file` is what errors call
-/// it.
+/// The text of a recording: its byte-order mark counts, else it is UTF-8, else windows-1252. `file` names it in errors.
 ///
 /// # Errors
 /// [`RecordingError`] names the line that is no text.

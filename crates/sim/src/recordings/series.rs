@@ -23,7 +23,7 @@ pub struct Columns {
     pub only: Option<(String, String)>,
 }
 
-/// Reads a table; `file` is what errors call it. It repeats after its last row, which lasts as long as the one before.
+/// Reads a table; `file` names it in errors. It repeats after its last row, which lasts as long as the one before.
 ///
 /// # Errors
 /// [`RecordingError`] if a column is missing, a value is no number of zero or more, time goes back, or no row is left.
@@ -72,7 +72,7 @@ pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, Record
         last = at;
         if let Some(index) = rate {
             let bits = (number(index)? * 1e6) as u64;
-            // A link of rate zero keeps what waits for ever; one that is down loses it, as a lost signal does.
+            // A link of rate zero keeps waiting packets for ever; one that is down loses them, as a lost signal does.
             steps.push((at, LinkChange::State(if bits == 0 { LinkState::Down } else { LinkState::Up })));
             if bits > 0 {
                 steps.push((at, LinkChange::Rate(Some(Rate::from_bits_per_second(bits)))));

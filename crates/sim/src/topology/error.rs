@@ -35,10 +35,10 @@ pub enum LoadError {
     Read {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// Its name tells no format.
+    /// Its name identifies no format.
     #[error("the name of '{file}' does not tell its format; name one of graphml, ndnsim, minindn, rocketfuel, cch")]
     Unknown {
         /// The file.

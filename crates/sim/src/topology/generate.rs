@@ -97,7 +97,7 @@ pub fn waxman(places: usize, alpha: f64, beta: f64, side: Duration, seed: u64) -
     topology
 }
 
-/// Joins components by the shortest link from the first one to the rest, until there is one.
+/// Joins components by the shortest link from the first one to the others, until one is left.
 fn join(topology: &mut Topology, distance: impl Fn(usize, usize) -> f64) {
     let mut added = 0;
     loop {

@@ -1,21 +1,20 @@
 //! GraphML, as the Internet Topology Zoo writes it (Knight et al., IEEE JSAC 29(9), 2011) and as others do.
 //!
-//! Ids of keys differ from file to file, so data is found by `attr.name`, whatever its case: `label` or `name`,
-//! `Latitude`, `Longitude`, `LinkSpeedRaw` (bits per second). Delays come from latitude and longitude where both ends
-//! have them.
+//! Ids of keys differ from file to file, so data is found by `attr.name`, ignoring case: `label` or `name`, `Latitude`,
+//! `Longitude`, `LinkSpeedRaw` (bits per second). Delays come from latitude and longitude where both ends have them.
 //!
-//! What the format's specification says (GraphML 1.0, graphml.graphdrawing.org/specification.html; networkx's
+//! The rules of the format's specification (GraphML 1.0, graphml.graphdrawing.org/specification.html; networkx's
 //! `readwrite/graphml.py` and igraph's `foreign-graphml.c` read it so too):
 //! - A key without `for` is for all elements; its `<default>` counts where an element has no value.
-//! - An edge is directed as its `directed` says, else as `edgedefault` of its graph does. Edges a → b and b → a are the
-//!   two ways of one link, each with its own rate; further ones are parallel links. All links here are bidirectional,
-//!   so a directed edge without a reverse edge is read as a link in both directions, with a note.
+//! - The attribute `directed` of an edge, else `edgedefault` of its graph, decides whether it is directed. Edges a → b
+//!   and b → a are the two ways of one link, each with its own rate; further ones are parallel links. All links here
+//!   are bidirectional, so a directed edge without a reverse edge is read as a link in both directions, with a note.
 //! - Nodes of nested graphs are ordinary nodes; a node that only groups them, without edges, is left out. Ports are
 //!   points of a node and change nothing. A hyperedge is refused: a link has two ends.
 //! - igraph writes NaN for numbers that an element does not have.
 //!
-//! The use of a value determines its type, whatever `attr.type` says. Of several graphs in a file the first is read, as
-//! networkx and igraph do.
+//! The use of a value determines its type, not `attr.type`. Of several graphs in a file the first is read, as networkx
+//! and igraph do.
 use roxmltree::{Document, Error as XmlError, Node, ParsingOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use tributary_core::Location;
@@ -168,7 +167,8 @@ impl<'a, 'd: 'a> Reader<'a, 'd> {
 
 /// What `<key>` elements define.
 struct Keys<'a> {
-    /// Names in lower case, by what a key is for and its id. Ids should be unique in a file, but not all programs see to it.
+    /// Names in lower case, by a key's domain and its id. Ids should be unique in a file, but not all programs ensure
+    /// it.
     names: BTreeMap<(&'a str, &'a str), String>,
     ids: BTreeSet<&'a str>,
     /// Defaults for elements without a value, with their lines, by the kind of element and the name.
@@ -193,7 +193,7 @@ impl<'a> Keys<'a> {
         }
         Ok(keys)
     }
-    /// Data of a node or an edge with the lines where it stands, by the names that its keys stand for.
+    /// Data of a node or an edge with their lines, by the names of their keys.
     fn data<'k>(
         &'k self,
         node: Node<'a, '_>,
@@ -251,8 +251,8 @@ fn not_xml(error: &XmlError) -> TopologyError {
     TopologyError::at((error.pos().row as usize).max(1), message)
 }
 
-/// The text without the document type declaration that some programs write. A graph needs none. A declaration with
-/// entities is refused, because entities can expand a short document to any length.
+/// The text without the document type declaration that some programs write. A graph does not need it. A declaration
+/// with entities is refused, because entities can expand a short document to any length.
 fn without_doctype(text: &str) -> Result<std::borrow::Cow<'_, str>, TopologyError> {
     const DOCTYPE: &str = "<!DOCTYPE";
     let root = text.find("<graphml").unwrap_or(text.len());

@@ -6,8 +6,8 @@
 //! a:b delay=10ms bw=10 loss=1 max_queue_size=100
 //! ```
 //! `bw` is in Mbit/s, `loss` in percent, the queue in packets, `delay` and `jitter` are as in tc(8), to which Mininet
-//! passes them. Switches, stations and access points are nodes like the others; what only matters to a Wi-Fi simulator is
-//! left out.
+//! passes them. Switches, stations and access points are nodes like the others; properties that only a Wi-Fi simulator
+//! uses are left out.
 //!
 //! Mini-NDN reads by Python's `configparser.ConfigParser(delimiters=' ', allow_no_value=True)` (`minindn/minindn.py`,
 //! `Minindn.processTopo`), and so does this:

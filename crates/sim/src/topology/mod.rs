@@ -157,7 +157,7 @@ impl Topology {
         }
         Ok(Topology::parse(&file, &bytes, format)?)
     }
-    /// Reads the content of a file; `file` is what errors call it.
+    /// Reads the content of a file; `file` names it in errors.
     ///
     /// # Errors
     /// [`TopologyError`] with the line that is wrong, the first one if there are several.

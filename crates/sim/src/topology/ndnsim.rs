@@ -9,7 +9,7 @@
 //! - Text before the line `router` is skipped; `#` begins a comment line.
 //! - Of a router only the name counts, and columns behind the error model are passed over. Only the two names of a link
 //!   are required.
-//! - A link `b a` is left out if there was a link `a b`, whatever its properties; two links `a b` are parallel ones.
+//! - A link `b a` is left out if there was a link `a b`, with any properties; two links `a b` are parallel ones.
 //! - A metric that is not a number is ignored: their reader keeps the word and reads it only to set metrics of IP.
 //!
 //! Units follow ns-3's `DataRate` and `Time`. The queue is a number of packets or a class of ns-3 with its attributes;

@@ -3,9 +3,9 @@
 //! Weights and milliseconds look alike, so the number is kept as the metric and as the delay in milliseconds; a
 //! scenario over weights sets its own delays.
 //!
-//! As in ndnSIM's `rocketfuel-weights-reader.cpp`, a line without a number has 1, and what follows the number is passed
-//! over. Lines `a b` and `b a` are the two ways of one link: those with equal numbers first, then the others in their
-//! order. ndnSIM's reader drops the number of the way back; here each way keeps its own, as routers do.
+//! As in ndnSIM's `rocketfuel-weights-reader.cpp`, a line without a number has 1, and text after the number is ignored.
+//! Lines `a b` and `b a` are the two ways of one link: those with equal numbers first, then the others in their order.
+//! ndnSIM's reader drops the number of the way back; here each way keeps its own, as routers do.
 use std::collections::{BTreeMap, VecDeque};
 use tributary_core::Duration;
 

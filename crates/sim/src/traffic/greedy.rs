@@ -44,7 +44,7 @@ pub struct GreedyStats {
     pub sent: u64,
     /// Packets answered.
     pub answered: u64,
-    /// Packets taken for lost.
+    /// Packets declared lost.
     pub lost: u64,
     /// Halvings of the window.
     pub halvings: u64,
@@ -73,7 +73,7 @@ pub struct Greedy {
 }
 
 impl Greedy {
-    /// A flow that begins when its config says.
+    /// A flow that begins at its configured time.
     ///
     /// # Panics
     /// If its packets are shorter than their header.
@@ -183,7 +183,7 @@ impl Node for Greedy {
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         if !self.may_send(now) {
-            // A timer of the past with nothing under way was the start, or has nothing left to do.
+            // A timer of the past with no packet in flight was the start, or has nothing left to do.
             self.timer = self.timer.filter(|timer| *timer > now);
             return None;
         }

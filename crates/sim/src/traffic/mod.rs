@@ -1,6 +1,6 @@
 //! Cross traffic: nodes that fill links and take part in no protocol.
 //!
-//! | what | node |
+//! | traffic | node |
 //! |---|---|
 //! | packets at a constant rate | [`Source`] with [`Pattern::Constant`] |
 //! | bursts and pauses, of fixed, exponential or Pareto length | [`Source`] with [`Pattern::OnOff`] |

@@ -67,7 +67,7 @@ impl Packet {
     }
 }
 
-// Numbers that no family's packets begin with, so that a packet gone astray is refused everywhere.
+// Numbers that no family's packets begin with, so that a stray packet is refused everywhere.
 const KIND_PLAIN: u8 = 0xf0;
 const KIND_DATA: u8 = 0xf1;
 const KIND_ACK: u8 = 0xf2;

@@ -4,7 +4,7 @@ use tributary_core::{Datagram, FaceId, Node, Time, TimerId, Transmit, TransmitBu
 
 use super::Packet;
 
-/// Counts what arrives, and answers what wants an answer, on whatever face it came.
+/// Counts packets, and answers those that request an answer, on any face.
 #[derive(Clone, Debug, Default)]
 pub struct Sink {
     packets: u64,

@@ -125,7 +125,7 @@ fn two_greedy_flows_share_evenly_and_give_way_to_what_does_not_listen() {
     let greedy =
         |start| -> Box<dyn Node> { Box::new(Greedy::new(GreedyConfig { start: s(start), ..GreedyConfig::default() })) };
     let [a, b] = shares([greedy(0), greedy(5)], bottleneck.clone(), 20, 140);
-    // RED keeps the queue well below the 34 packets under way, which costs some of the rate.
+    // RED keeps the queue well below the 34 packets in flight, which costs some of the rate.
     assert!(a + b > 0.85, "{a} + {b}");
     assert!((a / (a + b) - 0.5).abs() < 0.05, "{a} against {b}");
 

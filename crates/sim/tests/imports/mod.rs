@@ -1,5 +1,5 @@
-//! Files that others have published. Most of them may not be shipped: where they lie, the environment variable
-//! `TRIBUTARY_DATA` says; without it these tests pass without having looked at anything.
+//! Published files of others. Most of them may not be shipped: the environment variable `TRIBUTARY_DATA` names their
+//! folder; without it these tests pass without a check.
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
