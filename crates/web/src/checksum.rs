@@ -22,8 +22,8 @@ impl Algorithm {
         ("sha-384", Algorithm::Sha384),
         ("sha-512", Algorithm::Sha512),
     ];
-    /// The one of this name, also as Metalink 3 writes it (`sha256`); `None` for others, MD5 among them, which anybody can
-    /// forge.
+    /// The algorithm of this name, also as Metalink 3 writes it (`sha256`); `None` for others, including MD5, which is
+    /// easily forged.
     pub fn of_name(name: &str) -> Option<Algorithm> {
         let plain = |name: &str| name.replace('-', "").to_ascii_lowercase();
         Self::ALL.iter().find(|(known, _)| plain(known) == plain(name)).map(|(_, algorithm)| *algorithm)

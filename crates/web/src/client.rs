@@ -144,7 +144,7 @@ impl Shared {
 pub(crate) struct Lanes {
     /// The uplinks; equal ones are adjacent.
     pub(crate) uplinks: Vec<Uplink>,
-    /// For each mirror a client for each of `uplinks`: flows share no connection, whichever version of HTTP it speaks.
+    /// For each mirror a client for each of `uplinks`: flows share no connection, in any version of HTTP.
     pub(crate) clients: Vec<Vec<Client>>,
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn tls_with(
     certificate: Option<&(PathBuf, PathBuf)>,
 ) -> Result<ClientConfig, WebError> {
     let mut roots = RootCertStore::empty();
-    // A damaged certificate among a hundred is the system's matter.
+    // A damaged certificate of the system among many is no reason to fail.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     for path in &options.ca_certificates {
         let unusable =

@@ -89,8 +89,8 @@ impl Cookies {
         };
         Cookies(text.lines().filter_map(read).collect())
     }
-    /// Takes a cookie that `url` sets, for its host alone. True if it is a new one or has another value. RFC 6265 §5.3, without
-    /// domains and lifetimes: what a fetch learns ends with it.
+    /// Takes a cookie that `url` sets, for its host alone. True if it is a new one or has another value. RFC 6265 §5.3,
+    /// without domains and lifetimes: cookies end with the fetch.
     pub fn learn(&mut self, url: &Url, set_cookie: &str) -> bool {
         let pair = set_cookie.split(';').next().unwrap_or_default().trim();
         let (Some(host), Some((name, _))) = (url.host_str(), pair.split_once('=')) else { return false };

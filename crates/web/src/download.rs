@@ -56,7 +56,7 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// A file to fetch.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Where it is. The checksum, the pieces, or else most of these decide what the file is.
+    /// The addresses of the file. The checksum, the pieces, or else the majority decide which file is meant.
     pub mirrors: Vec<Url>,
     /// Where it goes.
     pub output: PathBuf,
@@ -73,7 +73,7 @@ pub struct Wanted {
     pub state_dir: Option<PathBuf>,
     /// The rate not to exceed.
     pub rate_limit: Option<Rate>,
-    /// How long to go without a byte from anybody.
+    /// How long to go without a byte from any mirror.
     pub patience: Duration,
     /// How servers are reached.
     pub client: ClientOptions,
@@ -138,10 +138,10 @@ impl WebError {
     }
 }
 
-/// Fetches a file. Blocks; `tell` is called several times a second.
+/// Fetches a file. Blocks; `on_update` is called several times a second.
 ///
 /// # Errors
-/// [`WebError`] says what failed, on what, why.
+/// [`WebError`] names the failed step, its target and the cause.
 pub fn fetch(wanted: &Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
     run(Search::run(wanted, on_update))
 }
@@ -171,7 +171,7 @@ pub(crate) fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| WebError::System(format!("cannot start a thread: {error}")))?;
     let result = runtime.block_on(work);
-    // A lookup of a name may take a while longer; it is not waited for.
+    // A lookup of a name may take longer; it is not waited for.
     runtime.shutdown_background();
     result
 }
@@ -215,7 +215,7 @@ struct MirrorPlace {
     is_encoded: bool,
     /// The connections that it allows, if that is known.
     connections: Option<usize>,
-    /// An answer that brings the file from its beginning on.
+    /// An answer that starts at the beginning of the file.
     held: Option<Answer>,
     /// How long the head of its first answer took over uplinks, by their places in the lanes.
     times: BTreeMap<usize, Duration>,
@@ -227,7 +227,7 @@ pub(crate) enum End {
     Failed(WebError),
     /// The file has changed on every mirror.
     Changed(WebError),
-    /// It has another checksum, and `decoded` has the right one, if the servers say that they encode it.
+    /// It has another checksum, and `decoded` has the right one, if the servers announce an encoding.
     Mismatch { error: WebError, servers: usize, decoded: Option<Spool> },
 }
 impl<E: Into<WebError>> From<E> for End {
@@ -622,7 +622,7 @@ impl<'a> Fetch<'a> {
         let Some(checksum) = self.wanted.checksum.as_ref().filter(|_| is_encoded) else { return Ok(None) };
         let stored = || Stored { fetch: self, at: 0 };
         let mut hasher = checksum.hasher();
-        // Hashed before anything is written: what does not fit may be of any length.
+        // Hashed before anything is written: a wrong file may have any length.
         let fits = spool::decode(stored(), &mut |bytes| {
             hasher.update(bytes);
             Ok(())

@@ -147,7 +147,8 @@ impl FlowTask {
                 }
                 return Ok(());
             }
-            // A server may deliver less than a request asks for (RFC 9110 §15.3.7): the rest is requested again.
+            // A server may deliver less than a request asks for (RFC 9110 §15.3.7): the missing part is requested
+            // again.
             let is_stuck = job.delivers == Delivers::Everything || current.at == begun_at;
             if chunk < self.end_of(job.number, job.chunks.end) && is_stuck {
                 let missing = self.at(job.chunks.end) - self.at(chunk) - part.len() as u64;

@@ -49,7 +49,7 @@ impl Habits {
     pub(crate) fn of(&self, url: &Url) -> Habit {
         self.servers.get(url.authority()).cloned().unwrap_or_default()
     }
-    /// Keeps what a fetch has shown.
+    /// Keeps the observations of a fetch.
     pub(crate) fn learn<'a>(&mut self, seen: impl Iterator<Item = (&'a Url, Habit)>) {
         let before = self.servers.clone();
         for (url, habit) in seen {

@@ -8,19 +8,19 @@
 //!                                                              │
 //!                                     piece hashes ──► PartFile (net::disk) ──► checksum ──► the file's name
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | one file, from the first request to its final name | [`download`] |
 //! | web servers as sources of a node's fetch | [`node`] |
 //! | which file it is, when mirrors have different ones | `search` (private) |
-//! | what mirrors say of a file; the task of a connection; files of unknown length | `probing`, `flow`, `spool` (private) |
+//! | mirrors' descriptions of a file; the task of a connection; files of unknown length | `probing`, `flow`, `spool` (private) |
 //! | observations about servers | `habits` (private) |
 //! | requests: redirects, ranges, validators, time limits | [`request`] |
 //! | connections: TLS, proxies, uplinks | [`client`] |
 //! | checksums and piece hashes | [`checksum`] |
 //! | Metalink 4 (RFC 5854), Metalink 3, fields of HTTP (RFC 6249) | [`metalink`] |
 //! | passwords and cookies from files | [`credentials`] |
-//! | stores that speak the protocol of Amazon S3 | [`s3`] |
+//! | stores with the protocol of Amazon S3 | [`s3`] |
 //! | an etcd cluster as the store of a resolver's names | [`etcd`] |
 //!
 //! This crate has the only HTTP client of the sources. Which chunk comes from where is decided in

@@ -1,4 +1,5 @@
-//! Metalink 4 (RFC 5854), Metalink 3, and the fields of HTTP that say the same (RFC 6249): sizes, hashes, and where files are.
+//! Metalink 4 (RFC 5854), Metalink 3, and the equivalent fields of HTTP (RFC 6249): sizes, hashes, and addresses of
+//! files.
 use base64ct::{Base64, Encoding};
 use reqwest::{Url, header::HeaderMap};
 use roxmltree::{Document, Node, ParsingOptions};
@@ -90,7 +91,7 @@ fn children<'a, 'input: 'a>(of: Node<'a, 'input>, name: &'static str) -> impl It
     let namespace = of.tag_name().namespace();
     of.children().filter(move |child| child.tag_name().name() == name && child.tag_name().namespace() == namespace)
 }
-/// The child in which Metalink 3 has what Metalink 4 has in `of` itself.
+/// The child element in which Metalink 3 has the data that Metalink 4 has in `of` itself.
 fn child<'a, 'input: 'a>(of: Node<'a, 'input>, name: &'static str) -> Node<'a, 'input> {
     children(of, name).next().unwrap_or(of)
 }
@@ -156,7 +157,7 @@ fn read_file(of: Node<'_, '_>) -> Result<MetalinkFile, String> {
     Ok(MetalinkFile { name: name.into(), size, checksum, pieces, urls })
 }
 
-/// What the fields of answers say of a file: where else it is, and its checksum. RFC 6249.
+/// The description of a file in the fields of answers: its other addresses, and its checksum. RFC 6249.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Advertised {
     /// The best mirrors first.

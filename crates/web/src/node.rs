@@ -22,7 +22,7 @@ use crate::{
 
 /// A fetch that a node runs.
 pub trait Host {
-    /// Reports to the node and returns its orders; `None` once the node or the fetch is gone.
+    /// Reports to the node and returns its orders; `None` once the node or the fetch has ended.
     fn step(&mut self, inputs: Vec<BulkInput>) -> Option<BulkStep>;
 }
 

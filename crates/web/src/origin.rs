@@ -1,8 +1,8 @@
 //! The origin of a web server's address, and the requests that it permits.
 //!
-//! A URL that a person writes may lead anywhere. One that a publisher writes, whom the person need not know, would let that
-//! publisher have this machine ask what only this machine reaches: services on loopback and in private networks. So the
-//! address is checked where a connection is made, after a name is resolved and at each redirect.
+//! A URL that a person writes may lead anywhere. A URL from a publisher, which may be unknown, could make this machine
+//! send requests to services that only it can reach: on loopback and in private networks. So the address is checked
+//! where a connection is made, after a name is resolved and at each redirect.
 use nix::sys::socket::SockaddrStorage;
 use reqwest::{
     Url,
@@ -58,7 +58,7 @@ impl Origin {
     }
 }
 
-/// Gives the public addresses of a name, and none if it has others: a name that leads to both is made to deceive.
+/// Resolves a name to its public addresses, and fails if it has others: a name with both is an attack.
 pub(crate) struct PublicOnly;
 impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {

@@ -1,4 +1,4 @@
-//! What the mirrors say of a file, before anything is fetched.
+//! The mirrors' descriptions of a file, before anything is fetched.
 use reqwest::{Client, Url};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -15,7 +15,7 @@ use crate::{
 /// source gets a single try: it may not want requests.
 const PROBES_MAX: u32 = 4;
 
-/// What a mirror says.
+/// A mirror's description.
 pub(crate) struct Probed {
     pub(crate) head: Head,
     /// The unread rest of the answer over the first uplink. The probe of a single mirror requests the whole file, because some
@@ -64,7 +64,8 @@ async fn probe(client: &Client, shared: &Shared, url: &Url, how: Probe) -> Resul
     }
 }
 
-/// Asks every mirror over all uplinks; a few times, since networks come and go. `how` says how to ask each mirror.
+/// Queries every mirror over all uplinks; a few times, since networks come and go. `how` is the form of the request to
+/// each mirror.
 pub(crate) async fn probe_all(
     mirrors: &[Url],
     how: &dyn Fn(&Url) -> Probe,

@@ -1,4 +1,4 @@
-//! One request: redirects, ranges, validators, and what a server's answer means.
+//! One request: redirects, ranges, validators, and the interpretation of the answer.
 use bytes::Bytes;
 use reqwest::{
     Client, RequestBuilder, Response, StatusCode, Url,
@@ -84,16 +84,16 @@ impl Ask {
     }
 }
 
-/// What a server says of a file.
+/// A server's description of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// Bytes of the file; `None` if the server does not say.
+    /// Bytes of the file; `None` if the server does not send it.
     pub size: Option<u64>,
     /// Whether it delivers ranges.
     pub ranges: bool,
     /// Its validator.
     pub validator: Validator,
-    /// Whether it says that these bytes are a compressed form of the file (`Content-Encoding`).
+    /// Whether these bytes are a compressed form of the file (`Content-Encoding`).
     pub is_encoded: bool,
     /// The server and path that answered, after all redirects.
     pub answered_by: String,
@@ -111,7 +111,7 @@ pub(crate) struct Answer {
     pub(crate) head: Head,
     /// The place in the file of the next byte.
     pub(crate) at: u64,
-    /// The place at which the answer ends, if the server says.
+    /// The place at which the answer ends, if the server sends it.
     pub(crate) end: Option<u64>,
 }
 impl Answer {
@@ -128,7 +128,7 @@ impl Answer {
         self.at += read.as_ref().map_or(0, |bytes| bytes.len() as u64);
         Ok(read)
     }
-    /// Gives back the end of the piece that was read last.
+    /// Returns the end of the piece that was read last.
     pub(crate) fn give_back(&mut self, bytes: Bytes) {
         self.at -= bytes.len() as u64;
         self.rest = bytes;
@@ -218,7 +218,7 @@ impl Place {
     pub(crate) fn servers(&self) -> usize {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
-    /// Compares an answer with what this and other servers said before.
+    /// Compares an answer with earlier ones of this and other servers.
     pub(crate) fn compare(&self, head: &Head) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.get(&head.answered_by).cloned();
@@ -306,7 +306,7 @@ async fn send(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<
     let mut is_repeated = false;
     loop {
         shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not asked: {why}", shown(&at))))?;
-        // The proof is for the store alone: the target of a redirect gets none.
+        // The proof is for the store alone: it is not sent to the target of a redirect.
         let is_store = object.is_some() && seen.len() == 1;
         let request = request_for(client, shared, (&at, is_store), ask);
         let response = match timeout(HEAD_TIME_MAX, request.send()).await {
@@ -420,7 +420,7 @@ async fn error_code(mut response: Response) -> Option<String> {
 /// Bytes of an error's description that are read.
 const ERROR_BYTES_MAX: usize = 4_096;
 
-/// A failed request in words: the innermost cause says most.
+/// A failed request in words: the innermost cause is the most specific.
 pub(crate) fn failure(error: &reqwest::Error) -> Refusal {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut certificate = None;

@@ -1,4 +1,4 @@
-//! Stores that speak the protocol of Amazon S3: `s3://BUCKET/KEY`, signed with version 4 of its signatures.
+//! Stores with the protocol of Amazon S3: `s3://BUCKET/KEY`, signed with version 4 of its signatures.
 //!
 //! The store's address and the client's credentials come from the environment, as for other clients of such stores:
 //!

@@ -43,7 +43,7 @@ pub(crate) struct Search {
     habits: Habits,
     /// Sizes of files that are not the wanted one; `None` is one of unknown size.
     refuted: Vec<Option<u64>>,
-    /// The sizes that mirrors said in this attempt.
+    /// The sizes that mirrors sent in this attempt.
     offered: Vec<Option<u64>>,
     /// The candidate of this attempt.
     chosen: Option<u64>,

@@ -236,7 +236,7 @@ fn a_member_that_stands_still_is_left_by_requests_and_by_the_watch() {
     }
     let folder = tempfile::tempdir().unwrap();
     let cluster = EtcdCluster::start(3, folder.path());
-    // The client asks its first endpoint first; a follower stands still.
+    // The client tries its first endpoint first; a follower hangs.
     let still = (cluster.leader().unwrap() + 1) % 3;
     let mut endpoints = cluster.endpoints();
     endpoints.rotate_left(still);
@@ -287,7 +287,7 @@ fn a_watch_behind_what_is_compacted_begins_anew_and_says_so() {
     let mut cluster = EtcdCluster::start(3, folder.path());
     let away = (cluster.leader().unwrap() + 1) % 3;
     let endpoints = cluster.endpoints();
-    // It knows one member only, so that it cannot watch while that one is gone.
+    // It knows one member only, so that it cannot watch while that one is down.
     let mut watcher = Client::new(&endpoints[away..=away]);
     let mut writer = Client::new(&endpoints);
     watcher.until("it begins", |client| client.restarts() == 1);

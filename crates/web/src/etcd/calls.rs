@@ -43,7 +43,7 @@ const UNAUTHENTICATED: i64 = 16;
 /// A member has them when it is not the one to ask: cancelled, unknown, deadline exceeded, internal, unavailable.
 const ASK_ANOTHER: [i64; 5] = [1, 2, 4, 13, 14];
 
-/// Why a request failed, as etcd says, or the network.
+/// Why a request failed, according to etcd or the network.
 #[derive(Debug)]
 pub(super) struct CallError {
     code: i64,
@@ -53,8 +53,8 @@ impl CallError {
     fn of_network(reason: String) -> CallError {
         CallError { code: 14, reason }
     }
-    /// Whether the cluster is full: the quota of a member is used up, which raises an alarm in all of them. The same code
-    /// says that there are too many requests.
+    /// Whether the cluster is full: the quota of a member is used up, which raises an alarm in all of them. The same
+    /// code reports too many requests.
     pub(super) fn is_full(&self) -> bool {
         self.code == RESOURCE_EXHAUSTED && self.reason.contains("space exceeded")
     }
@@ -135,7 +135,7 @@ impl Cluster {
         let _ = self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Does what a node wants.
+    /// Carries out a node's request.
     pub(super) async fn carry_out(&self, request: Request) -> Answer {
         let (id, done) = match request {
             Request::Put { id, entry, when, lease } => (id, self.put(id, &entry, when, lease).await),
@@ -309,7 +309,7 @@ impl Cluster {
         let Ok(Ok(token)) = timeout(PASSWORD_TIME_MAX, self.token(member)).await else { return false };
         matches!(timeout(MEMBER_TIME_MAX, self.call_one(member, path, body, token.as_deref())).await, Ok(Ok(_)))
     }
-    /// Sends a request to a member; gives its answer if it is one.
+    /// Sends a request to a member; returns its answer if it is a valid one.
     pub(super) async fn post(
         &self,
         member: usize,

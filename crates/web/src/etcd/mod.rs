@@ -1,10 +1,10 @@
 //! An etcd cluster as an outside store of names: the client behind [`Engine`].
 //!
-//! It speaks the JSON gateway of etcd 3.4 to 3.6 (`/v3/kv/txn` and its siblings) over the HTTP client that this crate
-//! has anyway: the gRPC client would bring tonic, prost and a compiler for protocol files with it, for the same five
+//! It uses the JSON gateway of etcd 3.4 to 3.6 (`/v3/kv/txn` and its siblings) over the HTTP client that this crate has
+//! anyway: the gRPC client would bring tonic, prost and a compiler for protocol files with it, for the same five
 //! requests.
 //!
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | requests to whichever member answers: limits of time, tokens, leases | [`calls`] |
 //! | all changes below a prefix, from member to member | [`watch`] |
@@ -32,7 +32,7 @@ use crate::{
     download::WebError,
 };
 
-/// Questions that are under way at the same time.
+/// Questions in progress at the same time.
 const REQUESTS_MAX: usize = 256;
 /// Background requests at a time; their pages take the time of one thread.
 const BACKGROUND_MAX: usize = 4;
@@ -84,7 +84,7 @@ impl EtcdOptions {
     fn client(&self) -> Result<Client, WebError> {
         let options = ClientOptions { ca_certificates: self.ca_certificates.clone(), ..ClientOptions::default() };
         let mut tls = tls_with(&options, self.certificate.as_ref())?;
-        // Over HTTP/2 all requests to a member share a connection, whose loss none of them would notice for long.
+        // Over HTTP/2 all requests to a member share a connection, and none would notice its loss for long.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let client = Client::builder()
             .tls_backend_preconfigured(tls)

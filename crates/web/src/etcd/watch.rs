@@ -93,7 +93,7 @@ struct Pulse {
     acknowledged: AtomicU64,
     /// It was not higher than the one before: the cluster has lost reported changes.
     went_back: AtomicBool,
-    /// The number of the member that tells changes, or [`NONE`].
+    /// The number of the watched member, or [`NONE`].
     watched: AtomicUsize,
 }
 impl Default for Pulse {
@@ -173,7 +173,7 @@ async fn watch(
                     }
                     let Some(mut reply) = parsed.result else { continue };
                     if reply.fragment {
-                        // The rest of what changed at these revisions follows.
+                        // Further changes of these revisions follow.
                         fragment_bytes += message.len();
                         if fragment_bytes > LINE_BYTES_MAX {
                             return Ok(End::Lost);
@@ -239,7 +239,7 @@ async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<
     }
 }
 
-/// Takes a line of the watch; gives why it ends, if it does.
+/// Takes a line of the watch; returns why it ends, if it does.
 fn take(
     cluster: &Cluster,
     inbox: &Inbox,
@@ -257,7 +257,8 @@ fn take(
         let known = core::mem::replace(&mut progress.cluster, reply.header.cluster());
         let now = reply.header.revision();
         match progress.next {
-            // Another cluster. A member that lags behind what another one has told catches up, or heartbeats show why not.
+            // Another cluster. A member that lags behind another one's reports catches up, or heartbeats show the
+            // cause.
             Some(_) if known != progress.cluster => return Some(End::Lost),
             Some(_) => {}
             None => {

@@ -103,7 +103,7 @@ pub(super) struct Response {
     pub(super) response_range: Option<Reply>,
 }
 
-/// Why a request failed. etcd 3.4 writes `error` too, 3.6 only `message`; of a stream 3.4 says `grpc_code`.
+/// Why a request failed. etcd 3.4 writes `error` too, 3.6 only `message`; in a stream 3.4 writes `grpc_code`.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Failure {
