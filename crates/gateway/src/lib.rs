@@ -5,15 +5,16 @@
 //!                                   ▲              │ cache file ◄── verified chunks ──┘
 //!                                   └── body ◄─────┘
 //! ```
-//! All clients of an object share one session: one fetch, and one file with the chunks that have come. A client's body
-//! wants the chunk that it waits for and a read-ahead behind it; the node fetches what the bodies of all clients want,
-//! most urgent first. A byte leaves only after its chunk was verified against the publisher's signature.
+//! All clients of an object share one session: one fetch, and one file with the chunks that have arrived. A client's
+//! body wants the chunk that it waits for and a read-ahead behind it; the node fetches the chunks that the bodies of
+//! all clients want, most urgent first. A byte leaves only after its chunk was verified against the publisher's
+//! signature.
 //!
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | connections and their limits, requests, answers | [`server`] |
 //! | the API of the node | [`api`] |
-//! | the page that shows what the API says | `dashboard` |
+//! | the page that shows the API's data | `dashboard` |
 //! | metrics for Prometheus | `metrics` |
 //! | settings | [`config`] |
 //! | paths to names, hosts to names | `place` |

@@ -77,7 +77,7 @@ fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal
     if let Some(mirror) = config.mirrors.iter().find(|mirror| mirror.host.eq_ignore_ascii_case(&host)) {
         return Ok(mirror.name.clone());
     }
-    // A page of a foreign site whose name was made to lead here must not read what this node can.
+    // A page of a foreign site whose name was pointed at this node must not read objects through it.
     let is_address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
     let is_own = is_address || host == "localhost" || config.hosts.iter().any(|own| own.eq_ignore_ascii_case(&host));
     if is_own { Ok(Name::root()) } else { Err(Refusal::Misdirected) }

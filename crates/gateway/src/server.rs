@@ -55,7 +55,7 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(2);
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// How long answers in progress may take after the gateway's shutdown began.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
-/// The boundary between ranges; objects that hold it do no harm, since each part says its length.
+/// The boundary between ranges; objects that hold it do no harm, since each part has its length.
 const BOUNDARY: &str = "tributary-ranges-3d6b6a416f9b5f22";
 /// The answer to connections beyond the limit.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 39\r\n\
@@ -72,7 +72,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Begins to serve what the node of `api` can fetch.
+    /// Begins to serve the objects that the node of `api` can fetch.
     ///
     /// # Errors
     /// [`ApiError`] if the address is taken or the folder of the cache cannot be used.
@@ -102,7 +102,7 @@ impl Gateway {
     }
 }
 impl Drop for Gateway {
-    /// Ends in order: answers under way have a few seconds.
+    /// Ends in order: answers in progress have a few seconds.
     fn drop(&mut self) {
         self.is_ended.store(true, Ordering::SeqCst);
         self.end.send_replace(true);
@@ -159,7 +159,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
     let _ = tokio::time::timeout(SHUTDOWN_PATIENCE, graceful.shutdown()).await;
     shared.sessions.close();
 }
-/// Answers the requests of a connection, in the version of HTTP that the client speaks.
+/// Answers the requests of a connection, in the client's version of HTTP.
 async fn converse(
     stream: TcpStream,
     connection: Connection,

@@ -21,7 +21,7 @@ use crate::{config::GatewayConfig, folder::Folder, place::Place};
 
 /// Lookups and open names at a time.
 const SESSIONS_MAX: usize = 256;
-/// How long the failure to find a name is remembered: clients that ask again and again cost no search each.
+/// How long the failure to find a name is remembered: repeated requests then cost no search each.
 const FAILURE_FRESH: Duration = Duration::from_secs(2);
 /// How long a session without clients continues.
 const IDLE: Duration = Duration::from_secs(10);
@@ -185,7 +185,7 @@ impl Sessions {
         }
         Ok(session)
     }
-    /// Fetches what readers want until they want no more.
+    /// Fetches the chunks that readers want until they want no more.
     fn fetch(&self, name: &Name, is_stopped: &AtomicBool, tell: &watch::Sender<State>) {
         let patience_ms = Some(u64::try_from(self.config.patience.as_millis()).unwrap_or(u64::MAX));
         let get = Get { patience_ms, ..Get::new(name.to_string(), Output::Stream) };
@@ -268,7 +268,7 @@ impl Session {
     }
 }
 
-/// Whether an object is what a name means: it has the whole name, or is a folder above.
+/// Whether an object matches a name: it has the whole name, or is a folder above.
 fn fits(session: Use, name: &Name, len: usize) -> Option<Located> {
     let is_folder = session.object().manifest().kind == ObjectKind::Directory;
     let below = || name.components().skip(len).map(<[u8]>::to_vec).collect();

@@ -31,7 +31,7 @@ pub(crate) fn request(
     }
     from_query(&mut fields, route.op, query)?;
     for (name, text) in path {
-        // What the path says holds, whatever else does.
+        // The path takes precedence.
         fields.remove(*name);
         add(&mut fields, route.op, name, &decode(text, Plus::IsItself)?)?;
     }
@@ -88,7 +88,7 @@ fn add(fields: &mut Map<String, Value>, op: &str, name: &str, text: &str) -> Res
     }
 }
 
-/// What a plus sign stands for.
+/// The meaning of a plus sign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Plus {
     /// In a query, as forms write it.

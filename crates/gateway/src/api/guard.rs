@@ -3,7 +3,7 @@
 //! | against | check |
 //! |---|---|
 //! | other machines | with a token configured, every request carries it; without one the API answers on loopback only |
-//! | other users of this machine, and proxies that run as them | without a token the kernel must say that the other end of the connection belongs to the owner of this process; a request that was forwarded needs a token |
+//! | other users of this machine, and proxies that run as them | without a token the other end of the connection must belong to the owner of this process, according to the kernel; a forwarded request needs a token |
 //! | pages of other sites | `Sec-Fetch-Site` and `Origin` must match this listener; no answer carries a field of CORS; a body has a type that forms cannot send |
 //! | pages whose host name was made to lead here (DNS rebinding) | the host must be an address, `localhost` or one of `hosts`, see [`crate::place`] |
 //! | pages of published objects, which have the same host and port | they are sandboxed, so that they have no origin |

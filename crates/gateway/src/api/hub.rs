@@ -23,7 +23,7 @@ const KEPT_MAX: usize = 512;
 /// Time from one progress of a transfer to the next.
 const PROGRESS_MS: u64 = 1_000;
 
-/// Passes on what happens.
+/// Distributes the node's events.
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,

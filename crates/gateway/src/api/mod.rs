@@ -1,16 +1,16 @@
-//! The API of a node over HTTP: what its control socket takes and gives, as REST.
+//! The API of a node over HTTP: the requests and answers of its control socket, as REST.
 //!
 //! ```text
 //!  GET /api/v1/transfers ──► guard ──► table: which request ──► ask: its fields ──► the node
 //!                              │                                                      │
 //!                            401, 403 …          one object, a list, a stream ◄───────┘
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
-//! | who may ask | `guard` |
+//! | access control | `guard` |
 //! | the request and the answer of each route | `table` |
 //! | the fields of a request | `ask` |
-//! | what happens at the node, for many clients | `hub` |
+//! | the node's events, for many clients | `hub` |
 //! | answers that many clients share | `snapshots` |
 //! | files that are sent to be published | `uploads` |
 //! | the schemas, and the description of it all (OpenAPI) | `schema`, `openapi` |
@@ -76,7 +76,7 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// Lines of a stream that wait for a client: then the request waits for it.
 const LINES_WAITING_MAX: usize = 64;
 
-/// What a request asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Object,
@@ -207,7 +207,7 @@ impl Service {
         let of = |ask: Request| async move { self.snapshots.of(&ask, || self.ask(ask.clone())).await };
         let status = of(Request::Status).await?;
         let [Notice::Status(status)] = &status[..] else { return Err(gone()) };
-        // What the events said of a transfer may be newer than an answer that is shared.
+        // The events' state of a transfer may be newer than a shared answer.
         let transfers = self.ask(Request::Transfers { transfer: None }).await?;
         let views: Vec<_> = transfers
             .iter()
@@ -335,7 +335,7 @@ impl Service {
             let accepted = ask.check_disk().and_then(|()| {
                 api.ask(ask, None, &mut |notice| match sender.blocking_send(Ok(notice)) {
                     Ok(()) if !ended.load(Ordering::SeqCst) => Flow::Continue,
-                    // The client has gone, or the node ends.
+                    // The client has disconnected, or the node ends.
                     Ok(()) | Err(_) => Flow::Stop,
                 })
             });

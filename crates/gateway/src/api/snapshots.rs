@@ -48,7 +48,7 @@ impl Snapshots {
         if let Some((_, answer)) = place.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(Arc::clone(answer));
         }
-        // Errors are not kept: they are rare, and what failed may work now.
+        // Errors are not kept: they are rare, and a retry may succeed.
         let answer: Arc<[Notice]> = ask().await?.into();
         *place = Some((Instant::now(), Arc::clone(&answer)));
         Ok(answer)

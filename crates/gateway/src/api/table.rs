@@ -13,7 +13,7 @@ pub(crate) enum Answers {
     Many(&'static [&'static str]),
     /// A stream of objects as they come about, these events among them.
     Stream(&'static [&'static str]),
-    /// The stream of what happens at the node, which all its clients share.
+    /// The stream of the node's events, which all its clients share.
     Watch,
 }
 

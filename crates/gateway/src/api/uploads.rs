@@ -82,7 +82,7 @@ impl Uploads {
                     let Some(rest) = left.checked_sub(bytes.len() as u64) else { break Err(too_long()) };
                     left = rest;
                     if !bytes.is_empty() && pieces.send(bytes).await.is_err() {
-                        // The disk has refused; the thread says why.
+                        // The disk has refused; the thread returns the error.
                         break Ok(());
                     }
                 }
@@ -97,7 +97,7 @@ impl Uploads {
         sent?;
         written.map_err(|error| ApiError::io("write an upload below", self.folder.display(), &error))
     }
-    /// Removes what an earlier process did not finish. For the start, when nothing is received yet.
+    /// Removes unfinished uploads of an earlier process. For the start, when nothing is received yet.
     pub(crate) fn remove_parts(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
         for part in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"part-")) {

@@ -1,4 +1,5 @@
-//! The dashboard: a page that shows what the API says. Its files are part of the program; it loads nothing from anywhere else.
+//! The dashboard: a page that shows the API's data. Its files are part of the program; it loads nothing from anywhere
+//! else.
 use bytes::Bytes;
 use hyper::{
     Method, Response, StatusCode,
@@ -16,7 +17,8 @@ const FILES: [(&str, &str, &str); 4] = [
     ("app.js", "text/javascript; charset=utf-8", include_str!("app.js")),
     ("icon.svg", "image/svg+xml", include_str!("icon.svg")),
 ];
-/// The page runs its own script and asks its own listener, and turns no text into markup, whatever a script tries.
+/// The page runs its own script and queries its own listener, and the policy keeps any script from turning text into
+/// markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 

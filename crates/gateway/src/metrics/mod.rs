@@ -1,10 +1,10 @@
-//! Metrics for Prometheus: what the node and the listener count, under stable names.
+//! Metrics for Prometheus: the counters of the node and of the listener, under stable names.
 //!
-//! | what | module |
+//! | part | module |
 //! |---|---|
-//! | the metrics and what each is read from | `table` |
+//! | the metrics and their sources | `table` |
 //! | totals over transfers, which come and go | `ledger` |
-//! | what the listener counts | `http` |
+//! | the counters of the listener | `http` |
 //!
 //! The number of series is bounded: labels are words of this program, or names of neighbours, sources and paths, and
 //! only a limited number of these get separate series.

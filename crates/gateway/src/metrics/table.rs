@@ -42,7 +42,7 @@ pub(crate) enum Value {
 }
 
 pub(crate) struct Metric {
-    /// Without the prefix `tributary_` and without what its kind appends (`_total`).
+    /// Without the prefix `tributary_` and without the suffix of its kind (`_total`).
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) help: &'static str,
@@ -335,8 +335,8 @@ pub(crate) const METRICS: &[Metric] = &[
 /// Despite its kind no counter: its value is the number of missing bytes.
 pub(crate) const SHORTFALL: &str = "driver: socket buffer shortfall in bytes";
 
-/// Every counter of a node; one that is not here counts dropped packets by their reason. A test compares these with what
-/// nodes count.
+/// Every counter of a node; others count dropped packets by their reason. A test compares these with the nodes'
+/// counters.
 pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "refusals for records_max", metric: "limit_refusals", labels: &["records_max"] },
     Counted { counter: "refusals for publishers_max", metric: "limit_refusals", labels: &["publishers_max"] },
