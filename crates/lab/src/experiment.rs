@@ -13,7 +13,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// The place in the paper that it reproduces or continues.
     pub paper: &'static str,
-    /// How often each variant runs unless told otherwise: the paper's number where it gives one.
+    /// How often each variant runs by default: the paper's number where it gives one.
     pub runs: u32,
     /// Runs it.
     pub run: fn(&Settings) -> Results,
@@ -96,7 +96,7 @@ pub struct Metric {
     /// `seconds`, `mbps`, `share` (0 to 1), `relative` (a change as a part of the earlier value), `count`, `seconds²`,
     /// …
     pub unit: String,
-    /// The paper's; `None` if it does not tell.
+    /// The paper's value; `None` if it gives none.
     pub paper: Option<f64>,
 }
 

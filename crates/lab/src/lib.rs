@@ -7,9 +7,9 @@
 //!  Scenario ──► Simulation ──► Outcome ──► Results ──► JSON, CSV
 //!                  rivals ─────────┘  optimum (max-flow, LP) stands beside
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
-//! | what an experiment is and gives | [`experiment`] |
+//! | experiments and their results | [`experiment`] |
 //! | the table of experiments | [`experiments`] |
 //! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
 //! | third-party TCP and QUIC on the same links | [`rivals`] |
@@ -21,7 +21,7 @@
 //! | figures and page of a person's own scenario | [`run_report`] |
 //! | mean, variance, Jain's index | [`stats`] |
 //!
-//! The same seed gives the same bytes in every file, whatever the number of threads.
+//! The same seed gives the same bytes in every file, with any number of threads.
 pub mod comparison;
 pub mod congestion;
 pub mod experiment;

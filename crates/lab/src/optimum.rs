@@ -153,7 +153,7 @@ fn apply<'a>(
                         }
                     }
                 }
-                // What else can change does not bound what a link carries.
+                // Other changes do not bound a link's rate.
                 _ => {}
             }
         }
@@ -216,8 +216,8 @@ pub enum Goal {
     Smallest,
 }
 
-/// Mbit/s of payload of each of several transfers at a time, from a linear program with one flow per transfer and
-/// link: what a transport that knows everything could reach. `None` if the program has no solution, which cannot be.
+/// Mbit/s of payload of each of several transfers at a time, from a linear program with one flow per transfer and link:
+/// the bound for a transport with complete knowledge. `None` if the program has no solution, which cannot be.
 pub fn together(scenario: &Scenario, demands: &[Demand], goal: Goal) -> Option<Vec<f64>> {
     use microlp::{ComparisonOp, OptimizationDirection, Problem, SolveOutcome};
     let mut problem = Problem::new(OptimizationDirection::Maximize);

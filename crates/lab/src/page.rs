@@ -12,7 +12,7 @@ pub struct Page {
     /// The site's name.
     pub name: String,
     activities: Vec<Activity>,
-    /// Per activity: what may start because of it.
+    /// Per activity: the activities that may start because of it.
     edges: Vec<Vec<(usize, After)>>,
     /// Per activity: how many edges lead to it.
     waits: Vec<u32>,
@@ -95,7 +95,7 @@ impl Page {
     pub fn bytes(&self) -> u64 {
         self.objects().map(|(_, bytes)| bytes).sum()
     }
-    /// The least time in which it can load: the first byte of each object takes `round_trip`, the rest comes at
+    /// The least time in which it can load: the first byte of each object takes `round_trip`, the others come at
     /// `bytes_per_second` as if the object were alone.
     pub fn bound(self: &Arc<Self>, round_trip: Duration, bytes_per_second: f64) -> Duration {
         let mut load = PageLoad::new(Arc::clone(self));
@@ -132,7 +132,8 @@ fn pop_due(waiting: &mut BTreeSet<(Time, usize)>, now: Time) -> Option<usize> {
 
 /// A page that is being loaded.
 ///
-/// After [`PageLoad::start`], each of `on_…` and [`PageLoad::handle_timeout`], fetch what [`PageLoad::poll_fetch`] gives.
+/// After [`PageLoad::start`], each of `on_…` and [`PageLoad::handle_timeout`], fetch the objects that
+/// [`PageLoad::poll_fetch`] returns.
 #[derive(Clone, Debug)]
 pub struct PageLoad {
     page: Arc<Page>,

@@ -12,8 +12,8 @@ pub fn variance(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
 }
-/// Half the width of the 95 % confidence interval of the mean, by Student's t: ten runs do not tell their own variance well
-/// enough for the normal approximation, which would make the interval 13 % too short.
+/// Half the width of the 95 % confidence interval of the mean, by Student's t: ten runs estimate their variance too
+/// poorly for the normal approximation, which would make the interval 13 % too short.
 pub fn confidence(values: &[f64]) -> f64 {
     student(values.len().saturating_sub(1)) * (variance(values) / values.len().max(1) as f64).sqrt()
 }

@@ -77,7 +77,7 @@ pub const LIMIT: Time = Time::from_millis(600_000);
 /// The name of the fetched file.
 pub const NAME: &str = "/lab/file";
 
-/// The object that everybody publishes.
+/// The object of all publishers.
 pub fn file(bytes: usize) -> MemoryObject {
     object(NAME, bytes, 1)
 }
@@ -137,7 +137,7 @@ pub fn core(seed: u64) -> Scenario {
     scenario.limit = LIMIT;
     scenario
 }
-/// A forwarder without cache: the paper's prototype had none.
+/// A forwarder without cache, as in the paper's prototype.
 pub fn router<'a>(scenario: &'a mut Scenario, label: &str) -> &'a mut NodeConfig {
     let config = scenario.add_node(label, Family::Psi, &[Role::Router]);
     config.psi_mut().cache_bytes.0 = 0;

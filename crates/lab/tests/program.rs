@@ -1,4 +1,4 @@
-//! `trib sim` from outside: the same bytes whatever the number of threads, errors with lines, captures for Wireshark.
+//! `trib sim` from outside: the same bytes with any number of threads, errors with lines, captures for Wireshark.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -156,7 +156,7 @@ fn a_run_that_does_not_get_done_says_so() {
     assert!(stdout(&output).contains("when time was up"), "{output:?}");
 }
 
-/// What tshark says about a capture, or `None` where it is not installed.
+/// The output of tshark for a capture, or `None` where it is not installed.
 fn tshark(capture: &Path, words: &[&str]) -> Option<String> {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wireshark");
     let mut command = Command::new("tshark");

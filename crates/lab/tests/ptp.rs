@@ -58,8 +58,8 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
     }
 }
 
-/// One run of 100 s is the time in which paths are found and tried; how much of it that takes varies from run to run. The
-/// worst of 30 seeds comes to 0.80.
+/// One run of 100 s is the time in which paths are found and tried; the share of it that this takes varies from run to
+/// run. The worst of 30 seeds comes to 0.80.
 #[test]
 fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
     let results = run("ptp-mesh", 1, 1);

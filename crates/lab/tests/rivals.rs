@@ -113,7 +113,7 @@ fn marks_slow_quic_down_without_loss_and_cost_tcp_its_packets() {
         let client = plan.client(rival, content, &[server], DownloadConfig::single());
         let wide = path(100).link();
         let mut narrow = path(20).link();
-        // Room for what slow start sends until the first mark comes back.
+        // Room for the packets of slow start until the first mark comes back.
         narrow.queue_bytes = 1 << 20;
         narrow.discipline = QueueDiscipline::Threshold(ThresholdConfig::DEFAULT);
         plan.connect(server, first, wide.clone(), wide.clone());
@@ -233,7 +233,7 @@ fn the_same_seed_gives_the_same_packets_at_the_same_times() {
 
 // ---- our nodes together with rivals
 
-/// Sends packets of one length at a fixed pace, and notes what arrives.
+/// Sends packets of one length at a fixed pace, and notes arrivals.
 #[derive(Default)]
 struct Pacer {
     bytes: usize,

@@ -47,8 +47,8 @@ fn what_a_silent_publisher_leaves_is_taken_within_a_second() {
     assert!(mbps > 24.5, "{mbps}");
 }
 
-/// What the network told of the path is what its first round trip showed: there is nothing to double for, and the queue
-/// of 40 ms before its link is not overrun.
+/// The network's knowledge of the path matches its first round trip: the flow does not double, and the queue of 40 ms
+/// before its link is not overrun.
 #[test]
 fn a_path_that_carries_what_was_told_needs_no_doubling() {
     let mut scenario = three_sources(1, None, &TransferConfig::default());
@@ -69,6 +69,6 @@ fn near_the_end_a_long_path_takes_nothing_that_others_bring_sooner() {
     let seconds = outcome.transfers[0].seconds().expect("it ends");
     println!("{} bytes twice, {seconds:.3} s", report.duplicate_bytes);
     assert!(report.duplicate_bytes < 10_000, "{}", report.duplicate_bytes);
-    // And they bring it: 20 MB in packets of 1,433 of 1,490 bytes take the link of 35.5 Mbit/s 4.69 s.
+    // And they deliver it: 20 MB in packets of 1,433 of 1,490 bytes take the link of 35.5 Mbit/s 4.69 s.
     assert!(seconds < 4.8, "{seconds}");
 }

@@ -266,7 +266,7 @@ fn grid(settings: &Settings, sharer: Sharer) -> Vec<(&'static str, u64, u64)> {
     for rival in RIVALS {
         for mbps in MBPS {
             for round_trip_ms in ROUND_TRIPS_MS {
-                // The same pair the other way round would tell nothing new.
+                // The same pair in the other order would be redundant.
                 let is_new = match sharer {
                     Sharer::Ours { .. } => true,
                     Sharer::Rival(kind) => {

@@ -46,7 +46,7 @@ const COUPLINGS: [(&str, Coupling); 3] =
     [("uncoupled", Coupling::Uncoupled), ("linked", Coupling::LinkedIncrease), ("normalised", Coupling::Normalised)];
 /// Rate of a bottleneck.
 const KBPS: u64 = 20_000;
-/// When the single flows start, and how much later the one with several sub-flows.
+/// When the single flows start, and the delay of the one with several sub-flows.
 const START: Time = Time::from_millis(3_000);
 const LATER: Duration = Duration::from_secs(4);
 
@@ -203,7 +203,7 @@ impl Row {
             pairs.map(|(single, bottleneck)| jain(&[Row::steady(&self.multi[*bottleneck]), Row::steady(single)]));
         mean(&each.collect::<Vec<_>>())
     }
-    /// M's share of what M and S have at the first bottleneck, at each time, smoothed over two seconds.
+    /// M's share of the rate of M and S at the first bottleneck, at each time, smoothed over two seconds.
     fn share(&self) -> Vec<(f64, f64)> {
         let (Some(single), multi) = (self.singles.first(), &self.multi[0]) else { return Vec::new() };
         let shares = multi.windows(4).zip(single.windows(4)).map(|(multi, single)| {

@@ -22,7 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The paper's four repetitions of the whole experiment, and by how much four paths shortened the mean in each.
+/// The paper's four repetitions of the whole experiment: the relative reduction of the mean with four paths in each.
 const REPETITIONS: [f64; 4] = [0.315, 0.104, 0.199, 0.116];
 const SOURCES: [&str; 2] = ["pub-1", "pub-2"];
 

@@ -20,7 +20,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The phases of an iteration: name, publishers, and what the paper measured.
+/// The phases of an iteration: name, publishers, and the paper's measurements.
 const PHASES: [(&str, &[&str], PaperTimes); 4] = [
     ("source-1", &["pub-1"], PaperTimes { mean: None, variance: Some(1.13) }),
     ("source-2", &["pub-2"], PaperTimes { mean: Some(4.8), variance: Some(15.75) }),

@@ -24,7 +24,7 @@ pub struct BarGroup {
 pub struct Bar {
     /// Its height.
     pub value: f64,
-    /// Half the height of the whisker; zero for none.
+    /// Half the height of the whisker; zero omits it.
     pub spread: f64,
     /// The paper's value, drawn as a dashed line over the bar.
     pub paper: Option<f64>,

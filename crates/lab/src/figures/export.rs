@@ -1,7 +1,7 @@
 //! The same drawings for papers and slides: PDF, with its letters as outlines, and PNG.
 //!
-//! Outlines need no font in the file, which is what printers and conferences ask of figures, and none of the crates that
-//! cut fonts down, which took a tenth of the time that the program takes to build.
+//! Outlines need no font in the file, as printers and conferences require, and no crates that subset fonts, which took
+//! a tenth of the program's build time.
 use std::sync::{Arc, LazyLock};
 
 use resvg::{tiny_skia, usvg};

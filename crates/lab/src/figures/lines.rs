@@ -18,7 +18,7 @@ use super::{Chart, DRAWN, GRID, INK, SHADE, Swatch, colour, framed, headroom, sh
 /// One line or cloud of points.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Series {
-    /// What the legend says.
+    /// The text in the legend.
     pub label: String,
     /// The points, by x. One whose y is no number interrupts the line: nothing is known there.
     pub points: Vec<(f64, f64)>,

@@ -47,9 +47,9 @@ impl Figure {
 pub struct Chart {
     /// Above it.
     pub title: String,
-    /// What the horizontal axis says, with its unit.
+    /// The label of the horizontal axis, with its unit.
     pub x: String,
-    /// What the vertical axis says, with its unit.
+    /// The label of the vertical axis, with its unit.
     pub y: String,
     /// Width and height in pixels.
     pub size: (u32, u32),
@@ -61,7 +61,7 @@ pub struct Chart {
     pub x_range: Option<(f64, f64)>,
     /// Spans of the horizontal axis that are shaded, each with a word for the legend.
     pub spans: Vec<(f64, f64, String)>,
-    /// Moments of the horizontal axis that are marked, each with what happened then. They are numbered in the drawing.
+    /// Marked moments of the horizontal axis, each with its event. They are numbered in the drawing.
     pub marks: Vec<(f64, String)>,
     /// Whether the horizontal axis is logarithmic.
     pub is_x_logarithmic: bool,

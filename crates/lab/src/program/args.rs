@@ -1,4 +1,4 @@
-//! Every flag of `trib-lab`, declared once. Help says `trib lab` and `trib sim`, as people call them.
+//! Every flag of `trib-lab`, declared once. Help shows `trib lab` and `trib sim`, the names that people use.
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 use tributary::simulation::file::Setting;

@@ -67,7 +67,7 @@ fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, run
     (experiment.run)(&Settings { seed, runs, scale: Scale::Full, only })
 }
 
-/// One report of everything: results already in this folder are used, the rest is run now.
+/// One report of everything: results already in this folder are used, the others are run now.
 fn full_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write to", folder.display(), &error);
     let found = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;

@@ -121,7 +121,7 @@ fn one(sim: &args::Sim, point: &[Setting], seed: u64) -> Result<Done, ApiError> 
     }
     let mut simulation = Simulation::new(&scenario)
         .map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{}': {error}", sim.scenario.display())))?;
-    // As they happen, not in the end: what a run keeps must not grow with its virtual time.
+    // As they happen, not in the end: the memory of a run must not grow with its virtual time.
     let events_path = folder.as_ref().map(|folder| folder.join(output::EVENTS));
     if let Some(path) = &events_path {
         let file = File::create(path).map_err(|error| ApiError::io("write", path.display(), &error))?;

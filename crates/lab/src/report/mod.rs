@@ -11,10 +11,10 @@ use crate::{Results, experiments};
 pub use page::page;
 
 /// Writes the files of one experiment into its own folder in `folder`: `result.json`, tables, drawings, and a page.
-/// Gives their paths.
+/// Returns their paths.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn write(results: &Results, folder: &Path) -> io::Result<Vec<PathBuf>> {
     let own = folder.join(&results.experiment);
     fs::create_dir_all(&own)?;
@@ -41,7 +41,7 @@ pub fn write(results: &Results, folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// The results that are in `folder`, in the order of the table of experiments.
 ///
 /// # Errors
-/// What the file system says; `InvalidData` for a result that cannot be read.
+/// Errors of the file system; `InvalidData` for a result that cannot be read.
 pub fn read(folder: &Path) -> io::Result<Vec<Results>> {
     let mut found = Vec::new();
     for experiment in experiments::ALL {
@@ -60,7 +60,7 @@ pub fn read(folder: &Path) -> io::Result<Vec<Results>> {
 /// Writes the page of all `results` as `report.html` into `folder`.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn write_page(results: &[Results], folder: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join("report.html");

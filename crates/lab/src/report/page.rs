@@ -112,7 +112,7 @@ impl Cells<'_> {
     fn rows(&self) -> Vec<&str> {
         let mut rows: Vec<&str> = self.cells.keys().map(|(row, _)| row.as_str()).collect();
         rows.dedup();
-        // The optimum, which bounds all others, stands last.
+        // The optimum, which bounds all others, comes last.
         rows.sort_by_key(|row| *row == "optimum");
         rows
     }
@@ -122,7 +122,7 @@ impl Cells<'_> {
         columns.dedup();
         columns
     }
-    /// A value with its interval of confidence, if it is known, and the paper's, if it tells one.
+    /// A value with its interval of confidence, if it is known, and the paper's, if it gives one.
     fn text(&self, row: &str, column: &str, spread: Option<&Cells<'_>>) -> String {
         let key = (row.to_owned(), column.to_owned());
         let Some(metric) = self.cells.get(&key) else { return String::new() };
@@ -194,7 +194,7 @@ fn table(html: &mut String, columns: &[String], rows: &[&str], cell: impl Fn(&st
 fn variants(of: &Results) -> BTreeSet<&str> {
     of.metrics.keys().map(|name| name.split_once('.').map_or(name.as_str(), |(variant, _)| variant)).collect()
 }
-/// What the name of a value says: who, what, and in which case and setting.
+/// The parts of a value's name: variant, quantity, and case with setting.
 fn place<'a>(name: &'a str, variants: &BTreeSet<&str>) -> (String, &'a str, String) {
     let (variant, rest) = name.split_once('.').unwrap_or((name, ""));
     let (quantity, setting) = rest.split_once('@').unwrap_or((rest, ""));

@@ -1,5 +1,5 @@
 //! The file that mirrors serve: bytes that follow from their position, so that no storage is needed.
-/// A file whose every byte is known to both ends: what arrives is compared byte by byte, and nothing is kept.
+/// A file whose every byte is known to both ends: arriving bytes are compared, and nothing is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content {
     /// Two contents of different seeds agree in no more bytes than chance has it.

@@ -316,7 +316,7 @@ impl Application for Downloader {
     }
 }
 
-/// Windows of flow control and send buffers, unless a download says otherwise.
+/// Default windows of flow control and send buffers.
 pub(super) const WINDOW_BYTES: usize = 4 << 20;
 /// Over how long the rate of a connection is measured.
 const RATE_TIME: Duration = Duration::from_millis(200);

@@ -29,7 +29,7 @@ use super::{
 /// The names of all rivals, if the kind does not exist.
 ///
 /// # Panics
-/// Never: what rivals are called makes a name.
+/// Never: the rivals' names are valid names.
 pub fn add(scenario: &mut Scenario, spec: &RivalSpec) -> Result<(), String> {
     let rival = Rival::by_name(&spec.kind).ok_or_else(|| Rival::ALL.map(Rival::name).join(", "))?;
     let (spec, server) = (Arc::new(spec.clone()), format!("{}-server", spec.name));

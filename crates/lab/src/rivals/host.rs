@@ -14,7 +14,7 @@ pub trait Application {
     fn run(&mut self, now: Time, stack: &mut dyn Stack);
     /// When it wants to run even if nothing arrives.
     fn poll_timeout(&self) -> Option<Time>;
-    /// The next thing worth telling.
+    /// The next event.
     fn poll_event(&mut self) -> Option<Event>;
 }
 

@@ -45,7 +45,7 @@ pub struct Ipv4Header {
     pub protocol: u8,
     /// Hops that are left.
     pub ttl: u8,
-    /// What the sender says about marks, and what queues on the way did.
+    /// The sender's support of marks, and the marks of queues on the way.
     pub ecn: Ecn,
     /// Bytes after the header.
     pub payload_bytes: u16,
@@ -97,7 +97,7 @@ impl Ipv4Header {
     /// The header after a queue on the last link marked the packet (`is_marked`); the error is a phrase for counters.
     ///
     /// # Errors
-    /// If the transport does not understand marks: its packet would have been dropped, and is to be dropped now.
+    /// If the transport does not support marks: its packet would have been dropped, and the caller drops it now.
     pub fn after_link(self, is_marked: bool) -> Result<Self, &'static str> {
         match (is_marked, self.ecn) {
             (false, _) => Ok(self),
@@ -129,7 +129,7 @@ impl Ipv4Header {
 
 /// IPv4 and UDP headers, for a transport that understands marks, of a datagram of `payload_bytes` bytes, between equal ports.
 ///
-/// UDP's own checksum is left out, as RFC 768 allows: what travels here authenticates itself.
+/// UDP's own checksum is left out, as RFC 768 allows: the payload is authenticated.
 pub fn udp_headers(
     source: Ipv4Addr,
     destination: Ipv4Addr,
@@ -194,7 +194,7 @@ pub type End = (usize, FaceId);
 
 /// Routes by fewest hops, computed once: links as pairs of (node, face), hosts as (node, address).
 ///
-/// Gives one table for each of `nodes_len` nodes. Of equally short ways the one over the link that was named first
+/// Returns one table for each of `nodes_len` nodes. Of equally short ways the one over the link that was named first
 /// counts, seen from the host, so the result depends on the order of `links` and on nothing else.
 pub fn shortest_routes(nodes_len: usize, links: &[(End, End)], hosts: &[(usize, Ipv4Addr)]) -> Vec<Routes> {
     let mut neighbours = vec![Vec::new(); nodes_len];

@@ -21,7 +21,7 @@ pub struct Mirror {
     connections: u32,
 }
 
-/// What one connection still has to send.
+/// The unsent part of one connection's answer.
 #[derive(Debug, Default)]
 struct Session {
     request: Vec<u8>,
@@ -94,8 +94,7 @@ impl Session {
         }
         Some(&self.prepared[self.sent..])
     }
-    /// Takes bytes of requests; what asks for bytes beyond the end of the file, or for too much at once, is
-    /// ignored.
+    /// Takes bytes of requests; those beyond the end of the file, or for too much at once, are ignored.
     fn on_bytes(&mut self, bytes: &[u8], file_bytes: u64) {
         self.request.extend_from_slice(bytes);
         let (requests, rest) = self.request.as_chunks::<REQUEST_BYTES>();

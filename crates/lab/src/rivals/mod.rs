@@ -1,10 +1,10 @@
 //! Rivals in the same simulator: third-party code on the same links as ours.
 //!
 //! TCP is [smoltcp](tcp)'s and QUIC is [quinn](quic)'s; both are fed with virtual time and seeded randomness, and
-//! nothing in their loss recovery or congestion control is changed. On top runs what people use today: a server that
+//! nothing in their loss recovery or congestion control is changed. On top run today's usual programs: a server that
 //! sends ranges of a file, and a client that fetches the file over one connection or as a download manager does, in
-//! pieces over connections to several mirrors. Below are whole IPv4 packets, with every header at its true length,
-//! and routers that forward them.
+//! pieces over connections to several mirrors. Below are whole IPv4 packets, with every header at its true length, and
+//! routers that forward them.
 //!
 //! ```text
 //!   Downloader  Mirror          programs      downloader, mirror
@@ -13,7 +13,7 @@
 //!   ────────── IPv4 ──────────  routes        ip, forward
 //!   faces: IpRouter, Overlay<our node>        forward
 //! ```
-//! | what | module |
+//! | part | module |
 //! |---|---|
 //! | name of a rival, nodes of a network | [`node`] |
 //! | networks with routes filled in, outcome of a download | [`plan`] |

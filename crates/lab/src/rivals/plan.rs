@@ -68,7 +68,7 @@ impl Plan {
     pub fn server(&mut self, rival: Rival, content: Content) -> NodeIndex {
         self.add(Planned::Server { rival, content })
     }
-    /// A host that fetches `content` from `servers`, which must speak the same transport and have the same file.
+    /// A host that fetches `content` from `servers`, which must use the same transport and have the same file.
     pub fn client(
         &mut self,
         rival: Rival,
@@ -96,7 +96,7 @@ impl Plan {
     }
     /// Joins two nodes; `a_to_b` and `b_to_a` may be written as for our own datagrams, see [`ip_link`].
     ///
-    /// Gives the two faces.
+    /// Returns the two faces.
     pub fn connect(&mut self, a: NodeIndex, b: NodeIndex, a_to_b: LinkConfig, b_to_a: LinkConfig) -> (FaceId, FaceId) {
         let faces = (self.face_next(a), self.face_next(b));
         let (a_to_b, b_to_a) = (ip_link(a_to_b), ip_link(b_to_a));
@@ -201,7 +201,7 @@ pub struct DownloadOutcome {
     pub sent_bytes: u64,
 }
 
-/// How the download of `client` from `servers` stands in a network.
+/// The progress of the download of `client` from `servers` in a network.
 ///
 /// # Panics
 /// If `client` is no client of a rival.

@@ -13,7 +13,7 @@ pub struct ConnectionId(pub u32);
 /// How far a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectionState {
-    /// The handshake is under way.
+    /// The handshake is in progress.
     Opening,
     /// Bytes may be written and read.
     Open,
@@ -28,8 +28,8 @@ pub struct StackStats {
     pub packets: u64,
     /// Their bytes, IP headers included.
     pub packet_bytes: u64,
-    /// TCP: payload bytes that were sent a second or further time. QUIC: bytes of packets taken for lost, all of
-    /// whose stream data goes out again.
+    /// TCP: payload bytes that were sent a second or further time. QUIC: bytes of packets declared lost, all of whose
+    /// stream data goes out again.
     pub retransmitted_bytes: u64,
     /// Packets that made no sense and were dropped.
     pub bad_packets: u64,
@@ -54,11 +54,11 @@ pub trait Stack {
     fn poll_accept(&mut self) -> Option<ConnectionId>;
     /// How far a connection is; closed if it is not known.
     fn state(&self, connection: ConnectionId) -> ConnectionState;
-    /// Gives everything that has arrived to `take`, in order and without gaps, in one or more pieces.
+    /// Passes everything that has arrived to `take`, in order and without gaps, in one or more pieces.
     fn read(&mut self, connection: ConnectionId, take: &mut dyn FnMut(&[u8]));
     /// Appends to the send buffer; returns how many bytes fit.
     fn write(&mut self, connection: ConnectionId, bytes: &[u8]) -> usize;
-    /// Ends a connection at once and tells the other side; its id is forgotten.
+    /// Ends a connection at once and notifies the other side; its id is forgotten.
     fn abort(&mut self, now: Time, connection: ConnectionId);
     /// The bytes and packets sent so far.
     fn stats(&self) -> StackStats;

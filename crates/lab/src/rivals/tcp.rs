@@ -8,10 +8,10 @@
 //!   on is then sent again.
 //! - No explicit congestion notification: a packet that a queue marks is dropped, as a router would have done.
 //! - Window scaling yes; timestamps are left off, which spares 12 bytes a segment.
-//! - Receivers hold at most 32 runs of bytes beyond a hole; what would need more is dropped.
+//! - Receivers hold at most 32 runs of bytes beyond a hole; further runs are dropped.
 //!
 //! It is therefore TCP of the textbook, weaker than Linux under loss; QUIC with the same controllers has
-//! acknowledgement ranges, a probe timeout and pacing, and stands for what today's loss recovery can do.
+//! acknowledgement ranges, a probe timeout and pacing, and represents today's loss recovery.
 use std::{
     collections::{BTreeMap, VecDeque},
     net::Ipv4Addr,

@@ -61,7 +61,7 @@ pub fn figures(outcome: &Outcome) -> Vec<Figure> {
         .collect()
 }
 
-/// The chart with what failed or changed and when.
+/// The chart with faults and changes marked.
 fn marked(mut chart: Chart, outcome: &Outcome) -> Chart {
     let ended = outcome.ended.as_secs_f64();
     let marks = outcome.faults.iter().map(|(at, what)| (at.as_secs_f64(), what.clone()));

@@ -76,7 +76,7 @@ fn run(settings: &Settings) -> Results {
     results
 }
 
-/// By how much MFTP is ahead of TCP in the paper's cases, and of the same law with modern loss recovery.
+/// MFTP's advantage over TCP in the paper's cases, and over the same law with modern loss recovery.
 fn advantage(results: &mut Results, all: &[(&str, &str, Vec<Row>)], seconds: u64, setting: &str) {
     let (share, paper) = if seconds == 10 { (0.6, 3.0) } else { (0.7, 15.0) };
     let of = |name: &str| {

@@ -68,7 +68,7 @@ impl Disk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Power is gone: uncommitted chunks are lost.
+    /// Power fails: uncommitted chunks are lost.
     pub(super) fn crash(&self) {
         let mut state = self.state();
         state.finish();

@@ -42,8 +42,8 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// The sink is connected for the first part of each of its periods.
 const SINK_PERIOD: Duration = Duration::from_secs(30);
 const SINK_CONNECTED: Duration = Duration::from_secs(15);
-/// How long a core that forgets is down: as long as it takes to start again. Its neighbours do not see it go, and hand over
-/// the rest when it is back.
+/// How long a core that forgets is down: its restart time. Its neighbours do not notice, and hand over their remaining
+/// chunks when it is back.
 const FORGETS_FOR: Duration = Duration::from_millis(100);
 
 /// Sensors, measurements, and the network between them and the sink.
@@ -163,7 +163,7 @@ enum Way {
     Stored,
     /// No storage; the sensor answers for itself.
     Unstored,
-    /// Fire and forget, no storage: what the network layer alone gives.
+    /// Fire and forget, no storage: the network layer alone.
     Forgotten,
 }
 
@@ -204,7 +204,7 @@ fn scenario(seed: u64, field: &Field, sensors: usize) -> Scenario {
     }
     scenario
 }
-/// The smallest chunks: of a picture some are lost with a router, and not all or none.
+/// The smallest chunks: a router's failure loses some of a picture's chunks, not all or nothing.
 const CHUNK_BYTES: u32 = 16 << 10;
 /// A lossy radio link.
 fn radio(kbps: u64) -> LinkConfig {
@@ -216,7 +216,7 @@ fn radio(kbps: u64) -> LinkConfig {
 /// What one run gives.
 #[derive(Default)]
 struct Row {
-    /// Seconds from a reading to its arrival, of those that arrived; beyond what the sink's absence costs.
+    /// Seconds from a reading to its arrival, for readings that arrived, without the sink's absence.
     delays: Vec<f64>,
     readings: usize,
     /// Bytes of sensors that arrived: bytes sent to a radio that is off are no cost of the transport.

@@ -115,7 +115,7 @@ fn scenario(item: &Item) -> Scenario {
 }
 
 /// Seconds of a download manager that requests the rest of the file over a new connection the moment that it is
-/// attached: better than any real one, which has to notice first. And unaccounted packets.
+/// attached: better than any real one, which must notice first. And unaccounted packets.
 fn rival(rival: Rival, item: &Item) -> (Option<f64>, u64) {
     let (mut left, mut lost) = (item.object.bytes().len() as u64, 0);
     for Stay { from, until, at } in &item.stays {
@@ -278,12 +278,12 @@ fn cellular(settings: &Settings) -> Vec<Recorded> {
         Vec::new()
     }
 }
-/// Links like those, made up: a rate that walks about 12 Mbit/s down and 4 up and stands still now and then for up to four
-/// seconds.
+/// Synthetic links of that kind: a rate that walks about 12 Mbit/s down and 4 up and drops to zero now and then for up
+/// to four seconds.
 fn synthetic(settings: &Settings) -> Vec<Recorded> {
     (0..settings.choose(settings.runs, 1)).map(|run| radio(settings.seed_of(9, run), 12_000)).collect()
 }
-/// A radio link whose rate walks about `kbps` over two minutes, and stands still now and then for up to four seconds.
+/// A radio link whose rate walks about `kbps` over two minutes, and drops to zero now and then for up to four seconds.
 fn radio(seed: u64, kbps: u64) -> Recorded {
     let mut random = Random::new(seed, 0);
     let mut pauses = Vec::new();
@@ -459,7 +459,7 @@ fn describe(results: &mut Results, bytes: usize) {
 mod tests {
     use super::*;
 
-    /// Its share of what the link carries until the last byte has come, and the part of the packets that went again.
+    /// Its share of the link's bytes until the last byte has arrived, and the share of retransmitted packets.
     fn used(link: &Recorded) -> f64 {
         let object = file(link.bytes);
         let outcome = run_scenario(&recorded_scenario(1, link, &object));

@@ -1,4 +1,4 @@
-//! The network of MFTP's evaluation (its Fig. 7), and what all of its experiments have in common.
+//! The network of MFTP's evaluation (its Fig. 7), shared by all of its experiments.
 use tributary::{
     Family,
     config::Role,
@@ -63,7 +63,7 @@ pub(super) fn gigabit(delay: Duration) -> LinkConfig {
     let rate = Rate::from_mbps(1_000);
     LinkConfig { queue_bytes: rate.bytes_in(Duration::from_millis(20)), ..LinkConfig::new(rate, delay) }
 }
-/// The wireless hop: what its own retransmissions could not save is lost, in both directions.
+/// The wireless hop: packets that its own retransmissions could not save are lost, in both directions.
 pub(super) fn last_hop(loss: f64) -> LinkConfig {
     let rate = Rate::from_bits_per_second(LAST_HOP_KBPS * 1000);
     let mut link = LinkConfig::new(rate, Duration::from_millis(1));
@@ -75,7 +75,7 @@ pub(super) fn last_hop(loss: f64) -> LinkConfig {
     link
 }
 
-/// Says what every experiment on Fig. 7 has in common.
+/// Describes the network that all experiments on Fig. 7 share.
 pub(super) fn describe(results: &mut Results) {
     results.parameter("n1 – n2, n2 – n3", "1 Gbit/s, 0.1 ms one way and half of the round-trip time; 20 ms of queue");
     results.parameter("n3 – n4", "25 Mbit/s, 1 ms one way, 100 ms of queue, drop-tail; losses in both directions");

@@ -9,7 +9,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 use super::disk::{Disk, DiskClock, Speed};
 
-/// What nodes have told, with who and when.
+/// Events of nodes, with node and time.
 type Events = Rc<RefCell<Vec<(Time, NodeIndex, Event)>>>;
 
 /// The nodes and links of a scenario; its workload and faults are left to the experiment.
@@ -80,7 +80,7 @@ impl Nodes {
     pub(super) fn at(&self, label: &str) -> &MfNode {
         self.net.node(self.places[label])
     }
-    /// Gives a node a command.
+    /// Passes a command to a node.
     pub(super) fn with<R>(&mut self, label: &str, command: impl FnOnce(&mut MfNode, Time) -> R) -> R {
         self.net.with(self.places[label], command)
     }
@@ -88,12 +88,12 @@ impl Nodes {
     pub(super) fn link(&self, name: &str) -> Connection {
         self.links[name]
     }
-    /// Kills a node; what its disk has not committed is gone.
+    /// Kills a node; its uncommitted data is lost.
     pub(super) fn kill(&mut self, label: &str) {
         self.net.kill(self.places[label]);
         self.disks[label].crash();
     }
-    /// Starts it again with what its disk has.
+    /// Starts it again with the data on its disk.
     pub(super) fn restart(&mut self, label: &str) {
         let config = self.configs.get_mut(label).expect("the node is there");
         config.seed = config.seed.wrapping_add(1_000_003);

@@ -1,6 +1,6 @@
-//! A request at a random moment of ten seconds in which the receiver is connected; then it is away for a while. When it
-//! goes, within a second, and how long it is away, within a tenth, are drawn as well: neighbours' hellos, storage timers and
-//! retransmission timeouts stand at another place each time.
+//! A request at a random moment of ten seconds in which the receiver is connected; then it is away for some time. The
+//! start of the absence, within a second, and its length, within a tenth, are drawn as well: neighbours' hellos,
+//! storage timers and retransmission timeouts are in another phase each time.
 use tributary::simulation::{Scenario, parallel};
 use tributary_content::MemoryObject;
 use tributary_core::{
@@ -47,7 +47,7 @@ pub(super) fn items(settings: &Settings, outage: Duration, object: &MemoryObject
     };
     (0..settings.runs).map(item).collect()
 }
-/// By how much an outage begins later than usual at most.
+/// The largest delay of an outage's start.
 const PHASE_MAX: Duration = Duration::from_secs(1);
 const REQUEST_STREAM: u64 = 0x0a7a9e;
 
@@ -89,7 +89,7 @@ impl Item {
 pub(super) struct Row {
     /// Seconds from the request to the last verified byte.
     pub(super) response: Option<f64>,
-    /// Seconds beyond what the same request takes without the outage, and the outage; `None` if it was done before.
+    /// Seconds beyond the sum of the outage and the request's time without it; `None` if it was done before.
     pub(super) lost: Option<f64>,
     unaccounted: u64,
 }

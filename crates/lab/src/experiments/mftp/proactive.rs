@@ -1,4 +1,4 @@
-//! MFTP §5.2.1: a network that delivers held chunks unprompted, against a receiver that has to ask again.
+//! MFTP §5.2.1: a network that delivers held chunks unprompted, against a receiver that must ask again.
 use tributary_core::Duration;
 use tributary_mf::{Config, config::Rebinding};
 

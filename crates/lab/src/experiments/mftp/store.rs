@@ -55,7 +55,7 @@ fn run(settings: &Settings) -> Results {
     results
 }
 
-/// Sends an object to n4 without being asked; gives the transfer's number.
+/// Sends an object to n4 unprompted; returns the transfer's number.
 fn push(nodes: &mut Nodes, from: &str, object: MemoryObject) -> u32 {
     let (to, id) = (nodes.at("n4").guid(), object.manifest().publication_id());
     nodes.with(from, |node, now| {
@@ -97,7 +97,7 @@ const GREEDY_BYTES: usize = 60_000_000;
 /// Bytes of each flow that a proxy holds, in MB: all of its storage, and a quarter.
 const CAPS_MB: [u64; 2] = [40, 10];
 
-/// How fast the disk of each router writes, and what a commit takes besides: a small flash card.
+/// The write rate of each router's disk, and the additional time of a commit: a small flash card.
 const DISK: Speed = Speed { rate: Rate::from_mbps(160), each: Duration::from_millis(5) };
 
 /// The schedule of messages, and of the receiver's return.
@@ -238,7 +238,7 @@ struct Killed {
     /// Chunks in the store when it was killed, and those that its disk had.
     held: usize,
     durable: usize,
-    /// Chunks that the source believes to be stored.
+    /// Chunks that are stored according to the source.
     confirmed: usize,
     /// Of all these the ones, by their numbers, that are not there after the kill.
     lost: usize,
@@ -253,7 +253,7 @@ struct Killed {
 
 /// An object is being stored at n3 when it is killed.
 fn kill(seed: u64, object: &MemoryObject) -> Killed {
-    // As much as there is may be under way without a word from the receiver, which is away.
+    // Everything may be in flight without an answer of the receiver, which is away.
     let set = |config: &mut Config| config.transfer.window_chunks = 128;
     let mut random = Random::new(seed, MOMENT_STREAM);
     let share = 0.1 + 0.8 * random.unit();
@@ -299,8 +299,8 @@ fn kill(seed: u64, object: &MemoryObject) -> Killed {
     }
 }
 
-/// The end-to-end counterpart: it begins when the receiver is back; no router keeps anything, and none that is killed before
-/// is missed.
+/// The end-to-end counterpart: it begins when the receiver is back; no router keeps anything, so that an earlier kill
+/// costs nothing.
 fn begun_later(rival: Rival, seed: u64, bytes: usize) -> (Option<f64>, u64) {
     let scenario = figure_7(seed, RTT, 0.0, &|_| {});
     let mut comparison = RivalDownload::measured(rival, &scenario, "n1", "n4", bytes as u64, START);

@@ -202,7 +202,7 @@ fn compare(results: &mut Results, setting: &str, all: &[Vec<Vec<f64>>]) {
 
 fn figure(results: &mut Results, loss: f64, all: &[Vec<Vec<f64>>], bounds: &[f64]) {
     let mut series: Vec<Series> = Vec::new();
-    // In the order of what the pages take at least, so that the curves can be read.
+    // Ordered by the pages' lower bounds, so that the curves can be read.
     let mut order: Vec<usize> = (0..bounds.len()).collect();
     order.sort_by(|a, b| bounds[*a].total_cmp(&bounds[*b]));
     let place = |index: usize| index as f64 + 1.0;

@@ -25,7 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const RTTS_MS: [u64; 3] = [10, 50, 100];
 const LOSSES: [f64; 2] = [0.0, 0.01];
-/// Over how much time goodput is averaged, as in the paper's Fig. 8(b).
+/// The interval over which goodput is averaged, as in the paper's Fig. 8(b).
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The profile of Fig. 8(b).
 const SHOWN: (u64, f64) = (50, 0.01);

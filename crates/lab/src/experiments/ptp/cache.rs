@@ -40,9 +40,9 @@ struct Measured {
     without_cache: f64,
     /// From the begin until 95 % of the link in front of the cache are used.
     rise: Wait,
-    /// From the last packet of the cache until requests are within a tenth of what the link behind it carries.
+    /// From the last packet of the cache until requests are within a tenth of the rate of the link behind it.
     fall: Wait,
-    /// Packets taken for lost from the last packet of the cache on.
+    /// Packets declared lost from the last packet of the cache on.
     lost: f64,
     /// Kbit/s on each link while there is something in the cache, and then of each afterwards.
     links: Vec<f64>,

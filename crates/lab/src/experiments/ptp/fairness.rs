@@ -50,9 +50,9 @@ fn topology() -> Topology {
 
 /// What a run gave.
 pub(super) struct Measured {
-    /// Of the content that both fetches got, what the one over one path got.
+    /// The single-path fetch's share of the content of both fetches.
     pub(super) single_share: f64,
-    /// Packets that both took for lost, of those that they asked for.
+    /// Packets that both declared lost, as a share of the requested ones.
     pub(super) lost: f64,
     /// Of the narrow link.
     pub(super) utilisation: f64,

@@ -48,7 +48,7 @@ pub(super) fn windows(
     });
 }
 
-/// What the first consumer asks for and what arrives, by scheme, over `samples` samples each.
+/// The first consumer's requests and arrivals, by scheme, over `samples` samples each.
 pub(super) fn rates_by_scheme(title: &str, results: &mut Results, shown: &[Shown<'_>], samples: usize, begin: f64) {
     let Some((_, first)) = shown.first() else { return };
     let end = first.samples.last().map_or(begin + 1.0, |sample| sample.at);

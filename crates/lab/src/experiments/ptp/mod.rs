@@ -3,7 +3,7 @@
 //! The paper's figures are lost from its text and its topology files are not public: rates and delays of scenarios 1 to
 //! 4 are reconstructions (reference/ptp-evaluation), and each result states that. Scenario 5 is stated in full.
 //!
-//! | what | file |
+//! | part | file |
 //! |---|---|
 //! | the schemes compared | `schemes.rs` |
 //! | networks and their maximum flow | `topology.rs` |

@@ -128,8 +128,8 @@ mod tests {
         }
     }
 
-    /// The target is 0.99 of the optimum. Round trips are a tenth of a second and more, and what probes of the smallest one
-    /// leave unused is a part of them.
+    /// The target is 0.99 of the optimum. Round trips are a tenth of a second and more, and probes of the smallest one
+    /// leave a part of that unused.
     #[test]
     fn all_windows_fill_trees_and_diamonds() {
         let settings = Settings { runs: 2, ..Settings::default() };

@@ -42,7 +42,7 @@ pub(super) struct Form {
     pub(super) reorder_packets: u32,
     /// Which paths are used.
     pub(super) selection: &'static str,
-    /// What routers tell who probes of the rates of their links.
+    /// The link rates that routers report to probes.
     pub(super) rates: Rates,
     /// Whether probes continue at the paper's ten a second.
     pub(super) probing: Probing,
@@ -57,7 +57,7 @@ pub(super) enum Rates {
     Untold,
     /// What their operators wrote.
     Signalled,
-    /// Measured ones, as none are configured.
+    /// Measured ones, without configured ones.
     Measured,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Probing {
 }
 
 impl Receiver {
-    /// Whether operators wrote what links carry.
+    /// Whether link rates are configured.
     pub(super) fn knows_rates(&self) -> bool {
         !matches!(self, Receiver::Ptp(Form { rates: Rates::Measured, .. }))
     }
@@ -88,7 +88,7 @@ impl Form {
         probing: Probing::Constant,
         labels: LabelScheme::Random,
     };
-    /// The paper's window under OLIA on the product's paths: probes that slow down, and bring the rates of links, and paths
+    /// The paper's window under OLIA on the product's paths: probes that slow down, and report link rates, and paths
     /// that share few links.
     pub(super) const BEST: Form = Form {
         coupling: Coupling::Olia,

@@ -42,7 +42,8 @@ const fn shaped(scheme: Scheme) -> Scheme {
 /// The routers at both ends of the narrow link.
 const LEGACY: [u8; 2] = [3, 4];
 
-/// What a scheme does in a network: utilisation, packets lost of those asked for, and for two fetches the part of one.
+/// The results of a scheme in a network: utilisation, share of requested packets lost, and for two fetches the share of
+/// one.
 struct Signalled {
     place: &'static str,
     utilisation: Vec<f64>,

@@ -1,4 +1,4 @@
-//! What the tree, the diamond and the mesh have in common: one consumer, and how much of the maximum flow it gets.
+//! The common part of the tree, the diamond and the mesh: one consumer, and its share of the maximum flow.
 use tributary_core::{Duration, Time};
 use tributary_ndn::{
     naming,
@@ -49,7 +49,7 @@ impl Spec {
 pub(super) struct Measured {
     /// Of the maximum flow, on the wire of the consumer's link.
     pub(super) utilisation: f64,
-    /// Content bytes, each once, of what the maximum flow could carry of full packets.
+    /// Content bytes, each once, as a share of the maximum flow of full packets.
     pub(super) goodput: f64,
     /// Packets declared lost, as a share of the requested ones.
     pub(super) lost: f64,

@@ -62,8 +62,8 @@ impl Topology {
         }
         hops
     }
-    /// The hops that can be the first of a way to one of `producers` which does not come back to where the hop begins:
-    /// what ndnSIM installs as "all possible routes".
+    /// The hops that can start a path to one of `producers` without returning to the hop's node: ndnSIM's "all possible
+    /// routes".
     pub(super) fn routes(&self, producers: &[u8]) -> Vec<(usize, u8, u8)> {
         let hops = self.hops();
         let leads = |from: u8, to: u8| {
@@ -80,8 +80,8 @@ impl Topology {
         };
         hops.iter().copied().filter(|(_, from, to)| !producers.contains(from) && leads(*from, *to)).collect()
     }
-    /// Kbit/s on the wire that can flow from `producers` to `consumer` at most, and how much of it each hop of
-    /// [`Topology::hops`] carries in one optimum.
+    /// Kbit/s on the wire that can flow from `producers` to `consumer` at most, and the part of each hop of
+    /// [`Topology::hops`] in one optimum.
     pub(super) fn optimum(&self, producers: &[u8], consumer: u8) -> (u64, Vec<u64>) {
         let mut graph = DiGraph::<u8, u64>::new();
         let nodes: BTreeMap<u8, _> = self.nodes().into_iter().map(|node| (node, graph.add_node(node))).collect();

@@ -115,7 +115,7 @@ impl<T> Runs<T> {
     }
 }
 
-/// Makes all runs of `variants`, as many of each as the settings say.
+/// Makes all runs of `variants`; the settings give the number of runs of each.
 pub(super) fn run<T: Send>(
     settings: &Settings,
     variants: Vec<Variant>,

@@ -128,7 +128,7 @@ pub(super) struct Seen {
     pub(super) cached: u64,
     /// Windows in packets: by path, or one.
     pub(super) windows: BTreeMap<String, f64>,
-    /// Packets taken for lost.
+    /// Packets declared lost.
     pub(super) lost: u64,
     /// Paths that probes have found.
     pub(super) paths_known: usize,

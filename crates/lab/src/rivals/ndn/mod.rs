@@ -38,7 +38,7 @@ pub struct Answer<'a> {
     pub rtt: Option<Duration>,
     /// When it was last requested.
     pub sent_at: Time,
-    /// The labels of the routers that it came by, and whether a cache gave it: what tells paths apart.
+    /// The labels of the routers that it came by, and whether it came from a cache: both identify the path.
     pub path: &'a [u8],
     /// Whether a queue on the way was long.
     pub marked: bool,

@@ -66,12 +66,12 @@ pub struct QuicStack {
     /// Whether an application touched a connection since packets were last polled.
     is_touched: bool,
     touched: Time,
-    /// What connections that are gone have lost.
+    /// The losses of closed connections.
     lost_bytes: u64,
     stats: StackStats,
 }
 
-/// One connection with what surrounds it.
+/// One connection with its buffers.
 struct Link {
     handle: ConnectionHandle,
     connection: Connection,
@@ -314,5 +314,5 @@ fn epoch() -> Instant {
     Instant::now()
 }
 
-/// The port of both ends; connection ids tell connections apart.
+/// The port of both ends; connection ids distinguish connections.
 const SERVER_PORT: u16 = 443;
