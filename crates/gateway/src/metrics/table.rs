@@ -107,7 +107,7 @@ pub(crate) const METRICS: &[Metric] = &[
     }),
     gauge(
         "face_rate_bytes_per_second",
-        "What the link of a face carries, as configured or measured.",
+        "Rate of a face's link, configured or measured.",
         &["face", "neighbour"],
         |from| faces(from, |face| face.rate_mbps.map(bytes_per_second)),
     ),
@@ -121,45 +121,39 @@ pub(crate) const METRICS: &[Metric] = &[
         let of = |face: &FaceView| count([&face.id, &face.neighbour], face.dropped_packets);
         shown(from).map(of).collect()
     }),
-    gauge(
-        "face_cost",
-        "What a face costs beside others, where the config has a policy.",
-        &["face", "neighbour"],
-        |from| faces(from, |face| face.policy.as_ref().map(|policy| f64::from(policy.cost))),
-    ),
-    gauge(
-        "face_backup",
-        "Whether a face is used only while no other path answers: 1 or 0.",
-        &["face", "neighbour"],
-        |from| faces(from, |face| face.policy.as_ref().map(|policy| f64::from(u8::from(policy.backup)))),
-    ),
-    gauge("face_closed", "Whether nothing may be fetched over a face now: 1 or 0.", &["face", "neighbour"], |from| {
+    gauge("face_cost", "Cost of a face with a policy.", &["face", "neighbour"], |from| {
+        faces(from, |face| face.policy.as_ref().map(|policy| f64::from(policy.cost)))
+    }),
+    gauge("face_backup", "Whether a face is only a backup: 1 or 0.", &["face", "neighbour"], |from| {
+        faces(from, |face| face.policy.as_ref().map(|policy| f64::from(u8::from(policy.backup))))
+    }),
+    gauge("face_closed", "Whether fetches over a face are barred now: 1 or 0.", &["face", "neighbour"], |from| {
         faces(from, |face| face.policy.as_ref().map(|policy| f64::from(u8::from(policy.closed.is_some()))))
     }),
-    gauge("face_quota_bytes", "What may pass over a face in its day or month.", &["face", "neighbour"], |from| {
+    gauge("face_quota_bytes", "Quota of a face in its day or month.", &["face", "neighbour"], |from| {
         faces(from, |face| quota(face).map(|quota| quota.bytes as f64))
     }),
-    gauge("face_quota_used_bytes", "What has passed of that.", &["face", "neighbour"], |from| {
+    gauge("face_quota_used_bytes", "Used bytes of that quota.", &["face", "neighbour"], |from| {
         faces(from, |face| quota(face).map(|quota| quota.used_bytes as f64))
     }),
     gauge(
         "face_limit_bytes_per_second",
-        "What may be requested over a face at this time of day.",
+        "Request rate allowed over a face at this time of day.",
         &["face", "neighbour"],
         |from| faces(from, |face| face.policy.as_ref()?.limit_mbps.map(bytes_per_second)),
     ),
     // Transfers.
-    gauge("transfers_running", "Fetches that run.", &[], |from| one(from.totals.running as f64)),
-    counter("transfers_ended", "Fetches that ended, by how.", &["result"], |from| {
+    gauge("transfers_running", "Running fetches.", &[], |from| one(from.totals.running as f64)),
+    counter("transfers_ended", "Ended fetches by result.", &["result"], |from| {
         vec![count(["done"], from.totals.done), count(["failed"], from.totals.failed)]
     }),
-    counter("source_bytes", "Useful bytes that came from a source over all fetches.", &["source"], |from| {
+    counter("source_bytes", "Useful bytes from a source in all fetches.", &["source"], |from| {
         from.totals.sources.iter().map(|(source, bytes)| count([source], *bytes)).collect()
     }),
-    counter("sources_distrusted", "Sources that sent wrong bytes and are not used any more.", &[], |from| {
+    counter("sources_distrusted", "Sources excluded for wrong bytes.", &[], |from| {
         vec![count([], from.totals.distrusted)]
     }),
-    counter("cached_bytes", "Fetched bytes that caches on the way delivered.", &[], |from| {
+    counter("cached_bytes", "Fetched bytes delivered by caches.", &[], |from| {
         vec![count([], from.totals.cached_bytes)]
     }),
     counter("retransmitted_bytes", "Bytes that fetches requested again.", &[], |from| {
@@ -168,7 +162,7 @@ pub(crate) const METRICS: &[Metric] = &[
     counter("duplicate_bytes", "Bytes that arrived a second time.", &[], |from| {
         vec![count([], from.totals.duplicate_bytes)]
     }),
-    counter("path_bytes", "Useful bytes that came over a path over all fetches.", &["source", "path"], |from| {
+    counter("path_bytes", "Useful bytes over a path in all fetches.", &["source", "path"], |from| {
         ways(from, |of| of.bytes)
     }),
     counter("path_requested_packets", "Packets requested over a path.", &["source", "path"], |from| {
@@ -209,7 +203,7 @@ pub(crate) const METRICS: &[Metric] = &[
     gauge("cache_used_bytes", "Bytes in the packet cache.", &[], |from| {
         from.status.cache.iter().map(|cache| number([], cache.used_bytes as f64)).collect()
     }),
-    gauge("cache_capacity_bytes", "Bytes that the packet cache may have.", &[], |from| {
+    gauge("cache_capacity_bytes", "Capacity of the packet cache.", &[], |from| {
         from.status.cache.iter().map(|cache| number([], cache.capacity_bytes as f64)).collect()
     }),
     counter("cache_lookups", "Look-ups in the packet cache.", &["result"], |from| {
@@ -219,39 +213,31 @@ pub(crate) const METRICS: &[Metric] = &[
     gauge("store_used_bytes", "Bytes stored for others.", &[], |from| {
         from.store.iter().map(|store| number([], store.used_bytes as f64)).collect()
     }),
-    gauge("store_capacity_bytes", "Bytes that may be stored for others.", &[], |from| {
+    gauge("store_capacity_bytes", "Capacity of the store for others.", &[], |from| {
         from.store.iter().map(|store| number([], store.capacity_bytes as f64)).collect()
     }),
-    gauge("store_objects", "Objects of which chunks are stored for others.", &[], |from| {
+    gauge("store_objects", "Objects with chunks stored for others.", &[], |from| {
         from.store.iter().map(|store| number([], store.held.len() as f64)).collect()
     }),
     gauge("table_entries", "Entries of the node's tables: see below.", &["table"], |from| {
         from.status.tables.iter().map(|(table, entries)| number([table], *entries as f64)).collect()
     }),
-    gauge(
-        "table_limit",
-        "Entries that these tables may have; what more is refused says which limit it is.",
-        &["table"],
-        |from| from.status.table_limits.iter().map(|(table, limit)| number([table], *limit as f64)).collect(),
-    ),
+    gauge("table_limit", "Limits of these tables; refusals name the limit.", &["table"], |from| {
+        from.status.table_limits.iter().map(|(table, limit)| number([table], *limit as f64)).collect()
+    }),
     histogram(
         "resolver_request_seconds",
-        "How long the network took: `publish` until a publication was confirmed, `find` until a fetch had its first source, \
-         `list` until a listing was complete.",
+        "Delay until a publication was confirmed (`publish`), a fetch had \
+         its first source (`find`), a listing was complete (`list`).",
         &["operation"],
         |from| from.status.latencies.iter().map(|(operation, times)| self::times([operation], times)).collect(),
     ),
-    counter(
-        "dropped_packets",
-        "Packets dropped because they were wrong or unwanted, by reason.",
-        &["reason"],
-        |from| {
-            let is_reason =
-                |counter: &str| counter != SHORTFALL && COUNTED.iter().all(|counted| counted.counter != counter);
-            let reasons = from.status.counters.iter().filter(|(counter, _)| is_reason(counter));
-            reasons.map(|(reason, packets)| count([reason], *packets)).collect()
-        },
-    ),
+    counter("dropped_packets", "Wrong or unwanted packets dropped, by reason.", &["reason"], |from| {
+        let is_reason =
+            |counter: &str| counter != SHORTFALL && COUNTED.iter().all(|counted| counted.counter != counter);
+        let reasons = from.status.counters.iter().filter(|(counter, _)| is_reason(counter));
+        reasons.map(|(reason, packets)| count([reason], *packets)).collect()
+    }),
     gauge(
         "socket_buffer_shortfall_bytes",
         "Socket buffer that the kernel did not grant; more than zero calls for a larger net.core.rmem_max or wmem_max.",
@@ -265,22 +251,17 @@ pub(crate) const METRICS: &[Metric] = &[
     gauge("http_objects_open", "Objects that the gateway reads or holds open.", &[], |from| {
         one(from.http.objects as f64)
     }),
-    gauge("http_event_streams", "Clients that listen to events.", &[], |from| one(from.http.streams as f64)),
-    counter("http_events_missed", "Events that such clients were too slow for.", &[], |from| {
+    gauge("http_event_streams", "Clients of event streams.", &[], |from| one(from.http.streams as f64)),
+    counter("http_events_missed", "Events missed by slow clients.", &[], |from| {
         vec![count([], from.http.events_missed)]
     }),
-    counter(
-        "http_requests",
-        "Requests of the gateway and the API, by what they asked for and by status.",
-        &["kind", "status"],
-        |from| {
-            from.http
-                .requests
-                .iter()
-                .map(|((kind, status), requests)| count([kind, &status.to_string()], *requests))
-                .collect()
-        },
-    ),
+    counter("http_requests", "Requests of the gateway and the API by kind and status.", &["kind", "status"], |from| {
+        from.http
+            .requests
+            .iter()
+            .map(|((kind, status), requests)| count([kind, &status.to_string()], *requests))
+            .collect()
+    }),
     histogram("http_request_seconds", "Time until the head of the answer.", &["kind"], |from| {
         from.http.seconds.iter().map(|(kind, times)| self::times([kind], times)).collect()
     }),
@@ -289,7 +270,7 @@ pub(crate) const METRICS: &[Metric] = &[
     counted("socket_bytes", "Bytes of datagrams of the sockets of all faces.", &["direction"]),
     counted(
         "socket_dropped_datagrams",
-        "Datagrams that could not leave: too many waited, longer than the MTU, or refused by the kernel.",
+        "Unsent datagrams: full backlog, longer than the MTU, or refused by the kernel.",
         &["reason"],
     ),
     counted("socket_receive_errors", "Receive calls that failed, ICMP errors included.", &[]),
@@ -297,11 +278,11 @@ pub(crate) const METRICS: &[Metric] = &[
     counted("psi_packets", "PSI packets of all kinds.", &["direction"]),
     counted("requests", "Requests for objects (in ndn Interests) that reached this publisher.", &["result"]),
     counted("psi_answer_packets", "Packets with which a PSI publisher answered requests.", &[]),
-    counted("unsolicited_packets", "Packets that nothing here waits for.", &["kind"]),
+    counted("unsolicited_packets", "Unsolicited packets.", &["kind"]),
     counted("psi_control_messages", "Control messages of PSI.", &["result"]),
     counted("psi_control_fragments_repeated", "Fragments of control messages sent again.", &[]),
     counted("ndn_packets", "Network-layer packets of NDN, control and echo included.", &["type", "direction"]),
-    counted("ndn_interests", "What became of Interests in the PIT.", &["result"]),
+    counted("ndn_interests", "Outcomes of Interests in the PIT.", &["result"]),
     counted("ndn_link_packets", "Packets under link reliability.", &["result"]),
     counted("ndn_path_labels", "Hops that this forwarder added to path tags.", &[]),
     counted("ndn_path_tags", "Interests forwarded by their path tag.", &["result"]),
@@ -314,21 +295,13 @@ pub(crate) const METRICS: &[Metric] = &[
     counted("mf_reminders", "Reminders sent to producers of delegated chunks.", &[]),
     counted("mf_unreported_drops", "Dropped chunks that could not be reported to their source.", &[]),
     counted("mf_damage", "Damage found in durable state at the start.", &["of", "unit"]),
-    counted("mf_name_store", "What a resolver has to do with the engine under its names.", &["event"]),
-    counted("psi_record_store", "What a rendezvous node has to do with the engine under its records.", &["event"]),
-    counted("events_dropped", "Events of the node that nobody took in time.", &[]),
-    counted("mf_requests_upstream", "Requests for missing chunks that a relay sent further up.", &[]),
+    counted("mf_name_store", "Operations of a resolver's engine.", &["event"]),
+    counted("psi_record_store", "Operations of a rendezvous node's engine.", &["event"]),
+    counted("events_dropped", "Events dropped before a listener took them.", &[]),
+    counted("mf_requests_upstream", "Requests for missing chunks that a relay forwarded upstream.", &[]),
     counted("mf_groups_without_proxy", "Chunks for groups whose proxy was away.", &[]),
-    counted(
-        "limit_refusals",
-        "Requests of others, or of this node itself, refused for a limit of this node.",
-        &["limit"],
-    ),
-    counted(
-        "psi_pending_packets",
-        "Packets that receivers requested while another request for them was under way.",
-        &["event"],
-    ),
+    counted("limit_refusals", "Requests of hosts or of this node refused at a limit.", &["limit"]),
+    counted("psi_pending_packets", "Packets requested while another request for them was in flight.", &["event"]),
     counted("psi_link_states_unacknowledged", "Reports of this node's links that no manager acknowledged.", &[]),
 ];
 
