@@ -66,13 +66,13 @@ pub enum ForwardingError {
     #[error("there is no {0}")]
     NoFace(FaceId),
     /// The table has as many routes as it may have.
-    #[error("there is no room for another route")]
+    #[error("the table of routes is full")]
     Full,
     /// There is no such strategy.
     #[error("there is no strategy '{0}'")]
     NoStrategy(String),
     /// The prefix has no chosen strategy; the strategy of `/` can only be replaced.
-    #[error("no strategy is chosen for it that could be taken back")]
+    #[error("no strategy is chosen for this prefix")]
     NotChosen,
     /// This face leads to the address already.
     #[error("{0} leads there already")]

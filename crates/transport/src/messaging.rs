@@ -134,7 +134,7 @@ pub enum MessagingError {
     #[error("a NACK timeout is {min:?} to {max:?}, not {0:?}", min = NACK_TIMEOUT.start(), max = NACK_TIMEOUT.end())]
     NackTimeout(Duration),
     /// [`EXTENSION`] does not contain this.
-    #[error("what is stored is kept for {min:?} to {max:?} longer, not {0:?}", min = EXTENSION.start(), max = EXTENSION.end())]
+    #[error("stored chunks can be kept {min:?} to {max:?} longer, not {0:?}", min = EXTENSION.start(), max = EXTENSION.end())]
     Extension(Duration),
     /// No identifier of a device or group.
     #[error("'{0}' is no GUID: it has 40 hex digits, `trib status` shows it")]
@@ -151,7 +151,7 @@ pub enum MessagingError {
         max: usize,
     },
     /// The node's table of names with restricted readers is full.
-    #[error("too many names of this node have readers of their own")]
+    #[error("too many names of this node have restricted readers")]
     NamesWithReaders,
     /// The label of a group is empty or too long, or the group has too many members.
     #[error(

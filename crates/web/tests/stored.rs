@@ -190,7 +190,7 @@ fn who_is_there_is_asked_when_no_change_has_told_it_and_without_a_watch_question
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", other.notes);
         other.turn();
     }
-    assert!(other.stored.state().contains("does not tell its changes"));
+    assert!(other.stored.state().contains("reports no changes"));
     // Puts continue to work.
     other.put(3, 1);
 

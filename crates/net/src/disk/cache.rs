@@ -133,7 +133,7 @@ impl ObjectCache {
         if self.0.is_full.swap(!is_written, Ordering::Relaxed) == is_written {
             let folder = self.0.path.display();
             match is_written {
-                true => tracing::info!("the disk of the cache '{folder}' has room again"),
+                true => tracing::info!("the disk of the cache '{folder}' has space again"),
                 false => tracing::warn!(
                     "the disk of the cache '{folder}' is full: objects pass through and are not kept; make room, or lower \
                      'cache_size' in [http]"

@@ -173,7 +173,7 @@ impl Walk<'_> {
             reason: reason.into(),
         };
         if depth > DirectoryIndex::DEPTH_MAX {
-            return Err(unsuitable(directory, "it lies more than 64 directories deep"));
+            return Err(unsuitable(directory, "it is more than 64 directories deep"));
         }
         for entry in fs::read_dir(directory).map_err(|error| io_error("read", directory, &error))? {
             let path = entry.map_err(|error| io_error("read", directory, &error))?.path();

@@ -299,7 +299,7 @@ fn check_path(path: &[u8]) -> Result<(), &'static str> {
             _ if component.len() > 255 => return Err("a component of its path has more than 255 bytes"),
             _ if component.contains(&0) => return Err("its path has a zero byte in it"),
             _ if is_reserved(component) => return Err("a component of its path is kept for unfinished downloads"),
-            _ if depth > DirectoryIndex::DEPTH_MAX => return Err("it lies more than 64 directories deep"),
+            _ if depth > DirectoryIndex::DEPTH_MAX => return Err("it is more than 64 directories deep"),
             _ => {}
         }
     }

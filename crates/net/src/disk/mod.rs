@@ -83,7 +83,7 @@ use tributary_core::ByteCount;
 fn io_error(operation: &'static str, path: &Path, error: &io::Error) -> StoreError {
     let reason = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            let reason = format!("{error}; what is verified is kept: make room and fetch again");
+            let reason = format!("{error}; verified chunks are kept: free some space and fetch again");
             return StoreError::Later { reason: refusal(operation, path, reason).to_string() };
         }
         io::ErrorKind::UnexpectedEof => "it ends too early".into(),

@@ -113,7 +113,7 @@ pub fn publish_copy(path: &Path, options: &PublishOptions) -> Result<Publication
         return Err(unsuitable("no fetch of this node has written it"));
     };
     if manifest.is_unsigned() {
-        return Err(unsuitable("its packets were signed one by one, and nobody signed the whole"));
+        return Err(unsuitable("its packets were signed one by one, and it has no signature as a whole"));
     }
     Ok(match path.is_dir() {
         true => Publication::new(DirectoryObject::mirror(path, manifest, options)?, Vec::new()),
@@ -382,7 +382,7 @@ impl<S: Source> Published<S> {
         let mut manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
         if !options.mirrors.is_empty() {
             if S::KIND == ObjectKind::Directory || source.is_sealed() {
-                let reason = "web servers have files; what is a folder or sealed has no mirrors among them";
+                let reason = "web servers can mirror unsealed files only";
                 return Err(PublishError::Unsuitable { path: path.display().to_string(), reason: reason.into() });
             }
             manifest = manifest.mirrored(options.mirrors.clone(), key).map_err(illegal)?;
@@ -601,7 +601,7 @@ impl Record {
         let saved = fs::create_dir_all(state_dir.join("published"))
             .and_then(|()| replace_file(&file, &[a, b, c, d, e, checksum.as_bytes()]));
         if let Err(error) = saved {
-            tracing::warn!("cannot remember what '{}' is: {}", path.display(), io_error("write", &file, &error));
+            tracing::warn!("cannot save the record of '{}': {}", path.display(), io_error("write", &file, &error));
         }
     }
     /// Deletes the record of a path, if possible.

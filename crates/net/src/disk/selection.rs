@@ -197,7 +197,7 @@ impl Selection {
             });
         }
         if wanted.is_empty() && !inside.is_empty() {
-            let reason = "nothing is left of what was asked for: all of it is excluded";
+            let reason = "the patterns exclude everything that was selected";
             return Err(StoreError::Absent { reason: reason.into() });
         }
         let is_selected = |(path, kind, _): &(&[u8], &EntryKind, u64)| {
@@ -362,7 +362,7 @@ mod tests {
         for (below, include, exclude, expected) in [
             ("", &["*.csv", "*.png"][..], &[][..], "'*.png' matches nothing in the folder"),
             ("data", &["a.csv"], &[], "'a.csv' matches nothing in the folder below 'data'"),
-            ("", &[], &["*"], "all of it is excluded"),
+            ("", &[], &["*"], "the patterns exclude everything"),
             ("nowhere/x", &[], &[], "there is no 'nowhere/x' in the folder"),
             ("data/up", &[], &[], "is a link to '../a.csv'"),
             ("a.csv", &["x"], &[], "is a file, and patterns choose from a folder"),

@@ -32,16 +32,14 @@ pub(super) fn snapshot(file: &File, path: &Path, metadata: &fs::Metadata) -> Res
     match file.take(SNAPSHOT_BYTES_MAX + 1).read_to_end(&mut bytes) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Err(unsuitable(
-                "its reader waits for something to happen; write what is to be sent to a file".into(),
-            ));
+            return Err(unsuitable("reading it would wait for an event; write its data to a file first".into()));
         }
         Err(error) => return Err(io_error("read", path, &error).into()),
     }
     let have = bytes.len() as u64;
     if have > SNAPSHOT_BYTES_MAX {
         let (says, most) = (ByteCount(metadata.len()), ByteCount(SNAPSHOT_BYTES_MAX));
-        return Err(unsuitable(format!("its size says {says}, and it has more than {most}; copy it to a file first")));
+        return Err(unsuitable(format!("it reports {says} and has more than {most}; copy it to a file first")));
     }
     Ok((have != metadata.len()).then(|| bytes.into()))
 }

@@ -77,7 +77,8 @@ impl Staging {
         match fs::symlink_metadata(folder) {
             Ok(there) if there.is_dir() && there.uid() == nix::unistd::geteuid().as_raw() => Ok(()),
             Ok(_) => {
-                let reason = "it is kept for an unfinished download, and somebody else has made it; move it away";
+                let reason =
+                    "its name is reserved for unfinished downloads, but another user has made it; move it away";
                 Err(refusal("write", folder, reason))
             }
             // The process that had it has just ended.

@@ -287,7 +287,7 @@ impl TrustStore {
             let reason = match parse(bytes) {
                 Ok(None) => continue,
                 Ok(Some((name, key))) => match contents.keys.insert(name, key) {
-                    Some(_) => return refuse("the name is there twice".into()),
+                    Some(_) => return refuse("the name occurs twice".into()),
                     None => continue,
                 },
                 Err(reason) => reason,

@@ -72,8 +72,8 @@ pub(super) fn unpack(
 /// An index has no path twice, but a file system may take two paths for one.
 fn not_created(path: &Path, error: &io::Error) -> StoreError {
     if error.kind() == io::ErrorKind::AlreadyExists {
-        let reason = "the file system here takes it for another one of the folder, whose name differs by case or the like; \
-                      fetch to another file system";
+        let reason = "this file system does not distinguish it from another name in the folder, such as one that \
+            differs by case; fetch to another file system";
         return refusal("create", path, reason);
     }
     io_error("create", path, error)

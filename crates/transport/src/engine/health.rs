@@ -63,7 +63,7 @@ impl Health {
     pub fn state(&self) -> String {
         match (self.failing, self.is_blind_noted, self.full) {
             (Some(_), ..) => "cannot be used now".into(),
-            (_, true, _) => format!("does not tell its changes now: {}", self.words.blind),
+            (_, true, _) => format!("reports no changes now: {}", self.words.blind),
             (.., Some(_)) => "full: keeps nothing new".into(),
             _ => "in use".into(),
         }
@@ -84,7 +84,10 @@ impl Health {
             return None;
         }
         (self.is_noted, self.noted_at) = (true, Some(now));
-        Some(format!("{}: {} cannot be used: {reason}; what it does not keep is refused", self.words.topic, self.name))
+        Some(format!(
+            "{}: {} cannot be used: {reason}; records that it does not store are refused",
+            self.words.topic, self.name
+        ))
     }
     /// A request has failed because the store is full.
     pub fn on_full(&mut self, now: Time, reason: &str) -> Option<String> {
@@ -94,7 +97,7 @@ impl Health {
         }
         self.full_noted_at = Some(now);
         let (topic, name) = (self.words.topic, self.name);
-        Some(format!("{topic}: {name} is full: {reason}; what it has is found, and what is new is refused"))
+        Some(format!("{topic}: {name} is full: {reason}; stored records are found, and new ones are refused"))
     }
     /// A request was carried out.
     pub fn on_success(&mut self) -> Option<String> {
@@ -109,7 +112,7 @@ impl Health {
     pub fn on_current(&mut self, now: Time) -> Option<String> {
         self.current_at = Some(now);
         core::mem::take(&mut self.is_blind_noted)
-            .then(|| format!("{}: {} tells its changes again", self.words.topic, self.name))
+            .then(|| format!("{}: {} reports its changes again", self.words.topic, self.name))
     }
     /// Checks whether the watch still reports changes.
     pub fn look(&mut self, now: Time) -> Option<String> {
@@ -119,7 +122,7 @@ impl Health {
         }
         self.is_blind_noted = true;
         Some(format!(
-            "{}: {} tells no changes: no watch of it has stood for {} s; until one does {}",
+            "{}: {} reports no changes: no watch has worked for {} s; until one does {}",
             self.words.topic,
             self.name,
             BLIND_AFTER.as_secs(),

@@ -220,7 +220,7 @@ impl Transfer {
             [Party::Forwarder(label)] => Some((
                 Party::Forwarder(label.clone()),
                 format!(
-                    "what came over {} failed verification, and it is the only one there that could",
+                    "packets over {} failed verification, and it is the only one there that could",
                     bad.offer.label
                 ),
             )),

@@ -234,7 +234,7 @@ impl Transfer {
             self.close_path(path, "its source is still fetching what failed verification".into());
         }
         if !is_useful {
-            self.close_source(source, "it refuses chunks that it says it has".into());
+            self.close_source(source, "it refuses chunks that it has listed".into());
             self.move_suspects(now);
             return self.end_if_hopeless(now);
         }

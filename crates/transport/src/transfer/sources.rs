@@ -14,7 +14,7 @@ impl Transfer {
         let (id, added) = self.sources.add(offer.node, &offer.label, ())?;
         self.record.push(added);
         if self.sources.is_full() {
-            let text = format!("'{}' has more sources than {SOURCES_MAX}; the rest are not used", self.name);
+            let text = format!("'{}' has more sources than {SOURCES_MAX}; further ones are not used", self.name);
             self.record.push(TransferEvent::Advice { text });
         }
         Some(id)
@@ -284,7 +284,7 @@ impl Transfer {
         self.running.iter_mut().for_each(|running| running.partials.remove(id));
         let paths: BTreeSet<PathId> = self.paths_to(id).collect();
         for path in &paths {
-            self.close_path(*path, format!("'{label}' is not trusted any more"));
+            self.close_path(*path, format!("'{label}' is no longer trusted"));
         }
         if let Some(running) = &mut self.running {
             running.discard(|origin| paths.contains(&origin.path) && origin.cache.is_none());

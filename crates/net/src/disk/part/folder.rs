@@ -18,7 +18,7 @@ pub(super) fn check_selectable(manifest: &Manifest, options: &PartOptions) -> Re
     let reason = match (&options.selection, manifest.kind) {
         (Some(_), ObjectKind::File) => "is a file; of a file, ranges of its bytes can be fetched",
         (Some(_), ObjectKind::Directory) if manifest.is_sealed && options.key.is_none() => {
-            "is sealed, and what is in it is not known without the key of a reader"
+            "is sealed, and its contents cannot be listed without a reader's key"
         }
         _ => return Ok(()),
     };
@@ -69,7 +69,7 @@ impl PartFile {
             let selected = index.map(|(index, bytes)| Selected::all(&index, bytes, self.manifest.access));
             let all = Range { start: 0, end: self.manifest.chunk_count() };
             if let Some(Err(error)) = selected.map(|selected| self.take_local(&selected, vec![all])) {
-                tracing::warn!("'{}': what is there is not taken over: {error}", self.target.display());
+                tracing::warn!("'{}': existing files are not reused: {error}", self.target.display());
             }
             wishes.want(self.held.unset_ranges().collect(), false, None);
             return Ok(());

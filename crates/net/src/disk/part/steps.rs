@@ -67,7 +67,7 @@ impl PartFile {
                 false => Err(refusal("write", &self.part_path, "it was moved away, or something else is in its place")),
             };
         }
-        tracing::warn!("'{}' was removed; what is verified is written anew", self.part_path.display());
+        tracing::warn!("'{}' was removed; verified chunks are written again", self.part_path.display());
         let write = |error| io_error("write", &self.part_path, &error);
         self.staging.make()?;
         let options = OpenOptions { mode: 0o666, ..OpenOptions::CREATE_NEW };

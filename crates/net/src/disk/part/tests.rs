@@ -383,7 +383,7 @@ fn a_disk_that_gets_full_loses_nothing_and_the_download_goes_on_when_there_is_ro
                     Ok(()) => kept += 1,
                     Err(error) => {
                         failures += 1;
-                        assert!(error.to_string().contains("make room and fetch again"), "{error}");
+                        assert!(error.to_string().contains("free some space and fetch again"), "{error}");
                         assert!(!store.held().get(index));
                     }
                 }

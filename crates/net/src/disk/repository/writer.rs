@@ -233,8 +233,8 @@ impl Writer {
             damage.unfinished_bytes += unfinished;
             tracing::warn!(
                 path = %path.display(), bytes = unfinished,
-                "chunks are not whole: they were being stored when the process or the machine ended, and nobody was told \
-                 that they are, or the disk has damaged them"
+                "chunks are incomplete: they were being stored, and not yet confirmed, when the process or the \
+                 machine ended, or the disk has damaged them"
             );
         }
         // Damaged bytes are kept for diagnosis.
@@ -547,7 +547,7 @@ impl Writer {
     fn try_to_tidy(&mut self, number: u64) {
         if let Err(error) = self.tidy(number) {
             let path = segment::path(&self.folder, number);
-            tracing::warn!(path = %path.display(), %error, "cannot give back what stored chunks took");
+            tracing::warn!(path = %path.display(), %error, "cannot free the space of removed chunks");
         }
     }
     /// Removes a segment that is empty, or whose few remaining chunks can be moved.
