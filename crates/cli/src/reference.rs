@@ -6,7 +6,7 @@ use crate::args::declared;
 
 const HEAD: &str = "# Command line
 
-<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib --bin trib reference` writes it anew. -->
+<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib --bin trib reference` writes it. -->
 
 `trib --help` and `trib COMMAND --help` show the same on a terminal, `trib man DIR` writes it as manual pages, and `trib completions SHELL` prints a completion script. Rates, times and sizes carry their units: `20Mbps`, `40ms`, `64KiB`.
 
@@ -17,22 +17,22 @@ const TAIL: &str = "
 
 | code | meaning |
 |---|---|
-| 0 | done; also what `send` has left with routers that store all of it, whose receiver is away; `node`, `put` and `http-proxy` serve until they are interrupted and end with 0 then |
+| 0 | done; `send`: routers store everything for an absent receiver; `node`, `put` and `http-proxy`: interrupted |
 | 1 | not found |
-| 2 | wrong usage, or a wrong config |
-| 3 | begun and not complete; verified data is kept, and the same command goes on; of `doctor`: there are problems |
-| 4 | the network, or the node that was asked, refused |
-| 5 | the disk, a device or the network of this machine refused |
-| 6 | the daemon is gone, busy, or of another version; or another process has the state folder |
+| 2 | wrong usage or config |
+| 3 | incomplete; verified data is kept, and the same command resumes; `doctor`: problems |
+| 4 | the network or the node refused |
+| 5 | this machine's disk, device or network refused |
+| 6 | the daemon is gone, busy, or of another version; another process has the state folder |
 | 130 | interrupted |
 
 ## Environment
 
 | variable | meaning |
 |---|---|
-| `TRIB_CONTROL` | label or control socket of the daemon to ask, in place of `--control` |
-| `TRIB_PEER` | the neighbour to use, in place of `--peer` |
-| `XDG_STATE_HOME` | where nodes keep their state, in a folder `tributary`; without it `~/.local/state` |
+| `TRIB_CONTROL` | replaces `--control` |
+| `TRIB_PEER` | replaces `--peer` |
+| `XDG_STATE_HOME` | parent of nodes' state, in a folder `tributary`; without it `~/.local/state` |
 ";
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn family() -> impl TypedValueParser<Value = Family> {
 /// Which daemon to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
-    /// Label of the daemon to ask, or its control socket [default: $TRIB_CONTROL, else the one that can answer]
+    /// Daemon to ask, by label or control socket [default: $TRIB_CONTROL, else any that can answer]
     #[arg(long, value_name = "LABEL|SOCKET")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Control {
 /// Which node does the work.
 #[derive(Args, Debug)]
 pub(crate) struct Worker {
-    /// Run a node with this config in this process for as long as the command runs, instead of asking a daemon
+    /// Run a node with this config in this process instead of asking a daemon
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -39,8 +39,8 @@ pub(crate) struct Worker {
 /// A command to run when an object is complete.
 #[derive(Args, Debug, Default)]
 pub(crate) struct OnDone {
-    /// Run this with `sh` for each object that is complete and in its place; its environment has TRIB_NAME, TRIB_OUTPUT
-    /// and TRIB_BYTES. A node does so for fetches that it carries out by itself
+    /// Run this with `sh` for each completed object, with TRIB_NAME, TRIB_OUTPUT and TRIB_BYTES in its environment; a
+    /// node does so for its own fetches
     #[arg(long = "on-done", value_name = "COMMAND")]
     pub(crate) command: Option<String>,
 }
@@ -48,8 +48,7 @@ pub(crate) struct OnDone {
 /// Another neighbour than that of the config.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Peer {
-    /// The neighbour to use in place of the one in the config, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER,
-    /// else as the config says]
+    /// Neighbour instead of the config's, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER, else the config's]
     #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
     pub(crate) peer: Option<String>,
 }
@@ -83,8 +82,7 @@ fn one_of<T: Clone + Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 pub(super) fn reliability() -> impl TypedValueParser<Value = Reliability> {
-    let help =
-        ["Send once and forget", "The receiver reports what is missing", "The receiver reports what has arrived"];
+    let help = ["Send once and forget", "The receiver reports missing chunks", "The receiver reports arrived chunks"];
     one_of(Reliability::ALL, help)
 }
 pub(super) fn place() -> impl TypedValueParser<Value = Place> {
@@ -92,9 +90,9 @@ pub(super) fn place() -> impl TypedValueParser<Value = Place> {
 }
 pub(super) fn in_network() -> impl TypedValueParser<Value = InNetwork> {
     let help = [
-        "Routers store what they cannot deliver",
-        "The first router stores a copy and answers for this node, which may sleep",
-        "Routers drop what they cannot deliver",
+        "Routers store undeliverable chunks",
+        "The first router answers for this node, which may sleep",
+        "Routers drop undeliverable chunks",
     ];
     one_of(InNetwork::ALL, help)
 }

@@ -22,11 +22,11 @@ pub(crate) struct Demo {
     /// Loss on every link, such as 1%
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = tributary::config::parse_share)]
     pub(crate) loss: f64,
-    /// Break something during the transfer, at the usual moments or when this percentage has arrived: source,
-    /// receiver, link, router; resolver and tm (family psi); may be repeated
+    /// Break something during the transfer, optionally at this percentage: source, receiver, link, router; resolver and
+    /// tm (family psi); may be repeated
     #[arg(long, value_name = "KIND[@PERCENT]")]
     pub(crate) fail: Vec<Fail>,
-    /// Make a node misbehave: a source with wrong bytes, an imposter with another file, a cache with wrong bytes
+    /// Make a node misbehave
     #[arg(long, value_name = "WHO")]
     pub(crate) evil: Option<Evil>,
     /// Serve the receiver's dashboard and API at this address, such as 127.0.0.1:8080
@@ -68,7 +68,7 @@ pub(crate) enum FailKind {
 pub(crate) enum Evil {
     /// A publisher that serves flipped bytes
     Source,
-    /// A publisher that offers another file under the same name
+    /// A publisher with another file under the same name
     Imposter,
     /// A cache that answers with flipped bytes
     Cache,

@@ -16,29 +16,29 @@ pub(crate) enum HttpProxy {
         config: PathBuf,
         #[command(flatten)]
         peer: Peer,
-        /// Where browsers connect to
+        /// Address for browsers
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
         listen: std::net::SocketAddr,
-        /// The name that the other end is attached to [default: /http/HOST of each request]
+        /// The server proxy's name [default: /http/HOST of each request]
         #[arg(long, value_name = "NAME")]
         to: Option<Name>,
-        /// Accept answers of this publisher's key only [default: any that is attached to the name]
+        /// Accept only this publisher's key [default: any attached device]
         #[arg(long, value_name = "KEY")]
         publisher: Option<PublicKey>,
-        /// How long to wait for an answer once the request has been sent
+        /// Wait for an answer after the request
         #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
         timeout: Duration,
-        /// How long a browser may take for the head of a request, or idle between two requests
+        /// Time limit of a request's head, and of the pause between requests
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
         head_timeout: Duration,
-        /// How long a browser may pause within the body of a request
+        /// Time limit of a pause in a request's body
         #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
         body_timeout: Duration,
         /// What it may use, how long it waits, and where it logs
         #[command(flatten)]
         options: HttpOptions,
     },
-    /// The web server's end: takes requests for a name and asks an ordinary web server
+    /// The web server's end: forwards requests for a name to an ordinary web server
     Server {
         /// The node's config
         #[arg(long, value_name = "FILE")]
@@ -48,14 +48,13 @@ pub(crate) enum HttpProxy {
         /// The web server, such as http://127.0.0.1:80
         #[arg(long, value_name = "URL")]
         origin: String,
-        /// Target of tunnels, for https: a host and its port, such as 127.0.0.1:443; without it only tunnels to port
-        /// 80 are opened, which lead to the web server
+        /// Target of tunnels, for https, such as 127.0.0.1:443 [default: only port 80, to the web server]
         #[arg(long, value_name = "HOST:PORT")]
         tunnel: Option<String>,
         /// The name to attach to, such as /http/www.example.org; may be repeated
         #[arg(long, value_name = "NAME", required = true)]
         name: Vec<Name>,
-        /// How long the web server may take to answer
+        /// Wait for the web server's answer
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
         timeout: Duration,
         /// What it may use, how long it waits, and where it logs
@@ -67,10 +66,10 @@ pub(crate) enum HttpProxy {
 /// Options of both proxies.
 #[derive(Args, Debug)]
 pub(crate) struct HttpOptions {
-    /// How long a response or a tunnel may be silent, such as an event stream between two events
+    /// Time limit of silence in a response or tunnel
     #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_timeout)]
     pub(crate) idle_timeout: Duration,
-    /// Maximum number of concurrent connections of browsers, or of requests at the web server's end
+    /// Maximum number of concurrent connections, or of requests at the web server's end
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) connections: u32,
     /// Memory for bodies beyond 768 KiB for each connection
@@ -87,7 +86,7 @@ pub(crate) struct HttpOptions {
 /// How lines of the access log look.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum LogFormat {
-    /// As Apache and nginx write them, followed by the duration in seconds
+    /// As Apache and nginx write them, plus the duration in seconds
     #[default]
     Combined,
     /// One JSON object a line

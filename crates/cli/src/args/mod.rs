@@ -69,31 +69,29 @@ pub(crate) fn parse() -> Result<Cli, u8> {
 pub(crate) enum Command {
     /// Run a small network of real daemons on this machine and fetch a file over every path
     Demo(Demo),
-    /// Run one daemon until SIGTERM or Ctrl-C; SIGHUP makes it read its config again
+    /// Run a daemon until SIGTERM or Ctrl-C; SIGHUP reloads its config
     Node(Node),
-    /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
+    /// Publish a file or folder under a name, by a daemon or, with --config, until Ctrl-C
     ///
-    /// A daemon remembers its publications over restarts, until `trib rm`. A publication of put with --config ends
-    /// with the command: a node that is started later with the same config does not publish it.
+    /// A daemon remembers its publications over restarts, until `trib rm`; a publication with --config ends with the
+    /// command.
     Put(Put),
-    /// Fetch a name, verify it, and write it to a file, a folder or a pipe; or a file from web servers
+    /// Fetch and verify a name, or a file from web servers, into a file, a folder or a pipe
     ///
-    /// A URL or a Metalink file (.meta4) is fetched from web servers alone, by this process: no node takes part. Every
-    /// mirror delivers another part of the file, over every --interface. Chunks are verified by the hashes of pieces if
-    /// the Metalink file has them, else the whole file by its checksum if there is one.
+    /// This process fetches a URL or a Metalink file (.meta4) from web servers without a node. Every mirror delivers
+    /// another part of the file over every --interface, verified by the Metalink file's piece hashes, else by a
+    /// checksum of the whole file.
     ///
-    /// Each path is shown with its round-trip time and loss. In the families psi and ndn they are those of the
-    /// packets requested over it. In mf a receiver requests chunks, not packets: the round-trip time runs from the
-    /// latest request to the first packet of its answer, and the loss is the share of packets that arrived after
-    /// later ones of their chunk, because they were lost on the last hop, or on an earlier one whose router forwards
-    /// chunks while they arrive.
+    /// Round-trip time and loss of a path are those of its packets in the families psi and ndn. In mf the round-trip
+    /// time runs from the latest request to the first packet of its answer, and the loss is the share of packets that
+    /// arrived after later ones of their chunk.
     Get(Box<Get>),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
-    /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`; with -o, have a daemon fetch a
-    /// name again whenever there is a later version
+    /// Follow a fetch of a node until it ends, such as one of `trib get --detach`; with -o, have a daemon fetch each
+    /// later version of a name
     Follow(Follow),
-    /// Have a daemon keep and serve the latest versions of names, as their publishers signed them
+    /// Have a daemon keep and serve the latest versions of names under their publishers' signatures
     ///
     /// The fetches are in the queue: `trib transfers` shows them, `trib cancel` ends one.
     Mirror(Mirror),
@@ -105,56 +103,54 @@ pub(crate) enum Command {
     Paths(Named),
     /// Explain the state of a transfer, a path, a source or a name
     Explain(Explain),
-    /// Check whether a name can be reached, by which path, and how long that takes (family ndn)
+    /// Check whether a name is reachable, by which path, and the round-trip time (family ndn)
     Ping(Ping),
-    /// Show the nodes on the way to a name, up to five silent ones in a row (family ndn)
+    /// Show the nodes on the path to a name, up to five silent ones in a row (family ndn)
     Traceroute(Traceroute),
-    /// Show what is in a node's packet cache
+    /// Show a node's packet cache
     Cache(Query),
-    /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
+    /// Send a file, a folder or standard input to a device or a name (family mf)
     Send(Send),
-    /// Receive what is sent to this node and write it to a folder (family mf)
+    /// Receive objects for this node into a folder (family mf)
     ///
-    /// The name of an object gives its path below the folder. Existing files are not replaced, except with
-    /// --on-repeat replace; links in the folder are not followed. Characters that a file name cannot have, or that
-    /// would hide the file, are written as %XX, and so are `%` and `~`: /a/.b becomes a/%2Eb. A name component that
-    /// is not generic is preceded by the number of its type: /a/v=7 becomes a/54=%07. If a name is both an object and
-    /// the beginning of other names, the later one gets a `~` at that place: /sensors/roof, then
-    /// /sensors/roof/temperature become sensors/roof and sensors/roof~/temperature.
+    /// An object's name gives its path below the folder. Existing files are replaced only with --on-repeat replace;
+    /// links are not followed. Characters that are illegal in a file name, or would hide the file, are written as %XX,
+    /// and so are `%` and `~`: /a/.b becomes a/%2Eb. A typed name component is preceded by its type's number: /a/v=7
+    /// becomes a/54=%07. If a name is both an object and a prefix of others, the later one gets a `~` at that place:
+    /// /sensors/roof, then /sensors/roof/temperature become sensors/roof and sensors/roof~/temperature.
     Recv(Recv),
-    /// Receive what is sent to a name from now on (family mf)
+    /// Start receiving messages to a name (family mf)
     Attach(Named),
-    /// Stop receiving what is sent to a name (family mf)
+    /// Stop receiving messages to a name (family mf)
     Detach(Named),
-    /// Restrict who may look up a name of this node; for all others the name does not exist (family mf)
+    /// Restrict who may look up a name of this node (family mf)
     Readers(Readers),
-    /// Show or change the groups that a node owns; members get what is sent to the group, and may look up what it may
-    /// read (family mf)
+    /// Show or change a node's groups; members receive the group's messages and have its read permissions (family mf)
     #[command(subcommand)]
     Group(Group),
-    /// Show what a node stores for others, for whom and until when (family mf)
+    /// Show the chunks that a node stores for others, with receiver and expiry (family mf)
     Store(Store),
     /// Show or change the routes of a node, until it stops (family ndn)
     #[command(subcommand)]
     Route(Route),
-    /// Show or choose how a node picks among the routes to a prefix, until it stops (family ndn)
+    /// Show or choose a prefix's forwarding strategy, until the node stops (family ndn)
     #[command(subcommand)]
     Strategy(Strategy),
-    /// Show the faces of a node, or (family ndn) open and close some until it stops
+    /// Show a node's faces, or open and close some until it stops (family ndn)
     #[command(subcommand)]
     Face(Face),
-    /// Find out what keeps nodes from working: socket buffers, clock, MTU, ports, firewall, neighbours, resolvers
+    /// Diagnose problems of nodes: socket buffers, clock, MTU, ports, firewall, neighbours, resolvers
     ///
-    /// Each line says what was examined, and what to do where something is wrong. The exit code is 3 if there is a
-    /// problem; warnings are none.
+    /// Each line names the examined item, with a remedy for problems. The exit code is 3 if there is a problem, not for
+    /// warnings.
     Doctor(Doctor),
-    /// Show how much a node logs, or change it until the node reads its config again
+    /// Show or change a node's log levels, until it reloads its config
     Log(LogLevel),
-    /// Show what happens at a node, until interrupted
+    /// Show a node's events until interrupted
     Watch(Query),
-    /// Show the transfers of a node and its queue: what was begun with --detach or over HTTP, in order
+    /// Show a node's transfers and its queue, of --detach and HTTP, in order
     Transfers(Query),
-    /// Cancel a transfer, or take a fetch out of the queue; verified data is kept
+    /// Cancel a transfer or a queued fetch; verified data is kept
     Cancel(Cancel),
     /// Pause a fetch of the queue; it stays paused over restarts
     Pause(Cancel),
@@ -164,27 +160,27 @@ pub(crate) enum Command {
     Move(Move),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
-    /// Carry HTTP through the network, with a proxy at each end (family mf)
+    /// Carry HTTP through the network by a proxy at each end (family mf)
     #[command(subcommand)]
     HttpProxy(HttpProxy),
     /// Serve objects of the network to programs that speak HTTP
     Gateway(Gateway),
-    /// Run the papers' experiments in virtual time and compare their figures with ours; `trib-lab` does it
+    /// Run the papers' experiments in virtual time with `trib-lab`
     #[command(disable_help_flag = true)]
     Lab(Delegated),
-    /// Run your own scenario in virtual time: any topology, workload, faults and family; `trib-lab` does it
+    /// Run your own scenario in virtual time with `trib-lab`
     #[command(disable_help_flag = true)]
     Sim(Delegated),
     /// Check a config file
     #[command(subcommand)]
     Config(Config),
-    /// Make or show a publisher's key
+    /// Create or show a publisher's key
     #[command(subcommand)]
     Key(Key),
-    /// Make and show NDN keys and certificates, and sign those of others (family ndn)
+    /// Create, show and sign NDN keys and certificates (family ndn)
     #[command(subcommand)]
     NdnKey(NdnKey),
-    /// Make the authority of a network, admit nodes to it with roles and names, and revoke them
+    /// Create a network's authority, admit nodes with roles and names, and revoke them
     #[command(subcommand)]
     Network(Network),
     /// Print a completion script for a shell
@@ -203,7 +199,7 @@ pub(crate) struct Query {
 /// Shows what a node does.
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Show it on the whole screen, drawn anew every second, until Ctrl-C
+    /// Show it on the whole screen, every second, until Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -213,7 +209,7 @@ pub(crate) struct Status {
 /// Examines this machine and its nodes.
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// Examine the node of this config: the daemon that runs it, or else a node in this process
+    /// Examine this config's node: its daemon, or else a node in this process
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -233,12 +229,11 @@ pub(crate) struct Store {
 /// What to do with the store.
 #[derive(Subcommand, Debug)]
 pub(crate) enum StoreCommand {
-    /// Keep chunks that are here now until they are released or with their receiver, also over restarts: they do not
-    /// expire, make no room for others, and are not purged
+    /// Hold stored chunks until release or delivery, over restarts: no expiry, eviction or purge
     Hold(Held),
-    /// Take chunks off hold: their lifetimes count again, and those that are over end at once
+    /// Release held chunks: their lifetimes count again, and expired ones are dropped
     Release(Held),
-    /// Keep chunks for some time from now on at least, whatever their senders wanted; it shortens nothing
+    /// Extend the lifetime of chunks to at least this time from now on
     Extend {
         /// How long, such as 12h or 720h
         #[arg(value_name = "TIME", value_parser = units::parse_duration)]
@@ -246,7 +241,7 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         held: Held,
     },
-    /// Forget chunks for good, but for those on hold; their senders hear that nobody keeps them any more
+    /// Delete chunks, except held ones, and notify their senders
     Purge(Held),
 }
 impl StoreCommand {
@@ -269,10 +264,10 @@ impl StoreCommand {
 /// Which stored chunks are meant.
 #[derive(Args, Debug)]
 pub(crate) struct Held {
-    /// Those for this destination: a name, or a GUID or its beginning, as `trib store` shows it
+    /// Only for this destination: a name, or a GUID or its beginning, as `trib store` shows it
     #[arg(long, value_name = "NAME|GUID", required_unless_present_any = ["object", "all"])]
     pub(crate) to: Option<String>,
-    /// Those of this object: its identifier or its beginning
+    /// Only of this object: its identifier or its beginning
     #[arg(long, value_name = "ID")]
     pub(crate) object: Option<String>,
     /// All of them
@@ -290,7 +285,8 @@ impl Held {
 /// Shows or changes how much a node logs.
 #[derive(Args, Debug)]
 pub(crate) struct LogLevel {
-    /// A level (off, error, warn, info, debug), and levels of single modules: info,net=debug [default: show what is in force]
+    /// A level (off, error, warn, info, debug), and levels of single modules: info,net=debug [default: show the current
+    /// ones]
     pub(crate) levels: Option<LogLevels>,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -308,9 +304,9 @@ pub(crate) struct Named {
 /// Follows a fetch.
 #[derive(Args, Debug)]
 pub(crate) struct Follow {
-    /// The fetch: its number, such as transfer-1, or the name that it fetches
+    /// The fetch: its number, such as transfer-1, or its name
     pub(crate) transfer: String,
-    /// Fetch the name to this file or folder, and again whenever there is a later version, until `trib cancel`
+    /// Fetch the name and its later versions to this file or folder, until `trib cancel`
     #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -327,7 +323,7 @@ pub(crate) struct Mirror {
     /// The names, such as /lab/images/debian.iso
     #[arg(required = true)]
     pub(crate) names: Vec<Name>,
-    /// The folder for them [default: the present one]
+    /// The folder for them [default: the current one]
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -339,7 +335,7 @@ pub(crate) struct Mirror {
 /// How later versions are looked for.
 #[derive(Args, Debug)]
 pub(crate) struct VersionOptions {
-    /// How long to wait before looking for a later version again
+    /// Interval of checks for a later version
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) every: Duration,
     /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
@@ -363,12 +359,12 @@ pub(crate) struct Move {
 /// Limits who may look up a name.
 #[derive(Args, Debug)]
 pub(crate) struct Readers {
-    /// The name, such as /lab/plans, published or attached to, now or later [default: the device itself: where it is]
+    /// The name, such as /lab/plans, published or attached to, now or later [default: the device's address]
     pub(crate) name: Option<Name>,
-    /// GUID of a device that may, as `trib status` shows it there, or of a group; may be repeated
+    /// GUID of a permitted device, as its `trib status` shows it, or of a group; may be repeated
     #[arg(long, value_name = "GUID", required_unless_present = "all")]
     pub(crate) only: Vec<String>,
-    /// Everybody may
+    /// Permit everybody
     #[arg(long, conflicts_with = "only")]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -378,7 +374,7 @@ pub(crate) struct Readers {
 /// What to do with groups.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Group {
-    /// Show the groups that a node owns, with their GUIDs and members
+    /// Show a node's groups with their GUIDs and members
     List(Query),
     /// Add devices or groups to a group; the first members create it
     Add(Members),
@@ -393,7 +389,7 @@ pub(crate) enum Route {
     List(Query),
     /// Add a route to all names below a prefix, or change its cost and lifetime
     Add(AddRoute),
-    /// Remove the routes of a prefix over a face, whoever made them
+    /// Remove all routes of a prefix over a face
     Remove(RemoveRoute),
 }
 
@@ -402,12 +398,12 @@ pub(crate) enum Route {
 pub(crate) struct AddRoute {
     /// The names below it
     pub(crate) prefix: Name,
-    /// The face that leads there: its number or label, as `trib face list` shows them
+    /// The face: its number or label, as `trib face list` shows them
     pub(crate) face: String,
-    /// What it costs beside other routes; strategies prefer little
+    /// Its cost; strategies prefer low costs
     #[arg(long, default_value_t = 0)]
     pub(crate) cost: u64,
-    /// How long it lives [default: as long as the node runs]
+    /// Its lifetime [default: until the node stops]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) lifetime: Option<Duration>,
     #[command(flatten)]
@@ -428,11 +424,11 @@ pub(crate) struct RemoveRoute {
 /// What to do with strategies.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Strategy {
-    /// Show what is chosen, and what can be
+    /// Show chosen and available strategies
     List(Query),
     /// Choose the strategy of the routes at and below a prefix
     Set(SetStrategy),
-    /// Take a choice back: the next shorter prefix decides
+    /// Remove a choice: the next shorter prefix decides
     Unset(Named),
 }
 
@@ -441,7 +437,7 @@ pub(crate) enum Strategy {
 pub(crate) struct SetStrategy {
     /// The names below it
     pub(crate) prefix: Name,
-    /// The strategy, one of those that `trib strategy list` shows
+    /// A strategy of `trib strategy list`
     pub(crate) strategy: String,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -481,7 +477,7 @@ pub(crate) struct DestroyFace {
 pub(crate) struct Members {
     /// Its label, such as sites
     pub(crate) label: String,
-    /// Their GUIDs, as `trib status` and `trib group list` show them; remove without any deletes the group
+    /// GUIDs, as `trib status` and `trib group list` show them; remove without any deletes the group
     pub(crate) members: Vec<String>,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -507,22 +503,21 @@ pub(crate) struct Node {
 pub(crate) struct Put {
     /// The file or folder
     pub(crate) path: PathBuf,
-    /// What to call it, such as /lab/images/debian.iso
+    /// Its name, such as /lab/images/debian.iso
     pub(crate) name: Name,
     /// Its version; later ones have larger numbers [default: the time of its last change]
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
-    /// Seal it so that only this reader can open it: a key as `trib key show` prints it there, a file of such keys (one a
-    /// line), or the label of a [[key_group]] of the node; may be repeated. Publish again with other readers to change them:
-    /// who is left out cannot open what is published from then on, but still what was before
+    /// Seal it for this reader: a key as the reader's `trib key show` prints it, a file of keys (one a line), or the
+    /// label of a [[key_group]] of the node; may be repeated. Publish again to change the readers; removed ones can
+    /// still open earlier versions
     #[arg(long = "for", value_name = "READER")]
     pub(crate) readers: Vec<String>,
-    /// A web server that has the same file, by its URL; receivers fetch from it too, unless they choose not to; may be given
-    /// several times. Receivers older than this option refuse a publication with mirrors
+    /// URL of a web server with the same file, from which receivers may fetch; may be repeated. Receivers older than
+    /// this option refuse such a publication
     #[arg(long = "mirror", value_name = "URL", value_parser = web::parse_web, conflicts_with = "readers")]
     pub(crate) mirrors: Vec<Url>,
-    /// Publish it again, as a later version, whenever the file or folder has changed and is left alone for a moment; by a
-    /// daemon, also after a restart
+    /// Publish each later change as a new version; by a daemon, also after a restart
     #[arg(long, conflicts_with_all = ["config", "version"])]
     pub(crate) watch: bool,
     /// How long to wait for the network to confirm
@@ -535,34 +530,34 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; or a URL, or a Metalink file. Several names are fetched one after the other
+    /// A name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; a URL, or a Metalink
+    /// file. Several names are fetched in turn
     #[arg(value_name = "NAME|URL|FILE", required = true)]
     pub(crate) names: Vec<Target>,
-    /// Where to write it; `-` is standard output, in order; with a slash at its end, and of several names, the folder
-    /// [default: the last part of the name]
+    /// Where to write it; `-` is standard output; a folder with a slash at its end, or of several names [default: the
+    /// last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Fetch only these bytes, as in HTTP: 0-499, 500- (to the end), -500 (the last 500), or several with commas; they are
-    /// written in ascending order
+    /// Fetch only these bytes, in ascending order: 0-499, 500- (to the end), -500 (the last 500), or several with
+    /// commas
     #[arg(long, value_name = "RANGES", allow_hyphen_values = true, conflicts_with = "detach")]
     pub(crate) range: Option<ByteRanges>,
-    /// Of a folder, fetch only what matches this pattern, such as '*.csv' or 'data/**'; may be given several times
+    /// Of a folder, fetch only files that match, such as '*.csv' or 'data/**'; may be repeated
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["range", "serve"])]
     pub(crate) include: Vec<String>,
-    /// Of a folder, leave out what matches this pattern, even if it matches --include; may be given several times
+    /// Of a folder, exclude files that match, despite --include; may be repeated
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["range", "serve"])]
     pub(crate) exclude: Vec<String>,
-    /// Replace any existing file or folder [default: only an earlier version that this node fetched there under this
-    /// name from this publisher, unless it was changed since]
+    /// Replace any existing file or folder [default: only an unchanged earlier fetch of this name and publisher]
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Keep an object that is sealed for readers as it is, without opening it
+    /// Keep a sealed object unopened
     #[arg(long)]
     pub(crate) sealed: bool,
-    /// Serve it to others from then on, as its publisher signed it, until `trib rm`
+    /// Serve it under its publisher's signature until `trib rm`
     #[arg(long)]
     pub(crate) serve: bool,
-    /// Fetch only if the node's family is this one [default: any]
+    /// Fetch only in this family [default: any]
     #[arg(long, value_parser = common::family())]
     pub(crate) family: Option<Family>,
     /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
@@ -572,11 +567,11 @@ pub(crate) struct Get {
     /// Maximum rate, such as 20Mbps
     #[arg(long, value_name = "RATE")]
     pub(crate) limit: Option<Rate>,
-    /// Wait this long for a source, and for somebody to publish the name [default: the node's patience, 10s, but not for a
-    /// publication]
+    /// Wait this long for a source and for a publication of the name [default: the node's patience, 10s, for a source
+    /// only]
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// Bytes of a chunk to request, such as 64KiB (family mf) [default: the node's chunk_size]
+    /// Requested chunk size, such as 64KiB (family mf) [default: the node's chunk_size]
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk_bytes)]
     pub(crate) chunk_size: Option<u32>,
     /// End-to-end reliability (family mf) [default: the node's]
@@ -588,17 +583,17 @@ pub(crate) struct Get {
     /// What the network may store when it cannot deliver (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT", value_parser = in_network())]
     pub(crate) in_network: Option<InNetwork>,
-    /// Fetches of higher priority come first in the queue and, in the families psi and ndn, on each uplink; from -100 to 100
-    /// [default: 0]
+    /// Order in the queue and, in the families psi and ndn, on each uplink; from -100 to 100, highest first [default:
+    /// 0]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
-    /// Use this face only, by label or number, such as face-1; may be given several times (families psi and ndn)
+    /// Use only this face, by label or number, such as face-1; may be repeated (families psi and ndn)
     #[arg(long, value_name = "FACE")]
     pub(crate) only: Vec<String>,
-    /// Do not use this face; may be given several times (families psi and ndn)
+    /// Exclude this face; may be repeated (families psi and ndn)
     #[arg(long, value_name = "FACE")]
     pub(crate) avoid: Vec<String>,
-    /// Leave alone the web servers that the publisher names
+    /// Exclude the publisher's web servers
     #[arg(long)]
     pub(crate) no_mirrors: bool,
     /// Add it to the node's queue and return at once; `trib transfers` shows the queue, `trib follow` the progress
@@ -615,12 +610,12 @@ pub(crate) struct Get {
 /// Serves objects over HTTP.
 #[derive(Args, Debug)]
 pub(crate) struct Gateway {
-    /// The node's config; its section [http] holds all settings
+    /// The node's config with a section [http]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) peer: Peer,
-    /// Where programs connect to [default: 'listen' of [http], else 127.0.0.1:8080]
+    /// Address for programs [default: 'listen' of [http], else 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<std::net::SocketAddr>,
 }
@@ -630,12 +625,12 @@ pub(crate) struct Gateway {
 pub(crate) struct Send {
     /// The file or folder; `-` is standard input
     pub(crate) path: PathBuf,
-    /// What to call it, such as /sensors/roof/temperature
+    /// Its name, such as /sensors/roof/temperature
     pub(crate) name: Name,
-    /// A name that devices are attached to, or the GUID of a device or group
+    /// A name with attached devices, or the GUID of a device or group
     #[arg(long, value_name = "NAME|GUID")]
     pub(crate) to: String,
-    /// Bytes of a chunk, such as 64KiB [default: the node's chunk_size]
+    /// Chunk size, such as 64KiB [default: the node's chunk_size]
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk_bytes)]
     pub(crate) chunk_size: Option<u32>,
     /// End-to-end reliability [default: the node's]
@@ -644,16 +639,16 @@ pub(crate) struct Send {
     /// What the network may store when it cannot deliver [default: the node's]
     #[arg(long, value_name = "WHAT", value_parser = in_network())]
     pub(crate) in_network: Option<InNetwork>,
-    /// Priority where storage is short; larger numbers stay longer
+    /// Priority in full storage; larger numbers stay longer
     #[arg(long, value_name = "0-255", default_value_t = 0)]
     pub(crate) priority: u8,
     /// How long routers may store it, such as 1h [default: the routers']
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// Deliver to the nearest device that is attached to the name, not to all
+    /// Deliver to the nearest attached device only
     #[arg(long)]
     pub(crate) nearest: bool,
-    /// Let routers keep copies and serve what members of a large group miss; a request goes to at most N of them
+    /// Let routers keep copies for members of a large group; a request goes to at most N of them
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "nearest")]
     pub(crate) proxies: u8,
     /// Its version; later ones have larger numbers [default: the time of its last change]
@@ -671,22 +666,22 @@ pub(crate) struct Send {
 pub(crate) enum OnRepeat {
     /// Keep all: the second one of /sensors/roof is written to sensors/roof~2
     Number,
-    /// Replace the earlier one of the same publisher, unless you have changed it
+    /// Replace the publisher's earlier one, unless you have changed it
     Replace,
-    /// Append its bytes to the file as a line; folders and objects above 1 MiB are numbered
+    /// Append it as a line; folders and objects above 1 MiB are numbered
     Append,
 }
 
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
-    /// A name to attach to, to receive what is sent to it; may be repeated
+    /// A name to attach to; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) attach: Vec<Name>,
-    /// The folder to write into, each object under its name
+    /// The folder
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
-    /// What to do with an object whose name was received before
+    /// Handling of a repeated name
     #[arg(long, value_name = "HOW", default_value = "number")]
     pub(crate) on_repeat: OnRepeat,
     /// Accept only this publisher's key [default: the first one seen for a name]
@@ -725,18 +720,17 @@ pub(crate) struct Ls {
 pub(crate) struct Ping {
     /// The name, such as /lab/images/debian.iso
     pub(crate) name: Name,
-    /// How many echo requests to send
+    /// Number of echo requests
     #[arg(short, long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(tributary::request::COUNT_MAX)))]
     pub(crate) count: u32,
-    /// Time from one to the next, at least 10ms
+    /// Their interval, at least 10ms
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
     pub(crate) interval: Duration,
-    /// How long an answer may take
+    /// Wait for an answer
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Path of the requests: `same` (that of the first answer), `any` (each its own), or a path from an earlier
-    /// answer to the same daemon
+    /// Path of the requests: `same` (as the first answer), `any`, or a path of an earlier answer to this daemon
     #[arg(long, value_name = "PATH", default_value = "same")]
     pub(crate) path: String,
     #[command(flatten)]
@@ -748,18 +742,17 @@ pub(crate) struct Ping {
 pub(crate) struct Traceroute {
     /// The name, such as /lab/images/debian.iso
     pub(crate) name: Name,
-    /// How many neighbours to ask at most
+    /// Maximum number of hops
     #[arg(long, value_name = "N", default_value_t = 30,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(tributary::request::HOPS_MAX)))]
     pub(crate) max_hops: u8,
-    /// How many echo requests to send to each until one is answered
+    /// Maximum number of echo requests to each
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) count: u8,
-    /// How long an answer may take
+    /// Wait for an answer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Path of the requests: `same` (that of a first ping), `any` (each its own), or a path from an earlier answer to
-    /// the same daemon
+    /// Path of the requests: `same` (as a first ping), `any`, or a path of an earlier answer to this daemon
     #[arg(long, value_name = "PATH", default_value = "same")]
     pub(crate) path: String,
     #[command(flatten)]
@@ -769,8 +762,8 @@ pub(crate) struct Traceroute {
 /// Explains.
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// A transfer as `trib status` shows it, one of its paths or sources as `trib paths` does (of the latest transfer, or
-    /// TRANSFER/PATH), or a name
+    /// A transfer of `trib status`, a path or source of `trib paths` (of the latest transfer, or TRANSFER/PATH), or a
+    /// name
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -823,7 +816,7 @@ pub(crate) enum Config {
 /// Commands about keys.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Key {
-    /// Make a new secret key and print its public half
+    /// Create a secret key and print its public half
     New {
         /// Where to write the secret key; the file must not exist
         file: PathBuf,
@@ -838,15 +831,15 @@ pub(crate) enum Key {
 /// Commands about NDN keys and certificates.
 #[derive(Subcommand, Debug)]
 pub(crate) enum NdnKey {
-    /// Make a key of an identity, and a certificate that it signs itself
+    /// Create a key of an identity and its self-signed certificate
     New {
         /// The name of the identity, such as /lab/alice
         identity: Name,
-        /// What the key signs with: ed25519 or ecdsa (P-256, which all NDN programs know)
+        /// ed25519 or ecdsa (P-256, which all NDN programs support)
         #[arg(long, value_name = "ALGORITHM", default_value = "ed25519", value_parser = parse_algorithm)]
         algorithm: Algorithm,
-        /// Certify the publisher's key in this file, which `trib key new` made; then one certificate vouches for
-        /// manifests and for packets
+        /// Certify this file's publisher key, made by `trib key new`, so that one certificate covers manifests and
+        /// packets
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
         #[command(flatten)]
@@ -854,41 +847,41 @@ pub(crate) enum NdnKey {
         #[command(flatten)]
         keys: Keys,
     },
-    /// Show the certificates of a key chain, the best one of each key first
+    /// Show a key chain's certificates, each key's best one first
     Show {
-        /// Only those of this identity
+        /// Only of this identity
         identity: Option<Name>,
         #[command(flatten)]
         keys: Keys,
     },
-    /// Write the best certificate of an identity, for others to trust or to sign
+    /// Write an identity's best certificate, for others to trust or sign
     Export {
         /// The identity
         identity: Name,
         /// Where to write it [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Write the secret key too; the file is readable by you alone
+        /// Also write the secret key; only you can read the file
         #[arg(long, requires = "output")]
         secret: bool,
         #[command(flatten)]
         keys: Keys,
     },
-    /// Keep certificates and keys out of a file that `trib ndn-key`, `ndnd sec` or `ndnsec cert-dump` wrote
+    /// Import certificates and keys from a file of `trib ndn-key`, `ndnd sec` or `ndnsec cert-dump`
     Import {
         /// The file
         file: PathBuf,
         #[command(flatten)]
         keys: Keys,
     },
-    /// Certify another's key: the answer to a request, which is a certificate that the key has signed itself
+    /// Certify another's key: answers a request, which is a self-signed certificate
     Sign {
         /// The file with the request
         request: PathBuf,
         /// The identity that signs; the request's must be below it
         #[arg(long = "as", value_name = "IDENTITY")]
         signer: Name,
-        /// The issuer that is written into the certificate's name
+        /// The issuer in the certificate's name
         #[arg(long, value_name = "TEXT", default_value = "NA")]
         issuer: String,
         /// Where to write the certificate [default: standard output]
@@ -904,7 +897,7 @@ pub(crate) enum NdnKey {
 /// How long a certificate counts.
 #[derive(Args, Debug)]
 pub(crate) struct Validity {
-    /// For how many days the certificate counts
+    /// Validity of the certificate in days
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub(crate) days: u32,
 }
@@ -927,7 +920,7 @@ pub(crate) struct Completions {
 /// Writes manual pages.
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// The folder, which is made if it is not there
+    /// The folder, created if missing
     pub(crate) folder: PathBuf,
 }
 

@@ -10,27 +10,25 @@ use tributary_trust::Roles;
 /// Commands of an authority.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Network {
-    /// Make the authority of a new network and print its public key, for [network] in the configs of the nodes
+    /// Create a network's authority and print its public key, for [network] in the nodes' configs
     ///
-    /// Whoever has the secret key in the folder decides who may do what. Nodes do not need it: keep the folder on a
-    /// machine that is none of them, and a copy of it elsewhere.
+    /// The folder's secret key grants all rights. Nodes do not need it: keep the folder off them, with a backup.
     New {
         /// The folder, which must not hold an authority
         #[arg(value_name = "DIR", default_value = "network")]
         folder: PathBuf,
     },
-    /// Give a node a certificate: its roles, the names that it owns, and until when
+    /// Give a node a certificate with its roles, names and expiry
     ///
-    /// The certificate is written to the authority's folder and, where NODE is a config or state folder, to where that
-    /// node looks for it. A running node takes it on SIGHUP. Admitting a node again renews or changes its certificate;
-    /// the earlier one holds until it ends, unless it is revoked.
+    /// The certificate goes to the authority's folder and, if NODE is a config or state folder, to the node's place for
+    /// it. A running node loads it on SIGHUP. Admitting a node again renews or changes its certificate; the earlier one
+    /// stays valid until it expires or is revoked.
     Admit(Admit),
-    /// Take certificates back
+    /// Revoke certificates
     ///
-    /// Writes the list of revocations, which every node of the network should get: a running node takes it on SIGHUP
-    /// and ends the sessions of those that it names.
+    /// Writes the list of revocations for all nodes: a running node loads it on SIGHUP and ends revoked sessions.
     Revoke(Revoke),
-    /// Show the authority's key and the certificates that it has issued
+    /// Show the authority's key and certificates
     Show {
         #[command(flatten)]
         of: OfNetwork,
@@ -51,16 +49,16 @@ pub(crate) struct Admit {
     /// The node: its public key, as `trib key show` and `trib status` print it, its config, its state folder, or its key
     /// file
     pub(crate) node: String,
-    /// What to call it [default: the label of its config]
+    /// Its label [default: that of its config]
     #[arg(long)]
     pub(crate) label: Option<String>,
-    /// What it may do for the network; may be repeated [default: the roles of its config; without one, none: a host]
+    /// A role; may be repeated [default: the roles of its config, else none: a host]
     #[arg(long = "role", value_name = "ROLE", value_parser = role())]
     pub(crate) roles: Vec<Roles>,
-    /// A name that it owns, with all below it: it may publish, attach and register there; may be repeated
+    /// A prefix that it owns, to publish, attach and register below it; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) names: Vec<Name>,
-    /// For how long, such as 90d or 12h
+    /// Validity, such as 90d or 12h
     #[arg(long = "for", value_name = "TIME", default_value = "90d", value_parser = parse_seconds)]
     pub(crate) seconds: u64,
     #[command(flatten)]

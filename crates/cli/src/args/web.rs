@@ -54,25 +54,25 @@ impl fmt::Display for Target {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Web servers")]
 pub(crate) struct WebOptions {
-    /// Another web server that has the same file; may be repeated
+    /// Another web server with the same file; may be repeated
     #[arg(long = "mirror", value_name = "URL", value_parser = parse_url)]
     pub(crate) mirrors: Vec<Url>,
-    /// The SHA-256 checksum that the file must have
+    /// The file's SHA-256 checksum
     #[arg(long, value_name = "HEX", value_parser = parse_sha256)]
     pub(crate) sha256: Option<Checksum>,
-    /// Connect over this network device or from this local address; with several, each mirror gets a connection over each
+    /// Connect over this network device or from this local address; may be repeated
     #[arg(long = "interface", value_name = "NAME|ADDRESS")]
     pub(crate) interfaces: Vec<Uplink>,
-    /// Trust the certificates in this PEM file too, beside those of the system
+    /// Also trust the certificates in this PEM file
     #[arg(long = "ca-certificate", value_name = "FILE")]
     pub(crate) ca_certificates: Vec<PathBuf>,
-    /// Send the cookies in this file, in the format of Netscape and curl
+    /// Send the cookies in this file, in Netscape's format
     #[arg(long, value_name = "FILE")]
     pub(crate) cookies: Option<PathBuf>,
     /// Passwords by host [default: $NETRC, else ~/.netrc]
     #[arg(long, value_name = "FILE")]
     pub(crate) netrc: Option<PathBuf>,
-    /// What to call this program in requests [default: tributary and its version]
+    /// Name of this program in requests [default: tributary and its version]
     #[arg(long, value_name = "TEXT")]
     pub(crate) user_agent: Option<String>,
     /// Follow redirects from https to http too
