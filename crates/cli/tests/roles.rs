@@ -127,7 +127,9 @@ fn a_closed_network_refuses_whoever_has_no_certificate_and_both_ends_say_why() {
             // A consumer of NDN says nothing before it wants something.
             let control = folder.join(&label).join("control.sock");
             let wish = ["get", "/lab/none", "-o", "none", "--timeout", "1s", "--control", control.to_str().unwrap()];
-            assert!(!run(folder, &wish).status.success());
+            let refused = run(folder, &wish);
+            assert_eq!(refused.status.code(), Some(4), "{}", talk(&refused));
+            assert!(talk(&refused).contains("trib network admit"), "{}", talk(&refused));
             until(&format!("{family}: the refusal of {label}"), || {
                 problem(&status(folder, &label)).contains(theirs)
                     && problem(&status(folder, &self::label(family))).contains(ours)

@@ -252,13 +252,16 @@ impl Layer {
     pub(crate) fn trouble(&self, face: FaceId) -> Option<String> {
         Some(self.faces.get(&face)?.trouble.as_ref()?.describe(face))
     }
+    pub(crate) fn is_refused(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(Face::is_refused)
+    }
     /// Changes what this node presents from the next handshake on. Neighbours that refused the old certificate may be
     /// tried again at once.
     pub(crate) fn present(&mut self, presented: &[u8]) {
         self.presented.truncate(1);
         self.presented.extend_from_slice(presented);
         for face in self.faces.values_mut() {
-            if matches!(face.trouble, Some(Trouble::Refused(_) | Trouble::Refuses(_))) {
+            if face.is_refused() {
                 face.not_before = Time::ZERO;
             }
         }
@@ -686,6 +689,9 @@ impl Layer {
 }
 
 impl Face {
+    fn is_refused(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Refused(_) | Trouble::Refuses(_)))
+    }
     /// The session that this node knows by `ours`.
     fn session(&mut self, ours: SessionIndex) -> Option<&mut Session> {
         let sessions = [&mut self.current, &mut self.previous].into_iter().flatten();

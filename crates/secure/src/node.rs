@@ -83,6 +83,10 @@ impl<N: Node> Secured<N> {
     pub fn trouble(&self, face: FaceId) -> Option<String> {
         self.layer.trouble(face)
     }
+    /// Whether that is so because one of both ends does not admit the other.
+    pub fn is_refused(&self, face: FaceId) -> bool {
+        self.layer.is_refused(face)
+    }
     /// Its counters.
     pub fn stats(&self) -> Stats {
         self.layer.stats

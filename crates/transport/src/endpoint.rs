@@ -264,6 +264,8 @@ pub struct FaceStatus {
     pub peer_key: Option<PublicKey>,
     /// Why its protection lets nothing pass.
     pub problem: Option<String>,
+    /// Whether that is so because the neighbour refuses this node, or is refused.
+    pub is_refused: bool,
     /// What the neighbour may do, if the network has an authority and the neighbour is admitted.
     pub grant: Option<Grant>,
 }

@@ -16,7 +16,7 @@ use crate::{
     log,
     node::{LocalNode, queue::State},
     notice::Notice,
-    operations::{self, Binding, Change, Diagnosis, Put},
+    operations::{self, Binding, Change, Put},
     request::{Get, Output, Place, Request},
     views::DoneView,
 };
@@ -112,8 +112,8 @@ impl LocalApi {
         self.node.wait_for_neighbour(patience)
     }
     /// Why no neighbour answers, and what to try; `None` if one does.
-    pub fn why_alone(&self) -> Option<(String, Option<String>)> {
-        operations::alone(&self.node).map(|Diagnosis { reason, hint }| (reason, hint))
+    pub fn why_alone(&self) -> Option<ApiError> {
+        operations::alone(&self.node)
     }
     /// Applies a newer config of the same node: publications, readers, groups and the rate limit change now. Returns
     /// sentences about what has changed and what needs a restart. If something cannot be published, nothing changes.

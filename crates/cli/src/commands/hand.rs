@@ -27,13 +27,12 @@ pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Res
     wait_for_neighbour(&own.api, Some(request), wish)?;
     if request.patience_ms(Duration::ZERO).is_some_and(|left| *left == 0) {
         let message = "no neighbour answered in time";
-        let error = ApiError::new(ErrorKind::Incomplete, message);
         return Err(match own.api.why_alone() {
-            Some((reason, hint)) => {
-                let error = ApiError::new(ErrorKind::Incomplete, format!("{message}: {reason}"));
-                hint.into_iter().fold(error, ApiError::with_hint)
+            Some(why) if why.kind == ErrorKind::Rejected => why,
+            Some(why) => {
+                ApiError { kind: ErrorKind::Incomplete, message: format!("{message}: {}", why.message), ..why }
             }
-            None => error.with_hint(
+            None => ApiError::new(ErrorKind::Incomplete, message).with_hint(
                 "is the node running that [[face]] names in the config? `trib status` there shows its neighbours",
             ),
         });
@@ -132,7 +131,7 @@ pub(super) fn wait_for_neighbour(api: &LocalApi, request: Option<&mut Request>, 
         waited = most.min(waited + LOOK);
         if waited == most {
             match api.why_alone() {
-                Some((reason, _)) => out::talk(&format!("within {most:?} {reason}")),
+                Some(why) => out::talk(&format!("within {most:?} {}", why.message)),
                 None => out::talk(&format!("no neighbour has answered within {most:?}")),
             }
             break;

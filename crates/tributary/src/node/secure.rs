@@ -450,6 +450,7 @@ impl Endpoint for SecureNode {
         for face in &mut status.faces {
             face.peer_key = self.secured.peer(face.face).map(|peer| PublicKey(peer.key.0));
             face.problem = self.secured.trouble(face.face);
+            face.is_refused = self.secured.is_refused(face.face);
         }
         let known = self.neighbours.locked();
         if let Some(identity) = &known.identity {

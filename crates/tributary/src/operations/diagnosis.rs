@@ -10,7 +10,7 @@ use tributary_transport::{FaceStatus, Obstacle, ObstacleKind};
 
 use crate::{
     config::{FaceConfig, Role},
-    error::ApiError,
+    error::{ApiError, ErrorKind},
     families::{Liveness, Resolution},
     node::LocalNode,
 };
@@ -20,14 +20,8 @@ const PROBE_PATIENCE: Duration = Duration::from_millis(200);
 /// How many silent neighbours are described.
 const NEIGHBOURS_LISTED: usize = 4;
 
-/// The reason why nobody answered, and what to try.
-pub(crate) struct Diagnosis {
-    pub(crate) reason: String,
-    pub(crate) hint: Option<String>,
-}
-
-/// Why a fetch finds no source; `None` if nothing is known but the silence.
-pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
+/// Why a fetch finds no source, and what to try; `None` if nothing is known but the silence.
+pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<ApiError> {
     let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
     if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
         return Some(diagnosis);
@@ -49,11 +43,11 @@ pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>
         }
         ObstacleKind::Silent => format!("`trib status` shows the neighbours, and `trib ping {name}` tries the way"),
     };
-    Some(Diagnosis { reason: reason.clone(), hint: Some(hint) })
+    Some(ApiError::new(ErrorKind::NotFound, reason).with_hint(hint))
 }
 
 /// Why no neighbour answers; `None` if one does.
-pub(crate) fn alone(node: &LocalNode) -> Option<Diagnosis> {
+pub(crate) fn alone(node: &LocalNode) -> Option<ApiError> {
     Neighbours::of(node).ok()?.diagnose(node)
 }
 
@@ -78,7 +72,7 @@ impl Neighbours {
     /// Whether the neighbour on this face answers: by its hellos or, in a family without them, by any packet.
     fn answers(&self, face: &FaceStatus, liveness: Liveness) -> bool {
         match liveness {
-            Liveness::Traffic => self.heard(face.face).is_some(),
+            Liveness::Traffic => self.heard(face.face).is_some() && !face.is_refused,
             Liveness::Hellos => face.up,
         }
     }
@@ -86,7 +80,7 @@ impl Neighbours {
         self.heard.iter().find(|(of, _)| *of == face).and_then(|(_, heard)| *heard)
     }
     /// Why no neighbour answers; `None` if one does.
-    fn diagnose(&self, node: &LocalNode) -> Option<Diagnosis> {
+    fn diagnose(&self, node: &LocalNode) -> Option<ApiError> {
         let config = node.config();
         if self.faces.iter().any(|face| self.answers(face, config.family().profile().liveness)) {
             return None;
@@ -97,18 +91,28 @@ impl Neighbours {
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
             }
-            let reason =
-                "this node has no neighbour: its config has no [[face]], and no node has connected to it".into();
+            let reason = "this node has no neighbour: its config has no [[face]], and no node has connected to it";
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
-            return Some(Diagnosis { reason, hint: Some(hint.into()) });
+            return Some(ApiError::new(ErrorKind::NotFound, reason).with_hint(hint));
         }
         let listed = neighbours.iter().take(NEIGHBOURS_LISTED);
         let mut reasons: Vec<String> = listed.map(|(id, face)| self.silence(node, *id, face)).collect();
         if neighbours.len() > NEIGHBOURS_LISTED {
             reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_LISTED));
         }
-        let hint = "is the node running that [[face]] names, and does a firewall let its UDP port through?";
-        Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint.into()) })
+        let (kind, what, hint) = match self.faces.iter().any(|face| face.is_refused) {
+            true => (
+                ErrorKind::Rejected,
+                "no neighbour is admitted or admits this node",
+                "whoever runs the network admits nodes with `trib network admit`; `trib key show` prints this one's key",
+            ),
+            false => (
+                ErrorKind::NotFound,
+                "no neighbour answers",
+                "is the node running that [[face]] names, and does a firewall let its UDP port through?",
+            ),
+        };
+        Some(ApiError::new(kind, format!("{what}: {}", reasons.join("; "))).with_hint(hint))
     }
     /// Why the neighbour of a configured face is silent.
     fn silence(&self, node: &LocalNode, id: tributary_core::FaceId, face: &FaceConfig) -> String {
@@ -119,7 +123,8 @@ impl Neighbours {
             node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
         // Of one that was never heard the system knows more.
-        let protection = status.and_then(|status| status.problem.clone()).filter(|_| heard.is_some());
+        let protection = status.filter(|status| heard.is_some() || status.is_refused);
+        let protection = protection.and_then(|status| status.problem.clone());
         let state = match problem.or(protection) {
             Some(problem) => problem,
             None => match heard {

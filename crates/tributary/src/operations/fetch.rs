@@ -20,8 +20,7 @@ use tributary_net::{
 use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{
-    diagnosis::{self, Diagnosis},
-    parse_name,
+    diagnosis, parse_name,
     resolve::{Keys, place_in},
 };
 use crate::{
@@ -711,7 +710,7 @@ fn failure(
     reason: &str,
     report: &TransferReport,
     (trouble, part): (&Trouble, Option<&str>),
-    diagnosis: Option<Diagnosis>,
+    diagnosis: Option<ApiError>,
 ) -> ApiError {
     // The family's reason repeats the name.
     let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
@@ -731,10 +730,7 @@ fn failure(
             )
         }
         None if report.bytes == 0 => match diagnosis {
-            Some(Diagnosis { reason, hint }) => {
-                let error = ApiError::new(ErrorKind::NotFound, format!("{message}: {reason}"));
-                hint.into_iter().fold(error, ApiError::with_hint)
-            }
+            Some(why) => ApiError { message: format!("{message}: {}", why.message), ..why },
             None => ApiError::new(ErrorKind::NotFound, message)
                 .with_hint("is a publisher running? list what the network offers with `trib ls`"),
         },

@@ -6,10 +6,7 @@ use tributary_core::{
 };
 use tributary_net::Clock;
 
-use super::{
-    diagnosis::{self, Diagnosis},
-    parse_name,
-};
+use super::{diagnosis, parse_name};
 use crate::{
     api::Flow,
     error::{ApiError, ErrorKind},
@@ -36,10 +33,7 @@ impl LocalNode {
             let nothing = |after: String| {
                 let message = format!("cannot list '{uri}': nothing is known below it{after}");
                 match diagnosis::diagnose(self, &uri, None) {
-                    Some(Diagnosis { reason, hint }) => {
-                        let error = ApiError::new(ErrorKind::NotFound, format!("{message}: {reason}"));
-                        hint.into_iter().fold(error, ApiError::with_hint)
-                    }
+                    Some(why) => ApiError { message: format!("{message}: {}", why.message), ..why },
                     None => ApiError::new(ErrorKind::NotFound, message).with_hint(
                         "`trib ls /` lists what there is; if that fails too, `trib status` shows which neighbours answer",
                     ),

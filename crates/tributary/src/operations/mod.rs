@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-pub(crate) use diagnosis::{Diagnosis, alone};
+pub(crate) use diagnosis::alone;
 pub(crate) use publish::Put;
 pub(crate) use rules::{Binding, Change};
 pub(crate) use send::is_dropped;

@@ -9,10 +9,7 @@ use tributary_net::{
 use tributary_transport::ObstacleKind;
 use tributary_trust::{Access, Grant};
 
-use super::{
-    diagnosis::{self, Diagnosis},
-    wait_until,
-};
+use super::{diagnosis, wait_until};
 use crate::{
     api::Flow,
     config::Role,
@@ -167,8 +164,8 @@ impl LocalNode {
             let of = name.clone();
             let obstacle = self.runtime.call(move |node, now| node.obstacle(now, &of))?;
             let obstacle = obstacle.filter(|obstacle| obstacle.kind != ObstacleKind::NoSuchName);
-            if let Some(Diagnosis { reason, .. }) = diagnosis::diagnose(self, &uri, obstacle.as_ref()) {
-                notify(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
+            if let Some(why) = diagnosis::diagnose(self, &uri, obstacle.as_ref()) {
+                notify(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {}", why.message) });
             }
         }
         notify(notice);
