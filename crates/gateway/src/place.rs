@@ -65,9 +65,9 @@ fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal
         Some(_) => return Err(Refusal::Host("the target is not a path")),
         None => match field {
             Some(field) => {
-                let uri: Uri = field.parse().map_err(|_| Refusal::Host("the host is none"))?;
+                let uri: Uri = field.parse().map_err(|_| Refusal::Host("the host name is invalid"))?;
                 let authority = uri.authority().filter(|_| uri.path().len() <= 1 && !field.contains(['@', '/', '?']));
-                authority.ok_or(Refusal::Host("the host is none"))?.host().to_string()
+                authority.ok_or(Refusal::Host("the host name is invalid"))?.host().to_string()
             }
             None if request.version() == hyper::Version::HTTP_11 => return Err(Refusal::Host("there is no host")),
             None => return Ok(Name::root()),
@@ -98,7 +98,7 @@ fn decode(component: &str) -> Result<Vec<u8>, Refusal> {
             let digits = std::str::from_utf8(digits).ok()?;
             digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
         });
-        bytes.push(digits.ok_or(Refusal::Path("a percent sign stands without two hexadecimal digits"))?);
+        bytes.push(digits.ok_or(Refusal::Path("a percent sign must be followed by two hexadecimal digits"))?);
     }
     match &bytes[..] {
         b".." => Err(Refusal::Path("a path with .. is not resolved here")),

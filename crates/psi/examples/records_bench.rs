@@ -338,7 +338,7 @@ impl Domain {
                         self.last_published = name;
                     }
                     // The client continues without help.
-                    ResolverEvent::Rejected { reason, .. } if reason.contains("it goes on") => self.told += 1,
+                    ResolverEvent::Rejected { reason, .. } if reason.contains("still trying") => self.told += 1,
                     ResolverEvent::Rejected { name, reason, .. } => panic!("{name}: {reason}"),
                     _ => {}
                 }

@@ -543,8 +543,8 @@ impl PubSub {
         } else if self.heard.is_some_and(|heard| heard >= since) {
             let (open, waiting) = (self.requests.len(), self.flow.waiting());
             format!(
-                "{}: they answer, but not to this within {seconds} s ({open} requests are under way and {waiting} wait); \
-                 it goes on",
+                "{}: they answer, but not to this within {seconds} s ({open} requests are in progress and {waiting} \
+                 wait); still trying",
                 Rejection::Overloaded
             )
         } else {

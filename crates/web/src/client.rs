@@ -166,8 +166,8 @@ impl Lanes {
         let connections = connections_for(mirrors.len(), different.len());
         let uplinks: Vec<Uplink> = different.into_iter().flat_map(|uplink| vec![uplink.clone(); connections]).collect();
         if options.origin == Origin::Stranger && is_proxied() {
-            let message =
-                "servers that a publisher names are not asked through a proxy, whose addresses nobody here can check";
+            let message = "servers that a publisher names are not used through a proxy, because their addresses cannot be \
+                 checked";
             return Err(WebError::usage(message.into()));
         }
         let tls = tls(options)?;
@@ -244,7 +244,7 @@ pub(crate) fn tls_with(
             count += 1;
         }
         if count == 0 {
-            return Err(unusable("there is none in it".into()));
+            return Err(unusable("it has no certificate".into()));
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -129,7 +129,7 @@ pub enum WebError {
     #[error("{0}")]
     System(String),
     /// The caller ended it.
-    #[error("the fetch was ended; what has arrived is kept")]
+    #[error("the fetch was stopped; the bytes received are kept")]
     Stopped,
 }
 impl WebError {

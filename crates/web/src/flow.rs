@@ -174,7 +174,7 @@ impl FlowTask {
             tokio::select! {
                 opened = &mut opening => return match opened? {
                     answer if job.delivers == Delivers::Ranges && !answer.head.ranges => {
-                        Err(Refusal::NoRanges("does not answer ranges any more".into()))
+                        Err(Refusal::NoRanges("no longer answers requests for ranges".into()))
                     }
                     answer => Ok(Some(answer)),
                 },

@@ -69,7 +69,7 @@ impl Habits {
         let text = serde_json::to_vec(&self.servers).unwrap_or_default();
         // The file only saves requests: without it the next fetch learns the habits again.
         if let Err(error) = replace_file(path, &[&text]) {
-            tracing::debug!("cannot keep what was learnt about servers in '{}': {error}", path.display());
+            tracing::debug!("cannot save the observations about servers in '{}': {error}", path.display());
         }
     }
 }

@@ -131,10 +131,10 @@ fn judge(head: Result<Head, Refusal>, shape: BulkShape, origin: Origin) -> Optio
         // An untrusted source of the address may aim many nodes at a server: it gets no requests for files that it does
         // not seem to have.
         Ok(head) if head.size.is_none() && !origin.is_trusted() => {
-            Some(BulkFailure::Refused("does not say how long its file is".into()))
+            Some(BulkFailure::Refused("does not report the length of its file".into()))
         }
         Ok(head) if !head.ranges => {
-            let reason = "delivers no ranges, so it would only repeat what others deliver".into();
+            let reason = "delivers no ranges, so it would only repeat other sources' bytes".into();
             Some(BulkFailure::Refused(reason))
         }
         Ok(_) => None,

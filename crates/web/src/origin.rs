@@ -43,7 +43,7 @@ impl Origin {
             return Ok(());
         }
         if let Some(port) = url.port().filter(|port| *port < 1_024 && !matches!(port, 80 | 443)) {
-            return Err(format!("port {port} is none of the web"));
+            return Err(format!("port {port} is not a port of the web"));
         }
         // A name is checked when it is resolved; an address is not resolved.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_string();
@@ -66,7 +66,7 @@ impl Resolve for PublicOnly {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let here = here()?;
             for address in &found {
-                check_address(address.ip(), &here).map_err(|why| format!("'{}' is not asked: {why}", name.as_str()))?;
+                check_address(address.ip(), &here).map_err(|why| format!("'{}' is not used: {why}", name.as_str()))?;
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })

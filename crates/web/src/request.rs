@@ -305,7 +305,7 @@ async fn send(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<
     let mut advertised = Advertised::default();
     let mut is_repeated = false;
     loop {
-        shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not asked: {why}", shown(&at))))?;
+        shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not used: {why}", shown(&at))))?;
         // The proof is for the store alone: it is not sent to the target of a redirect.
         let is_store = object.is_some() && seen.len() == 1;
         let request = request_for(client, shared, (&at, is_store), ask);

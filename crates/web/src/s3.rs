@@ -80,7 +80,7 @@ impl Store {
             None if bucket.contains('.') => format!("https://s3.{}.amazonaws.com/{bucket}/{key}", self.region),
             None => format!("https://{bucket}.s3.{}.amazonaws.com/{key}", self.region),
         };
-        let url: Url = text.parse().map_err(|error| format!("the store's address '{text}' is none: {error}"))?;
+        let url: Url = text.parse().map_err(|error| format!("the store's address '{text}' is invalid: {error}"))?;
         match url.scheme() {
             "http" | "https" if url.host_str().is_some() && url.query().is_none() => Ok(url),
             _ => Err(format!("the store's address '{text}' is no web address (AWS_ENDPOINT_URL)")),

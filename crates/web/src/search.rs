@@ -161,7 +161,7 @@ impl Search {
                 .collect();
             let odd = odd_ones(&sample_all(&able, size, &lanes, &shared).await);
             for at in odd {
-                let reason = "has another file of this size: bytes differ from those of most mirrors".into();
+                let reason = "has another file of this size: its bytes differ from most mirrors'".into();
                 mirrors[at].answer = Err(Refusal::Faulty(reason));
             }
         }
@@ -210,8 +210,7 @@ impl Search {
         is_decoded: bool,
     ) -> Vec<Candidate> {
         let with_reason = |has: u64| {
-            let what =
-                if wanted.size.is_some() { "the file has" } else { "that of most mirrors, or the first one, has" };
+            let what = if wanted.size.is_some() { "the file has" } else { "most mirrors, or the first one, have" };
             Refusal::Faulty(format!("has another file, of {has} bytes: {what} {size}"))
         };
         let judged = |(url, probed): (&Url, Result<Probed, Refusal>)| {
@@ -274,7 +273,7 @@ impl Search {
             }
             tokio::time::sleep(Duration::from_millis(300) * (1 << attempt)).await;
         }
-        Err(WebError::Incomplete(format!("cannot fetch '{name}': {why}, and nobody says how long the file is")))
+        Err(WebError::Incomplete(format!("cannot fetch '{name}': {why}, and no server reports the length of the file")))
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn request(
         add(&mut fields, route.op, name, &decode(text, Plus::IsItself)?)?;
     }
     if fields.insert("op".into(), route.op.into()).is_some() {
-        return Err(usage("the path says which operation it is: leave 'op' out".into()));
+        return Err(usage("the path determines the operation: leave 'op' out".into()));
     }
     serde_json::from_value(Value::Object(fields)).map_err(|error| usage(error.to_string()))
 }
@@ -84,7 +84,7 @@ fn add(fields: &mut Map<String, Value>, op: &str, name: &str, text: &str) -> Res
     };
     match fields.insert(name.into(), value) {
         None => Ok(()),
-        Some(_) => Err(usage(format!("'{name}' is there twice"))),
+        Some(_) => Err(usage(format!("'{name}' occurs twice"))),
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     fn what_is_wrong_is_a_usage_error_that_names_it() {
         for (method, path, query, body, named) in [
             ("GET", "/names", "scope=/a&patience_ms=soon", "", "'patience_ms' is a number"),
-            ("GET", "/names", "scope=/a&scope=/b", "", "'scope' is there twice"),
+            ("GET", "/names", "scope=/a&scope=/b", "", "'scope' occurs twice"),
             ("GET", "/names", "", "", "missing field `scope`"),
             ("GET", "/names", "scope=/a&colour=red", "", "colour"),
             ("GET", "/names", "scope=%zz", "", "percent sign"),

@@ -68,7 +68,7 @@ impl Hub {
                 if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
             });
             if let Err(error) = watched {
-                tracing::debug!("the node is not watched any more: {}", error.message);
+                tracing::debug!("the node's events are no longer received: {}", error.message);
             }
             of_thread.state().clients.clear();
         };

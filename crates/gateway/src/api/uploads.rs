@@ -72,7 +72,7 @@ impl Uploads {
         let mut left = self.bytes_max;
         let sent = loop {
             match tokio::time::timeout(STALL_MAX, body.frame()).await {
-                Err(_) => break Err(ApiError::new(ErrorKind::Usage, "the upload stands still")),
+                Err(_) => break Err(ApiError::new(ErrorKind::Usage, "the upload has stalled")),
                 Ok(None) => break Ok(()),
                 Ok(Some(Err(error))) => {
                     break Err(ApiError::new(ErrorKind::Usage, format!("the upload was cut: {error}")));

@@ -190,7 +190,7 @@ impl PubSub {
             self.flow.backlog[class as usize].push_front(key.clone());
         }
         if tells {
-            let reason = alloc::format!("{rejection}; it goes on");
+            let reason = alloc::format!("{rejection}; still trying");
             self.events.push_back(super::ResolverEvent::Rejected { name: key.name().to_string(), operation, reason });
         }
     }

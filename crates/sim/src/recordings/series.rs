@@ -116,7 +116,7 @@ fn cells_of<'a>(file: &str, line: usize, row: &'a str) -> Result<Vec<Cow<'a, str
         match behind.strip_prefix(',') {
             Some(next) => rest = next,
             None if behind.is_empty() => return Ok(cells),
-            None => return Err(RecordingError::new(file, line, format!("behind a quote stands '{behind}'"))),
+            None => return Err(RecordingError::new(file, line, format!("a quote is followed by '{behind}'"))),
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum LoadError {
         reason: String,
     },
     /// Its name identifies no format.
-    #[error("the name of '{file}' does not tell its format; name one of graphml, ndnsim, minindn, rocketfuel, cch")]
+    #[error("the name of '{file}' does not show its format; name one of graphml, ndnsim, minindn, rocketfuel, cch")]
     Unknown {
         /// The file.
         file: String,

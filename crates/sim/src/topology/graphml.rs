@@ -148,7 +148,7 @@ impl<'a, 'd: 'a> Reader<'a, 'd> {
         let (edges, one_way) = self.edges.finish();
         let mut notes = Vec::new();
         if one_way > 0 {
-            notes.push(format!("{one_way} directed edges have none back; they are read as links that carry both ways"));
+            notes.push(format!("{one_way} directed edges have no reverse edge; they are read as bidirectional links"));
         }
         if other_graphs > 0 {
             notes.push(format!("{other_graphs} more graphs of the file left out"));
@@ -265,7 +265,7 @@ fn without_doctype(text: &str) -> Result<std::borrow::Cow<'_, str>, TopologyErro
             let lines = "\n".repeat(declaration[..end].matches('\n').count());
             Ok([&text[..start], &lines, &declaration[end + 1..], &text[root..]].concat().into())
         }
-        _ => Err(TopologyError::at(line, "a document type with declarations of its own is not read; take it out")),
+        _ => Err(TopologyError::at(line, "a document type with its own declarations is not read; remove it")),
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
         };
         let unknown = wrong("target=\"1\"", "target=\"5\"");
         assert_eq!(unknown, "x.graphml:13: the link names node '5', which is not among the nodes");
-        assert_eq!(wrong("id=\"7\"", "id=\"1\""), "x.graphml:10: node '1' is there twice");
+        assert_eq!(wrong("id=\"7\"", "id=\"1\""), "x.graphml:10: node '1' occurs twice");
         assert_eq!(wrong("52.52", "95"), "x.graphml:8: Latitude '95' is no angle up to 90");
         assert!(
             wrong("</graph>", "").starts_with("x.graphml:15: this is not well-formed XML"),

@@ -45,7 +45,7 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
         }
         if let Some((name, _)) = text.strip_prefix('[').and_then(|text| text.rsplit_once(']')) {
             if let Some(first) = sections.insert(name, line) {
-                return Err(TopologyError::at(line, format!("section [{name}] is there twice, first in line {first}")));
+                return Err(TopologyError::at(line, format!("section [{name}] occurs twice, first in line {first}")));
             }
             entry_indent = None;
             section = match name {
@@ -71,10 +71,7 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
             Section::Links => {
                 let (names, edge, words) = link(line, text, &places)?;
                 if let Some(first) = links.insert(names.to_lowercase(), line) {
-                    return Err(TopologyError::at(
-                        line,
-                        format!("link '{names}' is there twice, first in line {first}"),
-                    ));
+                    return Err(TopologyError::at(line, format!("link '{names}' occurs twice, first in line {first}")));
                 }
                 for key in text::unread(&words, &KEYS) {
                     *unread.entry(key.into()).or_default() += 1;
@@ -83,7 +80,7 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
             }
             Section::Other => {}
             Section::None => {
-                return Err(TopologyError::at(line, "the file has to begin with a section such as [nodes]"));
+                return Err(TopologyError::at(line, "the file must begin with a section such as [nodes]"));
             }
         }
     }
@@ -172,6 +169,6 @@ mod tests {
         assert_eq!(wrong("bw=1.5", "bw=fast"), "t.conf:9: bw 'fast' is no number of zero or more");
         assert_eq!(wrong("loss=1", "loss=101"), "t.conf:9: loss is 101 percent");
         assert_eq!(wrong("b:s1", "s1"), "t.conf:10: a link begins with two names: a:b");
-        assert_eq!(wrong("[nodes]", ""), "t.conf:2: the file has to begin with a section such as [nodes]");
+        assert_eq!(wrong("[nodes]", ""), "t.conf:2: the file must begin with a section such as [nodes]");
     }
 }

@@ -15,7 +15,7 @@ impl Places {
     /// Adds a place that must be new.
     pub(super) fn add(&mut self, line: usize, key: &str, name: &str) -> Result<usize, TopologyError> {
         if self.indices.contains_key(key) {
-            return Err(TopologyError::at(line, format!("node '{key}' is there twice")));
+            return Err(TopologyError::at(line, format!("node '{key}' occurs twice")));
         }
         self.push(line, key, name)
     }

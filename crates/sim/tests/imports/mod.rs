@@ -195,7 +195,7 @@ fn a_format_may_be_named_when_the_name_of_the_file_tells_nothing() {
     let folder = tempfile_like("topology-format");
     let path = folder.join("net.dat");
     std::fs::write(&path, "a b 5\nb a 5\n").unwrap();
-    assert!(Topology::load(&path, None).unwrap_err().to_string().contains("does not tell its format"));
+    assert!(Topology::load(&path, None).unwrap_err().to_string().contains("does not show its format"));
     assert_eq!(Topology::load(&path, Some(Format::Rocketfuel)).unwrap().edges.len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -468,7 +468,7 @@ mod tests {
         manager.handle_timeout(Time::from_millis(100_000));
         assert_eq!(held(&manager).unwrap().1, [(1, 1)].into());
         manager.handle_timeout(Time::from_millis(150_000));
-        assert_eq!(held(&manager), None, "the lease of the subscription is over");
+        assert_eq!(held(&manager), None, "the lease of the subscription has ended");
     }
 
     #[test]
