@@ -43,7 +43,7 @@ fn describe() -> Value {
         "info": {
             "title": "Tributary",
             "version": "1",
-            "description": "What a node's control socket takes and gives, over HTTP. Fields and events may be added; none is renamed or removed within a version.",
+            "description": "The commands and events of a node's control socket, over HTTP. Fields and events may be added; within a version they are never renamed or removed.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}
         },
         "servers": [{"url": "/"}],
@@ -60,7 +60,7 @@ fn describe() -> Value {
             },
             "responses": {
                 "error": {
-                    "description": "What failed, on what, why, and what to try. 400: the request is wrong; 401: the token; 403: who asks, or the network refused; 404: there is no such thing; 409: it was ended; 502: begun and not completed; 503: too much at a time.",
+                    "description": "The failed step, its target, the cause and a remedy. 400: the request is wrong; 401: the token is wrong; 403: the client is not allowed, or the network refused; 404: it does not exist; 409: it was cancelled; 502: started and not completed; 503: too many requests.",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/error"}}}
                 }
             }
@@ -109,7 +109,7 @@ fn operation(route: &Route) -> Value {
         parameters.push(json!({
             "name": "Last-Event-ID",
             "in": "header",
-            "description": "The `id` of the last event that was seen: the stream goes on behind it, if it is still known.",
+            "description": "The `id` of the last event seen: the stream continues after it, if the node still has it.",
             "schema": {"type": "string"}
         }));
     }
@@ -125,7 +125,7 @@ fn upload(responses: &Value) -> Value {
     responses["200"]["content"]["application/json"]["schema"] = json!({"$ref": "#/components/schemas/published"});
     json!({
         "operationId": "post-uploads",
-        "description": "Publishes the file in the body. The node keeps it as long as it is published.",
+        "description": "Publishes the file in the body. The node keeps the file while it is published.",
         "parameters": fields.map(|(name, _)| parameter("put", name, "query")).collect::<Vec<_>>(),
         "requestBody": {"required": true, "content": {"application/octet-stream": {"schema": {}}}},
         "responses": responses
@@ -143,7 +143,7 @@ fn parameter(op: &str, name: &str, place: &str) -> Value {
 fn about(route: &Route, request: &Value) -> Value {
     match route.answers {
         Answers::PartOfStatus(field) => format!("The field `{field}` of the node's status.").into(),
-        Answers::Watch => "What happens at the node, as server-sent events. The name of each is that of the object in `what`; `missed` says that events were lost, and how many.".into(),
+        Answers::Watch => "The node's events, as server-sent events. Each has the name of the object in `what`; `missed` reports the number of lost events.".into(),
         Answers::One(_) | Answers::Many(_) | Answers::Stream(_) => request["description"].clone(),
     }
 }
@@ -177,7 +177,7 @@ fn answer(route: &Route) -> Value {
             "content": {"application/json": {"schema": {"type": "array", "items": one_of(events)}}}
         }),
         Answers::Stream(events) => json!({
-            "description": "One object a line, as they come about; with `Accept: text/event-stream` server-sent events. An `error` is the last one.",
+            "description": "One object per line, as they occur; with `Accept: text/event-stream` server-sent events. An `error` is the last one.",
             "content": {
                 "application/x-ndjson": {"schema": one_of(events)},
                 "text/event-stream": {"schema": one_of(events)}
