@@ -369,6 +369,21 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     assert_eq!(get(folder, &receiver, &copy, &[]).0, Some(0));
     assert_eq!(fs::metadata(copy.join("secret")).unwrap().permissions().mode() & 0o077, 0);
     assert_eq!(read(&folder.join("copy.part-dir/thesis")), b"mine");
+    // The next version replaces a folder that was fetched; into any other folder it goes, even if that may be replaced.
+    fs::write(tree.join("secret"), "next").unwrap();
+    put(folder, &tree, "9000000000000004");
+    let other = folder.join("copy.part-dir");
+    for (target, more, at) in [
+        (&copy, &[][..], copy.clone()),
+        (&other, &["--overwrite"], other.join("big")),
+        (&copy.join(""), &[], copy.join("big")),
+        (&copy, &["--overwrite"], copy.clone()),
+    ] {
+        let (code, notices) = get(folder, &receiver, target, more);
+        assert_eq!((code, notices["output"].as_str()), (Some(0), at.to_str()), "{target:?}: {notices}");
+        assert_eq!(read(&at.join("secret")), b"next");
+    }
+    assert_eq!(read(&other.join("thesis")), b"mine");
     for name in ["out.part", "out.part.state", "out.part-dir"] {
         assert_eq!(read(&folder.join(name)), b"mine");
     }

@@ -531,11 +531,11 @@ pub(crate) struct Put {
 #[derive(Args, Debug)]
 pub(crate) struct Get {
     /// A name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; a URL, or a Metalink
-    /// file. Several names are fetched in turn
+    /// file. Several are fetched in turn
     #[arg(value_name = "NAME|URL|FILE", required = true)]
     pub(crate) names: Vec<Target>,
-    /// Where to write it; `-` is standard output; a folder with a slash at its end, or of several names [default: the
-    /// last part of the name]
+    /// Where to write it; `-` is standard output. As with `cp`, a folder that exists or ends with a slash gets the object
+    /// inside; a folder that it was fetched to gets its next version [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Fetch only these bytes, in ascending order: 0-499, 500- (to the end), -500 (the last 500), or several with

@@ -1,6 +1,7 @@
 //! What `get` takes from web servers.
 use clap::Args;
 use std::{fmt, path::PathBuf, str::FromStr};
+use tributary::{ApiError, ErrorKind};
 use tributary_content::Name;
 use tributary_web::{Algorithm, Checksum, Uplink, Url};
 
@@ -26,6 +27,26 @@ pub(crate) fn is_metalink(path: &str) -> bool {
 }
 fn parse_sha256(text: &str) -> Result<Checksum, String> {
     Checksum::parse(Algorithm::Sha256, text)
+}
+impl Target {
+    pub(crate) fn is_web(&self) -> bool {
+        matches!(self, Target::Web(_))
+    }
+    /// The file that it becomes in a folder; `None` for a list of files.
+    pub(crate) fn file(&self) -> Result<Option<PathBuf>, ApiError> {
+        Ok(match self {
+            Target::Name(name) => Some(tributary::preflight::file_name(name)?),
+            Target::Web(WebTarget::Url(url)) if !is_metalink(url.path()) => Some(file_of(url)?),
+            Target::Web(_) => None,
+        })
+    }
+}
+/// The last part of a URL as a file name, if it is a legal one.
+pub(crate) fn file_of(url: &Url) -> Result<PathBuf, ApiError> {
+    tributary_web::download::file_name(url).map(PathBuf::from).ok_or_else(|| {
+        let message = format!("the last part of '{}' cannot be a file's name", tributary_web::shown(url));
+        ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
+    })
 }
 impl FromStr for Target {
     type Err = String;

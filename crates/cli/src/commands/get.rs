@@ -6,6 +6,7 @@ use std::{
 };
 use tributary::{
     Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed,
+    preflight::{file_name, into},
     request::{FolderPart, PathWishes, WebMirrors},
 };
 use tributary_content::Name;
@@ -17,36 +18,31 @@ use super::{
     hand::{Hand, milliseconds, worker},
     web,
 };
-use crate::{args, hook::Hook, progress::Display, signals::Wish};
+use crate::{
+    args::{self, Target},
+    hook::Hook,
+    progress::Display,
+    signals::Wish,
+};
 
-/// Fetches by a daemon, or by a node in this process.
+/// Fetches by a daemon, or by a node in this process, or from web servers. Of several targets each gets a file of its own
+/// in one folder; an error of one does not keep the others from being fetched, an interrupt does.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
-    let [target] = &get.names[..] else { return run_all(get, json) };
-    match target {
-        args::Target::Web(what) => web::run(get, what, json),
-        args::Target::Name(name) => run_one(get, name, get.output.as_deref(), json),
-    }
-}
-/// Fetches several names, each to a file of its own. An error of one does not keep the others from being fetched; an
-/// interrupt does.
-fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
-    let mut names: Vec<&Name> = Vec::new();
-    for target in &get.names {
-        let args::Target::Name(name) = target else {
-            let message = format!("'{target}' is no name: only names are fetched together");
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch files of web servers one by one"));
-        };
-        names.push(name);
-    }
-    let wanted = files_of(names, get.output.as_deref())?;
-    if get.range.is_some() || get.output.as_deref() == Some(Path::new("-")) {
+    let output = get.output.as_deref();
+    let [_, _, ..] = &get.names[..] else { return run_one(get, &get.names[0], output, json) };
+    if get.range.is_some() || output == Some(Path::new("-")) {
         let message = "several names are fetched whole, to a folder";
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch them one by one"));
     }
-    create_folder(get.output.as_deref())?;
+    if get.web.sha256.is_some() || !get.web.mirrors.is_empty() && get.names.iter().any(Target::is_web) {
+        let message = "--sha256 and --mirror are for one file";
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch files of web servers one by one"));
+    }
+    let folder = folder(output)?;
+    refuse_collisions(&get.names, &folder)?;
     let mut failed = Ok(());
-    for (name, path) in wanted {
-        match run_one(get, name, Some(&path), json) {
+    for target in &get.names {
+        match run_one(get, target, Some(&folder), json) {
             Err(error) if error.kind == ErrorKind::Cancelled => return Err(error),
             Err(error) if failed.is_ok() => failed = Err(error),
             Err(error) => failure::report(&error, json),
@@ -55,37 +51,35 @@ fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
     }
     failed
 }
-/// The files of names in `folder`, or here: each has its own.
-fn files_of<'a>(
-    names: impl IntoIterator<Item = &'a Name>,
-    folder: Option<&Path>,
-) -> Result<Vec<(&'a Name, PathBuf)>, ApiError> {
-    let mut files: Vec<(&Name, PathBuf)> = Vec::new();
-    for name in names {
-        let path = folder.unwrap_or(Path::new("")).join(file_name(name)?);
-        if let Some((other, _)) = files.iter().find(|(_, of)| *of == path) {
-            let message = format!("'{other}' and '{name}' would both be written to '{}'", path.display());
+/// A folder that targets go into, as its slash says.
+fn folder(output: Option<&Path>) -> Result<PathBuf, ApiError> {
+    absolute(&output.unwrap_or(Path::new(".")).join(""))
+}
+/// Refuses targets that would be written to one file of a folder.
+fn refuse_collisions(targets: &[Target], folder: &Path) -> Result<(), ApiError> {
+    let mut files: Vec<(&Target, PathBuf)> = Vec::new();
+    for target in targets {
+        let Some(file) = target.file()? else { continue };
+        if let Some((other, _)) = files.iter().find(|(_, of)| *of == file) {
+            let file = folder.join(file);
+            let message = format!("'{other}' and '{target}' would both be written to '{}'", file.display());
             return Err(
                 ApiError::new(ErrorKind::Usage, message).with_hint("name them one by one, each with another -o")
             );
         }
-        files.push((name, path));
+        files.push((target, file));
     }
-    Ok(files)
+    Ok(())
 }
-fn create_folder(folder: Option<&Path>) -> Result<(), ApiError> {
-    let Some(folder) = folder else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| ApiError::io("create", folder.display(), &error))
-}
-fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
+fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
+    let name = match target {
+        Target::Web(what) => return web::run(get, what, output, json),
+        Target::Name(name) => name,
+    };
     let output = match output {
         Some(path) if path == Path::new("-") => Output::Stream,
-        Some(folder) if is_folder_name(folder) => {
-            create_folder(Some(folder))?;
-            Output::Path(absolute(&folder.join(file_name(name)?))?)
-        }
         Some(path) => Output::Path(absolute(path)?),
-        None => Output::Path(absolute(&file_name(name)?)?),
+        None => Output::Path(folder(None)?),
     };
     if json && output == Output::Stream {
         let message = "--json and -o - would mix lines and bytes on standard output";
@@ -93,7 +87,10 @@ fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> R
     }
     let (output, stream): (_, Option<Box<dyn Write + Send>>) = match (output, &get.range) {
         (Output::Stream, _) => (Output::Stream, Some(Box::new(std::io::stdout()))),
-        (Output::Path(path), Some(_)) => (Output::Stream, Some(Box::new(create(&path, get.overwrite)?))),
+        (Output::Path(path), Some(_)) => {
+            let path = into(&path, &file_name(name)?)?;
+            (Output::Stream, Some(Box::new(create(&path, get.overwrite)?)))
+        }
         (output, None) => (output, None),
     };
     let wanted = Get {
@@ -166,10 +163,11 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
 }
 /// Has a daemon keep and serve the latest versions of names.
 pub(crate) fn mirror(mirror: &args::Mirror, json: bool) -> Result<(), ApiError> {
-    let files = files_of(&mirror.names, mirror.output.as_deref())?;
-    create_folder(mirror.output.as_deref())?;
-    for (name, path) in files {
-        begin(Get { serve: true, ..versions_of(name, &path, &mirror.versions)? }, &mirror.control, json)?;
+    let folder = folder(mirror.output.as_deref())?;
+    let names: Vec<Target> = mirror.names.iter().cloned().map(Target::Name).collect();
+    refuse_collisions(&names, &folder)?;
+    for name in &mirror.names {
+        begin(Get { serve: true, ..versions_of(name, &folder, &mirror.versions)? }, &mirror.control, json)?;
     }
     Ok(())
 }
@@ -284,39 +282,6 @@ fn create(path: &Path, overwrite: bool) -> Result<File, ApiError> {
     })
 }
 
-/// The last part of a name as a file name, if it is a legal one.
-fn file_name(name: &Name) -> Result<PathBuf, ApiError> {
-    let unfit = || {
-        let message = format!("the last part of '{name}' cannot be a file's name");
-        ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
-    };
-    let last = name.components().last().ok_or_else(unfit)?;
-    let text = std::str::from_utf8(last).map_err(|_| unfit())?;
-    let is_fit = !text.is_empty()
-        && text != "."
-        && text != ".."
-        && !text.contains('/')
-        && !text.contains(char::is_control)
-        && !text.starts_with('-');
-    if is_fit { Ok(text.into()) } else { Err(unfit()) }
-}
-/// Whether `-o` names a folder whatever is there: it ends with a slash.
-pub(super) fn is_folder_name(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
-}
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
     std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_part_of_a_name_is_the_file_unless_it_would_lead_elsewhere() {
-        assert_eq!(file_name(&"/lab/debian.iso".parse().unwrap()).unwrap(), Path::new("debian.iso"));
-        for name in ["/", "/a/%2E%2E%2Fb", "/a/.....", "/a/....", "/a/%00", "/a/%1B", "/a/-rf", "/a/%FF"] {
-            assert!(file_name(&name.parse().unwrap()).is_err(), "{name}");
-        }
-    }
 }

@@ -2,6 +2,7 @@
 use std::path::{Path, PathBuf};
 use tributary::{
     ApiError, ErrorKind, Notice,
+    preflight::{into, is_folder_name},
     views::{DoneView, ProgressView},
 };
 use tributary_core::{Duration, TransferId, event::Event};
@@ -9,7 +10,6 @@ use tributary_net::disk::Existing;
 use tributary_web::{
     Checksum, ClientOptions, Control, Metalink, Origin, Update, Url, Wanted, WebError,
     client::Redirects,
-    download::file_name,
     fetch, fetch_document,
     metalink::{METALINK_BYTES_MAX, MetalinkFile},
     shown,
@@ -23,28 +23,31 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRANSFER: TransferId = TransferId(1);
 
 /// Fetches from web servers.
-pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result<(), ApiError> {
+pub(super) fn run(get: &args::Get, what: &args::WebTarget, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
     refuse_node_options(get)?;
+    if output == Some(Path::new("-")) {
+        let message = "cannot write what comes from several web servers to standard output: it comes out of order";
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+    }
     let wish = Wish::listen()?;
     let client = client_options(&get.web);
     match what {
         args::WebTarget::Url(url) if args::web::is_metalink(url.path()) => {
             let bytes = fetch_document(url, &client).map_err(error)?;
-            metalink(get, &bytes, &shown(url), &client, &wish, json)
+            metalink(get, &bytes, &shown(url), output, (&client, &wish, json))
         }
         args::WebTarget::Url(url) => {
             let mut mirrors = vec![url.clone()];
             mirrors.extend(get.web.mirrors.iter().cloned());
-            let output = match &get.output {
-                Some(path) if path == Path::new("-") => return Err(no_stream()),
-                Some(path) => path.clone(),
-                None => file_name(url).map(PathBuf::from).ok_or_else(|| {
-                    let message = format!("the last part of '{}' cannot be a file's name", shown(url));
-                    ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
-                })?,
+            let is_file = output.is_some_and(|path| !is_folder_name(path) && !path.is_dir());
+            let file = || args::web::file_of(url);
+            let output = match output {
+                Some(path) if is_file => path.into(),
+                Some(folder) => into(folder, &file()?)?,
+                None => file()?,
             };
             let checksum = get.web.sha256.clone();
-            one(get, Source { mirrors, output, size: None, checksum, pieces: None }, &client, &wish, json)
+            one(get, Source { mirrors, output, size: None, checksum, pieces: None }, (&client, &wish, json))
         }
         args::WebTarget::Metalink(path) => {
             let read = |error: std::io::Error| ApiError::io("read", path.display(), &error);
@@ -54,7 +57,7 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result
                 return Err(ApiError::new(ErrorKind::Usage, message));
             }
             let bytes = std::fs::read(path).map_err(read)?;
-            metalink(get, &bytes, &path.display().to_string(), &client, &wish, json)
+            metalink(get, &bytes, &path.display().to_string(), output, (&client, &wish, json))
         }
     }
 }
@@ -71,25 +74,20 @@ fn metalink(
     get: &args::Get,
     bytes: &[u8],
     from: &str,
-    client: &ClientOptions,
-    wish: &Wish,
-    json: bool,
+    output: Option<&Path>,
+    how: (&ClientOptions, &Wish, bool),
 ) -> Result<(), ApiError> {
     let unusable =
         |why: String| ApiError::new(ErrorKind::Usage, format!("cannot use the Metalink file '{from}': {why}"));
     let list = Metalink::parse(bytes).map_err(unusable)?;
-    if get.output.as_deref() == Some(Path::new("-")) {
-        return Err(no_stream());
-    }
     let is_one = list.files.len() == 1;
     if !is_one && (get.web.sha256.is_some() || !get.web.mirrors.is_empty()) {
         return Err(unusable("it lists several files, and --sha256 and --mirror are for one".into()));
     }
     for file in list.files {
-        let output = match &get.output {
-            // A folder takes files by their names; a file takes the only one.
-            Some(path) if is_one && !path.is_dir() => path.clone(),
-            folder => folder.clone().unwrap_or_default().join(&file.name),
+        let output = match output {
+            Some(path) if is_one => into(path, Path::new(&file.name))?,
+            folder => folder.unwrap_or(Path::new("")).join(&file.name),
         };
         if let Some(parent) = output.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent)
@@ -99,13 +97,13 @@ fn metalink(
         let mut mirrors: Vec<Url> = urls.into_iter().map(|url| url.url).collect();
         mirrors.extend(get.web.mirrors.iter().cloned());
         let checksum = get.web.sha256.clone().or(checksum);
-        one(get, Source { mirrors, output, size, checksum, pieces }, client, wish, json)?;
+        one(get, Source { mirrors, output, size, checksum, pieces }, how)?;
     }
     Ok(())
 }
 
 /// Fetches one file and shows it.
-fn one(get: &args::Get, source: Source, client: &ClientOptions, wish: &Wish, json: bool) -> Result<(), ApiError> {
+fn one(get: &args::Get, source: Source, (client, wish, json): (&ClientOptions, &Wish, bool)) -> Result<(), ApiError> {
     let name = source.mirrors.first().map(shown).unwrap_or_default();
     let output =
         std::path::absolute(&source.output).map_err(|error| ApiError::io("find", source.output.display(), &error))?;
@@ -183,7 +181,7 @@ fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => {
-            let target = &get.names[0];
+            let target = get.names.iter().find(|target| target.is_web()).unwrap_or(&get.names[0]);
             let message = format!("{option} is for names of a network, and '{target}' comes from web servers");
             Err(ApiError::new(ErrorKind::Usage, message))
         }

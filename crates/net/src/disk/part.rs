@@ -604,7 +604,9 @@ pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
         Record::forget(Some(state_dir), path);
         return None;
     }
-    let manifest = Record::load(Some(state_dir), path)?.manifest;
+    // A process that was killed as it placed the directory has left the record where the next fetch would begin.
+    let left = || Record::load(Some(state_dir), &Staging::of(path, None).unpacked());
+    let manifest = Record::load(Some(state_dir), path).or_else(left)?.manifest;
     (manifest.kind == ObjectKind::Directory).then_some(manifest)
 }
 /// Removes a directory with its contents, or a file, if it exists.

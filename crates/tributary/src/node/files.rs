@@ -17,7 +17,7 @@ use tributary_net::disk::{
 
 use crate::{
     error::{ApiError, ErrorKind},
-    preflight::must_be_writable,
+    preflight::{file_name, into, is_folder_name, must_be_writable},
     request::Overwrite,
 };
 
@@ -69,6 +69,20 @@ impl Files {
             ..PublishOptions::default()
         };
         Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish, storage })
+    }
+    /// Where an object of this name goes that is fetched to `path`, as `cp` has it: into `path` if that is a folder or ends with
+    /// a slash, as the last part of the name or of the path `below` it. A folder that this object was fetched to
+    /// before stays the target: the next version replaces it.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the last part is no file's name, or the folder cannot be made.
+    pub(crate) fn target(&self, path: &Path, name: &Name, below: Option<&str>) -> Result<PathBuf, ApiError> {
+        let earlier = || directory_at(path, self.publish.state_dir.as_deref()?);
+        if !is_folder_name(path) && (!path.is_dir() || earlier().is_some_and(|there| there.name == *name)) {
+            return Ok(path.into());
+        }
+        let below = below.and_then(|below| below.rsplit('/').find(|part| !part.is_empty()));
+        into(path, &below.map_or_else(|| file_name(name), |below| Ok(below.into()))?)
     }
     /// The threads that work for the node on its disk.
     pub(crate) fn storage(&self) -> &Storage {

@@ -106,7 +106,7 @@ impl LocalNode {
     fn get_once(
         &self,
         get: &Get,
-        sink: Sink,
+        mut sink: Sink,
         may_be_within: bool,
         notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<Option<InFolder>, ApiError> {
@@ -125,6 +125,9 @@ impl LocalNode {
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let demands = self.demands(&get.paths)?;
         let slot = self.take_slot(&name)?;
+        if let Sink::Path(path) = &mut sink {
+            *path = self.files.target(path, &name, get.part.below.as_deref())?;
+        }
         let (output, part) = places(&sink);
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
         let is_served = output.is_some() && get.part.is_all() && (get.serve || self.config().serve.fetched);

@@ -183,11 +183,32 @@ fn an_unknown_name_is_not_found_and_says_what_to_try() {
 fn a_target_that_cannot_be_written_is_an_error_of_the_disk() {
     let (folder, _, daemon) = publishing();
     // A folder stands where the file should go.
-    std::fs::create_dir_all(folder.path().join("taken/inside")).unwrap();
+    std::fs::create_dir_all(folder.path().join("taken/big")).unwrap();
     both(&daemon, |api| {
-        for target in ["nowhere/x", "big/x", "taken"] {
+        for target in ["nowhere/x", "big/x", "taken", "taken/"] {
             let error = api.answers(get("/lab/big", Output::Path(folder.path().join(target)))).unwrap_err();
             assert_eq!((error.kind, error.kind.exit_code()), (ErrorKind::Io, 5), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_target_that_is_a_folder_or_ends_with_a_slash_gets_the_object_inside_as_with_cp() {
+    let (folder, _, daemon) = publishing();
+    std::fs::create_dir_all(folder.path().join("there")).unwrap();
+    std::os::unix::fs::symlink("there", folder.path().join("link")).unwrap();
+    both(&daemon, |api| {
+        for (target, at) in [
+            ("there", "there/big"),
+            ("link", "there/big"),
+            ("there/", "there/big"),
+            ("a/b/", "a/b/big"),
+            ("new", "new"),
+        ] {
+            let notices = api.answers(get("/lab/big", Output::Path(folder.path().join(target)))).unwrap();
+            let Some(Notice::Done(done)) = notices.last() else { panic!("{notices:?}") };
+            assert_eq!(done.bytes, std::fs::metadata(folder.path().join(at)).unwrap().len(), "{target}");
+            assert!(done.output.as_ref().is_some_and(|output| output.ends_with(at) || target == "link"), "{done:?}");
         }
     });
 }
