@@ -494,9 +494,6 @@ fn done(done: &DoneView) -> Vec<String> {
     if let Some(output) = &done.output {
         lines.push(format!("  written to {output}"));
     }
-    if done.resumed_bytes > 0 {
-        lines.push(format!("  {} of it had been verified by an earlier run", ByteCount(done.resumed_bytes)));
-    }
     lines.extend(deliveries(done));
     lines
 }
@@ -505,8 +502,8 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     let mut lines = Vec::new();
     // Of a part of a folder, its index is delivered beyond the part's own bytes.
     let delivered = done.sources.iter().map(|source| source.bytes).sum::<u64>() + done.cached_bytes;
-    let fetched = done.bytes.saturating_sub(done.resumed_bytes).max(delivered);
-    let share = |bytes: u64| if fetched == 0 { 0.0 } else { bytes as f64 * 100.0 / fetched as f64 };
+    let all = done.bytes.max(done.resumed_bytes + delivered);
+    let share = |bytes: u64| if all == 0 { 0.0 } else { bytes as f64 * 100.0 / all as f64 };
     let mut rows = vec![row(["source", "bytes", "share", "Mbit/s", ""])];
     for source in &done.sources {
         let note = source.distrusted.as_ref().or(source.closed.as_ref());
@@ -526,6 +523,10 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
             },
         };
         rows.push(vec!["caches".into(), bytes, percent(share(done.cached_bytes)), String::new(), note]);
+    }
+    if done.resumed_bytes > 0 {
+        let (bytes, note) = (ByteCount(done.resumed_bytes).to_string(), "verified by an earlier run".into());
+        rows.push(vec!["this disk".into(), bytes, percent(share(done.resumed_bytes)), String::new(), note]);
     }
     lines.extend(table(&rows));
     lines.extend(paths(&done.paths));

@@ -88,6 +88,8 @@ fn errors_are_objects_with_a_status_of_their_kind() {
         ("GET", "/names", Value::Null, 400, "usage"),
         ("GET", "/store", Value::Null, 400, "usage"),
         ("POST", "/publications", json!({"path": "/nowhere", "name": "/a"}), 500, "io"),
+        ("POST", "/publications", json!({"path": "", "name": "/a"}), 400, "usage"),
+        ("POST", "/transfers", json!({"name": "/a", "output": {"path": ""}}), 400, "usage"),
     ] {
         let answer = site.ask(method, path, &body);
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.json());

@@ -299,6 +299,25 @@ fn a_metalink_file_and_a_wrong_one() {
     let output = run(folder.path(), &["get", &at(folder.path(), "bad.meta4")]);
     assert_eq!(common::class(output.status.code()), Some(2));
     assert!(talk(&output).contains("its name would lead elsewhere"), "{}", talk(&output));
+    // Files of web servers go into a folder too, and several of them at once; a wrong checksum ends with what helps.
+    fs::create_dir(folder.path().join("there")).unwrap();
+    let (there, new, other) =
+        (at(folder.path(), "there"), at(folder.path(), "new/"), format!("{}?again", url(&server)));
+    for (more, code) in [
+        (&[&url(&server)[..], "-o", &there][..], 0),
+        (&[&url(&server), "-o", &new], 0),
+        (&[&url(&server), "good.meta4", "-o", &at(folder.path(), "both")], 0),
+        (&[&url(&server), &other, "-o", &there], 2),
+        (&[&url(&server), "-o", &at(folder.path(), "x"), "--sha256", &"0".repeat(64)], 3),
+    ] {
+        let output = trib(folder.path()).current_dir(folder.path()).arg("get").args(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {}", talk(&output));
+        let hint = talk(&output).contains("compare the checksum with the publisher's");
+        assert_eq!(hint, code == 3, "{}", talk(&output));
+    }
+    for path in ["there/f.bin", "new/f.bin", "both/f.bin", "both/sub/f.bin"] {
+        assert!(fs::read(folder.path().join(path)).unwrap() == file, "{path}");
+    }
 }
 
 /// A habit of web servers: how many mirrors have it (0: one, and then two), the checksum if it is given, and the files that may

@@ -1,7 +1,10 @@
 //! Declared arguments: examples at the end of each help, completions, manual pages.
-use clap::{ArgMatches, Command};
+use clap::{
+    ArgMatches, Command,
+    error::{ContextKind, ContextValue},
+};
 use std::{fs, path::Path};
-use tributary::{ApiError, ErrorKind, Notice};
+use tributary::{ApiError, ErrorKind, Notice, config::nearest};
 
 use crate::out;
 
@@ -36,14 +39,27 @@ pub fn examples_of(command: &str, examples: &Examples) -> String {
 /// # Errors
 /// 0 after help or version, 2 for wrong arguments, 5 if standard output cannot be written.
 pub fn parse<T>(declared: Command, read: impl FnOnce(&ArgMatches) -> Result<T, clap::Error>) -> Result<T, u8> {
-    let parsed = declared.try_get_matches().and_then(|matches| read(&matches));
-    parsed.map_err(|error| {
+    let mut declared = declared;
+    let parsed = declared.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| read(&matches));
+    parsed.map_err(|mut error| {
+        suggest(&mut error, &declared, std::env::args().skip(1));
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
         if code != 0 && wants_json() {
             out::data(&Notice::from(&wrong_usage(&error)).to_line());
         }
         if error.print().is_ok() { code } else { ErrorKind::Io.exit_code() }
     })
+}
+
+/// Names the command that was probably meant; clap takes no account of letters in the wrong order.
+fn suggest(error: &mut clap::Error, declared: &Command, words: impl Iterator<Item = String>) {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let parent = words
+        .take_while(|word| word != wrong)
+        .fold(declared, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let known: Vec<&str> = parent.get_subcommands().filter(|of| !of.is_hide_set()).map(Command::get_name).collect();
+    let meant = nearest(wrong, &known).map(|meant| ContextValue::Strings(vec![meant.into()]));
+    meant.into_iter().for_each(|meant| _ = error.insert(ContextKind::SuggestedSubcommand, meant));
 }
 
 /// Whether JSON is requested, by arguments that may be wrong.
@@ -77,4 +93,24 @@ pub fn write_manual(declared: Command, folder: &Path) -> Result<(), ApiError> {
     fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(declared, folder))
         .map_err(|error| ApiError::io("write the manual pages to", folder.display(), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_in_the_wrong_order_name_the_command_that_was_meant() {
+        let declared = || {
+            let key = Command::new("key").subcommand(Command::new("show")).subcommand(Command::new("new"));
+            Command::new("trib").subcommands(["get", "gateway", "put"].map(Command::new)).subcommand(key)
+        };
+        for (words, meant) in [("gte", "get"), ("gatewya", "gateway"), ("key shwo", "show")] {
+            let mut command = declared();
+            let words: Vec<String> = std::iter::once("trib").chain(words.split(' ')).map(String::from).collect();
+            let mut error = command.try_get_matches_from_mut(&words).expect_err("there is no such command");
+            suggest(&mut error, &command, words.into_iter().skip(1));
+            assert!(error.to_string().contains(&format!("'{meant}'")), "{error}");
+        }
+    }
 }

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use tributary_core::Duration;
 pub use tributary_transport::messaging::{CHUNK_BYTES, GetOptions, InNetwork, NACK_TIMEOUT, Reliability};
 
-use crate::{error::ApiError, preflight};
+use crate::{
+    error::{ApiError, ErrorKind},
+    preflight,
+};
 
 /// An operation that a node carries out. In JSON an object with a field `op`; the names of notices below are those of their field `event`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -269,6 +272,14 @@ impl Request {
     /// [`ApiError`] of the disk.
     pub fn check_disk(&self) -> Result<(), ApiError> {
         match self {
+            Request::Put { path, .. }
+            | Request::Send(Send { path, .. })
+            | Request::Get(Get { output: Output::Path(path), .. })
+            | Request::Begin(Get { output: Output::Path(path), .. })
+                if path.as_os_str().is_empty() =>
+            {
+                Err(ApiError::new(ErrorKind::Usage, "the path is empty"))
+            }
             Request::Put { path, .. } | Request::Send(Send { path, .. }) => preflight::must_be_there(path),
             Request::Get(Get { output: Output::Path(path), .. })
             | Request::Begin(Get { output: Output::Path(path), .. }) => preflight::must_be_writable(path),
@@ -483,7 +494,8 @@ pub enum Overwrite {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
-    /// To this file or folder; an interrupted fetch is resumed next to it. A relative path starts where the node runs.
+    /// To this file or folder; an interrupted fetch is resumed next to it. Into it, by the last part of the name, if it ends
+    /// with a slash, or is a folder that the same object was not fetched to. A relative path starts where the node runs.
     Path(#[serde(with = "crate::any_path")] PathBuf),
     /// In order to the stream of [`Api::ask`](crate::Api::ask).
     Stream,

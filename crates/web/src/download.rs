@@ -119,6 +119,9 @@ pub enum WebError {
     /// A part of it was fetched and kept.
     #[error("{0}")]
     Incomplete(String),
+    /// No mirror has the file with the checksum.
+    #[error("{0}")]
+    Mismatch(String),
     /// The options make no sense, or a file that they name cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -608,7 +611,7 @@ impl<'a> Fetch<'a> {
             return Ok(self.on_update(on_update)?);
         }
         let wanted = self.wanted.checksum.as_ref().map(ToString::to_string).unwrap_or_default();
-        let error = WebError::Incomplete(format!(
+        let error = WebError::Mismatch(format!(
             "cannot fetch '{name}': no mirror has the file with {wanted}; the last one tried has {found}"
         ));
         let servers = self.mirrors.iter().map(|mirror| mirror.place.servers()).sum();

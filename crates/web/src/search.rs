@@ -107,7 +107,7 @@ impl Search {
         };
         self.refuted.push(self.chosen);
         let is_left = self.offered.iter().any(|size| !self.refuted.contains(size));
-        let may_help = matches!(error, WebError::Incomplete(_) | WebError::NotFound(_));
+        let may_help = matches!(error, WebError::Incomplete(_) | WebError::Mismatch(_) | WebError::NotFound(_));
         if is_proven && is_left && may_help && self.wanted.size.is_none() { Ok(()) } else { Err(error) }
     }
     async fn attempt(&mut self, on_update: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, End> {

@@ -188,19 +188,18 @@ fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
         None => Ok(()),
     }
 }
-fn no_stream() -> ApiError {
-    let message = "cannot write what comes from several web servers to standard output: it comes out of order";
-    ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o")
-}
 fn error(error: WebError) -> ApiError {
     let kind = match &error {
         WebError::NotFound(_) => ErrorKind::NotFound,
-        WebError::Incomplete(_) => ErrorKind::Incomplete,
+        WebError::Incomplete(_) | WebError::Mismatch(_) => ErrorKind::Incomplete,
         WebError::Usage(_) => ErrorKind::Usage,
         WebError::Stopped => ErrorKind::Cancelled,
         _ => ErrorKind::Io,
     };
-    let hint = matches!(error, WebError::Incomplete(_) | WebError::Stopped);
-    let error = ApiError::new(kind, error.to_string());
-    if hint { error.with_hint("the same command goes on where it stopped") } else { error }
+    let hint = match &error {
+        WebError::Incomplete(_) | WebError::Stopped => "the same command goes on where it stopped",
+        WebError::Mismatch(_) => "compare the checksum with the publisher's, or name another mirror with --mirror",
+        _ => return ApiError::new(kind, error.to_string()),
+    };
+    ApiError::new(kind, error.to_string()).with_hint(hint)
 }

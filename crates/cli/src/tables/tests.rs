@@ -32,6 +32,15 @@ fn a_progress_line_says_total_sources_and_paths() {
 }
 
 #[test]
+fn the_table_of_a_resumed_fetch_has_what_was_here_before() {
+    let source = SourceView { id: "attic".into(), bytes: 30, ..SourceView::default() };
+    let done = DoneView { bytes: 100, resumed_bytes: 70, sources: vec![source], ..DoneView::default() };
+    let lines = deliveries(&done);
+    assert!(lines[1].contains("attic") && lines[1].contains("30.0 %"), "{lines:?}");
+    assert!(lines[2].contains("this disk") && lines[2].contains("70.0 %"), "{lines:?}");
+}
+
+#[test]
 fn what_others_are_called_moves_no_cursor_and_begins_no_line() {
     let label = "\u{1b}[2Jattic\u{9b}31m\nfetched\u{202e}";
     let source = SourceView { id: label.into(), bytes: 5, ..SourceView::default() };

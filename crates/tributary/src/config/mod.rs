@@ -38,7 +38,7 @@ pub use error::{ConfigErrors, Drawing, Problem};
 pub use http::{HttpConfig, HttpMirror};
 pub(crate) use peer::is_own;
 pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
-pub use reader::parse_share;
+pub use reader::{nearest, parse_share};
 pub use resolver::{EngineConfig, EtcdConfig};
 pub use settings::Settings;
 

@@ -330,8 +330,8 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The word that was probably meant.
-pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+/// The word that was probably meant by `word`; `None` if no known one is alike.
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let limit = word.chars().count() / 3 + 1;
     known
         .iter()

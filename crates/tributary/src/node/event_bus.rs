@@ -84,19 +84,19 @@ impl EventBus {
             (summaries, admitted)
         };
         for (count, shape) in summaries {
-            tracing::info!("{now}: {count} more lines were left out: {shape}");
+            tracing::info!("{count} more lines were left out: {shape}");
         }
         if let Some(left_out) = &admitted {
             match &event {
-                Event::Note(text) => tracing::info!("{now}: {text}{left_out}"),
+                Event::Note(text) => tracing::info!("{text}{left_out}"),
                 Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
-                    tracing::warn!(target: targets::NAMES, "{now}: {operation} of '{name}' was refused: {reason}");
+                    tracing::warn!(target: targets::NAMES, "{operation} of '{name}' was refused: {reason}");
                 }
                 Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
-                Event::Neighbour { .. } => tracing::debug!(target: targets::NEIGHBOURS, "{now}: {event:?}{left_out}"),
-                Event::Transfer(..) => tracing::debug!(target: targets::TRANSFERS, "{now}: {event:?}{left_out}"),
-                Event::Resolver(_) => tracing::debug!(target: targets::NAMES, "{now}: {event:?}{left_out}"),
-                event => tracing::debug!("{now}: {event:?}{left_out}"),
+                Event::Neighbour { .. } => tracing::debug!(target: targets::NEIGHBOURS, "{event:?}{left_out}"),
+                Event::Transfer(..) => tracing::debug!(target: targets::TRANSFERS, "{event:?}{left_out}"),
+                Event::Resolver(_) => tracing::debug!(target: targets::NAMES, "{event:?}{left_out}"),
+                event => tracing::debug!("{event:?}{left_out}"),
             }
         }
         let mut state = self.state();
