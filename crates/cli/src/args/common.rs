@@ -19,7 +19,7 @@ pub(super) fn family() -> impl TypedValueParser<Value = Family> {
 /// Which daemon to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
-    /// Daemon to ask, by label or control socket [default: $TRIB_CONTROL, else any that can answer]
+    /// Daemon, by label or control socket [default: $TRIB_CONTROL, else any suitable]
     #[arg(long, value_name = "LABEL|SOCKET")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Control {
 /// Which node does the work.
 #[derive(Args, Debug)]
 pub(crate) struct Worker {
-    /// Run a node with this config in this process instead of asking a daemon
+    /// Run a node with this config instead of asking a daemon
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -39,8 +39,7 @@ pub(crate) struct Worker {
 /// A command to run when an object is complete.
 #[derive(Args, Debug, Default)]
 pub(crate) struct OnDone {
-    /// Run this with `sh` for each completed object, with TRIB_NAME, TRIB_OUTPUT and TRIB_BYTES in its environment; a
-    /// node does so for its own fetches
+    /// Run this with `sh` for each completed object, with TRIB_NAME, TRIB_OUTPUT and TRIB_BYTES set
     #[arg(long = "on-done", value_name = "COMMAND")]
     pub(crate) command: Option<String>,
 }
@@ -48,7 +47,7 @@ pub(crate) struct OnDone {
 /// Another neighbour than that of the config.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Peer {
-    /// Neighbour instead of the config's, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER, else the config's]
+    /// Replaces the config's neighbour, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER]
     #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
     pub(crate) peer: Option<String>,
 }
