@@ -27,7 +27,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "fairness",
-    title: "Our windows beside QUIC's Cubic, NewReno and BBR: rates, round trips, queues, one and four sub-flows",
+    title: "Our windows against QUIC's Cubic, NewReno and BBR: rates, round trips, queues, one and four sub-flows",
     paper: "the friendliness that mmFTP §III-D requires",
     runs: 1,
     run,
@@ -309,7 +309,7 @@ fn figure(sharer: &str, rows: &[CellRow]) -> Figure {
         })
         .collect();
     let chart =
-        Chart::new(&format!("Share of {sharer} beside one rival, by queue in bandwidth-delay products"), "", "");
+        Chart::new(&format!("Share of {sharer} against one rival, by queue in bandwidth-delay products"), "", "");
     Figure {
         name: format!("shares-{sharer}"),
         caption: format!(
@@ -323,15 +323,15 @@ fn describe(results: &mut Results, seconds: u64) {
     results.parameter("rivals", "quinn's Cubic, NewReno and BBR (version 1), one connection");
     results.parameter(
         "queue",
-        "so many bandwidth-delay products, at least ten packets; RED with thresholds at a sixth and a half of it",
+        "in bandwidth-delay products, at least ten packets; RED with thresholds at a sixth and a half of it",
     );
     results.parameter("measured", format!("bytes of the {seconds} s from the moment on when both begin"));
     results.note(
-        "Both begin at the same time, and their start counts. Cells in which a rival's flow control (4 MiB) would be the \
-         limit are left out. The last two tables show the rivals beside each other.",
+        "Both begin at the same time, and their start counts. Cells in which a rival's flow control (4 MiB) would be \
+         the limit are left out. The last two tables show the rivals against each other.",
     );
     results.note(
-        "quinn's BBR paces by 1.25 windows per round trip, not by its own estimate: on queues of up to one product it loses \
-         30 to 50 % of what it sends for as long as it lasts, and who yields to loss gets next to nothing beside it.",
+        "quinn's BBR paces by 1.25 windows per round trip, not by its own estimate: on queues of up to one product it \
+         loses 30 to 50 % of its packets throughout, and a flow that yields to loss gets next to nothing against it.",
     );
 }

@@ -18,7 +18,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmftp-cache",
-    title: "Where packet caches are and what they throw away first, under Zipf–Mandelbrot requests",
+    title: "Placement and eviction order of packet caches, under Zipf–Mandelbrot requests",
     paper: "mmFTP §III-A and §III-B2 without figures; object-oriented caching is later work of the authors",
     runs: 3,
     run,
@@ -230,7 +230,7 @@ fn run(settings: &Settings) -> Results {
     chart.y_to = 0.5;
     results.figures.push(Figure {
         name: "policies".into(),
-        caption: "What is thrown away first matters while caches are small.".into(),
+        caption: "The eviction order matters while caches are small.".into(),
         svg: lines(&chart, &curves),
     });
     results.parameter("catalogue", format!("{count} objects of {bytes} bytes"));

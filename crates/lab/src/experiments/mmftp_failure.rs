@@ -15,7 +15,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmftp-failure",
-    title: "50 MB from three publishers, of which the fastest falls silent from 20 % to 60 % of the transfer",
+    title: "50 MB from three publishers; the fastest falls silent from 20 % to 60 % of the transfer",
     paper: "mmFTP §IV-C2, Fig. 5",
     runs: 20,
     run,
@@ -242,7 +242,8 @@ fn means(results: &mut Results) {
     let chart = Chart::new("Mean download time with and without the failure", "", "mean download time (s)");
     results.figures.push(Figure {
         name: "means".into(),
-        caption: "Dashed: the paper's means. The ideal is the maximum flow over what congestion and failure left."
+        caption: "Dashed: the paper's means. The ideal is the maximum flow over the capacity that congestion and \
+            failure leave."
             .into(),
         svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "ideal"], &groups),
     });
@@ -258,16 +259,16 @@ fn describe(results: &mut Results, scale: Sizes) {
         results.parameter(&format!("way to publisher {number}"), way.describe());
     }
     results.note(
-        "Reproduced: each iteration is one download without and one with the failure; publisher 2 stops answering \
-         requests for data and does nothing else wrong, as in the paper: it stays published and its link stays up, so \
-         only the silence tells the receiver.",
+        "Reproduced: each iteration is one download without and one with the failure; publisher 2 only stops \
+         answering requests for data, as in the paper: it stays published and its link stays up, so only the silence \
+         shows the failure to the receiver.",
     );
     results.note(
         "Deviations: rates are inferred from the paper's own figures (see mmftp-multisource); the two modes of an \
-         iteration meet the same congestion, where the paper's met what there was.",
+         iteration meet the same congestion, while the paper's met the network's at the time.",
     );
     results.note(
         "Rate gains compare publishers 1 and 3 from one second after the silence begins until it ends with the same \
-         time of the download without failure. The added time has a lower bound: what the others can carry more.",
+         time of the download without failure. The spare capacity of the others sets a lower bound of the added time.",
     );
 }

@@ -20,7 +20,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmftp-friendliness",
-    title: "A transfer of several sub-flows against transfers of one, by coupling and by what is known of shared links",
+    title: "A transfer of several sub-flows against transfers of one, by coupling and by knowledge of shared links",
     paper: "left for later in mmFTP §III-D and §V",
     runs: 3,
     run,
@@ -300,8 +300,8 @@ fn figures(results: &mut Results, drawn: Vec<(&str, BarGroup)>, shares: &[Vec<Se
     results.figures.push(Figure {
         name: "shares".into(),
         caption:
-            "Half is fair: one transfer beside one other. The first three are the paper's controller, the others the \
-                  product's default, each with the three couplings."
+            "Half is fair: one transfer against one other. The first three are the paper's controller, the others the \
+             product's default, each with the three couplings."
                 .into(),
         svg: bars(&chart, &names, &groups),
     });
@@ -328,13 +328,13 @@ fn describe(results: &mut Results) {
     results.parameter("bottlenecks", "20 Mbit/s, 24 ms one way in all, queue of 125 kB (one bandwidth-delay product)");
     results.parameter("measured", "the second half of the time in which all transfers run");
     results.note(
-        "The paper couples sub-flows that share a link, as the topology manager tells, and leaves the evaluation for \
-         later. Here a transfer M of several sub-flows (one per publisher) meets transfers of one flow: on one shared \
-         bottleneck, on two disjoint ones, on one that two of three sub-flows share, and ('blind') on two disjoint ones \
-         behind one wide link, where all sub-flows share a link that is no bottleneck.",
+        "The paper couples sub-flows that share a link according to the topology manager, and leaves the evaluation \
+         for later. Here a transfer M of several sub-flows (one per publisher) meets transfers of one flow: on one \
+         shared bottleneck, on two disjoint ones, on one that two of three sub-flows share, and ('blind') on two \
+         disjoint ones behind one wide link, where all sub-flows share a link that is no bottleneck.",
     );
     results.note(
-        "What the topology manager's knowledge is worth: without it a receiver can couple nothing (uncoupled: unfair on a \
-         shared bottleneck) or everything (what 'blind' shows: less than its share on disjoint ones).",
+        "The value of the topology manager's knowledge: without it a receiver can couple nothing (uncoupled: unfair \
+         on a shared bottleneck) or everything ('blind': less than its share on disjoint ones).",
     );
 }

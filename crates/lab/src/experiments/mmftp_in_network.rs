@@ -176,7 +176,7 @@ fn run(settings: &Settings) -> Results {
     ]) {
         results.figures.push(Figure {
             name: name.into(),
-            caption: format!("{title}, by what the queue does; the second half of the time."),
+            caption: format!("{title}, by queue discipline; the second half of the time."),
             svg: bars(&Chart::new(title, "queue", unit), &names, groups),
         });
     }

@@ -138,11 +138,15 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
     results.figures.push(Figure {
         name: "means".into(),
         caption:
-            "Means with their 95 % confidence intervals; dashed: the mean that the paper tells, for publisher 2 and \
-                  for all three. The optimum is the maximum flow over what congestion left, from the request on. Rivals: \
-                  one connection, or a download manager's three."
+            "Means with their 95 % confidence intervals; dashed: the paper's mean, for publisher 2 and for all three. \
+             The optimum is the maximum flow over the capacity that congestion leaves, from the request on. Rivals: \
+             one connection, or a download manager's three."
                 .into(),
-        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "optimum"], &groups),
+        svg: bars(
+            &chart,
+            &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "optimum"],
+            &groups,
+        ),
     });
 }
 
@@ -166,14 +170,15 @@ fn describe(results: &mut Results, bytes: usize) {
     results.parameter("paths", "one to each publisher");
     results.note(
         "Reproduced: the four phases of each iteration, one download from each publisher and one from all three, each \
-         with its own congestion. Every byte of every download is compared with what was published.",
+         with its own congestion. Every byte of every download is compared with the published object.",
     );
     results.note(
-        "Deviations: PlanetLab is gone, and the paper tells no rates and delays of its paths. Rates follow from its own \
-         figures (the mean of 4.8 s and the failure experiment's gains); delays are those of Greece to western and \
-         northern Europe; congestion is a seeded process that leaves a share of a way's rate for some seconds, with \
-         means that aim at the paper's variances. So the means of the paper are met by construction where they set a \
-         rate, and are a result where they do not: the time with three publishers, its small variance, and the order.",
+        "Deviations: PlanetLab no longer exists, and the paper gives no rates and delays of its paths. Rates follow \
+         from its own figures (the mean of 4.8 s and the failure experiment's gains); delays match Greece to western \
+         and northern Europe; congestion is a seeded process that leaves a share of a way's rate for some seconds, \
+         with means that aim at the paper's variances. So the means of the paper are met by construction where they \
+         set a rate, and are a result where they do not: the time with three publishers, its small variance, and the \
+         order.",
     );
     results.note(
         "The variance of one publisher hangs on a handful of bursts in 30 iterations, here as in the paper: it changes \

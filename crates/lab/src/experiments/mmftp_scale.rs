@@ -35,17 +35,17 @@ fn run(settings: &Settings) -> Results {
     identifiers(&mut results, settings);
     domains(&mut results, settings);
     results.note(
-        "Forwarding identifiers: random pairs on square grids (long paths) and on Barabási–Albert graphs (short ones). \
-         Every filter is verified against the whole graph before it is handed out; where none of its sizes and salts is \
-         free of false matches, the manager falls back to an exact bitmap or to a list of labels. What breaks first is \
-         the small filter, and the header grows instead; then the hop limit of a packet: pairs that are more than 63 \
-         hops apart get no path at all.",
+        "Forwarding identifiers: random pairs on square grids (long paths) and on Barabási–Albert graphs (short \
+         ones). Every filter is verified against the whole graph before it is handed out; if every size and salt has \
+         false matches, the manager falls back to an exact bitmap or to a list of labels. The small filter fails \
+         first, and the header grows instead; then the hop limit of a packet: pairs that are more than 63 hops apart \
+         get no path.",
     );
     results.note(
-        "Domains: Barabási–Albert graphs of real nodes, each with two links to older ones, three rendezvous nodes and one \
-         topology manager; a tenth of the nodes publish, a tenth fetch. Control messages are those that nodes \
-         delivered to their parts in the whole run of 10 s, the first flood of link states included. Time on a wall \
-         clock is not told here, because it would differ from run to run: `cargo run --release -p tributary-psi \
+        "Domains: Barabási–Albert graphs of real nodes, each with two links to older ones, three rendezvous nodes and \
+         one topology manager; a tenth of the nodes publish, a tenth fetch. Control messages count if nodes \
+         delivered them to their parts in the whole run of 10 s, the first flood of link states included. Wall-clock \
+         time is not reported here, because it would differ from run to run: `cargo run --release -p tributary-psi \
          --example topology_bench paths` measures it.",
     );
     results
@@ -115,8 +115,8 @@ fn identifiers(results: &mut Results, settings: &Settings) {
         results.figures.push(Figure {
             name: format!("identifiers-{kind}"),
             caption: format!(
-                "{PAIRS} random pairs per network; 64 salts per size. What is missing at the top has a bitmap or a list, or \
-                 is further apart than a packet may travel."
+                "{PAIRS} random pairs per network; 64 salts per size. The pairs missing at the top have a bitmap or a \
+                 list, or are further apart than a packet may travel."
             ),
             svg: lines(&chart, &series),
         });
@@ -316,8 +316,8 @@ fn domains(results: &mut Results, settings: &Settings) {
     let series: Vec<_> = series.map(|(points, label)| Series::new(label, points).styled(Style::Marked)).collect();
     results.figures.push(Figure {
         name: "messages".into(),
-        caption: "Control messages delivered in 10 s, by role: the manager's grow with the network, a rendezvous node's with \
-                  what is published and fetched, nobody else's."
+        caption: "Control messages delivered in 10 s, by role: the manager's grow with the network, a rendezvous \
+            node's with publications and fetches, other nodes' not."
             .into(),
         svg: lines(&Chart::new("Control messages by role", "nodes", "messages in 10 s"), &series),
     });

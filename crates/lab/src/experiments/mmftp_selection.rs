@@ -246,13 +246,14 @@ fn describe(results: &mut Results, bytes: usize) {
     results
         .parameter("transfer in question", format!("{bytes} bytes from three publishers, 4 s after the others began"));
     results.note(
-        "The topology manager knows of each link its rate, its round-trip time and how busy it was in the last second; a \
-         subscriber says by which of them its paths shall be ordered. 'nearest-source' asks one publisher only, the one \
-         with the fewest hops, as a content network without multisource would, 'nearest-source-by-place' the one with the \
-         shortest great circle; 'place' orders paths by the kilometres between the places that their nodes tell.",
+        "The topology manager knows of each link its rate, its round-trip time and how busy it was in the last \
+         second; a subscriber chooses one of these as the order of its paths. 'nearest-source' uses one publisher \
+         only, the one with the fewest hops, as a content network without multisource would, \
+         'nearest-source-by-place' the one with the shortest great circle; 'place' orders paths by the kilometres \
+         between the positions of their nodes.",
     );
     results.note(
-        "The optimum is the maximum flow of the idle network: the other transfers are not taken off it, so nobody can \
-         reach it.",
+        "The optimum is the maximum flow of the idle network: the other transfers are not subtracted, so it cannot be \
+         reached.",
     );
 }

@@ -21,8 +21,8 @@ pub fn page(results: &[Results]) -> String {
     html.push_str("<meta name=\"viewport\" content=\"width=device-width\">\n<title>Tributary: the lab</title>\n");
     put(&mut html, format_args!("<style>{STYLE}</style>\n<h1>Tributary: the lab</h1>\n"));
     html.push_str(
-        "<p>Experiments in virtual time with the very code that runs as daemons. Each shows what its paper told \
-         beside what came out here. The same command with the same seed gives the same bytes, this page included.</p>\n",
+        "<p>Experiments in virtual time with the very code that runs as daemons. Each shows its paper's results next \
+         to ours. The same command with the same seed gives the same bytes, this page included.</p>\n",
     );
     html.push_str("<nav>");
     for of in results {
@@ -41,7 +41,7 @@ fn overview(html: &mut String, results: &[Results]) {
     if results.len() < 2 || !results.iter().flat_map(|of| of.metrics.values()).any(|metric| metric.paper.is_some()) {
         return;
     }
-    html.push_str("<h2>Where the papers tell a figure</h2>\n<table><tr><th>experiment</th><th>figure</th><th>who</th>");
+    html.push_str("<h2>Figures from the papers</h2>\n<table><tr><th>experiment</th><th>figure</th><th>who</th>");
     html.push_str("<th>case</th><th>paper</th><th>here</th><th>here ÷ paper</th></tr>\n");
     for of in results {
         let variants = variants(of);

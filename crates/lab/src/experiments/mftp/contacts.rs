@@ -233,9 +233,10 @@ fn run(settings: &Settings) -> Results {
         .parameter("contact", "2 Mbit/s, 10 ms; the gateway is the node that meets others longest, at most 8 devices");
     results.parameter("object", format!("{bytes} bytes"));
     results.note(
-        "Every device asks for the file at the start and gets it in its meetings with the gateway, whose store holds what is \
-         for it in between. The optimum fills every meeting from its first to its last moment. The rivals are download \
-         managers that know at once when a meeting begins and ask for the rest over a new connection.",
+        "Every device requests the file at the start and gets it in its meetings with the gateway, whose store holds \
+         its chunks in between. The optimum fills every meeting from its first to its last moment. The rivals are \
+         download managers that notice the start of a meeting at once and request the missing part over a new \
+         connection.",
     );
     results.note(
         "The synthetic trace is made by the published law of times between contacts. Measured ones (CRAWDAD \

@@ -64,14 +64,15 @@ fn run(settings: &Settings) -> Results {
     results.parameter("round-trip time", "50 ms, no loss");
     describe(&mut results);
     results.note(
-        "Everybody's requests come at the same moments. The ideal of a request that is interrupted is what it takes \
-         without interruption, by the same transport, and the interruption; what it takes beyond is lost. The paper finds \
-         MFTP ahead of TCP by 3 s at the 60th percentile for 10 s, and by about 15 s at the 70th for 30 s.",
+        "All transports' requests come at the same moments. The ideal of an interrupted request is its time without \
+         interruption, by the same transport, plus the interruption; further time is lost. The paper finds MFTP \
+         ahead of TCP by 3 s at the 60th percentile for 10 s, and by about 15 s at the 70th for 30 s.",
     );
     results.note(
-        "Why MFTP loses next to nothing: what was under way waits in the access router's store, whose proxy watches the \
-         receiver's name and its attachment. A TCP sender learns that the way is open when its retransmission timer, \
-         doubled again and again, expires next: at most the outage later, and by the phase of that timer anything less.",
+        "MFTP loses next to nothing because chunks in flight wait in the access router's store, whose proxy watches \
+         the receiver's name and its attachment. A TCP sender learns that the path is open when its retransmission \
+         timer, doubled repeatedly, expires next: at most the outage later, and by the phase of that timer anything \
+         less.",
     );
     results
 }

@@ -181,7 +181,8 @@ fn run(settings: &Settings) -> Results {
         groups.push(BarGroup { label: (*variant).into(), bars });
     }
     results.tables.push(table);
-    let mut chart = Chart::new("What a fast and a slow destination get of what they could", "", "share of the optimum");
+    let mut chart =
+        Chart::new("Goodput of a fast and a slow destination, as shares of their bounds", "", "share of the optimum");
     chart.y_to = 1.0;
     results.figures.push(Figure {
         name: "shares".into(),
@@ -196,10 +197,11 @@ fn run(settings: &Settings) -> Results {
     results.parameter("objects", format!("{} and {} bytes", objects[0].bytes().len(), objects[1].bytes().len()));
     results.parameter("back-pressure buffer", "4,000 packets at every router");
     results.note(
-        "'Blocked': chunks stay where they are, so the slow destination's fill the buffer of the router that both need, and \
-         back-pressure holds the fast one's sender as well. 'Proxy-only': chunks of a blocked line are pushed up to the \
-         proxy (paper §3.4.3). 'Relieved', the default: each destination has a share of the buffer and a window of its own \
-         besides. End-to-end transports have no such buffer and no such problem; they are the yardstick.",
+        "'Blocked': chunks stay where they are, so the slow destination's fill the buffer of the router that both \
+         need, and back-pressure holds the fast one's sender as well. 'Proxy-only': chunks of a blocked line are \
+         pushed up to the proxy (paper §3.4.3). 'Relieved', the default: each destination also has a share of the \
+         buffer and a separate window. End-to-end transports have no such buffer and no such problem; they are the \
+         yardstick.",
     );
     results
 }

@@ -404,19 +404,19 @@ fn run(settings: &Settings) -> Results {
     results.tables.push(table);
     results.parameter("radio", "5 ms, 5 % loss both ways; 5 Mbit/s to the sink");
     results.note(
-        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. It is off \
-         earlier if the sensor knows that its readings have arrived, or that storage keeps them, or, where nobody cares, \
-         that they have left. Delegation and storage take it over hop by hop and hold it until the sink is back. TCP and \
-         QUIC need both ends at a time: here the sink asks the sensor the very moment at which it wakes, which nobody \
-         could know; each reading has the network for itself, and readings while the sink is away \
-         are lost.",
+        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. It is \
+         off earlier if the sensor knows that its readings have arrived, or that storage keeps them, or, without \
+         either, that they have left. Delegation and storage take it over hop by hop and hold it until the sink is \
+         back. TCP and QUIC need both ends at a time: here the sink queries the sensor the very moment at which it \
+         wakes, which no real sink could know; each reading has the network for itself, and readings while the sink \
+         is away are lost.",
     );
     results.note(
-        "Patchy: the core is killed once in each period, is back after 0.1 s and has forgotten then what it was passing on: \
-         what the access router had handed to it. Where a producer delegates, its access router has kept a copy to answer the \
-         sink with; where it does not, the sink can only ask the sensor, when it is awake. The last period's sensors never \
-         are again. Patient is the same with sensors that may stay awake for nearly all of a period, so that what it costs \
-         them to know that a picture is safe is seen: where it is not delegated, only its arrival tells that.",
+        "Patchy: the core is killed once in each period, is back after 0.1 s and has lost the chunks in transit that \
+         the access router had handed to it. Where a producer delegates, its access router has kept a copy to answer \
+         the sink with; where it does not, the sink can only query the sensor, when it is awake. The last period's \
+         sensors never are again. Patient is the same with sensors that may stay awake for nearly all of a period, \
+         which shows their cost of knowing that a picture is safe: without delegation, only its arrival shows that.",
     );
     results
 }
@@ -484,7 +484,7 @@ fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted,
     results.figures.push(Figure {
         name: format!("delays-{setting}"),
         caption: "Of all readings, the share that came within a time after the first moment at which the sink was \
-                  connected. A curve that ends below one lost the rest."
+            connected. A curve that ends below one has lost readings."
             .into(),
         svg: lines(&chart, &series),
     });

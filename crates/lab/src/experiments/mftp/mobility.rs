@@ -193,7 +193,8 @@ fn run(settings: &Settings) -> Results {
     results.figures.push(Figure {
         name: "moves".into(),
         caption: format!(
-            "{} MB; about four seconds at each access router. The rivals start a new connection for the rest at once.",
+            "{} MB; about four seconds at each access router. The rivals request the missing part over a new \
+             connection at once.",
             bytes / 1_000_000
         ),
         svg: bars(&chart, &LABELS.into_iter().chain(["optimum"]).collect::<Vec<_>>(), &groups),
@@ -435,23 +436,25 @@ fn describe(results: &mut Results, bytes: usize) {
     );
     results.parameter("satellite", "rates of Starlink on a motorway, a value a second; 20 ms one way, 2.5 MB of queue");
     results.note(
-        "The receiver is known by its name. When it attaches elsewhere its access router announces the new address; chunks \
-         under way and in store follow it. The rivals know addresses only: their connections end with each stay, and a \
-         download manager asks for the rest over a new one, at once, which favours them.",
+        "The receiver is known by its name. When it attaches elsewhere its access router announces the new address; \
+         chunks in flight and in store follow it. The rivals know addresses only: their connections end with each \
+         stay, and a download manager requests the missing part over a new one, at once, which favours them.",
     );
     results.note(
-        "Rates of the satellite link: D. Laniewski, E. Lanfer, N. Aschenbruck, Measuring Mobile Starlink Performance, IEEE \
-         OJCOMS 2025 (CC BY-SA 4.0). A second without a byte is taken for an outage.",
+        "Rates of the satellite link: D. Laniewski, E. Lanfer, N. Aschenbruck, Measuring Mobile Starlink Performance, \
+         IEEE OJCOMS 2025 (CC BY-SA 4.0). A second without a byte counts as an outage.",
     );
     results.note(
-        "Made-up cellular links: a rate that walks about 12 Mbit/s down and 4 Mbit/s up in steps of 50 ms and stands still for \
-         up to four seconds every few seconds, drawn anew for each run; 20 ms one way, 512 KiB of queue.",
+        "Made-up cellular links: a rate that walks about 12 Mbit/s down and 4 Mbit/s up in steps of 50 ms and drops \
+         to zero for up to four seconds every few seconds, drawn separately for each run; 20 ms one way, 512 KiB of \
+         queue.",
     );
     results.note(
-        "Cellular links: recorded moments at which packets could leave, both ways, of mahimahi (Winstein and others, NSDI \
-         2013), whose licence does not allow to ship them; they are added when the environment variable TRIBUTARY_DATA \
-         names a folder with mahimahi-traces/ATT-LTE-driving.120s.down and its like. Each file is what the link could carry \
-         in a minute, from as many moments of the recording on as there are runs; 20 ms one way, 512 KiB of queue.",
+        "Cellular links: recorded moments at which packets could leave, both ways, of mahimahi (Winstein and others, \
+         NSDI 2013), whose licence does not allow to ship them; they are added when the environment variable \
+         TRIBUTARY_DATA names a folder with mahimahi-traces/ATT-LTE-driving.120s.down and its like. Each file has \
+         the size that the link could carry in a minute, from as many starting points of the recording as there are \
+         runs; 20 ms one way, 512 KiB of queue.",
     );
 }
 

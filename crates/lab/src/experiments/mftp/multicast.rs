@@ -32,7 +32,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mftp-multicast",
-    title: "One file to 2 to 64 receivers: small and large scale, beside a connection to each",
+    title: "One file to 2 to 64 receivers: small and large scale, against a connection to each",
     paper: "designed in MFTP §3.5, not evaluated there",
     runs: 3,
     run,
@@ -254,15 +254,16 @@ fn run(settings: &Settings) -> Results {
     results
         .parameter("last hops", format!("{LAST_MBPS} Mbit/s, 1 ms; {BEHIND_ONE} receivers behind each access router"));
     results.note(
-        "Small scale: members tell the source what they miss. Large scale: they tell routers on the way, which gather \
-         requests and answer from copies (paper §3.5). Every copy is verified against the signed manifest. The optimum is \
-         one last hop filled to capacity × (1 − loss); that of unicast shares the source's link among all. Rivals open a \
-         connection to each receiver at the same moment.",
+        "Small scale: members request missing chunks from the source. Large scale: from routers on the way, which \
+         combine requests and answer from copies (paper §3.5). Every copy is verified against the signed manifest. \
+         The optimum is one last hop filled to capacity × (1 − loss); unicast's shares the source's link among all. \
+         Rivals open a connection to each receiver at the same moment.",
     );
     results.note(
-        "Without losses beyond those that each hop repairs nobody misses anything, and the scales do not differ. In the table \
-         'forgetful' the access router of the first receivers is killed at a drawn moment and starts again 0.3 s later without \
-         its memory: told is what reaches the source then (requests and reports), and what it sends again.",
+        "Without losses beyond those that each hop repairs no member misses a chunk, and the scales do not differ. In \
+         the table 'forgetful' the access router of the first receivers is killed at a drawn moment and starts again \
+         0.3 s later without its memory: the table counts the requests and reports that reach the source then, and \
+         the chunks that it sends again.",
     );
     results
 }

@@ -86,10 +86,10 @@ pub(super) fn describe(results: &mut Results) {
          buffer, queues, hello interval (200 ms), storage timer (1 s).",
     );
     results.note(
-        "Rivals run on the same links: TCP Cubic is smoltcp's, QUIC Cubic and BBR are quinn's, one connection each, whose \
-         handshake counts. smoltcp recovers one loss a round trip, so it has a receive window that fills the path and half \
-         of the last hop's queue, and loses nothing of its own making. At 1 % loss its Cubic stands below a kernel's; \
-         quinn's Cubic is the fairer witness of the law.",
+        "Rivals run on the same links: TCP Cubic is smoltcp's, QUIC Cubic and BBR are quinn's, one connection each, \
+         whose handshake counts. smoltcp recovers one loss a round trip, so it has a receive window that fills the \
+         path and half of the last hop's queue, and causes no losses itself. At 1 % loss its Cubic is slower than a \
+         kernel's; quinn's Cubic represents the law better.",
     );
 }
 

@@ -16,7 +16,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mftp-proactive",
-    title: "10 s without connection: the network resumes by itself, or when the receiver asks again",
+    title: "10 s without connection: the network resumes unprompted, or when the receiver asks again",
     paper: "MFTP §5.2.1, Fig. 10",
     runs: 30,
     run,
@@ -69,11 +69,11 @@ fn run(settings: &Settings) -> Results {
         "NACK timeouts",
         "3 s where the network resumes (conservative), 1 s and 3 s where the receiver does",
     );
-    results.parameter("away", "10 s, a tenth less or more, at a moment of its own in each run");
+    results.parameter("away", "10 s, a tenth less or more, at a different moment in each run");
     describe(&mut results);
     results.note(
-        "As in the paper, the receiver-driven proxy never sends by itself: the receiver's NACK goes to the server, which \
-         knows from a Store message where the chunks are, and answers with a Push to that proxy.",
+        "As in the paper, the receiver-driven proxy never sends unprompted: the receiver's NACK goes to the server, \
+         which knows from a Store message where the chunks are, and answers with a Push to that proxy.",
     );
     results.note(
         "TCP and QUIC store nothing in the network: their counterpart is the connection that both ends keep over the outage, \

@@ -22,7 +22,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mftp-store",
-    title: "Storage in the network: a greedy flow beside modest ones, and a router killed while it stores",
+    title: "Storage in the network: a greedy flow against modest ones, and a router killed while it stores",
     paper: "claimed in MFTP §3.2.2 and §3.3, not evaluated there",
     runs: 3,
     run,
@@ -38,15 +38,16 @@ fn run(settings: &Settings) -> Results {
     unaccounted.tell(&mut results);
     describe(&mut results);
     results.note(
-        "Pressure: the receiver is away for about ten seconds. A modest source has sent it 4 MB, a greedy one sends 60 MB, at \
-         moments that are drawn. The proxy holds 40 MB in all and so much for each flow as the setting says. Told is what of \
-         each is held when the receiver comes back, and when each is complete.",
+        "Pressure: the receiver is away for about ten seconds. A modest source has sent it 4 MB, a greedy one sends \
+         60 MB, at moments that are drawn. The proxy holds 40 MB in all and the setting's amount for each flow. The \
+         table has the part of each object that is held when the receiver comes back, and the time when each is \
+         complete.",
     );
     results.note(
-        "Kill: the receiver is away while an object is being stored at its access router, whose disk writes 160 Mbit/s. The \
-         router is killed when a drawn tenth to nine tenths of the chunks are durable; it loses its memory and what its disk \
-         had not committed, and starts again two seconds later. Lost are the numbers of chunks that were durable or promised \
-         to the source and are not there then; what was in memory only may be sent again.",
+        "Kill: the receiver is away while an object is being stored at its access router, whose disk writes 160 \
+         Mbit/s. The router is killed when a drawn tenth to nine tenths of the chunks are durable; it loses its \
+         memory and uncommitted writes, and starts again two seconds later. Lost chunks are those that were durable \
+         or promised to the source and are missing then; chunks that were in memory only may be sent again.",
     );
     results.note(
         "TCP and QUIC have no storage in the network. Their counterpart is the end-to-end transfer that the receiver begins \
@@ -222,7 +223,7 @@ fn pressure(results: &mut Results, settings: &Settings, unaccounted: &mut Unacco
         Chart::new("When the two are complete after the receiver's return", "limit for each flow, or rival", "seconds");
     results.figures.push(Figure {
         name: "pressure".into(),
-        caption: "4 MB of a modest source and 60 MB of a greedy one wait in 40 MB of storage, or are asked for then."
+        caption: "4 MB of a modest source and 60 MB of a greedy one wait in 40 MB of storage, or are requested then."
             .into(),
         svg: bars(&chart, &["modest", "greedy"], &groups),
     });

@@ -218,7 +218,7 @@ fn figure(results: &mut Results, loss: f64, all: &[Vec<Vec<f64>>], bounds: &[f64
     let points = order.iter().enumerate().map(|(at, page)| (place(at), bounds[*page])).collect();
     series.push(Series::new("bound", points).dashed().coloured(6));
     let title = format!("Page load times of forty pages, 50 ms, {} % loss", loss * 100.0);
-    let mut chart = Chart::new(&title, "page, by what it takes at least", "page load time (s)");
+    let mut chart = Chart::new(&title, "page, by its least time", "page load time (s)");
     chart.size = (980, 460);
     results.figures.push(Figure {
         name: format!("fig11-loss{}", (loss * 100.0) as u32),
@@ -238,14 +238,15 @@ fn notes(results: &mut Results, sites: &[Site]) {
     results.parameter("round-trip time", "50 ms");
     describe(results);
     results.note(
-        "Pages, sizes, dependencies and computing times are those of the set that the paper drew its forty from; it does \
-         not name them. Page load time runs from the first request to the last byte of the last object (paper §5.3). Each \
-         load starts afresh: no cache, and a browser that opens connections when it needs them, six at most. Requests and \
-         answers of the rivals carry no HTTP header, which favours them.",
+        "Pages, sizes, dependencies and computing times come from the set that the paper drew its forty from; it does \
+         not name them. Page load time runs from the first request to the last byte of the last object (paper §5.3). \
+         Each load starts afresh: no cache, and a browser that opens connections when it needs them, six at most. \
+         Requests and answers of the rivals carry no HTTP header, which favours them.",
     );
     results.note(
-        "Every object of MFTP is a signed object of its own: the request goes through name resolution to the server, the \
-         answer brings manifest and bytes, and the client verifies both, in chunks of 16 KiB that are verified one by one. All objects that are wanted are asked for at once.",
+        "Every object of MFTP is signed separately: the request goes through name resolution to the server, the \
+         answer has manifest and bytes, and the client verifies both, in chunks of 16 KiB that are verified one by \
+         one. All wanted objects are requested at once.",
     );
 }
 

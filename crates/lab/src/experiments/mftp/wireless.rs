@@ -108,9 +108,9 @@ fn run(settings: &Settings) -> Results {
     results.parameter("object", format!("{bytes} bytes"));
     describe(&mut results);
     results.note(
-        "Goodput counts from the request to the last verified byte. The optimum is capacity × (1 − loss) × 1462/1500, the \
-         share of MFTP's payload, which bounds everybody; utilisation is by the share of each transport's own payload in a \
-         full packet: 1460 of 1500 bytes for TCP, 1439 for QUIC.",
+        "Goodput counts from the request to the last verified byte. The optimum is capacity × (1 − loss) × 1462/1500, \
+         the share of MFTP's payload, which bounds all transports; utilisation is by the share of each transport's \
+         own payload in a full packet: 1460 of 1500 bytes for TCP, 1439 for QUIC.",
     );
     results.note(
         "The paper: 1 % of loss costs MFTP 10 % at each round-trip time, because every loss is repaired on the hop where it \

@@ -14,7 +14,7 @@ use crate::{Experiment, Results, Settings, Table, stats::mean};
 /// The entry of the table.
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "ptp-cache",
-    title: "half of the first 2,000 packets lie in a cache on the way, and then none do",
+    title: "half of the first 2,000 packets are in a cache on the way, the later ones are not",
     paper: "PTP §6 E, Figs. 22 and 23",
     runs: 10,
     run,
@@ -181,9 +181,9 @@ fn links(results: &mut Results, topology: &Topology, main: &[&Runs<Measured>]) {
     };
     let links = Use {
         title: "Cache",
-        full: "what can come",
-        caption: "By what can come over it while there is something in the cache (2 Mbit/s from there and from the producer \
-                  together), and afterwards (1 from the producer).",
+        full: "possible rate",
+        caption: "By its possible rate while the cache has packets (2 Mbit/s from there and from the producer \
+            together), and afterwards (1 from the producer).",
         links: &phases.into_iter().flat_map(of_phase).collect::<Vec<_>>(),
     };
     links.tell(results, main, |run| &run.links);
@@ -198,11 +198,12 @@ fn describe(results: &mut Results, topology: &Topology) {
     }
     results.parameter("cache", "node 3 keeps each Data that passes with probability 1/2");
     results.note(
-        "As in the paper: consumer 5 fetches 2,000 packets from producer 4, consumer 1 begins at 20 s with the same object. \
-         Consumer 5 has the same plain window (ICP) under every scheme: all it does is fill the cache. Rates of the links are \
-         the paper's but for 2-1; delays are ours. Rise: until 95 % of link 3-2 are used. Fall: from the last cached packet \
-         until no more is asked for in half a second than link 4-3 carries, plus a tenth. Where that was not reached, the \
-         seconds are those until the run ended, and the share that reached it is below 1.",
+        "As in the paper: consumer 5 fetches 2,000 packets from producer 4, consumer 1 begins at 20 s with the same \
+         object. Consumer 5 has the same plain window (ICP) under every scheme: all it does is fill the cache. Rates \
+         of the links are the paper's but for 2-1; delays are ours. Rise: until 95 % of link 3-2 are used. Fall: \
+         from the last cached packet until requests in half a second stay within the rate of link 4-3, plus a tenth. \
+         Where that was not reached, the seconds run until the end of the run, and the share that reached it is \
+         below 1.",
     );
 }
 

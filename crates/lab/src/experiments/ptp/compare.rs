@@ -83,9 +83,9 @@ fn selection(settings: &Settings) -> Results {
     });
     results.parameter("network", "the mesh of ptp-mesh: 57 paths, at most 10 in use, changed every 10 s");
     results.note(
-        "Bandwidth is the paper's own (§4 C 1); random, hops, latency, variance and hybrid are those of its appendix. Spread \
-         is ours: the labels in the tags say which links paths share, and routers tell what these carry; measured: they \
-         measure it; untold: they do not tell.",
+        "Bandwidth is the paper's own (§4 C 1); random, hops, latency, variance and hybrid are from its appendix. \
+         Spread is ours: the labels in the tags show which links paths share, and routers report configured rates; \
+         measured: they measure the rates; untold: they report none.",
     );
     results
 }
@@ -129,14 +129,14 @@ fn control(settings: &Settings) -> Results {
     results.figures.push(Figure {
         name: "control".into(),
         caption:
-            "Utilisation of the maximum flow by control law, and the part of a fetch over one path beside a fetch over \
-                  two (one half is fair); means with 95 % confidence intervals."
+            "Utilisation of the maximum flow by control law, and the part of a fetch over one path against a fetch \
+             over two (one half is fair); means with 95 % confidence intervals."
                 .into(),
         svg: bars(&chart, &names, &groups),
     });
     results.parameter("paths", "at most 10, those that share few links (spread)");
     results.note(
-        "OLIA, BALIA, wVegas and a model-based window are what the paper's §8 asks for; β = 0.75 for all that halve.",
+        "The paper's §8 asks for OLIA, BALIA, wVegas and a model-based window; β = 0.75 for all windows that halve.",
     );
     results
 }

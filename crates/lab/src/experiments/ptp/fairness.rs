@@ -18,7 +18,7 @@ use crate::{
 /// The entry of the table.
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "ptp-fairness",
-    title: "a fetch over two paths beside a fetch over one, on one narrow link",
+    title: "a fetch over two paths against a fetch over one, on one narrow link",
     paper: "PTP §6 D, Figs. 19 and 20",
     runs: 10,
     run,
@@ -171,10 +171,9 @@ fn shares(results: &mut Results, main: &[&Runs<Measured>]) {
         Chart { y_to: 0.6, size: (1000, 380), ..Chart::new("Part of the fetch over one path", "", "share of both") };
     results.figures.push(Figure {
         name: "shares".into(),
-        caption:
-            "What of the narrow link's content the fetch over one path gets, means with 95 % confidence intervals; \
-                  one half is fair. Dashed: the paper's."
-                .into(),
+        caption: "The one-path fetch's share of the narrow link's content, means with 95 % confidence intervals; one \
+             half is fair. Dashed: the paper's."
+            .into(),
         svg: bars(&chart, &["one path"], &main.iter().map(group).collect::<Vec<_>>()),
     });
 }
@@ -186,8 +185,8 @@ fn links(results: &mut Results, main: &[&Runs<Measured>]) {
     let links = Use {
         title: "Fairness",
         full: "narrow link's rate",
-        caption: "By the rate of the narrow link 4-3: the fetch over two paths has what comes over 3-1, the one over one path \
-                  what comes over 3-2, one half each where it is fair; 5 answers both, 6 the first one only.",
+        caption: "By the rate of the narrow link 4-3: the fetch over two paths uses 3-1, the one over one path 3-2, \
+            one half each where it is fair; 5 answers both, 6 the first one only.",
         links: &hops.collect::<Vec<_>>(),
     };
     links.tell(results, main, |run| &run.hops);
@@ -215,10 +214,9 @@ fn convergence(results: &mut Results, main: &[&Runs<Measured>]) {
     };
     results.figures.push(Figure {
         name: "convergence".into(),
-        caption:
-            "What of both fetches' content the one over one path gets, over ten seconds each, means of all runs with \
-                  95 % confidence intervals."
-                .into(),
+        caption: "The one-path fetch's share of both fetches' content, over ten seconds each, means of all runs with \
+             95 % confidence intervals."
+            .into(),
         svg: lines(&chart, &series.collect::<Vec<_>>()),
     });
 }
@@ -243,17 +241,21 @@ fn over_time(results: &mut Results, (scheme, record): Shown<'_>) {
     };
     results.figures.push(Figure {
         name: format!("rates-{}", scheme.name),
-        caption: format!("Content of both fetches under {} in its first run, what arrives and what is asked for (dashed), over two seconds each.", scheme.label),
+        caption: format!(
+            "Content of both fetches under {} in its first run, arrivals and requests (dashed), over two \
+            seconds each.",
+            scheme.label
+        ),
         svg: lines(&chart, &rates),
     });
 }
 
 fn describe(results: &mut Results, seconds: f64, skipped: f64) {
-    results.parameter("run", format!("{seconds} s, of which the first {skipped} s are not counted"));
+    results.parameter("run", format!("{seconds} s; the first {skipped} s are not counted"));
     results.parameter("narrow link 3-4", "2 Mbit/s, 10 ms, drop-tail queue of 50 packets");
     results.parameter("other links", "10 Mbit/s, 5 ms");
     results.note(
-        "A reconstruction: the paper tells the topology and who fetches what, not the rates and delays. Both fetches begin \
+        "A reconstruction: the paper gives the topology and the fetches, not the rates and delays. Both fetches begin \
          within the first tenth of a second.",
     );
 }

@@ -34,7 +34,7 @@ pub(super) fn windows(
     let left_out = match left_out {
         (0, _) => String::new(),
         (paths, share) => format!(
-            " Those of {paths} more paths, {:.0} % of all over time, are left out: they were used least.",
+            " {paths} more paths, with {:.0} % of all windows over time, are left out: they were used least.",
             share * 100.0
         ),
     };

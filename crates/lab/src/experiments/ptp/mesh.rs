@@ -8,7 +8,7 @@ use crate::{Experiment, Results, Settings, Table};
 /// The entry of the table.
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "ptp-mesh",
-    title: "four producers behind a mesh, two links of no use, 57 paths of which 10 are used",
+    title: "four producers behind a mesh, two useless links, 10 of 57 paths in use",
     paper: "PTP §6 F, Fig. 24, Table I",
     runs: 10,
     run,

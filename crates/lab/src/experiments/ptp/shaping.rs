@@ -79,9 +79,10 @@ fn run(settings: &Settings) -> Results {
         svg: bars(&chart, &["tree I", "diamond I", "mesh", "two fetches", "the same, legacy"], &groups),
     });
     results.note(
-        "Shaped: at every face of every router Interests wait, a queue for each object, until their Data fits onto the link \
-         (5 ms of slack; as many Interests at most as packets fit into the link's queue). Two fetches are those of ptp-fairness; legacy: both routers at the narrow \
-         link know no tags and hold back copies of Interests for 400 ms.",
+        "Shaped: at every face of every router Interests wait, a queue for each object, until their Data fits onto \
+         the link (5 ms of slack; as many Interests at most as packets fit into the link's queue). The two fetches \
+         are as in ptp-fairness; legacy: both routers at the narrow link know no tags and hold back copies of \
+         Interests for 400 ms.",
     );
     results
 }

@@ -76,8 +76,8 @@ pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
     let links = Use {
         title: spec.title,
         full: "optimum",
-        caption: "By what one maximum flow puts on it. The first link carries everything that the consumer gets. Where there \
-                  are several optima, a link beyond the first may have less than 1 while another has more.",
+        caption: "By the load of one maximum flow. The first link carries everything that the consumer gets. Where \
+            there are several optima, a link beyond the first may have less than 1 while another has more.",
         links: &hops.collect::<Vec<_>>(),
     };
     links.tell(&mut results, &main, |run| &run.hops);
@@ -182,7 +182,7 @@ fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {
 }
 
 fn describe(spec: &Spec, results: &mut Results, (seconds, skipped): (f64, f64)) {
-    results.parameter("run", format!("{seconds} s, of which the first {skipped} s are not counted"));
+    results.parameter("run", format!("{seconds} s; the first {skipped} s are not counted"));
     results.parameter("segment", format!("{SEGMENT_BYTES} bytes of content"));
     results.parameter("queue", format!("drop-tail, {QUEUE_PACKETS} packets; swept: 20 and 200"));
     results.parameter("paths in use", "10 at most, changed every 10 s (N and T of §6 A)");
@@ -194,14 +194,15 @@ fn describe(spec: &Spec, results: &mut Results, (seconds, skipped): (f64, f64)) 
         );
     }
     results.note(
-        "Utilisation is what arrives over the consumer's link, headers and probes included, by what the maximum flow allows \
-         there, as the paper measures it; goodput share counts each content byte once, by the content that the maximum flow \
-         could carry in full packets, so nothing that is asked for twice, probed or lost counts.",
+        "Utilisation is the traffic that arrives over the consumer's link, headers and probes included, by the \
+         maximum flow there, as the paper measures it; goodput share counts each content byte once, by the content \
+         that the maximum flow could carry in full packets, so that repeated requests, probes and losses do not \
+         count.",
     );
     results.note(
-        "Tag bytes are those of path tags on all links, Interests and Data, with what is told of rates beside labels, for each \
-         segment that arrives. Huffman: routers write codes of Huffman's in place of labels of 4 bytes, of which nobody else \
-         knows where one ends (the paper's §4 A leaves open whether that pays).",
+        "Tag bytes are the path tags on all links, Interests and Data, with the rates sent with labels, for each \
+         segment that arrives. Huffman: routers write Huffman codes in place of labels of 4 bytes, whose ends only \
+         the router itself knows (the paper's §4 A leaves open whether that pays).",
     );
     results.note(
         "Routers, consumers and producers of PTP are the product's own nodes; the rivals' consumers run on the same routers \

@@ -167,7 +167,11 @@ mod tests {
         let small = Variant::all(&Settings { scale: Scale::Small, ..settings });
         assert_eq!(small.len(), MAIN.len() + changes + 1, "of each change one");
         let only = Variant::all(&Settings { only: Some("ptp-default"), ..settings });
-        assert_eq!(only.len(), 1 + changes + 3, "plain, queues and delays, rates measured and not told, other tags");
+        assert_eq!(
+            only.len(),
+            1 + changes + 3,
+            "plain, queues and delays, rates measured and not reported, other tags"
+        );
         assert!(only.iter().all(|variant| variant.scheme.name == "ptp-default"));
         for runs in &all {
             assert_eq!(runs.values.len(), 2);
