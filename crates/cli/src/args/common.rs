@@ -19,7 +19,7 @@ pub(super) fn family() -> impl TypedValueParser<Value = Family> {
 /// Which daemon to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
-    /// Daemon, by label or control socket [default: $TRIB_CONTROL, else any suitable]
+    /// Daemon to ask [default: $TRIB_CONTROL, else any suitable]
     #[arg(long, value_name = "LABEL|SOCKET")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct OnDone {
 /// Another neighbour than that of the config.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Peer {
-    /// Replaces the config's neighbour, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER]
+    /// Replaces the config's neighbour [default: $TRIB_PEER]
     #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
     pub(crate) peer: Option<String>,
 }
