@@ -122,7 +122,7 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
         }
     }
     if broken > 0 {
-        return Err(format!("{broken} attacks do what they should not").into());
+        return Err(format!("{broken} attacks exceed their limits").into());
     }
     Ok(())
 }

@@ -110,7 +110,7 @@ fn fetch(trib: &Trib, stage: &Stage, source: &Source, publisher: &Daemon, receiv
     let done = Done::read(&ended.lines)?;
     let after = (publisher.process.cpu_seconds()?, receiver.process.cpu_seconds()?);
     if hash_of(&output)? != source.hash {
-        return Err("what arrived differs from what was published".into());
+        return Err("the received file differs from the published one".into());
     }
     clear(&output)?;
     Ok(Sample {

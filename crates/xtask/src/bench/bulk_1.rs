@@ -118,8 +118,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         figures.push(Figure::new("memory of the receiver at the path MTU", "MiB", large.values(client_mebibytes)));
     }
     findings.notes.push(
-        "'rate with a core for each end' is what the CPU time of the busier end would allow on a quiet machine; it moves \
-         less than the rate when others use the cores"
+        "'rate with a core for each end' is the rate that the CPU time of the busier end would allow on a quiet \
+         machine; it varies less than the rate when others use the cores"
             .into(),
     );
     // Their daemons and the files go before the large transfer needs the room.

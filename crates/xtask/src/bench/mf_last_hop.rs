@@ -138,9 +138,9 @@ pub(super) fn run_loss(context: &mut Context<'_>) -> Outcome<Findings> {
         }
     }
     findings.notes.push(format!(
-        "goodput of {} MB from the request, or the connection, to the last byte, ours verified and written; those who \
-         need longer than {LOSS_SECONDS_MAX} s are cut off and have what came until then; {:.1} Mbit/s is what TCP's \
-         payload can have of the last hop",
+        "goodput of {} MB from the request, or the connection, to the last byte, ours verified and written; transfers \
+         longer than {LOSS_SECONDS_MAX} s are cut off and count with the bytes until then; {:.1} Mbit/s is the limit \
+         of TCP's payload on the last hop",
         LOSS_BYTES / 1_000_000,
         LAST_HOP_MBPS * PAYLOAD_SHARE,
     ));
@@ -193,9 +193,9 @@ pub(super) fn run_outage(context: &mut Context<'_>) -> Outcome<Findings> {
         }
     }
     findings.notes.push(format!(
-        "{} MB at a round trip of {OUTAGE_RTT_MS} ms; the last hop falls silent at another moment in each round, the same \
-         for all, {:.1} to {:.1} s after the request; lost is the time beyond that of the same transport without an \
-         outage in the same round, plus the outage",
+        "{} MB at a round trip of {OUTAGE_RTT_MS} ms; the last hop falls silent at a different moment in each round, \
+         equal for all, {:.1} to {:.1} s after the request; time lost is the time beyond the same transport's \
+         without an outage in the same round, plus the outage",
         OUTAGE_BYTES / 1_000_000,
         moment(0, rounds),
         moment(rounds - 1, rounds),
@@ -260,7 +260,7 @@ impl Trial<'_> {
         let ended = self.trib.get_by(self.stage, &client, NAME, &output)?.finish(TRANSFER_PATIENCE)?;
         let done = Done::read(&ended.lines)?;
         if hash_of(&output)? != self.source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         Ok(Sample { bytes: done.bytes, seconds: done.seconds, ..Sample::default() })

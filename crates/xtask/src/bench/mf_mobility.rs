@@ -78,7 +78,7 @@ impl Transport {
     fn name(self) -> String {
         match self {
             Transport::Mftp => "trib".into(),
-            Transport::Notified(congestion) => format!("kernel TCP {congestion}, told of the move"),
+            Transport::Notified(congestion) => format!("kernel TCP {congestion}, notified of the move"),
             Transport::Timeout(congestion) => format!("kernel TCP {congestion}, timeout"),
         }
     }
@@ -131,9 +131,10 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         return Err(findings.notes.join("; ").into());
     }
     findings.notes.push(format!(
-        "{} MB, the move {LEAVES:?} after the request; lost is the time beyond that of the same transport that stays, in \
-         the same round, plus the time between. TCP's client asks for the rest over a new connection: told of the move, as \
-         soon as its address towards the server has changed, or else after {TIMEOUT_SECONDS} s without a byte",
+        "{} MB, the move {LEAVES:?} after the request; time lost is the time beyond the same transport's without a \
+         move, in the same round, plus the time between. TCP's client requests the missing part over a new \
+         connection: notified of the move, as soon as its address towards the server has changed, or else after \
+         {TIMEOUT_SECONDS} s without a byte",
         SIZE / 1_000_000
     ));
     Ok(findings)
@@ -184,7 +185,7 @@ impl Trial<'_> {
             Transport::Timeout(congestion) => self.tcp(&emulator, congestion, &[])?,
         };
         if hash_of(&output)? != self.source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         Ok(Sample { bytes: SIZE, seconds, ..Sample::default() })

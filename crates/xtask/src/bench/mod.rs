@@ -69,12 +69,12 @@ const BENCHES: &[Bench] = &[
     Bench { name: "forwarding", about: "the forwarding decision of a PSI router (target 15)", run: forwarding::run },
     Bench {
         name: "names",
-        about: "names of MobilityFirst in three members of etcd, beside the embedded engine; needs etcd",
+        about: "names of MobilityFirst in three members of etcd, against the embedded engine; needs etcd",
         run: names::run,
     },
     Bench {
         name: "ndn-hop",
-        about: "NDN: Interest and Data of 8,000 bytes through a forwarder with sockets, beside ndnd's (target 16)",
+        about: "NDN: Interest and Data of 8,000 bytes through a forwarder with sockets, against ndnd's (target 16)",
         run: ndn_hop::run,
     },
     Bench {
@@ -84,12 +84,12 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "ndn-legacy",
-        about: "NDN: the same link between ndnd's forwarders, kernel interfaces; ours beside ndnd's; root, linkemu",
+        about: "NDN: the same link between ndnd's forwarders, kernel interfaces; ours against ndnd's; root, linkemu",
         run: ndn_legacy::run,
     },
     Bench {
         name: "ndn-rates",
-        about: "NDN: what a forwarder measures of a link whose rate it was not told, 0.2 to 400 Mbit/s; root, linkemu",
+        about: "NDN: a forwarder's measurement of a link without a configured rate, 0.2 to 400 Mbit/s; root, linkemu",
         run: ndn_rates::run,
     },
     Bench {
@@ -102,35 +102,37 @@ const BENCHES: &[Bench] = &[
         about: "eight verified paths both ways in a graph of 1,000 nodes (target 15)",
         run: paths_compute::run,
     },
-    Bench { name: "mf-hop", about: "MobilityFirst through one router, beside quinn", run: mf_hop::run },
+    Bench { name: "mf-hop", about: "MobilityFirst through one router, against quinn", run: mf_hop::run },
     Bench {
         name: "mf-store",
-        about: "MobilityFirst: chunks stored durably for a receiver that is away, beside a copy with fsync",
+        about: "MobilityFirst: chunks stored durably for a receiver that is away, against a copy with fsync",
         run: mf_store::run_speed,
     },
     Bench {
         name: "mf-kill",
-        about: "MobilityFirst: a router killed while it stores 100 MiB; what it acknowledged and lost",
+        about: "MobilityFirst: a router killed while it stores 100 MiB; chunks acknowledged and lost",
         run: mf_store::run_kill,
     },
     Bench {
         name: "mf-loss",
-        about: "MobilityFirst: 25 Mbit/s, RTT 10, 50, 100 ms, 0 and 1 % loss, beside kernel TCP; root, linkemu (target 10)",
+        about: "MobilityFirst: 25 Mbit/s, RTT 10, 50, 100 ms, 0 and 1 % loss, against kernel TCP; root, linkemu \
+            (target 10)",
         run: mf_last_hop::run_loss,
     },
     Bench {
         name: "mf-outage",
-        about: "MobilityFirst: the last hop silent for 10 and 30 s, beside kernel TCP; root, linkemu (target 11)",
+        about: "MobilityFirst: the last hop silent for 10 and 30 s, against kernel TCP; root, linkemu (target 11)",
         run: mf_last_hop::run_outage,
     },
     Bench {
         name: "mf-mobility",
-        about: "MobilityFirst: a receiver that moves between two access routers, beside kernel TCP; root, linkemu",
+        about: "MobilityFirst: a receiver that moves between two access routers, against kernel TCP; root, linkemu",
         run: mf_mobility::run,
     },
     Bench {
         name: "api-clients",
-        about: "a fetch over 200 Mbit/s beside 1,000 clients of the API and 200 streams of events (at least 0.95)",
+        about: "a fetch over 200 Mbit/s during requests of 1,000 clients of the API and 200 streams of events (at \
+            least 0.95)",
         run: api_clients::run,
     },
     Bench {
@@ -140,7 +142,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "sim-real",
-        about: "simulated goodput beside that of daemons over emulated links (target 14)",
+        about: "simulated goodput against daemons over emulated links (target 14)",
         run: sim_real::run,
     },
     Bench {
@@ -150,7 +152,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "web-uplinks",
-        about: "two web mirrors over three uplinks, beside aria2 and curl; root, linkemu (at least 0.97 of the bound)",
+        about: "two web mirrors over three uplinks, against aria2 and curl; root, linkemu (at least 0.97 of the bound)",
         run: web_uplinks::run,
     },
 ];
@@ -290,8 +292,8 @@ fn after_help() -> String {
     for bench in BENCHES {
         help += &format!("\n  {:<15} {}", bench.name, bench.about);
     }
-    help + "\n\nThe targets are those of the design. A ratio is the median over the rounds of ours / the yardstick's.\n\
-            On a machine that others use, look at the ratios and not at the rates."
+    help + "\n\nThe targets come from the design. A ratio is the median over the rounds of ours / the \
+        yardstick's.\nOn a machine that others use, look at the ratios and not at the rates."
 }
 
 /// Removes a transfer's output; the next one must not find it.

@@ -237,7 +237,7 @@ fn watched(one: &mut Resolver, mut other: Option<&mut Resolver>, key: &SigningKe
             let notified = other.as_deref_mut().unwrap_or(one).poll();
             is_notified = matches!(notified, Some(NameMessage::Notify { .. }));
             if begun.elapsed() > PATIENCE {
-                return Err("a change is not told".into());
+                return Err("a change is not reported".into());
             }
         }
         times.push(begun.elapsed().as_secs_f64() * 1_000.0);

@@ -45,7 +45,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let figures = &mut findings.figures;
     figures.push(Figure::new("share of the link's rate that datagrams of the fetch took", "", carried));
     figures.push(Figure::new("goodput, verified", "Mbit/s", goodput));
-    figures.push(Figure::new("share of the payload asked for again", "", repeated));
+    figures.push(Figure::new("share of the payload requested again", "", repeated));
     match network.theirs(stage, &source, context.arguments.rounds()) {
         Ok((done, rounds)) => findings.notes.push(format!(
             "ndnd put and ndnd cat over the same link and the same forwarders: {done} of {rounds} fetches were complete \
@@ -116,7 +116,7 @@ impl Network {
         let done = Done::read(&ended.lines)?;
         let carried = self.received_bytes()? - before;
         if hash_of(&output)? != source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         let mbps = |bytes: u64| bytes as f64 * 8.0 / done.seconds / 1e6;
@@ -129,7 +129,7 @@ impl Network {
     /// Bytes that came over the narrow link.
     fn received_bytes(&self) -> Outcome<u64> {
         let status = self.far.status()?;
-        Ok(status["faces"][0]["received_bytes"].as_u64().ok_or("the far forwarder tells no bytes of its link")?)
+        Ok(status["faces"][0]["received_bytes"].as_u64().ok_or("the far forwarder reports no bytes of its link")?)
     }
     /// Fetches of ndnd's programs that were complete, of how many.
     fn theirs(&self, stage: &Stage, source: &Source, rounds: usize) -> Outcome<(usize, usize)> {

@@ -64,8 +64,9 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         });
     }
     findings.notes.push(
-        "ndnd put and ndnd cat on both sides of either forwarder, over Unix sockets unless it says otherwise, segments of \
-         8,000 bytes; content stores of 2,048 packets unless it says otherwise, which is ndnd's default in two threads"
+        "ndnd put and ndnd cat on both sides of either forwarder, over Unix sockets and with segments of 8,000 bytes \
+         unless stated otherwise; content stores of 2,048 packets, ndnd's default in two threads, unless stated \
+         otherwise"
             .into(),
     );
     Ok(findings)

@@ -70,7 +70,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     figures.push(Figure::new("share of the link's rate that IP packets of the fetch took", "", carried));
     let goodput = Figure::new("goodput, verified", "Mbit/s", goodput);
     figures.push(if theirs.is_empty() { goodput } else { goodput.rival("ndnd, where complete", theirs) });
-    figures.push(Figure::new("share of the payload asked for again", "", repeated));
+    figures.push(Figure::new("share of the payload requested again", "", repeated));
     findings.notes.push(format!(
         "the link: {RATE_MBPS} Mbit/s, 10 ms each way, a queue of 64 KiB; its rate counts IP packets, which ndnd cuts to \
          its own MTU of 1,420"
@@ -130,7 +130,7 @@ impl Network {
         let done = Done::read(&ended.lines)?;
         let carried = self.emulator.received_bytes(FAR, NARROW)? - before;
         if hash_of(&output)? != source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         let mbps = |bytes: u64| bytes as f64 * 8.0 / done.seconds / 1e6;
@@ -147,7 +147,7 @@ impl Network {
         let _put = ndnd::put(ndnd, stage, "ndnd-put", NAME, source, &self.near)?;
         let ended = ndnd::cat(ndnd, stage, "ndnd-cat", NAME, &output, &ndnd::transport(&self.far))?.finish(PATIENCE)?;
         if hash_of(&output)? != source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         Ok(source.size as f64 * 8.0 / ndnd::printed_seconds(&ended.lines, source.size)? / 1e6)

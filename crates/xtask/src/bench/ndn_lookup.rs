@@ -67,10 +67,10 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         findings.figures.push(Figure::new(what, "ns/packet", values));
     }
     findings.notes.push(format!(
-        "a look-up goes from the name to the first next hop; the router's, the hash's and those that say so include the \
-         hash of the whole name, which the PIT needs; the two other ways of the base look for no prefix as long as the \
-         name; batches of {BATCH} names, looked up once before; the base holds \
-         {BASE_FLOWS} flows, so with {BATCH} flows in turn it never hits",
+        "a look-up goes from the name to the first next hop; the router's, the hash's and the marked ones include the \
+         hash of the whole name, which the PIT needs; the two other ways of the base try no prefix as long as the \
+         name; batches of {BATCH} names, looked up once before; the base holds {BASE_FLOWS} flows, so with {BATCH} \
+         flows in turn it never hits",
     ));
     Ok(findings)
 }
@@ -92,7 +92,7 @@ fn compared<T: PartialEq>(
     let known: Vec<T> = names.iter().map(|name| ways[0].1(name.into())).collect();
     for (title, way) in &mut ways[1..] {
         if names.iter().zip(&known).any(|(name, known)| way(name.into()) != *known) {
-            return Err(format!("{title} gives something else, {what}").into());
+            return Err(format!("{title} gives a different result, {what}").into());
         }
     }
     let mut values = vec![Vec::new(); ways.len()];

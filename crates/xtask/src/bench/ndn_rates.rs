@@ -83,7 +83,7 @@ fn measure(trib: &Trib, stage: &Stage, source: &Source, mbps: f64) -> Outcome<Op
     clear(&output)?;
     trib.get_here(stage, &consumer, NAME, &output)?.finish(PATIENCE)?;
     if hash_of(&output)? != source.hash {
-        return Err("what arrived differs from what was published".into());
+        return Err("the received file differs from the published one".into());
     }
     clear(&output)?;
     Ok(producer.status()?["faces"][0]["rate_mbps"].as_f64())

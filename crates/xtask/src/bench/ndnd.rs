@@ -231,7 +231,7 @@ fn between<'a>(
         let after = (producer.cpu_seconds()?, cpu(&forwarders)?);
         check_length(&output, source.size)?;
         if !std::mem::replace(&mut is_checked, true) && hash_of(&output)? != source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         Ok(Sample {

@@ -211,10 +211,10 @@ impl<'a> Ground<'a> {
     fn check(&self, output: &std::path::Path, done: &Done) -> Outcome {
         let length = std::fs::metadata(output)?.len();
         if length != self.source.size || done.bytes != length {
-            return Err(format!("{length} of {} bytes arrived, {} were told", self.source.size, done.bytes).into());
+            return Err(format!("{length} of {} bytes arrived, {} were reported", self.source.size, done.bytes).into());
         }
         if !self.is_checked.replace(true) && hash_of(output)? != self.source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         Ok(())
     }

@@ -107,7 +107,7 @@ pub(super) fn fetch(trib: &Trib, stage: &Stage, source: &Source, trouble: Troubl
     let done = Done::read(&lines)?;
     let after = network.cpu_seconds()?;
     if hash_of(&output)? != source.hash {
-        return Err("what arrived differs from what was published".into());
+        return Err("the received file differs from the published one".into());
     }
     clear(&output)?;
     for (source, bytes, hops) in &done.paths {

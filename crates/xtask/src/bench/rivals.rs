@@ -173,7 +173,7 @@ impl Mirror {
         let deadline = Instant::now() + START_PATIENCE;
         while TcpStream::connect(address).is_err() {
             if Instant::now() > deadline || !server.is_running() {
-                return Err(server.line(Duration::ZERO).expect_err("nginx says nothing on stdout"));
+                return Err(server.line(Duration::ZERO).expect_err("nginx prints nothing on stdout"));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -224,7 +224,7 @@ fn own_client(
     check_length(output, source.size)?;
     clear(output)?;
     if fetched.hash.as_ref().is_some_and(|hash| *hash != source.hash) {
-        return Err("what arrived differs from what was sent".into());
+        return Err("the received file differs from the source".into());
     }
     Ok(sample(source, fetched.seconds, server_cpu_seconds, server.peak_bytes(), &client))
 }

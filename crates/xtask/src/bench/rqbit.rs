@@ -62,7 +62,7 @@ pub(super) fn rqbit<'a>(stage: &'a Stage, source: &Source, count: usize) -> Outc
         let server_cpu_seconds = cpu()? - before;
         check_length(&output, source.size)?;
         if !std::mem::replace(&mut is_checked, true) && hash_of(&output)? != source.hash {
-            return Err("what arrived differs from what was published".into());
+            return Err("the received file differs from the published one".into());
         }
         clear(&output)?;
         Ok(Sample {

@@ -123,8 +123,9 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         findings.figures.push(Figure::new("rate", "Mbit/s", rate(ours)).rival(other.name(), rate(other)));
     }
     findings.notes.push(format!(
-        "the bound is {bound:.2} s: {SIZE} bytes at {PAYLOAD_SHARE:.4} of what the uplinks do not lose, without the best \
-         one for {AWAY_SECONDS} s, without any round trip; every time is that of the whole process, verification included"
+        "the bound is {bound:.2} s: {SIZE} bytes at {PAYLOAD_SHARE:.4} of the uplinks' rates after losses, without \
+         the best one for {AWAY_SECONDS} s, without any round trip; every time covers the whole process, \
+         verification included"
     ));
     Ok(findings)
 }
@@ -169,7 +170,7 @@ impl Trial<'_> {
         let ended = Process::spawn("client", self.stage, &mut command)?.finish(TRANSFER_PATIENCE)?;
         let seconds = start.elapsed().as_secs_f64();
         if hash_of(&output)? != self.source.hash {
-            return Err("what arrived differs from what the mirrors have".into());
+            return Err("the received file differs from the mirrors'".into());
         }
         clear(&output)?;
         let carried =
@@ -192,7 +193,7 @@ impl Trial<'_> {
         let probe = format!("curl --silent --fail --range 0-0 --output /dev/null {}", self.url(MIRRORS[0]));
         while emulator.run(SERVERS, &probe).is_err() {
             if Instant::now() > deadline || !server.is_running() {
-                return Err(server.line(Duration::ZERO).expect_err("nginx says nothing on stdout"));
+                return Err(server.line(Duration::ZERO).expect_err("nginx prints nothing on stdout"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -91,7 +91,7 @@ impl Process {
     /// If it ends, or is silent for `patience`.
     pub(crate) fn line(&self, patience: Duration) -> Outcome<String> {
         self.lines.recv_timeout(patience).map_err(|error| match error {
-            RecvTimeoutError::Timeout => self.failure(&format!("said nothing for {patience:?}")).into(),
+            RecvTimeoutError::Timeout => self.failure(&format!("printed nothing for {patience:?}")).into(),
             RecvTimeoutError::Disconnected => self.failure("ended too early").into(),
         })
     }

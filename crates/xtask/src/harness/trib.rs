@@ -303,7 +303,7 @@ impl Daemon {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("{} does not come to this: {what}; its status: {status}", self.label).into());
+                return Err(format!("{} does not reach this state: {what}; its status: {status}", self.label).into());
             }
             std::thread::sleep(LOOK);
         }
@@ -334,7 +334,7 @@ impl Daemon {
     /// Errors of [`Daemon::ask`].
     pub(crate) fn held_chunks(&self) -> Outcome<BTreeSet<u32>> {
         let notice = self.ask(&serde_json::json!({ "op": "store" }))?.pop().unwrap_or_default();
-        let held = notice["held"].as_array().ok_or_else(|| format!("{} says nothing of its store", self.label))?;
+        let held = notice["held"].as_array().ok_or_else(|| format!("{} does not report its store", self.label))?;
         held.iter().try_fold(BTreeSet::new(), |all, held| Ok(&all | &chunk_numbers(&held["numbers"])?))
     }
     /// Cuts or mends the emulated link of its face with this number, counted from 1 in the order of its config.

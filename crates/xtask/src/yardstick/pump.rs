@@ -118,7 +118,7 @@ pub(crate) fn get(server: SocketAddr, output: &Path, size: u64, datagram: usize)
     socket.send(HELLO)?;
     while got < size {
         let length = socket.recv(&mut buffer).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => format!("the pump stands still at {got} bytes: a datagram was lost"),
+            ErrorKind::WouldBlock => format!("the pump has stalled at {got} bytes: a datagram was lost"),
             _ => error.to_string(),
         })?;
         for datagram in buffer[..length].chunks(datagram) {
