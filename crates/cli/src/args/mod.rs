@@ -136,7 +136,7 @@ pub(crate) enum Command {
     /// Show or choose a prefix's forwarding strategy, until the node stops (family ndn)
     #[command(subcommand)]
     Strategy(Strategy),
-    /// Show a node's faces, or open and close some until it stops (family ndn)
+    /// Show a node's faces, or (family ndn) open and close some until it stops
     #[command(subcommand)]
     Face(Face),
     /// Diagnose problems of nodes: socket buffers, clock, MTU, ports, firewall, neighbours, resolvers
