@@ -34,7 +34,7 @@ def main() -> None:
             if "checksum" in package
         }
 
-    # What is linked, or runs at build time; dependencies of tests are neither.
+    # Linked or build-time dependencies, not those of tests.
     def dependencies(of: str) -> list[str]:
         found = [
             dep["pkg"] for dep in nodes[of]["deps"] if any(kind["kind"] != "dev" for kind in dep["dep_kinds"])

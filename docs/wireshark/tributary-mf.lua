@@ -151,7 +151,7 @@ function Cursor:take(bytes)
     self.at = self.at + bytes
     return range
 end
--- Adds a field of so many bytes; gives the bytes.
+-- Adds a field of this length; returns its bytes.
 function Cursor:add(tree, field, bytes)
     if bytes == 0 then return nil end
     local range = self:take(bytes)
@@ -460,7 +460,7 @@ body[2] = function(buffer, tree)
         local first = at.at
         local message = branch:add(mf, buffer(first), "Message")
         local fine, more = pcall(payloads[kind], at, message)
-        -- A message that goes on in the next packet is cut here, and that is no error.
+        -- A message that continues in the next packet is cut here without an error.
         if not fine and at.buffer:len() - first >= payload_bytes then error(more, 0) end
         text = fine and text .. (kind == 3 and " " or ": ") .. more or text .. ", cut"
     elseif at:left() > 0 then
@@ -498,7 +498,7 @@ function mf.dissector(buffer, info, tree)
     if buffer:len() < 2 then return 0 end
     local first = buffer(0, 1):uint()
     if first >= 0xd0 and first <= 0xd7 then
-        -- Of a secure face: nobody but the neighbours reads it.
+        -- Encrypted between the neighbours of a secure face.
         local found, secure = pcall(Dissector.get, "tribsec")
         info.cols.protocol = "MF"
         info.cols.info = "encrypted"

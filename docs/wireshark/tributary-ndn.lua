@@ -13,7 +13,7 @@ local signatures = {
     [0] = "SHA-256", [1] = "RSA with SHA-256", [3] = "ECDSA with SHA-256", [4] = "HMAC with SHA-256", [5] = "Ed25519",
     [200] = "null",
 }
--- From 200 on: the producer cannot deliver what it published, and why.
+-- From 200 on: why the producer cannot deliver its object.
 local reasons = { [50] = "congestion", [100] = "duplicate", [150] = "no route", [200] = "unavailable" }
 local origins = { [1] = "a cache", [2] = "another Interest" }
 
@@ -155,7 +155,7 @@ local function name(buffer, at, bytes, tree, whole)
 end
 
 local packet
--- Adds the elements of a range to a tree. `found` is told what a line about the packet says.
+-- Adds the elements of a range to a tree. `found` collects the packet's summary line.
 local function add(buffer, at, till, tree, found)
     each(buffer, at, till, function(kind, place, bytes, whole)
         local element = elements[kind]
@@ -234,7 +234,7 @@ function ndn.dissector(buffer, info, tree)
     if buffer:len() < 2 then return 0 end
     local first = buffer(0, 1):uint()
     if first >= 0xd0 and first <= 0xd7 then
-        -- Of a secure face: nobody but the neighbours reads it.
+        -- Encrypted between the neighbours of a secure face.
         local found, secure = pcall(Dissector.get, "tribsec")
         info.cols.protocol = "NDN"
         info.cols.info = "encrypted"

@@ -93,7 +93,7 @@ function psi.dissector(buffer, info, tree)
     if buffer:len() < 5 then return 0 end
     local first = buffer(0, 1):uint()
     if first >= 0xd0 and first <= 0xd7 then
-        -- Of a secure face: nobody but the neighbours reads it.
+        -- Encrypted between the neighbours of a secure face.
         local found, secure = pcall(Dissector.get, "tribsec")
         info.cols.protocol = "PSI"
         info.cols.info = "encrypted"

@@ -261,7 +261,7 @@ class Client:
         try:
             answers: list[Event] = await self._ask("GET", "/names", query={"scope": base or "/"})
         except TribError as error:
-            # Families without listings, and nodes that do not tell whoever asks, may have the folder.
+            # Families without listings, and nodes that refuse to list, may have the folder.
             if error.kind not in ("usage", "not-found", "incomplete") and error.status not in (401, 403):
                 raise
             answers = []

@@ -75,7 +75,7 @@ class TribFileSystem(AsyncFileSystem):  # type: ignore[misc]
         except NotFound:
             return []
         except TribError as error:
-            # A family without listings, and a node that does not tell whoever asks.
+            # A family without listings, or a node that refuses to list.
             if error.kind in ("usage", "incomplete") or error.status in (401, 403):
                 return []
             raise
