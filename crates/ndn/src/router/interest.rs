@@ -36,6 +36,8 @@ pub(super) struct Passing<'a> {
     pub(super) interest: &'a Interest<'a>,
     pub(super) headers: &'a LpPacket<'a>,
     pub(super) arrived: FaceId,
+    /// Whether its face waits for the same Data already.
+    pub(super) repeated: bool,
 }
 
 impl<'a> Passing<'a> {
@@ -78,10 +80,12 @@ impl Router {
             Some(changed) => (changed, Interest::decode(changed).map_err(error)?),
             None => (&packet, first),
         };
-        let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face };
         let mark = self.hasher.join(prefixes.full(), &nonce.0);
         let caches = if headers.probe && self.config.path_tags { CacheUse::Bypassed } else { CacheUse::Allowed };
         let known = self.pit.find(prefixes.full(), &interest, caches);
+        let waiting = known.and_then(|index| self.pit.entry(index));
+        let repeated = waiting.is_some_and(|entry| entry.in_record(face).is_some());
+        let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face, repeated };
         if self.dead.contains(mark) || self.is_loop(prefixes.full(), &interest, face, nonce) {
             self.nack(now, face, headers.pit_token, packet, NackReason::Duplicate, false);
             return Err(reason::LOOP);
@@ -306,6 +310,7 @@ impl Router {
             interest: &interest,
             headers: &headers,
             arrived: record.face,
+            repeated: true,
         };
         let mut hops = self.hops(index, fib, &passing);
         hops.retain(|hop| hop.used_at.is_none());

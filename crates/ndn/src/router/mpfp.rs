@@ -116,9 +116,13 @@ impl Router {
             (entry.prefix_key, entry.strategy) = (key, strategy);
         }
         let suppression = entry.suppression;
-        let has_other_faces = entry.in_records.iter().any(|record| record.face != passing.arrived);
-        let pending =
-            entry.out_record(face).is_some_and(|record| record.nacked.is_none() && now < record.sent_at + suppression);
+        let waits = |record: &InRecord| record.face != passing.arrived && record.expires > now;
+        let has_other_faces = entry.in_records.iter().any(waits);
+        // The first Interest of a face waits for that answer however long its path is: a second one would bring it twice.
+        // Repeated ones pass after the suppression, as the one before or its answer may be lost.
+        let pending = entry
+            .out_record(face)
+            .is_some_and(|record| record.nacked.is_none() && (!passing.repeated || now < record.sent_at + suppression));
         if has_other_faces && pending && !passing.headers.probe {
             self.stats.aggregated += 1;
             return Ok(());

@@ -335,6 +335,25 @@ fn a_lost_packet_is_asked_for_again_by_any_path_at_once() {
 }
 
 #[test]
+fn who_comes_while_an_answer_is_on_its_way_waits_for_it_and_repeats_at_its_own_pace() {
+    let mut bench = Bench::with_routes(&[("/", 3)]);
+    let tag = bench.router.labels.push(PathTag::EMPTY, FaceId(3)).unwrap();
+    let ask = |bench: &mut Bench, at: u64, face: u32, nonce: u64| {
+        let headers = LpPacket { tag: Some(PathTag::parse(&tag).unwrap()), ..LpPacket::default() };
+        Bench::what(&bench.at(at).recv_with(face, &headers, &interest("/a", nonce)))
+    };
+    assert_eq!(ask(&mut bench, 0, 1, 1), [(3, "interest /a".into())]);
+    assert_eq!(ask(&mut bench, 200, 2, 2), [], "long after the suppression");
+    assert_eq!(ask(&mut bench, 400, 2, 3), [(3, "interest /a".into())], "the one before may be lost");
+    assert_eq!(ask(&mut bench, 600, 4, 4), []);
+    let back = bench.recv(3, &data("/a"));
+    let mut origins: Vec<_> = back.iter().map(|sent| (sent.face, sent.headers().origin)).collect();
+    origins.sort_by_key(|(face, _)| *face);
+    let shared = Some(Origin::Aggregation);
+    assert_eq!(origins, [(1, shared), (2, None), (4, shared)]);
+}
+
+#[test]
 fn the_acceleration_base_gives_what_longest_prefix_match_gives() {
     let mut with = Bench::with_routes(&[]);
     let mut without = Bench::new(1, |config| config.fab_flows = 0);
