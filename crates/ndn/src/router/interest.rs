@@ -9,7 +9,7 @@ use super::{
     Router, Transit,
     fib::{FibIndex, NEXT_HOPS_MAX},
     hash::Prefixes,
-    pit::{CACHE_USES, InRecord, OutRecord, PitEntry, PitIndex, Token},
+    pit::{Asked, CACHE_USES, InRecord, OutRecord, PitEntry, PitIndex, Token},
     reason,
     strategy::{Hop, Outcome, Question, by_name},
 };
@@ -36,8 +36,8 @@ pub(super) struct Passing<'a> {
     pub(super) interest: &'a Interest<'a>,
     pub(super) headers: &'a LpPacket<'a>,
     pub(super) arrived: FaceId,
-    /// Whether its face waits for the same Data already.
-    pub(super) repeated: bool,
+    /// The previous Interest of its face for the same Data, if that is pending.
+    pub(super) before: Option<Asked>,
 }
 
 impl<'a> Passing<'a> {
@@ -83,9 +83,10 @@ impl Router {
         let mark = self.hasher.join(prefixes.full(), &nonce.0);
         let caches = if headers.probe && self.config.path_tags { CacheUse::Bypassed } else { CacheUse::Allowed };
         let known = self.pit.find(prefixes.full(), &interest, caches);
-        let waiting = known.and_then(|index| self.pit.entry(index));
-        let repeated = waiting.is_some_and(|entry| entry.in_record(face).is_some());
-        let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face, repeated };
+        let of_face =
+            |entry: &PitEntry| entry.in_records.iter().find(|record| record.face == face).map(|record| record.asked);
+        let before = self.pit.forms(prefixes.full(), &interest).filter_map(of_face).max_by_key(|asked| asked.at);
+        let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face, before };
         if self.dead.contains(mark) || self.is_loop(prefixes.full(), &interest, face, nonce) {
             self.nack(now, face, headers.pit_token, packet, NackReason::Duplicate, false);
             return Err(reason::LOOP);
@@ -166,6 +167,7 @@ impl Router {
                 wants_bits: headers.tag_bits.is_some(),
                 path_failed: false,
                 tagged,
+                asked: Asked { at: now, joins: false, joined: passing.before.map_or(0, |before| before.joined) },
                 interest: passing.packet.clone(),
             },
         )
@@ -310,7 +312,7 @@ impl Router {
             interest: &interest,
             headers: &headers,
             arrived: record.face,
-            repeated: true,
+            before: None,
         };
         let mut hops = self.hops(index, fib, &passing);
         hops.retain(|hop| hop.used_at.is_none());

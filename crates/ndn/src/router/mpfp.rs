@@ -18,13 +18,17 @@ use super::{
     fib::FibIndex,
     interest::Passing,
     labels::LabelScheme,
-    pit::{InRecord, PitIndex},
+    pit::{Asked, InRecord, PitEntry, PitIndex},
     reason,
 };
 use crate::wire::{
     LpPacket, NackReason, PathTag,
     huffman::{BitStack, BitTag},
 };
+
+/// How often a face waits for the answers to other faces' Interests for one name, so that none can keep its Interests from
+/// the producer for longer.
+const JOINS_MAX: u8 = 3;
 
 /// The rest of a tag without this router's label.
 enum Rest {
@@ -115,15 +119,7 @@ impl Router {
         {
             (entry.prefix_key, entry.strategy) = (key, strategy);
         }
-        let suppression = entry.suppression;
-        let waits = |record: &InRecord| record.face != passing.arrived && record.expires > now;
-        let has_other_faces = entry.in_records.iter().any(waits);
-        // The first Interest of a face waits for that answer however long its path is: a second one would bring it twice.
-        // Repeated ones pass after the suppression, as the one before or its answer may be lost.
-        let pending = entry
-            .out_record(face)
-            .is_some_and(|record| record.nacked.is_none() && (!passing.repeated || now < record.sent_at + suppression));
-        if has_other_faces && pending && !passing.headers.probe {
+        if !passing.headers.probe && self.joins(now, index, passing, face) {
             self.stats.aggregated += 1;
             return Ok(());
         }
@@ -140,6 +136,35 @@ impl Router {
             ..passing.onward(passing.headers.probe)
         };
         self.pass_to(now, index, passing, &headers, &[face], true)
+    }
+    /// Whether an Interest waits for the answer that another face has requested by `face`: a second request would bring it
+    /// twice. A repeated Interest shows that its answer may be lost, so it leaves, unless another face's Interest left
+    /// since, or it waited and that one left so recently that its sender will repeat it. Receivers request lost packets with
+    /// other selectors, in separate entries: all count as one, since one Data answers them.
+    fn joins(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>, face: FaceId) -> bool {
+        let hash = self.hasher.name(passing.interest.name);
+        let passed_on = |entry: &PitEntry| {
+            let others = |record: &InRecord| record.face != passing.arrived && record.expires > now;
+            let out = entry.out_records.iter().find(|record| record.face == face && record.nacked.is_none());
+            out.copied().filter(|_| entry.in_records.iter().any(others))
+        };
+        let last = self.pit.forms(hash, passing.interest).filter_map(passed_on).max_by_key(|record| record.sent_at);
+        let Some(last) = last else { return false };
+        let is_under_way = |before: Asked| {
+            let is_recent = before.joins && now < last.sent_at + self.config.suppression.1;
+            (before.at < last.sent_at || is_recent) && before.joined < JOINS_MAX
+        };
+        if !passing.before.is_none_or(is_under_way) {
+            return false;
+        }
+        let Some(entry) = self.pit.entry(index) else { return false };
+        if let Some(record) = entry.in_record(passing.arrived) {
+            record.asked = Asked { joins: true, joined: record.asked.joined + 1, ..record.asked };
+        }
+        if entry.out_record(face).is_none() {
+            entry.out_records.push(last);
+        }
+        true
     }
     /// The tag for one who waits: what the Data brought, and the label of the face that it came by in front. A Data that
     /// brought none, from a forwarder that knows no tags or from a producer, begins one here.

@@ -92,8 +92,21 @@ pub struct InRecord {
     pub path_failed: bool,
     /// Whether it came with a tag.
     pub tagged: bool,
+    /// Its last Interest.
+    pub asked: Asked,
     /// The Interest as it came, for a Nack.
     pub interest: Bytes,
+}
+
+/// The last Interest of a face for a name, with any selectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// When it came.
+    pub at: Time,
+    /// Whether it waits for the answer to another face's Interest instead of leaving.
+    pub joins: bool,
+    /// How many Interests of the face for the name did so.
+    pub joined: u8,
 }
 
 /// A face that an Interest was passed on to.
@@ -229,6 +242,12 @@ impl Pit {
             })
         };
         self.table.find(hash, is).map(|slot| PitIndex(*slot))
+    }
+    /// The entries for the same name that caches may answer, with any selectors.
+    pub fn forms<'a>(&'a self, hash: u64, interest: &Interest<'a>) -> impl Iterator<Item = &'a PitEntry> {
+        let tlv = interest.name.as_tlv();
+        let entries = self.table.iter_hash(hash).filter_map(|slot| self.entries[*slot as usize].as_ref());
+        entries.filter(move |entry| entry.caches == CacheUse::Allowed && entry.name == tlv)
     }
     /// Adds an entry without records for an Interest that [`Pit::find`] does not find; `None` if the table is full.
     /// `packet` is the Interest's bytes, and `hash` that of its name.
@@ -441,6 +460,7 @@ mod tests {
             wants_bits: false,
             path_failed: false,
             tagged: false,
+            asked: Asked { at: Time::ZERO, joins: false, joined: 0 },
             interest: Bytes::new(),
         }
     }

@@ -354,6 +354,41 @@ fn who_comes_while_an_answer_is_on_its_way_waits_for_it_and_repeats_at_its_own_p
 }
 
 #[test]
+fn requests_for_a_lost_packet_in_other_forms_share_an_answer_too() {
+    let mut bench = Bench::with_routes(&[("/", 3)]);
+    let tag = bench.router.labels.push(PathTag::EMPTY, FaceId(3)).unwrap();
+    let passes = |bench: &mut Bench, at: u64, face: u32, (can_be_prefix, must_be_fresh): (bool, bool)| {
+        let headers = LpPacket { tag: Some(PathTag::parse(&tag).unwrap()), ..LpPacket::default() };
+        let nonce = Some(Nonce::from(at));
+        let lost = name("/a");
+        let lost = Interest { nonce, can_be_prefix, must_be_fresh, ..Interest::new(NameView::from(&lost)) };
+        !bench.at(at).recv_with(face, &headers, &Bytes::from(lost.encode())).is_empty()
+    };
+    let (first, second, third) = ((false, false), (true, false), (false, true));
+    for (at, face, form, is_passed) in [
+        (1, 1, first, true),
+        (5, 2, first, false),
+        (6, 4, first, false),
+        // The one that was passed on may be lost.
+        (100, 1, second, true),
+        // Another one is under way since, for some time.
+        (150, 2, second, false),
+        (300, 2, third, false),
+        (360, 2, third, true),
+        // Nobody waits for others for ever.
+        (361, 4, second, false),
+        (362, 4, third, false),
+        (363, 4, first, true),
+    ] {
+        assert_eq!(passes(&mut bench, at, face, form), is_passed, "face {face} after {at} ms");
+    }
+    let mut faces: Vec<u32> = bench.recv(3, &data("/a")).iter().map(|sent| sent.face).collect();
+    faces.sort_unstable();
+    faces.dedup();
+    assert_eq!(faces, [1, 2, 4]);
+}
+
+#[test]
 fn the_acceleration_base_gives_what_longest_prefix_match_gives() {
     let mut with = Bench::with_routes(&[]);
     let mut without = Bench::new(1, |config| config.fab_flows = 0);
