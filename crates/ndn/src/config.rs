@@ -313,7 +313,7 @@ impl Config {
             paths: PathConfig::default(),
             // A fetch over one path beside one over several that share its link takes it for a rival, which costs it a
             // tenth of its share; sub-flows of a group do not look for rivals.
-            transfer: TransferConfig { watch_rivals: false, separate_caches: false, ..TransferConfig::default() },
+            transfer: TransferConfig { watch_rivals: false, ..TransferConfig::default() },
         }
     }
 }

@@ -26,9 +26,6 @@ pub struct TransferConfig {
     /// Whether a flow on a shared queue looks for rivals that fill it, and then uses a window like theirs
     /// (`window::rivals`). Default: `true`.
     pub watch_rivals: bool,
-    /// Whether answers of caches stay out of the model of the path to their source. Default: true. In `ndn` false: behind a
-    /// policer the model then misses how little passes (`behind_a_policer_a_fetch_asks_for_no_more_than_its_rate`).
-    pub separate_caches: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
     /// The retransmission timeout before the first round-trip sample; while nothing answers it doubles. Default: 300 ms.
@@ -63,7 +60,6 @@ impl Default for TransferConfig {
             window_bytes_max: 8 << 20,
             shares_queues: true,
             watch_rivals: true,
-            separate_caches: true,
             rto_min: Duration::from_millis(50),
             rto_initial: Duration::from_millis(300),
             rto_max: Duration::from_secs(60),

@@ -10,6 +10,7 @@ use meters::{RateMeter, UnansweredShare};
 
 use crate::{
     ControllerKind, TransferConfig,
+    ranges::RangeSet,
     reordering::Reordering,
     rtt::RttEstimator,
     transfer::{CacheUse, PacketData},
@@ -45,6 +46,12 @@ const SILENCE_CHANCE: f64 = 0.001;
 const UNHEARD_INTERVAL_MAX: Duration = Duration::from_secs(4);
 /// The answer to a probe takes at most this part of the time between two, at the last known rate of the path.
 const PROBE_SHARE: u32 = 20;
+/// Lost packets remembered until they are requested again. The lowest are forgotten first: other paths have probably
+/// requested them.
+const GIVEN_UP_MAX: u64 = 4_096;
+/// A cache counts as far as the source if its answers are faster than the source's smallest round trip by at most this
+/// part.
+const AS_FAR_PART: u32 = 8;
 /// A settled request is remembered for late packets until this many later ones are settled too.
 const SETTLED_KEPT: usize = 64;
 
@@ -61,6 +68,8 @@ pub(crate) struct Flow {
     first_number: u16,
     next_sequence: u64,
     highest_arrived: u64,
+    /// Packets that this path lost and has not requested again.
+    given_up: RangeSet,
     reordering: Reordering,
     /// The rate of the path according to the network, if it is low.
     slow_rate: Option<Rate>,
@@ -106,6 +115,8 @@ struct Arrived {
     bytes: u64,
     rtt: Option<Duration>,
     came: Came,
+    /// Whether a cache nearer than the source answered.
+    is_beside: bool,
 }
 
 /// Where a packet came from, as its answer shows.
@@ -157,6 +168,8 @@ struct Outstanding {
     lost: u64,
     kind: RequestKind,
     caches: CacheUse,
+    /// Packets that this path had lost before.
+    again: u64,
     /// Packets that another path has requested as well.
     duplicated: u64,
     first_sequence: u64,
@@ -254,6 +267,7 @@ impl Flow {
             first_number: 0,
             next_sequence: 0,
             highest_arrived: 0,
+            given_up: RangeSet::new(),
             reordering: Reordering::new(config.reorder_packets),
             slow_rate: hints.capacity.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
             in_flight: 0,
@@ -293,12 +307,14 @@ impl Flow {
             self.last_arrival = now;
         }
         let mask = if packets == 64 { u64::MAX } else { (1 << packets) - 1 };
+        let again = self.take_given_up(ranges);
         self.requests.push_back(Outstanding {
             ranges: ranges.clone(),
             waiting: mask,
             lost: 0,
             kind,
             caches,
+            again,
             duplicated: if kind == RequestKind::Claiming { 0 } else { mask },
             first_sequence: self.next_sequence,
             sent_at: now,
@@ -364,12 +380,14 @@ impl Flow {
     }
     fn on_answer(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let from_cache = came == Came::FromCache;
-        let is_beside = from_cache && self.models_source();
         let index = usize::from(number.wrapping_sub(self.first_number));
-        let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
+        let Some(request) = self.requests.get(index) else { return Answer::Unsolicited };
         let Some(position) = request.position(packet) else { return Answer::Unsolicited };
         let bit = 1u64 << position;
-        if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.came != came) {
+        let sample = now.since(request.sent_at);
+        let is_beside = from_cache && request.again & bit == 0 && self.is_nearer_than_source(sample);
+        let batch = (number, came, is_beside);
+        if self.arrived.is_some_and(|arrived| (arrived.number, arrived.came, arrived.is_beside) != batch) {
             self.on_batch_end(now);
         }
         let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
@@ -416,7 +434,6 @@ impl Flow {
         }
 
         let mut rtt = None;
-        let sample = now.since(request.sent_at);
         let is_exact = came.is_exact();
         if !is_exact && first_of_request && self.rtt.smoothed().is_some_and(|usual| sample > usual) {
             // It took at least that long. Without this sample a timeout that is too short would last, as everything is
@@ -436,7 +453,7 @@ impl Flow {
                 rtt = Some(sample);
             }
         }
-        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, came });
+        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, came, is_beside });
         arrived.bytes += bytes;
         arrived.rtt = arrived.rtt.or(rtt);
         if is_beside {
@@ -444,10 +461,28 @@ impl Flow {
         }
         answer
     }
-    /// Whether samples describe the path to the source. Rates and round trips of caches must not mix with them:
-    /// requests would leave at the rate of a near cache, and fill the queue of a far source beyond its rate.
-    fn models_source(&self) -> bool {
-        self.config.separate_caches && !self.rtt_from_caches && self.rtt.smoothed().is_some()
+    /// Whether a cache that answered after `sample` is nearer than the source. The model describes the path to the source:
+    /// with a near cache's rate, requests would fill the queue of a far source beyond its rate. A cache as far as the
+    /// source, such as its own store, answers over the complete path.
+    ///
+    /// A packet that this path lost counts for the path, whichever cache answers the repeated request: a policer at the
+    /// receiver drops packets behind the cache, and only repeated ones show its rate.
+    fn is_nearer_than_source(&self, sample: Duration) -> bool {
+        let minimum = self.rtt.minimum().filter(|_| !self.rtt_from_caches);
+        minimum.is_some_and(|minimum| sample < minimum - minimum / AS_FAR_PART)
+    }
+    /// Returns which packets of `ranges` this path had lost, and forgets that.
+    fn take_given_up(&mut self, ranges: &Ranges) -> u64 {
+        if self.given_up.is_empty() {
+            return 0;
+        }
+        let packets = ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+        let again = packets.zip(0..).filter(|(packet, _)| self.given_up.contains(*packet));
+        let again = again.fold(0u64, |mask, (_, position): (u32, u32)| mask | 1 << position);
+        for &(first, count) in ranges {
+            self.given_up.remove(first, first + u32::from(count));
+        }
+        again
     }
     /// A cache has answered a request that was paced for the source: the source sends less than its path carries, and
     /// the next request need not wait for it.
@@ -498,7 +533,7 @@ impl Flow {
     }
     /// Passes the window the arrivals since the last call, all in answer to one request.
     pub(crate) fn on_batch_end(&mut self, now: Time) {
-        let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
+        let Some(Arrived { number, bytes, rtt, came, is_beside }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get(index) else { return };
@@ -516,7 +551,7 @@ impl Flow {
             requested_at: request.sent_at,
         };
         match came {
-            Came::FromCache => self.controller.on_cached_data(now, &arrival, self.models_source()),
+            Came::FromCache => self.controller.on_cached_data(now, &arrival, is_beside),
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
     }
@@ -563,7 +598,7 @@ impl Flow {
         let waiting = request.each(request.waiting).filter(|(_, packet)| lacks(*packet));
         let gone = waiting.fold(0u64, |mask, (position, _)| mask | 1 << position);
         if gone != 0 {
-            give_up(request, gone, &mut given_up);
+            give_up(request, gone, &mut given_up, &mut self.given_up);
             // It will not come late either.
             request.lost &= !gone;
             self.in_flight -= given_up.len() as u64 * self.packet_bytes;
@@ -591,7 +626,7 @@ impl Flow {
             return;
         }
         let sent_at = request.sent_at;
-        give_up(request, bit, lost);
+        give_up(request, bit, lost, &mut self.given_up);
         self.on_lost(now, 1, Some(sent_at));
         self.forget_settled();
     }
@@ -609,7 +644,7 @@ impl Flow {
             let gone = request.waiting & mask;
             if gone != 0 {
                 oldest.get_or_insert(request.sent_at);
-                give_up(request, gone, lost);
+                give_up(request, gone, lost, &mut self.given_up);
                 if request.waiting == 0 && !request.sampled {
                     self.unanswered.on_request(false);
                 }
@@ -634,7 +669,7 @@ impl Flow {
             if request.waiting != 0 {
                 oldest.get_or_insert(request.sent_at);
                 let waiting = request.waiting;
-                give_up(request, waiting, lost);
+                give_up(request, waiting, lost, &mut self.given_up);
                 request.timed_out = request.kind == RequestKind::Claiming;
                 self.timed_out += u32::from(!request.sampled && self.silent.is_none());
             }
@@ -687,7 +722,7 @@ impl Flow {
         let before = lost.len();
         for request in &mut self.requests {
             let waiting = request.waiting;
-            give_up(request, waiting, lost);
+            give_up(request, waiting, lost, &mut self.given_up);
             request.timed_out |= waiting != 0 && request.kind == RequestKind::Claiming;
         }
         let count = (lost.len() - before) as u64;
@@ -793,8 +828,9 @@ pub(crate) enum RequestKind {
     Probing,
 }
 
-fn give_up(request: &mut Outstanding, gone: u64, lost: &mut Vec<LostPacket>) {
+fn give_up(request: &mut Outstanding, gone: u64, lost: &mut Vec<LostPacket>, given_up: &mut RangeSet) {
     lost.extend(request.each(gone).map(|(position, packet)| {
+        given_up.insert(packet, packet + 1);
         let covered = match request.kind {
             RequestKind::Claiming => request.duplicated & (1 << position) != 0,
             RequestKind::Duplicating => false,
@@ -804,6 +840,11 @@ fn give_up(request: &mut Outstanding, gone: u64, lost: &mut Vec<LostPacket>) {
     }));
     request.waiting &= !gone;
     request.lost |= gone;
+    while given_up.len() > GIVEN_UP_MAX
+        && let Some((first, end)) = given_up.first_range()
+    {
+        given_up.remove(first, end);
+    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,24 @@ fn silent_after(flow: &mut Flow, from: u32) -> u32 {
 }
 
 #[test]
+fn a_cache_as_far_as_the_source_measures_the_path_and_a_nearer_one_spares_the_source_unless_it_replaces_what_was_lost()
+{
+    for (millis, is_lost, is_beside) in [(60, false, false), (38, false, false), (5, false, true), (5, true, false)] {
+        let mut flow = flow();
+        let first = ask(&mut flow, ms(0), 0);
+        answer(&mut flow, ms(40), first, 0);
+        if is_lost {
+            let lost = ask(&mut flow, ms(41), 1);
+            flow.on_refusal(ms(45), lost, 1, &mut Vec::new());
+        }
+        let number = ask(&mut flow, ms(50), 1);
+        flow.on_data(ms(50 + millis), number, 1, PACKET, Came::FromCache);
+        let delivered = if is_beside { PACKET } else { 2 * PACKET };
+        assert_eq!((flow.is_starved(), flow.delivered()), (is_beside, delivered), "after {millis} ms, {is_lost}");
+    }
+}
+
+#[test]
 fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
     // One that answers all is silent after one timeout, 50 ms from the last answer.
     assert_eq!(silent_after(&mut flow_with_answers(1), 4000), 40);

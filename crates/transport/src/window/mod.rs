@@ -31,7 +31,7 @@ use crate::{ControllerKind, TransferConfig};
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
-    /// Takes a packet that a cache on the way answered with; `is_beside` if samples describe the path to the source.
+    /// Takes a packet that a cache on the way answered with; `is_beside` if samples describe the path to a farther source.
     fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
         let _ = is_beside;
         self.on_data(now, arrival);
