@@ -7,6 +7,7 @@
 //! | are these bytes on the wire right? | [`golden`] |
 //! | does the schema of events allow this JSON line? | [`schema`] |
 //! | which key does a fetch trust? | [`trust::run`] |
+//! | does a cache serve many receivers at one time? | [`crowd::assert_all_are_served`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | how does a source behave while its disk hangs? | [`OnDisk`] |
 //! | which data does a receiver have on its disk when it is killed? | [`Inbox`] |
@@ -41,6 +42,7 @@
 pub mod chain;
 pub mod checked;
 pub mod conformance;
+pub mod crowd;
 pub mod disk;
 pub mod etcd;
 pub mod faults;
