@@ -31,7 +31,7 @@ pub mod directory;
 pub mod file;
 pub mod fs;
 #[cfg(test)]
-mod histories;
+mod histories_tests;
 pub mod hooked_store;
 pub mod index;
 pub mod key;

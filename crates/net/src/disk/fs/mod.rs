@@ -9,9 +9,9 @@
 //! ```
 //! The trait has only the operations that durable stores need. Its guarantees are those of POSIX: data, length and
 //! directory entries are durable only after [`FsFile::sync_data`] or [`FileSystem::sync_folder`] has succeeded.
-pub mod histories;
 mod real;
-mod simulated;
+#[cfg(any(test, feature = "simulated-disk"))]
+mod tests;
 
 use std::{
     ffi::OsString,
@@ -22,7 +22,8 @@ use std::{
 };
 
 pub use real::RealFileSystem;
-pub use simulated::{Faults, SimulatedDisk};
+#[cfg(any(test, feature = "simulated-disk"))]
+pub use tests::{Faults, SimulatedDisk, histories};
 
 /// A file system as one process sees it.
 ///

@@ -9,7 +9,7 @@
 //! Families choose the contents.
 mod file;
 #[cfg(test)]
-mod histories;
+mod histories_tests;
 mod segment;
 #[cfg(test)]
 mod tests;

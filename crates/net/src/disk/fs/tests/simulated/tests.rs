@@ -1,7 +1,7 @@
 use super::*;
 
 fn bytes(fs: &dyn FileSystem, path: &str) -> Option<Vec<u8>> {
-    super::super::read(fs, Path::new(path)).ok()
+    crate::disk::fs::read(fs, Path::new(path)).ok()
 }
 fn disk(seed: u64) -> (SimulatedDisk, Arc<dyn FileSystem>) {
     let disk = SimulatedDisk::new(seed);

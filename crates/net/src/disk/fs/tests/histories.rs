@@ -3,7 +3,7 @@
 //! ```text
 //! cargo test -p tributary-net --lib histories                                   some
 //! HISTORIES=100000 cargo test -p tributary-net --lib histories                  a campaign of each kind
-//! HISTORY=77 cargo test -p tributary-net --lib disk::repository::histories      one, with all that it does
+//! HISTORY=77 cargo test -p tributary-net --lib disk::repository::histories_tests      one, with all that it does
 //! ```
 use std::{
     env, panic,
@@ -15,7 +15,7 @@ use std::{
 
 use tributary_core::Random;
 
-use super::{Faults, FileSystem, SimulatedDisk};
+use super::{super::FileSystem, Faults, SimulatedDisk};
 
 /// A machine and the process that runs on it.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ use tributary_core::random::Random;
 
 use file::{Epoch, File, Length};
 
-use super::{Access, Create, FileSystem, FsFile, Kind, Lock, Metadata, OpenOptions, Rename, Wait};
+use super::super::{Access, Create, FileSystem, FsFile, Kind, Lock, Metadata, OpenOptions, Rename, Wait};
 
 /// How often operations fail: probabilities for each single one.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
