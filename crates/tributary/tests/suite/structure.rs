@@ -107,6 +107,37 @@ fn families_are_distinguished_in_one_place_only() {
     assert!(found.is_empty(), "ask the family's profile instead: {found:#?}");
 }
 
+/// Dependencies cost every build; nothing else reports one that no code names.
+#[test]
+fn every_dependency_of_a_crate_is_used() {
+    let mut unused = Vec::new();
+    for folder in fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().path()) {
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        let read = |part: &str, code: fn(&str) -> &str| -> String {
+            let folder = folder.join(part);
+            let files = if folder.is_dir() { rust_files(&folder) } else { Vec::new() };
+            // Tests share files with those of other crates.
+            let shared = files.iter().flat_map(|path| {
+                let text = fs::read_to_string(path).unwrap();
+                let paths = text.split("#[path = \"").skip(1).filter_map(|rest| rest.split('"').next());
+                paths.map(|shared| path.parent().unwrap().join(shared)).collect::<Vec<_>>()
+            });
+            let files = files.iter().cloned().chain(shared);
+            files.map(|path| without_comments(code(&fs::read_to_string(path).unwrap()))).collect()
+        };
+        let product = read("src", without_tests);
+        let all = ["src", "tests", "examples"].map(|part| read(part, |text| text)).concat();
+        for (section, code) in [("dependencies", &product), ("dev-dependencies", &all)] {
+            let names = manifest.get(section).and_then(toml::Value::as_table).into_iter().flatten();
+            let words: BTreeSet<&str> =
+                code.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).collect();
+            let missing = names.filter(|(name, _)| !words.contains(name.replace('-', "_").as_str()));
+            unused.extend(missing.map(|(name, _)| format!("{}: {name} of [{section}]", folder.display())));
+        }
+    }
+    assert!(unused.is_empty(), "{unused:#?}");
+}
+
 /// The scanner itself: what it takes for a use and what not.
 #[test]
 fn uses_are_found_in_trees_in_paths_and_through_reexports() {
