@@ -18,7 +18,7 @@ mod demo;
 mod hook;
 mod progress;
 #[cfg(test)]
-mod reference;
+mod reference_tests;
 mod service;
 mod signals;
 mod tables;

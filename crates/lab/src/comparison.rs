@@ -3,7 +3,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
-use tributary::simulation::{Direction, Fault, Scenario};
 use tributary_core::{
     Duration, Time,
     link::{LinkChange, LinkState},
@@ -13,6 +12,7 @@ use tributary_sim::{Connection, Network, NodeIndex};
 use crate::{
     page::Page,
     rivals::{Content, DownloadConfig, Plan, Rival, RivalNode, browser::content_of, outcome, run_download},
+    simulation::{Direction, Fault, Scenario},
 };
 
 /// The rivals that stand in the tables: the commonest today (twice, because smoltcp's loss recovery is the plainest that
@@ -221,7 +221,7 @@ impl RivalDownload {
         }
     }
     /// Unaccounted packets of all links; see
-    /// [`LinkOutcome::unaccounted_packets`](tributary::simulation::LinkOutcome::unaccounted_packets).
+    /// [`LinkOutcome::unaccounted_packets`](crate::simulation::LinkOutcome::unaccounted_packets).
     pub fn unaccounted_packets(&self) -> u64 {
         unaccounted(&self.net)
     }

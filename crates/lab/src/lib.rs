@@ -1,4 +1,4 @@
-//! The papers' experiments on the simulator, their rivals, figures and report.
+//! Scenarios in virtual time, the papers' experiments, their rivals, figures and report.
 //!
 //! ```text
 //!  experiments (a table)          figures ── SVG ─┐
@@ -9,6 +9,10 @@
 //! ```
 //! | part | module |
 //! |---|---|
+//! | scenarios of any family in virtual time, and their files | [`simulation`] |
+//! | cross traffic, packet captures | [`traffic`], [`capture`] |
+//! | caches that lie | [`faults`] |
+//! | networks from files and generators, recorded contacts | [`topology`], [`contacts`] |
 //! | experiments and their results | [`experiment`] |
 //! | the table of experiments | [`experiments`] |
 //! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
@@ -22,10 +26,13 @@
 //! | mean, variance, Jain's index | [`stats`] |
 //!
 //! The same seed gives the same bytes in every file, with any number of threads.
+pub mod capture;
 pub mod comparison;
 pub mod congestion;
+pub mod contacts;
 pub mod experiment;
 pub mod experiments;
+pub mod faults;
 pub mod figures;
 pub mod optimum;
 pub mod page;
@@ -33,8 +40,11 @@ pub mod report;
 pub mod rivals;
 pub mod run_report;
 pub mod runs;
+pub mod simulation;
 pub mod stats;
 pub mod sweep;
+pub mod topology;
+pub mod traffic;
 pub mod wide_area;
 
 pub use experiment::{Experiment, Metric, Results, Scale, Settings, Table};

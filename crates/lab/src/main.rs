@@ -10,7 +10,7 @@ use tributary_terminal::{
 
 use program::{
     args::{self, Command},
-    lab, sim,
+    lab, node, sim,
 };
 
 /// The book's pages that are manual pages of config files.
@@ -39,6 +39,7 @@ fn run(cli: &args::Cli) -> Result<(), ApiError> {
     match &cli.command {
         Command::Lab(lab) => lab::run(lab, cli.json),
         Command::Sim(sim) => sim::run(sim, cli.json),
+        Command::Node { config } => node::run(config),
         Command::Completions { shell } => {
             arguments::print_completions(*shell, args::declared());
             Ok(())

@@ -7,11 +7,12 @@
 //! each transport by its [own share](MFTP_PAYLOAD_SHARE).
 use petgraph::{algo::maximum_flow::dinics, graph::DiGraph};
 use std::collections::{BTreeMap, BTreeSet};
-use tributary::simulation::{Direction, Fault, LinkSpec, PlannedFault, Scenario};
 use tributary_core::{
     Time,
     link::{LinkChange, LinkState},
 };
+
+use crate::simulation::{Direction, Fault, LinkSpec, PlannedFault, Scenario};
 
 /// Share of a link that payload can use.
 pub const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;

@@ -1,9 +1,9 @@
 //! Runs of one scenario with many seeds, and their statistics.
-use tributary::simulation::{Outcome, Scenario, Simulation, parallel};
 
 use crate::{
     Results,
     figures::{Bar, Series},
+    simulation::{Outcome, Scenario, Simulation, parallel},
     stats::{confidence, mean, variance},
 };
 

@@ -2,13 +2,15 @@
 use tributary::{
     Family,
     config::{NodeConfig, Role},
-    simulation::{Scenario, object},
 };
 use tributary_content::{MemoryObject, Name};
 use tributary_core::{Duration, Rate, Time, link::LinkConfig};
 use tributary_transport::{ControllerKind, Coupling, TransferConfig};
 
-use crate::congestion::Congestion;
+use crate::{
+    congestion::Congestion,
+    simulation::{Scenario, object},
+};
 
 /// The paper's controller: a request for each packet, slow start, congestion avoidance, halving; sub-flows are
 /// independent (§III-D, §IV-B). Initial window and smallest timeout, which it leaves open, have the values usual at its

@@ -1,9 +1,9 @@
 //! mmFTP over the paper's wide-area network: it uses the network's knowledge immediately, and takes capacity that
 //! becomes free.
-use tributary::simulation::{Fault, Outcome, Scenario};
 use tributary_core::{Duration, Time};
 use tributary_lab::{
     runs::run,
+    simulation::{Fault, Outcome, Scenario},
     wide_area::{START, file, file_name, three_sources},
 };
 use tributary_transport::TransferConfig;

@@ -6,7 +6,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::Name;
+use tributary_content::{Name, SigningKey};
 use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::{
     ConfigError,
@@ -197,6 +197,10 @@ pub struct EndConfig {
 }
 
 impl Config {
+    /// The GUID of the node.
+    pub fn guid(&self) -> Guid {
+        Guid::of(&SigningKey::from_secret(&self.secret).public(), &[])
+    }
     /// Defaults for a node called `label`: a host. Its key is made from label and nothing else, which suits tests only.
     pub fn new(label: &str, seed: u64) -> Config {
         let hash = blake3::hash(label.as_bytes());

@@ -55,12 +55,7 @@
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "modules are public for fuzz targets, benchmarks and this crate's own tests only"
-    )
+    allow(unreachable_pub, unused_imports, reason = "modules are public for fuzz targets, benchmarks and tests")
 )]
 extern crate alloc;
 #[cfg(test)]
@@ -118,8 +113,9 @@ pub use node::MfNode;
 pub use resolver::{Asker, Replica};
 pub use router::{
     StoreReason,
-    proxy::{Kept, Proxy},
+    proxy::{Holding, Kept, Proxy},
 };
+pub use sender::SendOptions;
 pub use wire::{
     ChunkHeader, ChunkKind, Class, DataHeader, DataTag, Flags, NameMessage, NameRecord, Readers, RecordBody,
     Reliability, Statement,

@@ -53,12 +53,7 @@
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "modules are public for fuzz targets, benchmarks and this crate's own tests only"
-    )
+    allow(unreachable_pub, unused_imports, reason = "modules are public for fuzz targets, benchmarks and tests")
 )]
 extern crate alloc;
 
@@ -99,15 +94,19 @@ mod wire;
 pub mod wire;
 
 pub use config::Config;
-pub use node::NdnNode;
+pub use ids::Nonce;
+pub use naming::{Requested, packet_name, requested};
+pub use node::{FACE_RECEIVER, FACE_SENDER, NdnNode};
 pub use receiver::selection::SELECTIONS;
 pub use router::{
-    InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit, cs::POLICIES as CACHE_POLICIES,
-    labels::LabelScheme, marking::MarkingRule, strategy::STRATEGIES,
+    FaceProfile, InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit,
+    cs::POLICIES as CACHE_POLICIES, labels::LabelScheme, marking::MarkingRule, shaping::ShapingConfig,
+    strategy::STRATEGIES,
 };
+pub use sender::Sender;
 pub use trust::{Anchors, Schema, SchemaError, TrustAnchor, publisher_of, schema::SCHEMA_BYTES_MAX};
 pub use wire::{
-    Certificate, CertificateError, ContentType, Data, KeyLocator, LpPacket, MetaInfo, PACKET_BYTES_MAX, Secret,
-    SecretError, SignKey, SignatureType, VerifyKey, lp::Origin, tlv, types,
+    Certificate, CertificateError, ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NameView,
+    PACKET_BYTES_MAX, Secret, SecretError, SignKey, SignatureType, VerifyKey, lp::Origin, packet_type, tlv, types,
 };
 pub use wire::{certificate::key_name, secret::SIGNING_KEY};

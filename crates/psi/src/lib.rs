@@ -56,12 +56,7 @@
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        reason = "modules are public for fuzz targets, benchmarks and this crate's own tests only"
-    )
+    allow(unreachable_pub, unused_imports, reason = "modules are public for fuzz targets, benchmarks and tests")
 )]
 extern crate alloc;
 
@@ -116,3 +111,12 @@ pub use ids::node_of_key;
 pub use node::PsiNode;
 pub use router::cache::{POLICIES as CACHE_POLICIES, PayloadMemory};
 pub use wire::{DataHeader, FLAG_CACHED, Fid, Header, PacketType, StreamKey, TTL_MAX};
+
+/// The topology manager's graph and paths, for programs that compute them without a node.
+pub mod topology {
+    pub use crate::{
+        ids::Roles,
+        resolver::topology::{FidBuilder, FidConfig, Graph, NodeIndex, PathConfig, Source, Tree, select},
+        wire::{Adjacency, FidKind, LinkState},
+    };
+}

@@ -18,10 +18,6 @@
 //! | nodes, links, faults, running | [`network`] |
 //! | the earliest deadline | [`agenda`] |
 //! | fingerprint of a run | [`trace`] |
-//! | cross traffic | [`traffic`] |
-//! | networks from files and generators | [`topology`] |
-//! | measured links and contacts | [`recordings`] |
-//! | packet captures | [`capture`] |
 //!
 //! # Example
 //! Two nodes that throw a ball, 10 ms apart:
@@ -56,13 +52,8 @@
 //! ```
 
 pub mod agenda;
-pub mod capture;
-mod encoding;
 pub mod network;
-pub mod recordings;
-pub mod topology;
 pub mod trace;
-pub mod traffic;
 
 pub use network::{Connection, Footprint, LinkIndex, Network, NetworkStats, NodeIndex, PacketSeen, RunEnd};
 pub use trace::{TraceDepth, TraceHash};

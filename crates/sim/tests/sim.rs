@@ -1,8 +1,5 @@
-//! Links and networks: conservation, exactness, determinism, faults; files of other programs.
+//! Links and networks: conservation, exactness, determinism, faults.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
-mod formats;
-mod imports;
-
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use proptest::prelude::*;

@@ -5,6 +5,7 @@
 //! | does this node keep the contract, and does its driver? | [`Checked`] around the node |
 //! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
 //! | are these bytes on the wire right? | [`golden`] |
+//! | do the book's pages have the keys that a parser reads? | [`key_tables`] |
 //! | does the schema of events allow this JSON line? | [`schema`] |
 //! | which key does a fetch trust? | [`trust::run`] |
 //! | does a cache serve many receivers at one time? | [`crowd::assert_all_are_served`] |
@@ -48,6 +49,7 @@ pub mod etcd;
 pub mod faults;
 pub mod golden;
 pub mod inbox;
+pub mod key_tables;
 pub mod port;
 pub mod schema;
 pub mod trust;

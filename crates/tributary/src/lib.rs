@@ -19,7 +19,7 @@
 //! | where files live | [`paths`] |
 //! | how much is logged | [`log`] |
 //! | deliberate misbehaviour | [`fault`] |
-//! | the same nodes in virtual time | [`simulation`] |
+//! | the same nodes for a simulator | [`simulated`] |
 //!
 //! # Example
 //! ```no_run
@@ -51,7 +51,7 @@ mod operations;
 pub mod paths;
 pub mod preflight;
 pub mod request;
-pub mod simulation;
+pub mod simulated;
 mod state_file;
 pub mod views;
 

@@ -7,12 +7,8 @@ mod suite {
     mod documents;
     mod examples;
     mod fake;
-    mod families;
     mod messages;
     mod nodes;
     mod operations;
-    mod scenarios;
-    mod simulation;
-    mod slow;
     mod structure;
 }

@@ -70,7 +70,7 @@ pub(crate) enum Evil {
     Source,
     /// A publisher with another file under the same name
     Imposter,
-    /// A cache that answers with flipped bytes
+    /// A cache that answers with flipped bytes; `trib-lab` runs it
     Cache,
 }
 

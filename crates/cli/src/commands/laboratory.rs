@@ -14,16 +14,21 @@ use crate::args::Delegated;
 const PROGRAM: &str = "trib-lab";
 const HINT: &str = "install the package tributary-lab, or build it: cargo build --release -p tributary-lab";
 
-/// Continues as `trib-lab`: next to this executable, else on the PATH.
+/// Continues as `trib-lab`.
 pub(crate) fn run(command: &str, delegated: &Delegated, json: bool) -> Result<(), ApiError> {
-    let folder = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
-    let program = program_in(folder.as_deref(), env::var_os("PATH").as_deref()).ok_or_else(|| {
-        ApiError::new(ErrorKind::Usage, format!("`trib {command}` needs the program {PROGRAM}, which is not installed"))
-            .with_hint(HINT)
-    })?;
+    let program = program(command)?;
     let mut child = Command::new(&program);
     child.arg(command).args(json.then_some("--json")).args(&delegated.words);
     Err(ApiError::io("run", program.display(), &child.exec()))
+}
+
+/// `trib-lab`, which `command` needs: next to this executable, else on the PATH.
+pub(crate) fn program(command: &str) -> Result<PathBuf, ApiError> {
+    let folder = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
+    program_in(folder.as_deref(), env::var_os("PATH").as_deref()).ok_or_else(|| {
+        ApiError::new(ErrorKind::Usage, format!("`trib {command}` needs the program {PROGRAM}, which is not installed"))
+            .with_hint(HINT)
+    })
 }
 
 /// The first of these places that has the program; PATH as the shell reads it.

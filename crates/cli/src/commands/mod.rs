@@ -8,7 +8,7 @@ mod gateway;
 mod get;
 mod hand;
 mod http_proxy;
-mod laboratory;
+pub(crate) mod laboratory;
 mod load;
 mod message;
 mod ndn_key;

@@ -13,6 +13,7 @@ use tributary::{Api, ApiError, ErrorKind, Notice, Request, SocketApi, families::
 use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
+use crate::commands::laboratory;
 
 /// The part of one node's config that the topology does not determine.
 #[derive(Clone, Default, Debug)]
@@ -46,6 +47,8 @@ struct Daemon {
     config: PathBuf,
     control: PathBuf,
     log: PathBuf,
+    /// Its cache lies: `trib-lab` runs it.
+    has_faulty_cache: bool,
     child: Option<Child>,
 }
 
@@ -68,8 +71,10 @@ impl Network {
             let config = own.join("node.toml");
             let text = config_text(topology, node, settings, &ports);
             fs::write(&config, text).map_err(|error| ApiError::io("write", config.display(), &error))?;
-            let daemon =
-                Daemon { config, control: own.join("state/control.sock"), log: own.join("node.log"), child: None };
+            let has_faulty_cache =
+                settings.nodes.get(node.label).is_some_and(|own| own.faults.contains("corrupt_cache"));
+            let (control, log) = (own.join("state/control.sock"), own.join("node.log"));
+            let daemon = Daemon { config, control, log, has_faulty_cache, child: None };
             network.nodes.insert(node.label, daemon);
         }
         for node in &topology.nodes {
@@ -80,11 +85,17 @@ impl Network {
     /// Starts a daemon that is not running.
     pub(crate) fn revive(&mut self, label: &str) -> Result<(), ApiError> {
         let daemon = self.nodes.get_mut(label).expect("labels come from the topology");
-        let program = std::env::current_exe().map_err(|error| ApiError::io("find", "this program", &error))?;
+        let (program, command): (_, &[&str]) = match daemon.has_faulty_cache {
+            true => (laboratory::program("demo --evil cache")?, &["node", "--config"]),
+            false => {
+                let program = std::env::current_exe().map_err(|error| ApiError::io("find", "this program", &error))?;
+                (program, &["node", "--stop-with-stdin", "--config"])
+            }
+        };
         let log = File::options().create(true).append(true).open(&daemon.log);
         let log = log.map_err(|error| ApiError::io("write", daemon.log.display(), &error))?;
         let child = Command::new(&program)
-            .args(["node", "--stop-with-stdin", "--config"])
+            .args(command)
             .arg(&daemon.config)
             .env_remove("TRIB_CONTROL")
             .env_remove("TRIB_PEER")

@@ -1,9 +1,5 @@
 //! One transfer against one rival's download, on one narrow link.
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, RunUntil, Scenario, file::RivalSpec, object},
-};
+use tributary::{Family, config::Role};
 use tributary_content::{MemoryObject, Name, SigningKey};
 use tributary_core::{
     Duration, Rate, Time,
@@ -20,6 +16,7 @@ use crate::{
     figures::{CellRow, Chart, Figure, cells},
     rivals::guest,
     runs::each,
+    simulation::{Outcome, RunUntil, Scenario, file::RivalSpec, object},
     stats::mean,
     wide_area::router,
 };

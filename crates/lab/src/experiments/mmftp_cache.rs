@@ -1,9 +1,5 @@
 //! mmFTP's statements on caches (§III-A, §III-B2), measured: where to put them, and which packets they evict first.
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, Scenario, object},
-};
+use tributary::{Family, config::Role};
 use tributary_content::MemoryObject;
 use tributary_core::{Duration, Random, Time};
 
@@ -11,6 +7,7 @@ use crate::{
     Experiment, Results, Settings, Table,
     figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines},
     runs::each,
+    simulation::{Outcome, Scenario, object},
     stats::{confidence, mean},
     wide_area::link,
 };

@@ -1,5 +1,4 @@
 //! mmFTP §IV-C2: the fastest of three publishers falls silent for seven seconds.
-use tributary::simulation::{Fault, Outcome, PathSample, Scenario, parallel};
 use tributary_core::{Duration, Time};
 use tributary_transport::TransferConfig;
 
@@ -8,6 +7,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
+    simulation::{Fault, Outcome, PathSample, Scenario, parallel},
     stats::mean,
     wide_area::{START, THREE_WAYS, controllers, file, file_name, three_sources},
 };

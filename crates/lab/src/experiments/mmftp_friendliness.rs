@@ -1,9 +1,5 @@
 //! What mmFTP leaves for later (§III-D, §V): is a transfer of several sub-flows friendly to one of a single flow?
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, RunUntil, Scenario, object},
-};
+use tributary::{Family, config::Role};
 use tributary_content::{MemoryObject, SigningKey};
 use tributary_core::{Duration, Time};
 use tributary_transport::{Coupling, TransferConfig};
@@ -13,6 +9,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
     optimum::{Demand, Goal, together},
     runs::each,
+    simulation::{Outcome, RunUntil, Scenario, object},
     stats::{confidence, jain, mean},
     wide_area::{controllers, link, router},
 };

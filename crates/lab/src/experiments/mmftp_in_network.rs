@@ -1,9 +1,5 @@
 //! Future work of mmFTP (§III-D, §V): forwarders that signal congestion, against loss that does.
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, RunUntil, Scenario, object},
-};
+use tributary::{Family, config::Role};
 use tributary_core::{
     Duration, Time,
     link::{
@@ -18,6 +14,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, bars},
     optimum::PAYLOAD_SHARE,
     runs::each,
+    simulation::{Outcome, RunUntil, Scenario, object},
     stats::{confidence, jain, mean, quantile},
     wide_area::{controllers, link, router},
 };

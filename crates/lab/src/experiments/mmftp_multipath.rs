@@ -1,5 +1,4 @@
 //! mmFTP §IV-C3: two publishers over one path each, and over two disjoint paths each.
-use tributary::simulation::Scenario;
 use tributary_core::Time;
 use tributary_transport::TransferConfig;
 
@@ -9,6 +8,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, bars},
     optimum,
     runs::{PaperTimes, Times, each},
+    simulation::Scenario,
     stats::{confidence, mean},
     wide_area::{START, Way, add_source, add_way, controllers, core, file, file_name, link, router},
 };

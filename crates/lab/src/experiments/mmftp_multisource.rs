@@ -1,5 +1,4 @@
 //! mmFTP §IV-C1: a file from each of three publishers in turn, and from all three.
-use tributary::simulation::{Scenario, parallel};
 use tributary_transport::TransferConfig;
 
 use crate::{
@@ -7,6 +6,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, Style, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
+    simulation::{Scenario, parallel},
     stats::mean,
     wide_area::{ACCESS_KBPS, START, THREE_WAYS, controllers, file, file_name, three_sources},
 };

@@ -1,22 +1,17 @@
 //! What mmFTP acknowledges (§III-E, §V): a central topology manager and Bloom filters have limits. Where are they?
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, Scenario, object},
-};
+use crate::topology::{Topology, generate};
+use tributary::{Family, config::Role};
 use tributary_core::{ByteCount, Duration, FaceId, NodeId, Random, Time};
-use tributary_psi::{
-    ids::Roles,
-    resolver::topology::{FidBuilder, FidConfig, Graph, NodeIndex, PathConfig, Source, Tree, select},
-    wire::{Adjacency, FidKind, LinkState},
+use tributary_psi::topology::{
+    Adjacency, FidBuilder, FidConfig, FidKind, Graph, LinkState, NodeIndex, PathConfig, Roles, Source, Tree, select,
 };
-use tributary_sim::topology::{Topology, generate};
 use tributary_transport::PathMetric;
 
 use crate::{
     Experiment, Results, Settings, Table,
     figures::{Chart, Figure, Series, Style, lines},
     runs::each,
+    simulation::{Outcome, Scenario, object},
     stats::{mean, quantile},
     wide_area::link,
 };
@@ -248,7 +243,7 @@ fn scenario(item: &Item) -> Scenario {
         scenario.publish(&publisher, Time::from_millis(4_000) + gap, object(&name, 100_000, number as u64));
         scenario.fetch(&receiver, FETCH_AT + gap, name.parse().expect("a right name"));
     }
-    scenario.until = tributary::simulation::RunUntil::Limit;
+    scenario.until = crate::simulation::RunUntil::Limit;
     scenario.limit = Time::from_millis(10_000);
     scenario
 }

@@ -1,13 +1,9 @@
 //! What mmFTP leaves for later (§V): sources and paths chosen by network state and location, against hop count.
+use crate::topology::{Topology, generate};
 use std::collections::VecDeque;
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{RunUntil, Scenario, object},
-};
+use tributary::{Family, config::Role};
 use tributary_content::{MemoryObject, Name, SigningKey};
 use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
-use tributary_sim::topology::{Topology, generate};
 use tributary_transport::PathMetric;
 
 use crate::{
@@ -15,6 +11,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, bars},
     optimum,
     runs::{PaperTimes, Times, each},
+    simulation::{RunUntil, Scenario, object},
     stats::mean,
 };
 

@@ -1,7 +1,7 @@
 //! Every flag of `trib-lab`, declared once. Help shows `trib lab` and `trib sim`, the names that people use.
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
-use tributary::simulation::file::Setting;
+use tributary_lab::simulation::file::Setting;
 use tributary_terminal::arguments::{self, Examples};
 
 /// Runs the papers' experiments and scenarios of your own in virtual time.
@@ -36,6 +36,12 @@ pub(crate) enum Command {
     Lab(Lab),
     /// Run your own scenario in virtual time: any topology, workload, faults and family
     Sim(Sim),
+    /// Run a daemon with the faults of its config until standard input ends, as `trib demo --evil cache` does
+    Node {
+        /// The config
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -137,6 +143,7 @@ const EXAMPLES: &Examples = &[
             "trib sim scenario.toml --set link.dsl.loss=1% --sweep link.lte.rate=5Mbps,10Mbps,20Mbps --out results",
         ],
     ),
+    ("node", &["trib-lab node --config lying-cache.toml"]),
     ("completions", &["trib-lab completions bash > ~/.local/share/bash-completion/completions/trib-lab"]),
     ("man", &["trib-lab man ~/.local/share/man/man1"]),
 ];

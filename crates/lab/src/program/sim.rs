@@ -5,8 +5,11 @@ use std::{
     io::{self, BufWriter},
     path::{Path, PathBuf},
 };
-use tributary::{
-    ApiError, ErrorKind,
+use tributary::{ApiError, ErrorKind};
+use tributary_lab::{
+    figures::Figure,
+    rivals::guest,
+    run_report,
     simulation::{
         Outcome, Simulation,
         file::{FileError, ScenarioFile, Setting},
@@ -14,8 +17,8 @@ use tributary::{
         packets::Packets,
         parallel,
     },
+    sweep,
 };
-use tributary_lab::{figures::Figure, rivals::guest, run_report, sweep};
 use tributary_terminal::{
     failure::mistakes,
     out,

@@ -6,7 +6,6 @@
 //! bytes on the link with 12 of them ours: as many as TCP's timestamps would take.
 use std::{net::Ipv4Addr, sync::Arc};
 
-use tributary::simulation::{FetchSpec, Guest, GuestFactory, Scenario, Seat, file::RivalSpec};
 use tributary_content::Name;
 use tributary_core::{
     Datagram, FaceId, Node, PathId, Rate, SourceId, Time, TimerId, TransferId, Transmit, TransmitBuf,
@@ -22,6 +21,8 @@ use super::{
     mirror::Mirror,
     node::{Rival, RivalNode, Role},
 };
+
+use crate::simulation::{FetchSpec, Guest, GuestFactory, Scenario, Seat, file::RivalSpec};
 
 /// Adds a rival's download to a scenario: a guest that fetches, one that serves, and the fetch itself.
 ///

@@ -2,10 +2,12 @@
 mod page;
 
 use std::collections::BTreeMap;
-use tributary::simulation::{Outcome, PathSample, output};
 use tributary_core::event::PathState;
 
-use crate::figures::{COLOURS, Chart, Figure, Series, lines};
+use crate::{
+    figures::{COLOURS, Chart, Figure, Series, lines},
+    simulation::{Outcome, PathSample, output},
+};
 use page::Page;
 
 /// The most lines of a figure, each colour once solid and once dashed; more cannot be distinguished.
@@ -132,7 +134,7 @@ pub fn report(outcome: &Outcome, command: &str) -> String {
     page.heading("The busiest links").table(&header, &rows).html()
 }
 
-fn path_rows(transfer: &tributary::simulation::TransferOutcome) -> Vec<Vec<String>> {
+fn path_rows(transfer: &crate::simulation::TransferOutcome) -> Vec<Vec<String>> {
     let Some(report) = &transfer.report else { return Vec::new() };
     let source = |path: &tributary_core::event::PathReport| {
         let of = report.sources.iter().find(|of| of.source == path.source);

@@ -1,12 +1,11 @@
-//! Compares the book's pages about config files and scenarios with what the parser reads: the same sections, the same
-//! keys, the ranges and words of each, and for a node's config the defaults as well.
+//! What the parser reads, noted for tests that compare the book's pages about config files and scenarios with it.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
 };
 
 /// Keys by section, each with the values that it takes.
-type Declared = BTreeMap<(String, &'static str), BTreeSet<String>>;
+pub type Declared = BTreeMap<(String, &'static str), BTreeSet<String>>;
 
 thread_local! {
     static DECLARED: RefCell<Declared> = RefCell::default();
@@ -16,91 +15,18 @@ thread_local! {
 pub(super) fn declare(title: &str, key: &'static str, takes: Vec<String>) {
     DECLARED.with_borrow_mut(|declared| declared.entry((title.into(), key)).or_default().extend(takes));
 }
-/// Everything that was read since the last call.
-fn declared() -> Declared {
+/// Everything that this thread has read since the last call.
+pub fn declared() -> Declared {
     DECLARED.take()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::{BTreeMap, BTreeSet},
-        path::Path,
-    };
+    use std::{collections::BTreeSet, path::Path};
+    use tributary_testkit::key_tables::{compare, rows};
 
-    use super::{Declared, declared};
-    use crate::{config::NodeConfig, simulation::file::ScenarioFile};
-
-    /// One row of a table of keys.
-    #[derive(Clone, Debug)]
-    struct Row {
-        /// The section as the parser calls it.
-        section: String,
-        /// Its heading, such as `[face.egress]`.
-        heading: String,
-        key: String,
-        takes: String,
-        /// What stands in backticks in the column of defaults; `None` if the default has no literal.
-        default: Option<String>,
-    }
-
-    /// The tables of a page: below each heading such as `[[face]]` rows of key, values, default, meaning.
-    fn rows(page: &str) -> Vec<Row> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let mut rows = Vec::new();
-        let (mut section, mut heading) = (String::new(), String::new());
-        for line in text.lines() {
-            if line.starts_with('#') {
-                let name = line.split('`').nth(1).unwrap_or_default();
-                (section, heading) = (title(name), name.to_string());
-            }
-            let cells: Vec<&str> = line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
-            let key = cells[0].strip_prefix('`').and_then(|key| key.strip_suffix('`'));
-            if let ([_, takes, default, ..], Some(key), true) = (&cells[..], key, line.starts_with("| `")) {
-                let default = default.strip_prefix('`').and_then(|default| default.strip_suffix('`'));
-                let default = default.filter(|default| !default.contains('`'));
-                let (takes, default) = (takes.to_string(), default.map(String::from));
-                rows.push(Row { section: section.clone(), heading: heading.clone(), key: key.into(), takes, default });
-            }
-        }
-        rows
-    }
-    /// `[face.egress]` as the parser calls it: `'egress' of [face]`.
-    fn title(heading: &str) -> String {
-        let path = heading.trim_matches(['[', ']']);
-        let mut parts = path.split('.');
-        let first = format!("[{}]", parts.next().unwrap_or_default());
-        parts.fold(first, |outer, inner| format!("'{inner}' of {outer}"))
-    }
-
-    /// The keys of the page are those that the parser reads, and each row names the ranges and words of its key.
-    fn compare(page: &str, rows: &[Row], declared: &Declared) {
-        // Sections stand as headings, not as keys of the section that they are in.
-        let headings: BTreeSet<&str> = rows.iter().map(|row| row.section.as_str()).collect();
-        let is_section = |section: &str, key: &str| match section {
-            "the file" => headings.contains(format!("[{key}]").as_str()),
-            outer => headings.contains(format!("'{key}' of {outer}").as_str()),
-        };
-        let mut wrong = Vec::new();
-        for ((section, key), takes) in declared {
-            let row = rows.iter().find(|row| row.section == *section && row.key == *key);
-            match row {
-                None if is_section(section, key) => {}
-                None => wrong.push(format!("missing: {section} {key}: {takes:?}")),
-                Some(row) => {
-                    let says = |takes: &str| row.takes.contains(&takes.replace("9223372036854775807", "2⁶³ − 1"));
-                    let unsaid = takes.iter().filter(|takes| !says(takes));
-                    wrong.extend(unsaid.map(|takes| format!("{section} {key} takes {takes}, not '{}'", row.takes)));
-                }
-            }
-        }
-        let is_declared = |row: &&Row| declared.keys().any(|(section, key)| *section == row.section && *key == row.key);
-        wrong.extend(
-            rows.iter().filter(|row| !is_declared(row)).map(|row| format!("not read: {} {}", row.section, row.key)),
-        );
-        assert!(wrong.is_empty(), "docs/reference/{page}:\n{}", wrong.join("\n"));
-    }
+    use super::declared;
+    use crate::config::NodeConfig;
 
     /// What a section cannot be without.
     const NEEDED: [(&str, &str); 15] = [
@@ -195,81 +121,5 @@ mod tests {
         }
         assert!(wrong.is_empty(), "docs/reference/config.md:\n{}", wrong.join("\n"));
         compare("config.md", &rows, &declared());
-    }
-
-    /// Scenarios that together have each section, and each variant of a section.
-    fn scenarios() -> Vec<String> {
-        let everything = std::fs::read_to_string(examples().join("everything.toml")).expect("the example");
-        let topologies = [
-            "generate = \"grid\"\nrows = 2\ncolumns = 2",
-            "generate = \"tree\"\ndepth = 1\nfanout = 2",
-            "generate = \"waxman\"\nplaces = 3\ncomponent = \"largest\"",
-            "file = \"data/Abilene.graphml\"\nformat = \"graphml\"",
-        ];
-        let mut all = vec![everything];
-        all.extend(topologies.map(|topology| format!("[topology]\n{topology}\n")));
-        all
-    }
-    fn examples() -> std::path::PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim")
-    }
-
-    #[test]
-    fn the_page_about_scenario_keys_has_each_key_with_its_range() {
-        declared();
-        for text in scenarios() {
-            if let Err(error) = ScenarioFile::parse("scenario", &text, &examples(), None) {
-                panic!("{error}\n{text}");
-            }
-        }
-        // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 17] = [
-            "network",
-            "psi",
-            "mf",
-            "ndn",
-            "transfer",
-            "http",
-            "resolver",
-            "serve",
-            "mirrors",
-            "limits",
-            "faults",
-            "bursts",
-            "red",
-            "codel",
-            "threshold",
-            "series",
-            "faces",
-        ];
-        const LINKS: [&str; 2] = ["'link' of [topology]", "'back' of [link]"];
-        let is_elsewhere = |title: &str| {
-            let path: Vec<&str> = title.split(" of ").map(|part| part.trim_matches(['\'', '[', ']'])).collect();
-            path.iter().any(|part| ELSEWHERE.contains(part))
-        };
-        let mut here: Declared = BTreeMap::new();
-        for ((section, key), takes) in declared() {
-            // Every link has the same keys.
-            let section = if LINKS.contains(&section.as_str()) { "[link]".into() } else { section };
-            let is_section = ELSEWHERE.contains(&key) || ["link", "back"].contains(&key) && section != "[fault]";
-            // Each node of a scenario is made from a config, whose own sections are read then as well.
-            let is_of_config = match section.as_str() {
-                "[node]" => !["label", "family", "roles"].contains(&key),
-                "the file" => {
-                    ["face", "readers", "group", "shared_key", "key_group", "blind", "trust_anchor"].contains(&key)
-                }
-                _ => false,
-            };
-            if !is_elsewhere(&section) && !is_section && !is_of_config {
-                here.entry((section, key)).or_default().extend(takes);
-            }
-        }
-        compare("scenario.md", &rows("scenario.md"), &here);
-    }
-
-    #[test]
-    fn headings_are_what_the_parser_calls_its_sections() {
-        assert_eq!(title("[[face]]"), "[face]");
-        assert_eq!(title("[face.egress.red]"), "'red' of 'egress' of [face]");
     }
 }

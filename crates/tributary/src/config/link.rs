@@ -7,16 +7,16 @@ use tributary_core::{
         queue::{Measure, Signal, codel::CoDelConfig, red::RedConfig, threshold::ThresholdConfig},
     },
 };
-use tributary_sim::recordings::{self, mahimahi, series};
 
 use super::{
     reader::Section,
+    recordings::{self, mahimahi, series},
     values::{RATE_HINT, duration, size},
 };
 
 /// Whether the section may name the MTU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mtu {
+pub enum Mtu {
     /// It may.
     Own,
     /// Another key gives it.
@@ -24,13 +24,13 @@ pub(crate) enum Mtu {
 }
 
 /// Reads the keys of a link; missing ones are as in `base`. Files are relative to `folder`.
-pub(crate) fn read(section: Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
+pub fn read(section: Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
     let config = keys(&section, base, folder, mtu);
     section.finish();
     config
 }
 /// Like [`read`], for sections that have other keys too; the caller finishes them.
-pub(crate) fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
+pub fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
     let rate = rate(section);
     let delivery = recorded(section, folder);
     let script = section.section("series").map_or(base.script, |section| table(section, folder));
@@ -73,7 +73,7 @@ pub(crate) fn rate(section: &Section<'_>) -> Option<Rate> {
 /// How long packets are held back where `reorder` names no delay.
 const REORDER_DELAY_DEFAULT: Duration = Duration::from_millis(10);
 /// The longest delay of a link: Earth to the Moon's orbit and back many times over.
-pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
+pub const DELAY_MAX: Duration = Duration::from_secs(60);
 /// The most bytes that a recording has.
 const RECORDING_BYTES_MAX: u64 = 256 << 20;
 
@@ -219,7 +219,10 @@ fn table(section: Section<'_>, folder: &Path) -> Option<Script> {
 }
 
 /// The content of a recording.
-pub(crate) fn text_of(path: &Path) -> Result<String, String> {
+///
+/// # Errors
+/// A sentence that names the file, and the line that is no text.
+pub fn text_of(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let mut bytes = Vec::new();
     // What a device or a pipe gives has no length that could be looked at first.
@@ -232,6 +235,6 @@ pub(crate) fn text_of(path: &Path) -> Result<String, String> {
     Ok(text.into_owned())
 }
 /// The value read from the file that `key` names, or `None` and a problem.
-pub(crate) fn kept<T>(section: &Section<'_>, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {
+pub fn kept<T>(section: &Section<'_>, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {
     result.map_err(|message| section.problem(section.span_of(key), message, hint.into())).ok()
 }

@@ -10,16 +10,17 @@
 //!     "alice.toml:5:1: unknown key 'stat_dir' in [node]\n  hint: did you mean 'state_dir'?"
 //! );
 //! ```
-#[cfg(test)]
-mod documented;
+#[cfg(any(test, feature = "documented"))]
+pub mod documented;
 mod error;
 mod http;
-pub(crate) mod link;
+pub mod link;
 mod peer;
-pub(crate) mod reader;
+pub mod reader;
+pub mod recordings;
 mod resolver;
 mod settings;
-pub(crate) mod values;
+pub mod values;
 
 use crate::log::LogLevels;
 use std::{
@@ -31,7 +32,7 @@ use std::{
 use tributary_content::{BlindingKey, Name, NameError, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::{StreamAddress, UnixAccess};
-use tributary_transport::PathMetric;
+use tributary_transport::{Endpoint, PathMetric};
 use tributary_trust::{Access, Roles};
 
 pub use error::{ConfigErrors, Drawing, Problem};
@@ -105,6 +106,26 @@ pub struct NodeConfig {
     pub http: Option<HttpConfig>,
     /// What keeps the names that it holds for its network, if it is a resolver.
     pub resolver: EngineConfig,
+    /// Puts the node into another one. No config file sets it.
+    pub wrapper: Wrapper,
+}
+
+/// Puts the node that a config makes into another one, which gets the config and the seed: for faulty nodes of the lab.
+#[derive(Clone, Copy, Default)]
+pub struct Wrapper(pub Option<Wrap>);
+
+type Wrap = fn(Box<dyn Endpoint>, &NodeConfig, u64) -> Box<dyn Endpoint>;
+
+/// Functions cannot be compared. All wrappers are equal.
+impl PartialEq for Wrapper {
+    fn eq(&self, _: &Wrapper) -> bool {
+        true
+    }
+}
+impl fmt::Debug for Wrapper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wrapper").field(&self.0.is_some()).finish()
+    }
 }
 
 /// The name that `name` is published under: below a prefix with a key its components are blinded.
@@ -384,7 +405,7 @@ pub struct Limits {
 pub struct Faults {
     /// Share of the chunks read from published objects in which bytes are flipped.
     pub corrupt_chunks: f64,
-    /// Share of the packets answered from the cache in which bytes are flipped.
+    /// Share of the packets answered from the cache in which bytes are flipped. Needs [`NodeConfig::wrapper`].
     pub corrupt_cache: f64,
 }
 

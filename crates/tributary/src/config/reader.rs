@@ -9,7 +9,7 @@ use super::error::Problem;
 
 /// Whose behaviour a section describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// That of one node.
     Node,
     /// That of all nodes of a scenario; what only some of them can do is no mistake then.
@@ -29,7 +29,7 @@ const AUTHORITY_HINT: &str = "remove the line; make an authority with `trib netw
     each node, and admit each node with `trib network admit`";
 
 /// One table of the document. Reading a key makes it known; [`Section::finish`] reports the keys that were never read.
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     title: String,
     table: &'a DeTable<'a>,
     span: std::ops::Range<usize>,
@@ -43,7 +43,7 @@ impl<'a> Section<'a> {
         Section { title: "the file".into(), table: document.get_ref(), span: 0..0, known: RefCell::default(), problems }
     }
     /// The table under `key`, if present.
-    pub(crate) fn section(&self, key: &'static str) -> Option<Section<'a>> {
+    pub fn section(&self, key: &'static str) -> Option<Section<'a>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::Table(table) => Some(self.inner(key, table, value.span())),
@@ -54,7 +54,7 @@ impl<'a> Section<'a> {
         }
     }
     /// The tables of the array of tables under `key`.
-    pub(crate) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+    pub fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Array(array) = value.get_ref() else {
             let hint = format!("write [[{key}]] in front of each of them");
@@ -70,7 +70,8 @@ impl<'a> Section<'a> {
         }
         sections
     }
-    pub(crate) fn text(&self, key: &'static str) -> Option<Located<String>> {
+    /// A text.
+    pub fn text(&self, key: &'static str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(Located { value: text.to_string(), span: value.span() }),
@@ -81,7 +82,7 @@ impl<'a> Section<'a> {
         }
     }
     /// A file or folder, taken relative to `base`.
-    pub(crate) fn path(&self, key: &'static str, base: &std::path::Path) -> Option<PathBuf> {
+    pub fn path(&self, key: &'static str, base: &std::path::Path) -> Option<PathBuf> {
         let text = self.text(key)?;
         if text.value.is_empty() {
             self.problem(text.span, format!("'{key}' is empty"), "write a path".into());
@@ -90,28 +91,23 @@ impl<'a> Section<'a> {
         Some(base.join(text.value))
     }
     /// A text that a type can read.
-    pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, key: &'static str, hint: &str) -> Option<T> {
+    pub fn parsed<T: FromStr<Err: Display>>(&self, key: &'static str, hint: &str) -> Option<T> {
         let text = self.text(key)?;
         self.parse(key, &text, hint)
     }
     /// A text that `read` understands.
-    pub(crate) fn read<T, E: Display>(
-        &self,
-        key: &'static str,
-        hint: &str,
-        read: impl Fn(&str) -> Result<T, E>,
-    ) -> Option<T> {
+    pub fn read<T, E: Display>(&self, key: &'static str, hint: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         let text = self.text(key)?;
         self.keep(key, text.span, hint, read(&text.value))
     }
     /// One of a few words.
-    pub(crate) fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+    pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         self.declare(key, || choices.iter().map(|(word, _)| format!("`\"{word}\"`")).collect());
         let text = self.text(key)?;
         self.choose(key, &text, choices)
     }
     /// A list of such words.
-    pub(crate) fn choices<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<Vec<Located<T>>> {
+    pub fn choices<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<Vec<Located<T>>> {
         self.declare(key, || choices.iter().map(|(word, _)| format!("`\"{word}\"`")).collect());
         let texts = self.texts(key)?;
         Some(
@@ -125,7 +121,7 @@ impl<'a> Section<'a> {
         )
     }
     /// A list of texts, at least one.
-    pub(crate) fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+    pub fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
         let value = self.value(key)?;
         let DeValue::Array(array) = value.get_ref() else {
             self.wrong_type(key, value, value.get_ref(), "a list such as [\"…\", \"…\"]");
@@ -144,7 +140,7 @@ impl<'a> Section<'a> {
         Some(texts)
     }
     /// An integer within `range`.
-    pub(crate) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         self.declare(key, || vec![format!("{} to {}", range.start(), range.end())]);
         let value = self.value(key)?;
         let legal = format!("an integer from {} to {}", range.start(), range.end());
@@ -162,7 +158,7 @@ impl<'a> Section<'a> {
         }
     }
     /// `true` or `false`.
-    pub(crate) fn flag(&self, key: &'static str) -> Option<bool> {
+    pub fn flag(&self, key: &'static str) -> Option<bool> {
         self.declare(key, || vec!["true".into(), "false".into()]);
         let value = self.value(key)?;
         match value.get_ref() {
@@ -174,7 +170,7 @@ impl<'a> Section<'a> {
         }
     }
     /// A probability, written `"1%"`, `0.01` or `"0.01"`.
-    pub(crate) fn share(&self, key: &'static str) -> Option<f64> {
+    pub fn share(&self, key: &'static str) -> Option<f64> {
         let value = self.value(key)?;
         let text = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
@@ -189,7 +185,7 @@ impl<'a> Section<'a> {
         self.keep(key, value.span(), "write a share from 0 to 1, such as \"1%\" or 0.01", share)
     }
     /// A number within `range`, with or without a point.
-    pub(crate) fn number(&self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+    pub fn number(&self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
         self.declare(key, || vec![format!("{} to {}", range.start(), range.end())]);
         let value = self.value(key)?;
         let legal = format!("a number from {} to {}", range.start(), range.end());
@@ -210,40 +206,35 @@ impl<'a> Section<'a> {
         }
     }
     /// Reads `text`, which stands under `key`, as another type.
-    pub(crate) fn parse<T: FromStr<Err: Display>>(
-        &self,
-        key: &'static str,
-        text: &Located<String>,
-        hint: &str,
-    ) -> Option<T> {
+    pub fn parse<T: FromStr<Err: Display>>(&self, key: &'static str, text: &Located<String>, hint: &str) -> Option<T> {
         self.keep(key, text.span.clone(), hint, text.value.parse())
     }
     /// Says that a key is missing.
-    pub(crate) fn missing(&self, key: &'static str, hint: &str) {
+    pub fn missing(&self, key: &'static str, hint: &str) {
         self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
     }
     /// Whether `key` is there, whatever its value.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
     /// Where the value of `key` stands; the section itself if it is not there.
-    pub(crate) fn span_of(&self, key: &str) -> std::ops::Range<usize> {
+    pub fn span_of(&self, key: &str) -> std::ops::Range<usize> {
         self.table.get(key).map_or(self.span.clone(), |value| value.span())
     }
-    /// Notes what `key` takes for the test that compares the book's page with the parser (`documented`). Outside of tests
-    /// it does nothing.
-    pub(crate) fn declare(&self, key: &'static str, takes: impl FnOnce() -> Vec<String>) {
-        #[cfg(test)]
+    /// Notes what `key` takes for the tests that compare the book's pages with the parser (`documented`). Without them it
+    /// does nothing.
+    pub fn declare(&self, key: &'static str, takes: impl FnOnce() -> Vec<String>) {
+        #[cfg(any(test, feature = "documented"))]
         super::documented::declare(&self.title, key, takes());
-        #[cfg(not(test))]
+        #[cfg(not(any(test, feature = "documented")))]
         let _ = (key, takes);
     }
     /// Keeps a problem.
-    pub(crate) fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
+    pub fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
         self.problems.borrow_mut().push(Problem { span, message, hint });
     }
     /// Reports the keys that were never read, each with the nearest known one.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         let known = self.known.into_inner();
         for (key, _) in self.table.iter() {
             let name: &str = key.get_ref();
@@ -308,10 +299,11 @@ impl<'a> Section<'a> {
 
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Located<T> {
-    pub(crate) value: T,
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
     /// Its bytes in the file.
-    pub(crate) span: std::ops::Range<usize>,
+    pub span: std::ops::Range<usize>,
 }
 
 /// Reads a probability as people type it: `1%`, `0.5 %`, `0.01`.

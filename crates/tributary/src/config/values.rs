@@ -8,18 +8,19 @@ use super::{
     reader::{Problems, Section},
 };
 
-/// Hints for values of a kind.
-pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
-pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
+/// What to write where a time belongs.
+pub const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
+/// What to write where a rate belongs.
+pub const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
+/// What to write where a size belongs.
 pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
 
 /// Reads a document by `read`, which returns `None` only after it has reported a problem, and checks that it knew every
 /// key.
-pub(crate) fn document<T>(
-    file: &str,
-    text: &str,
-    read: impl FnOnce(&Section<'_>) -> Option<T>,
-) -> Result<T, ConfigErrors> {
+///
+/// # Errors
+/// [`ConfigErrors`] with every problem, each with its line.
+pub fn document<T>(file: &str, text: &str, read: impl FnOnce(&Section<'_>) -> Option<T>) -> Result<T, ConfigErrors> {
     let problems = Problems::default();
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
@@ -41,14 +42,16 @@ pub(crate) fn document<T>(
     }
 }
 
-pub(crate) fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
+/// A time from `min` to `max`.
+pub fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
     section.declare(key, || vec![format!("{min:?} to {max:?}")]);
     section.read(key, DURATION_HINT, |text| {
         let value = parse_duration(text).map_err(|error| error.to_string())?;
         if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
     })
 }
-pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
+/// A size in bytes from `min` to `max`.
+pub fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
     section.declare(key, || vec![format!("{} to {}", ByteCount(min), ByteCount(max))]);
     section.read(key, SIZE_HINT, |text| {
         let value: ByteCount = text.parse().map_err(|error: tributary_core::units::UnitError| error.to_string())?;

@@ -14,7 +14,7 @@ use self::sections::Disk;
 use crate::{
     config::{
         ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
-        Role, Security, SetPeerError, Settings,
+        Role, Security, SetPeerError, Settings, Wrapper,
         reader::{Scope, Section},
         values::document,
     },
@@ -65,23 +65,11 @@ impl NodeConfig {
         *face = replaced;
         Ok(())
     }
-    /// The default settings of a node that runs in a simulation: it listens nowhere, keeps nothing on disk, and
-    /// protects no face, as in the papers.
-    ///
-    /// # Panics
-    /// If `label` is empty or longer than 32 bytes.
-    pub fn simulated(label: &str, family: Family, roles: &[Role]) -> NodeConfig {
-        let words: Vec<_> = roles.iter().map(|role| format!("\"{role}\"")).collect();
-        let text = format!(
-            "[node]\nlabel = {label:?}\nfamily = \"{family}\"\nroles = [{}]\nlisten = [\"127.0.0.1:0\"]\n",
-            words.join(", ")
-        );
-        let mut config = NodeConfig::parse(label, &text, Path::new("/nowhere"))
-            .unwrap_or_else(|errors| panic!("the label of a simulated node is wrong: {errors}"));
-        config.listen.clear();
-        config.store = None;
-        config.security = Security::None;
-        config
+    /// Reads the sections that say how a node works, whatever it is called and wherever it is. Files are relative to `folder`.
+    pub fn read_behaviour(&mut self, section: &Section<'_>, scope: Scope, folder: &Path) {
+        let only = (scope == Scope::Node).then_some(self.family());
+        let NodeConfig { label, roles, settings, fetch, limits, faults, .. } = self;
+        Behaviour { settings, fetch, limits, faults }.read(section, (label, roles), only, scope, folder);
     }
     /// Settings that are legal and should still be changed, each in a sentence that says how.
     pub fn warnings(&self) -> Vec<String> {
@@ -193,6 +181,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         faults,
         http,
         resolver: resolver.unwrap_or_default(),
+        wrapper: Wrapper::default(),
     })
 }
 
@@ -222,15 +211,7 @@ impl Names {
     }
 }
 
-/// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config. Files are
-/// relative to `folder`.
-pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope, folder: &Path) {
-    let only = (scope == Scope::Node).then_some(config.family());
-    let NodeConfig { label, roles, settings, fetch, limits, faults, .. } = config;
-    Behaviour { settings, fetch, limits, faults }.read(section, (label, roles), only, scope, folder);
-}
-
-/// What those sections say.
+/// What the sections about how a node works say.
 struct Behaviour<'a> {
     settings: &'a mut Settings,
     fetch: &'a mut FetchConfig,

@@ -58,7 +58,7 @@ pub(crate) trait FamilySettings {
         Ok(())
     }
     /// Makes the node. `seed` differs from start to start unless the config fixes it; the node's disk threads ring
-    /// `bell`. With `corrupt_cache` in `[faults]` its cache answers with wrong bytes.
+    /// `bell`.
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode;
     /// Whether a simulation must give it routes: its family finds none by itself, and its config has none.
     fn needs_routes(&self) -> bool {
@@ -108,13 +108,13 @@ pub(crate) struct FaceSection {
 
 /// A route that a simulation gives to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct AssignedRoute {
+pub struct AssignedRoute {
     /// The neighbour, by the node's face.
-    pub(crate) face: FaceId,
+    pub face: FaceId,
     /// What can be reached by it.
-    pub(crate) prefix: Name,
+    pub prefix: Name,
     /// Links from here to the nearest publisher that way.
-    pub(crate) cost: u64,
+    pub cost: u64,
 }
 
 /// A rule about names that may change while a node runs.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Family ──profile()──► Profile           what holds for every node of the family: fronts decide by it
-//!  Settings ──► dyn FamilySettings         reads its part of a config, builds its node, lies if a demo wants that
+//!  Settings ──► dyn FamilySettings         reads its part of a config, builds its node
 //!     │              ├─ psi/
 //!     └─ one match   ├─ ndn/
 //!                    └─ mf/
@@ -17,16 +17,17 @@ mod profile;
 mod psi;
 
 use std::{collections::BTreeSet, sync::Arc};
-use tributary_net::Framing;
+use tributary_net::{Bell, Framing};
 use tributary_transport::TransferConfig;
 
 use crate::{
     config::{NodeConfig, Role, Settings},
+    error::{ApiError, ErrorKind},
     family::Family,
 };
 
-pub use contract::BoxedNode;
-pub(crate) use contract::{AssignedRoute, FaceSection, FamilySettings, NameRule, OtherChanges};
+pub use contract::{AssignedRoute, BoxedNode};
+pub(crate) use contract::{FaceSection, FamilySettings, NameRule, OtherChanges};
 pub use credential::Credential;
 pub use ndn::key_chain;
 pub use profile::{Abilities, Delivery, Liveness, Profile, Resolution};
@@ -52,6 +53,24 @@ impl Family {
     pub(crate) fn able(has: impl Fn(&Abilities) -> bool) -> String {
         let able = Family::all().filter(|family| has(&family.profile().abilities));
         able.map(|family| format!("family = \"{family}\"")).collect::<Vec<_>>().join(" or ")
+    }
+}
+
+impl NodeConfig {
+    /// Makes the node, inside another one if the config has a wrapper.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the config asks for a fault that nothing gives the node.
+    pub(crate) fn build(&self, seed: u64, bell: &Bell) -> Result<BoxedNode, ApiError> {
+        let node = self.settings.of_family().build(self, seed, bell);
+        match self.wrapper.0 {
+            Some(wrap) => Ok(wrap(node, self, seed)),
+            None if self.faults.corrupt_cache == 0.0 => Ok(node),
+            None => {
+                Err(ApiError::new(ErrorKind::Usage, "no daemon of `trib` has a cache that answers with wrong bytes")
+                    .with_hint("remove 'corrupt_cache' from [faults], or start the node by `trib-lab node`"))
+            }
+        }
     }
 }
 
@@ -99,6 +118,10 @@ macro_rules! settings_of {
             /// How it transfers; `None` if its family goes by other rules than those of `[transfer]`.
             pub fn transfer(&self) -> Option<&TransferConfig> {
                 self.settings.of_family().transfer()
+            }
+            /// The same, to change.
+            pub fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
+                self.settings.of_family_mut().transfer_mut()
             }
             $(
                 #[doc = concat!("The settings of a node of the family ", stringify!($get), ".")]

@@ -51,9 +51,8 @@ impl Runtime {
         key: &SigningKey,
         identity: Option<&Identity>,
     ) -> Result<Self, ApiError> {
-        let settings = config.settings.of_family();
-        settings.check_storage(config)?;
-        let node = settings.build(config, seed, storage.bell());
+        config.settings.of_family().check_storage(config)?;
+        let node = config.build(seed, storage.bell())?;
         let node = secure::protect(node, config, key, identity, membership::keep(config), secure::entropy());
         Self::start_node(config, seed, storage, node)
     }

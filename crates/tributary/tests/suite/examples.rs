@@ -5,9 +5,6 @@ mod fetch;
 #[allow(dead_code, reason = "its main is for people")]
 #[path = "../../examples/publish.rs"]
 mod publish;
-#[allow(dead_code, reason = "its main is for people")]
-#[path = "../../examples/simulate.rs"]
-mod simulate;
 
 use tributary::{LocalApi, NodeConfig};
 
@@ -27,11 +24,4 @@ fn what_one_example_publishes_another_one_fetches() {
     let sources = fetch::fetch("/demo/big", path("copy"), &at, path("r").to_str().unwrap()).unwrap();
     assert_eq!(sources, [("example-publisher".to_string(), 1_000_000)]);
     assert!(std::fs::read(path("copy")).unwrap() == bytes);
-}
-
-#[test]
-fn the_example_of_a_simulation_is_complete_and_repeats_itself() {
-    let [one, again] = [1, 1].map(|seed| simulate::simulate(seed).unwrap());
-    assert!(one.is_complete());
-    assert_eq!(one.trace_hash, again.trace_hash);
 }

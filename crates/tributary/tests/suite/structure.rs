@@ -25,7 +25,7 @@ const LAYERS: [&str; 23] = [
     "config_file",
     "node",
     "authority",
-    "simulation",
+    "simulated",
     "operations",
     "local",
     "control",

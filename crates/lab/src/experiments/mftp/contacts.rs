@@ -1,16 +1,12 @@
 //! Devices that meet a gateway now and then, by contact traces.
+use crate::contacts;
 use std::path::PathBuf;
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Scenario, parallel},
-};
+use tributary::{Family, config::Role};
 use tributary_content::MemoryObject;
 use tributary_core::{
     Duration, Random, Rate, Time,
     link::{LinkChange, LinkConfig, LinkState},
 };
-use tributary_sim::recordings::contacts;
 
 use super::{
     network::{RIVALS, START, Unaccounted, gigabit, unaccounted},
@@ -23,6 +19,7 @@ use crate::{
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run as run_scenario,
+    simulation::{Scenario, parallel},
     stats::{mean, median},
     wide_area::{file, file_name},
 };

@@ -1,9 +1,5 @@
 //! MFTP §3.4.3: back-pressure of a slow destination holds up chunks for another one; the proxy is to relieve that.
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, RunUntil, Scenario, object, parallel},
-};
+use tributary::{Family, config::Role};
 use tributary_content::MemoryObject;
 use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
 use tributary_mf::{Config, config::HolRelief};
@@ -16,6 +12,7 @@ use crate::{
     optimum::{Demand, Goal, MFTP_PAYLOAD_SHARE, PAYLOAD_SHARE, together},
     rivals::Rival,
     runs::run as run_scenario,
+    simulation::{Outcome, RunUntil, Scenario, object, parallel},
     stats::{confidence, jain, mean},
 };
 

@@ -1,17 +1,13 @@
 //! MFTP §2, §3.3: sensors that wake up for a moment, for a sink that is often away.
 use std::collections::BTreeSet;
 
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Scenario, object, parallel},
-};
+use tributary::{Family, config::Role};
 use tributary_content::{MemoryOpener, ObjectReader};
 use tributary_core::{
     Duration, Random, Rate, Time, TransferId,
     link::{LinkChange, LinkConfig, LinkState, Loss},
 };
-use tributary_mf::{MfNode, sender::SendOptions, wire::Reliability};
+use tributary_mf::{MfNode, Reliability, SendOptions};
 use tributary_transport::{Messaging, messaging::InNetwork};
 
 use super::{
@@ -25,6 +21,7 @@ use crate::{
     figures::{Chart, Figure, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
+    simulation::{Scenario, object, parallel},
     stats::{confidence, mean, quantile},
 };
 

@@ -1,18 +1,14 @@
 //! A receiver that moves from access router to access router, and receivers on recorded satellite and cellular links.
 use std::path::PathBuf;
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Scenario, parallel},
+use tributary::config::recordings::{
+    mahimahi,
+    series::{self, Columns},
 };
+use tributary::{Family, config::Role};
 use tributary_content::MemoryObject;
 use tributary_core::{
     Duration, Random, Rate, Time,
     link::{DeliveryTrace, LinkChange, LinkConfig, LinkState, Script},
-};
-use tributary_sim::recordings::{
-    mahimahi,
-    series::{self, Columns},
 };
 
 use super::{
@@ -26,6 +22,7 @@ use crate::{
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run as run_scenario,
+    simulation::{Scenario, parallel},
     stats::{confidence, mean, quantile},
     wide_area::{file, file_name},
 };

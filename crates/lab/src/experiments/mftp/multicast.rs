@@ -1,10 +1,6 @@
 //! MFTP §3.5: one file to many, at small and large scale, compared with a connection to each.
 use std::collections::BTreeSet;
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Scenario, object, parallel},
-};
+use tributary::{Family, config::Role};
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name};
 use tributary_core::{
     Duration, Random, Rate,
@@ -26,6 +22,7 @@ use crate::{
     figures::{Chart, Figure, Series, Style, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
+    simulation::{Scenario, object, parallel},
     stats::mean,
 };
 
@@ -251,8 +248,7 @@ fn run(settings: &Settings) -> Results {
     results.tables.push(table);
     results.parameter("object", format!("{bytes} bytes"));
     results.parameter("source – core – access routers", format!("{CORE_MBPS} Mbit/s, 2 and 5 ms one way"));
-    results
-        .parameter("last hops", format!("{LAST_MBPS} Mbit/s, 1 ms; {BEHIND_ONE} receivers behind each access router"));
+    results.parameter("last hops", format!("{LAST_MBPS} Mbit/s, 1 ms; {BEHIND_ONE} receivers per access router"));
     results.note(
         "Small scale: members request missing chunks from the source. Large scale: from routers on the way, which \
          combine requests and answer from copies (paper §3.5). Every copy is verified against the signed manifest. \

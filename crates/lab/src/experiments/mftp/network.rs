@@ -1,16 +1,17 @@
 //! The network of MFTP's evaluation (its Fig. 7), shared by all of its experiments.
-use tributary::{
-    Family,
-    config::Role,
-    simulation::{Outcome, Scenario},
-};
+use tributary::{Family, config::Role};
 use tributary_core::{
     Duration, Random, Rate, Time,
     link::{LinkConfig, Loss},
 };
 use tributary_mf::Config;
 
-use crate::{Results, optimum::MFTP_PAYLOAD_SHARE, rivals::Rival};
+use crate::{
+    Results,
+    optimum::MFTP_PAYLOAD_SHARE,
+    rivals::Rival,
+    simulation::{Outcome, Scenario},
+};
 
 /// The rivals of MFTP, with labels: the paper's, the same law with modern loss recovery, and the one that loss does not
 /// fool.
@@ -99,7 +100,7 @@ pub(super) fn record_conservation(results: &mut Results, variant: &str, packets:
 }
 /// Unaccounted packets of all links.
 pub(super) fn unaccounted(outcome: &Outcome) -> u64 {
-    outcome.links.iter().map(tributary::simulation::LinkOutcome::unaccounted_packets).sum()
+    outcome.links.iter().map(crate::simulation::LinkOutcome::unaccounted_packets).sum()
 }
 
 /// Unaccounted packets, of MFTP's runs and of all rivals' together.

@@ -1,6 +1,5 @@
 //! Nodes of MobilityFirst in a separate network, for experiments beyond fetches: page loads, messages, storage.
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
-use tributary::simulation::{Host, Scenario};
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name};
 use tributary_core::{FaceId, Time, TransferId, event::Event};
 use tributary_mf::{Config, MfNode};
@@ -8,6 +7,8 @@ use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 use super::disk::{Disk, DiskClock, Speed};
+
+use crate::simulation::{Host, Scenario};
 
 /// Events of nodes, with node and time.
 type Events = Rc<RefCell<Vec<(Time, NodeIndex, Event)>>>;

@@ -1,7 +1,6 @@
 //! A request at a random moment of ten seconds in which the receiver is connected; then it is away for some time. The
 //! start of the absence, within a second, and its length, within a tenth, are drawn as well: neighbours' hellos,
 //! storage timers and retransmission timeouts are in another phase each time.
-use tributary::simulation::{Scenario, parallel};
 use tributary_content::MemoryObject;
 use tributary_core::{
     Duration, Random, Time,
@@ -17,6 +16,7 @@ use crate::{
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run,
+    simulation::{Scenario, parallel},
     stats::{mean, quantile},
     wide_area::file_name,
 };

@@ -1,9 +1,8 @@
 //! MFTP §3.3: storage that is short, and a router that is killed while it stores.
 use std::collections::BTreeSet;
-use tributary::simulation::{Scenario, object, parallel};
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, ObjectReader};
 use tributary_core::{ByteCount, Duration, Random, Rate, Time};
-use tributary_mf::{Config, router::proxy::Holding, sender::SendOptions};
+use tributary_mf::{Config, Holding, SendOptions};
 
 use super::{
     disk::Speed,
@@ -16,6 +15,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
+    simulation::{Scenario, object, parallel},
     stats::{confidence, mean, quantile},
 };
 

@@ -1,6 +1,5 @@
 //! MFTP §5.3: forty web pages with their dependencies.
 use std::{collections::BTreeMap, sync::Arc};
-use tributary::simulation::{Scenario, object, parallel};
 use tributary_content::{MemoryObject, Name, ObjectKind, SigningKey};
 use tributary_core::{
     Duration,
@@ -17,6 +16,7 @@ use crate::{
     optimum::MFTP_PAYLOAD_SHARE,
     page::{Page, PageLoad, pages},
     rivals::Rival,
+    simulation::{Scenario, object, parallel},
     stats::{mean, median, quantile},
 };
 

@@ -1,5 +1,4 @@
 //! MFTP §5.1: a large file over a wireless last hop, six profiles of round-trip time and loss.
-use tributary::simulation::{Scenario, parallel};
 use tributary_content::MemoryObject;
 use tributary_core::{Duration, Time};
 
@@ -10,6 +9,7 @@ use crate::{
     figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     runs::each,
+    simulation::{Scenario, parallel},
     stats::{confidence, mean},
     wide_area::{file, file_name},
 };

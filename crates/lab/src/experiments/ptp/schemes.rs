@@ -1,9 +1,6 @@
 //! The schemes compared: a forwarding strategy, the routers' queue management, and a consumer.
 use tributary_core::Duration;
-use tributary_ndn::{
-    Config,
-    router::{labels::LabelScheme, marking::MarkingRule, shaping::ShapingConfig},
-};
+use tributary_ndn::{Config, LabelScheme, MarkingRule, ShapingConfig};
 use tributary_transport::{ControllerKind, Coupling};
 
 use crate::rivals::ndn::{ConsumerKind, RaaqmForm};

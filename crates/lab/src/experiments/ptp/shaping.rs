@@ -1,6 +1,6 @@
 //! PTP where routers shape Interests hop by hop, which §8 leaves for later: whether its windows get along with queues of
 //! Interests in place of queues of Data.
-use tributary_ndn::router::shaping::ShapingConfig;
+use tributary_ndn::ShapingConfig;
 
 use super::{
     fairness, mesh,

@@ -1,10 +1,6 @@
 //! The common part of the tree, the diamond and the mesh: one consumer, and its share of the maximum flow.
 use tributary_core::{Duration, Time};
-use tributary_ndn::{
-    naming,
-    sender::Sender,
-    wire::{Interest, NameView, SignKey},
-};
+use tributary_ndn::{Interest, NameView, Sender, SignKey, packet_name};
 
 use super::{
     figures::{self, Shown},
@@ -126,7 +122,7 @@ fn measure_all(spec: &Spec, settings: &Settings, variants: Vec<Variant>) -> Vec<
 fn data_bytes(object: &Object) -> f64 {
     let mut sender = Sender::new("5", SEGMENT_BYTES, SignKey::Digest, Duration::ZERO);
     sender.publish(Box::new(object.content.clone()));
-    let name = naming::packet_name(&world::object_name("A"), 1, 300).expect("a short name");
+    let name = packet_name(&world::object_name("A"), 1, 300).expect("a short name");
     let data = sender.handle_interest(Time::ZERO, &Interest::new(NameView::from(&name)));
     data.map_or(f64::from(SEGMENT_BYTES), |data| data.len() as f64)
 }

@@ -1,6 +1,5 @@
 //! What every scenario is run with: each scheme, queues of several lengths, shorter links, and the other parameters that
 //! can be found for a scheme.
-use tributary::simulation::parallel;
 
 use super::{
     figures::Shown,
@@ -10,6 +9,7 @@ use super::{
 };
 use crate::{
     Results, Settings,
+    simulation::parallel,
     stats::{confidence, mean},
 };
 

@@ -7,12 +7,7 @@ use tributary_core::{
     event::{Event, PathState},
     link::LinkConfig,
 };
-use tributary_ndn::{
-    Config, NdnNode,
-    node::{FACE_RECEIVER, FACE_SENDER},
-    router::FaceProfile,
-    wire::LpPacket,
-};
+use tributary_ndn::{Config, FACE_RECEIVER, FACE_SENDER, FaceProfile, LpPacket, NdnNode};
 use tributary_sim::{Connection, LinkIndex, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 

@@ -4,11 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_content::Name;
 use tributary_core::{Datagram, Duration, FaceId, Node, Random, Time, TimerId, Transmit, TransmitBuf, event::Event};
-use tributary_ndn::{
-    ids::Nonce,
-    naming,
-    wire::{Data, Interest, LpPacket, NameView, packet_type, types},
-};
+use tributary_ndn::{Data, Interest, LpPacket, NameView, Nonce, Requested, packet_name, packet_type, requested, types};
 use tributary_transport::rtt::RttEstimator;
 
 use super::{Answer, ConsumerKind, Window};
@@ -111,7 +107,7 @@ impl Consumer {
         }
     }
     fn request(&mut self, now: Time, segment: u32, again: bool) {
-        let Ok(name) = naming::packet_name(&self.config.object, self.config.version, segment) else { return };
+        let Ok(name) = packet_name(&self.config.object, self.config.version, segment) else { return };
         let interest = Interest {
             nonce: Some(Nonce::from(self.random.bits())),
             lifetime_millis: Some(self.config.lifetime.as_millis() as u64),
@@ -133,8 +129,8 @@ impl Consumer {
     }
     fn segment_of(&self, name: NameView<'_>) -> Option<u32> {
         let object = NameView::from(&self.config.object);
-        match object.is_prefix_of(name).then(|| naming::requested(object, name))?? {
-            naming::Requested::Packet { version, packet } if version == self.config.version => Some(packet),
+        match object.is_prefix_of(name).then(|| requested(object, name))?? {
+            Requested::Packet { version, packet } if version == self.config.version => Some(packet),
             _ => None,
         }
     }

@@ -1,9 +1,8 @@
 //! MobilityFirst: devices, contents and groups have names of their own (GUIDs), and routers keep what cannot be delivered.
 mod config;
-mod faulty_cache;
 mod groups;
 #[cfg(test)]
-mod histories;
+mod histories_tests;
 mod readers;
 
 use std::{
@@ -15,7 +14,6 @@ use tributary_core::Time;
 use tributary_mf::{Config, MfNode};
 use tributary_net::{Bell, disk::DiskRepository};
 
-use self::faulty_cache::FaultyCache;
 use super::{
     contract::{BoxedNode, FaceSection, FamilySettings, NameRule, OtherChanges},
     credential::Credential,
@@ -29,7 +27,6 @@ use crate::{
     },
     error::ApiError,
     family::Family,
-    fault::FaultyNode,
 };
 
 pub(super) static PROFILE: Profile = Profile {
@@ -97,13 +94,7 @@ impl FamilySettings for Config {
         Ok(())
     }
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode {
-        let inner = node(self, config, seed, bell);
-        let share = config.faults.corrupt_cache;
-        if share > 0.0 {
-            let corruption = FaultyCache { own: inner.guid(), share };
-            return Box::new(FaultyNode { inner, corruption });
-        }
-        Box::new(inner)
+        Box::new(node(self, config, seed, bell))
     }
     fn changed_rules(&self, new: &Settings) -> Vec<NameRule> {
         let Some(new) = new.mf() else { return Vec::new() };

@@ -1,6 +1,5 @@
 //! Named Data Networking: forwarders with routes towards names, receivers that find the paths.
 mod config;
-mod faulty_cache;
 mod framing;
 pub mod key_chain;
 
@@ -10,7 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tributary_content::SigningKey;
-use tributary_core::{ByteCount, Random};
+use tributary_core::ByteCount;
 use tributary_ndn::{
     Anchors, Config, NdnNode, RemoteRegistration, Transit,
     config::{DataSignature, StaticRoute},
@@ -18,7 +17,7 @@ use tributary_ndn::{
 use tributary_net::Bell;
 use tributary_transport::TransferConfig;
 
-use self::{faulty_cache::FaultyCache, framing::TlvFraming};
+use self::framing::TlvFraming;
 use super::{
     contract::{AssignedRoute, BoxedNode, FaceSection, FamilySettings, OtherChanges},
     profile::{Abilities, Delivery, Liveness, Profile, Resolution},
@@ -29,7 +28,6 @@ use crate::{
         reader::{Scope, Section},
     },
     family::Family,
-    fault::{FAULT_STREAM, FaultyNode},
 };
 
 pub(super) static PROFILE: Profile = Profile {
@@ -88,18 +86,12 @@ impl FamilySettings for Config {
     /// A node that is no router caches nothing and forwards nothing.
     fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
         let is_router = config.has_role(Role::Router);
-        let inner = NdnNode::new(Config {
+        Box::new(NdnNode::new(Config {
             seed,
             transit: if is_router { Transit::Allowed } else { Transit::Refused },
             cache_bytes: if is_router { self.cache_bytes } else { ByteCount(0) },
             ..self.clone()
-        });
-        let share = config.faults.corrupt_cache;
-        if share > 0.0 {
-            let corruption = FaultyCache::new(share, Random::new(seed, FAULT_STREAM));
-            return Box::new(FaultyNode { inner, corruption });
-        }
-        Box::new(inner)
+        }))
     }
     fn needs_routes(&self) -> bool {
         self.routes.is_empty()

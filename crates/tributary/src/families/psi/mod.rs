@@ -1,15 +1,13 @@
 //! Publish-Subscribe Internetworking: resolvers match publications with subscriptions, topology managers compute paths.
 mod config;
-mod faulty_cache;
 
 use std::{collections::BTreeSet, path::Path};
 use tributary_content::SigningKey;
-use tributary_core::{Location, Random};
+use tributary_core::Location;
 use tributary_net::Bell;
 use tributary_psi::{Config, PayloadMemory, PsiNode};
 use tributary_transport::TransferConfig;
 
-use self::faulty_cache::FaultyCache;
 use super::{
     contract::{AssignedRoute, BoxedNode, FamilySettings, OtherChanges},
     engine,
@@ -21,7 +19,6 @@ use crate::{
         reader::{Scope, Section},
     },
     error::ApiError,
-    fault::{FAULT_STREAM, FaultyNode},
 };
 
 pub(super) static PROFILE: Profile = Profile {
@@ -81,14 +78,6 @@ impl FamilySettings for Config {
         // A simulated node has no storage, and no store beside it.
         if let Some(engine) = config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", bell)) {
             inner.keep_records_by(engine);
-        }
-        let share = config.faults.corrupt_cache;
-        if share > 0.0 {
-            let random = Random::new(seed, FAULT_STREAM);
-            return Box::new(FaultyNode {
-                inner,
-                corruption: FaultyCache { origin: self.node.0 as u16, share, random },
-            });
         }
         Box::new(inner)
     }
