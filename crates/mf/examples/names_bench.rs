@@ -139,7 +139,7 @@ fn measure(names: u64, routers: u32) -> [f64; 7] {
 impl Service {
     fn new(routers: u32) -> Service {
         let addresses: Vec<NetworkAddress> = (1..=routers).map(NetworkAddress).collect();
-        let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
+        let mut front = Front::new(Guid::NONE, 5);
         front.handle_members(Time::ZERO, addresses.clone());
         let client = |number: u8| {
             let key = SigningKey::from_secret(&[number; 32]);
@@ -180,7 +180,7 @@ impl Service {
                 }
                 Mail::Answer(client, message) => self.clients[client].1.handle_message(now, message),
                 Mail::ToReplica(to, message) => {
-                    let from = Asker { guid: Guid::NONE, address: self.front.address() };
+                    let from = Asker { guid: Guid::NONE, address: NetworkAddress(100) };
                     self.replicas.get_mut(&to).expect("a member").handle(now, from, message);
                 }
                 Mail::FromReplica(from, message) => self.front.handle_answer(now, from, message),

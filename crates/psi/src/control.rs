@@ -432,6 +432,7 @@ impl ControlChannel {
     }
 
     /// Messages to `to` that are not acknowledged yet.
+    #[cfg(test)]
     pub fn queued(&self, to: NodeId) -> usize {
         self.peers.get(&to).map_or(0, |peer| peer.waiting)
     }
@@ -442,6 +443,7 @@ impl ControlChannel {
     }
 
     /// The smoothed round-trip time to `to`; `None` before the first sample.
+    #[cfg(test)]
     pub fn rtt(&self, to: NodeId) -> Option<Duration> {
         self.peers.get(&to)?.rtt.map(|(smoothed, _)| smoothed)
     }

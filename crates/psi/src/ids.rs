@@ -56,78 +56,56 @@ fn encode_path(path: &[ComponentId], out: &mut Vec<u8>) {
     path.iter().for_each(|id| out.extend_from_slice(&id.0));
 }
 
-macro_rules! path_id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        ///
-        /// On the wire: number of components 1, then 8 bytes each.
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Vec<ComponentId>);
+/// The id of an information item (paper: publication): the path of scopes that leads to it and its own component.
+///
+/// On the wire: number of components 1, then 8 bytes each.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ItemId(Vec<ComponentId>);
 
-        impl $name {
-            /// The id of `name`.
-            pub fn new(name: &Name) -> Self {
-                $name(path_of(name))
-            }
-            /// Its components, outermost scope first.
-            pub fn components(&self) -> &[ComponentId] {
-                &self.0
-            }
-            /// The scope that it hangs under; `None` for the root.
-            pub fn parent(&self) -> Option<ScopeId> {
-                let (_, scopes) = self.0.split_last()?;
-                Some(ScopeId(scopes.to_vec()))
-            }
-            /// Under which key the rendezvous nodes keep its record. A scope and an item of the same path have the
-            /// same key, so that the nodes notice when one path is used for both.
-            pub fn key(&self) -> RecordKey {
-                key_of(&self.0)
-            }
-            /// Reads an id and leaves `reader` behind it.
-            ///
-            /// # Errors
-            /// [`WireError`] if it is cut or has more components than a name may have.
-            pub fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-                decode_path(reader).map($name)
-            }
-            /// Appends the id to `out`.
-            pub fn encode(&self, out: &mut Vec<u8>) {
-                encode_path(&self.0, out);
-            }
-        }
-        impl From<&Name> for $name {
-            fn from(name: &Name) -> Self {
-                $name::new(name)
-            }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                if self.0.is_empty() {
-                    return f.write_str("/");
-                }
-                self.0.iter().try_for_each(|id| write!(f, "/{id:?}"))
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({})"), self)
-            }
-        }
-    };
+impl ItemId {
+    /// The id of `name`.
+    pub fn new(name: &Name) -> Self {
+        ItemId(path_of(name))
+    }
+    /// Its components, outermost scope first.
+    #[cfg(feature = "internals")]
+    pub fn components(&self) -> &[ComponentId] {
+        &self.0
+    }
+    /// Under which key the rendezvous nodes keep its record. A scope and an item of the same path have the
+    /// same key, so that the nodes notice when one path is used for both.
+    pub fn key(&self) -> RecordKey {
+        key_of(&self.0)
+    }
+    /// Reads an id and leaves `reader` behind it.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is cut or has more components than a name may have.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        decode_path(reader).map(ItemId)
+    }
+    /// Appends the id to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode_path(&self.0, out);
+    }
 }
-
-path_id!(
-    /// The id of an information item (paper: publication): the path of scopes that leads to it and its own component.
-    ItemId
-);
-path_id!(
-    /// The id of a scope: the path of scopes that leads to it. The root scope has no components.
-    ScopeId
-);
-
-impl ScopeId {
-    /// The scope that holds the outermost scopes and items. It always exists.
-    pub const ROOT: ScopeId = ScopeId(Vec::new());
+impl From<&Name> for ItemId {
+    fn from(name: &Name) -> Self {
+        ItemId::new(name)
+    }
+}
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("/");
+        }
+        self.0.iter().try_for_each(|id| write!(f, "/{id:?}"))
+    }
+}
+impl fmt::Debug for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ItemId({self})")
+    }
 }
 
 /// The key of a record in the hash table of the rendezvous nodes: 16 bytes of BLAKE3 over the whole id.
@@ -236,12 +214,10 @@ mod tests {
     #[test]
     fn an_id_grows_from_its_parents_id() {
         let item = ItemId::new(&name("/lab/images/debian.iso"));
-        assert_eq!(item.components().len(), 3);
-        assert_eq!(item.parent(), Some(ScopeId::new(&name("/lab/images"))));
-        assert_eq!(ScopeId::new(&name("/lab")).parent(), Some(ScopeId::ROOT));
-        assert_eq!(ScopeId::ROOT.parent(), None);
+        assert_eq!(item.0.len(), 3);
+        assert_eq!(item.0[..2], ItemId::new(&name("/lab/images")).0);
         let other = ItemId::new(&name("/other/images/debian.iso"));
-        assert!(item.components().iter().zip(other.components()).all(|(a, b)| a != b));
+        assert!(item.0.iter().zip(&other.0).all(|(a, b)| a != b));
     }
 
     #[test]
@@ -250,11 +226,6 @@ mod tests {
         for (i, a) in keys.iter().enumerate() {
             assert!(keys[i + 1..].iter().all(|b| a != b));
         }
-    }
-
-    #[test]
-    fn an_item_and_a_scope_of_one_path_share_a_key() {
-        assert_eq!(ItemId::new(&name("/a/b")).key(), ScopeId::new(&name("/a/b")).key());
     }
 
     #[test]
@@ -270,7 +241,7 @@ mod tests {
             ItemId::decode(&mut Reader::new(&[33; 400])),
             Err(WireError::Value { field: "id length", found: 33 })
         );
-        assert!(ScopeId::decode(&mut Reader::new(&bytes[..24])).is_err());
+        assert!(ItemId::decode(&mut Reader::new(&bytes[..24])).is_err());
     }
 
     #[test]

@@ -130,6 +130,10 @@ const LEASE_MAX: Duration = Duration::from_secs(3_600);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
     Item(Name),
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "nodes create the scopes of their items, and no command creates one alone")
+    )]
     Scope(Name),
     Subscription(Name, u32),
     Listing(Name),
@@ -170,6 +174,10 @@ enum Aim {
         object_bytes: u64,
         scopes: MissingScopes,
     },
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "nodes create the scopes of their items, and no command creates one alone")
+    )]
     PublishScope {
         scopes: MissingScopes,
     },
@@ -182,7 +190,8 @@ enum Aim {
     Withdraw,
 }
 
-/// One publication or subscription, for people.
+/// One publication or subscription, for tests.
+#[cfg(test)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WishStatus {
     /// The name.
@@ -257,6 +266,7 @@ impl PubSub {
         self.wish(now, Key::Item(name.clone()), Aim::Withdraw);
     }
     /// Creates a scope.
+    #[cfg(test)]
     pub fn publish_scope(&mut self, now: Time, name: &Name, scopes: MissingScopes) {
         let aim = Aim::PublishScope { scopes };
         let key = Key::Scope(name.clone());
@@ -266,6 +276,7 @@ impl PubSub {
         self.wish(now, key, aim);
     }
     /// Removes a scope that this host created; it must be empty.
+    #[cfg(test)]
     pub fn unpublish_scope(&mut self, now: Time, name: &Name) {
         self.wish(now, Key::Scope(name.clone()), Aim::Withdraw);
     }
@@ -388,6 +399,7 @@ impl PubSub {
     }
 
     /// The rendezvous node in use; `None` without a known one.
+    #[cfg(test)]
     pub fn resolver(&self) -> Option<NodeId> {
         self.resolver
     }
@@ -400,6 +412,7 @@ impl PubSub {
         self.wishes.len()
     }
     /// All publications and subscriptions.
+    #[cfg(test)]
     pub fn status(&self) -> Vec<WishStatus> {
         self.wishes
             .iter()

@@ -8,7 +8,7 @@ use alloc::{
 
 use tributary_content::{Name, ObjectId, Unavailable};
 use tributary_core::{
-    ByteCount, Duration, FaceId, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
+    Duration, FaceId, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
     event::{TransferEvent, TransferReport},
 };
 use tributary_transport::{
@@ -322,11 +322,6 @@ impl Receiver {
     /// All fetches that are remembered, oldest first.
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.transfers.names()
-    }
-    /// Bytes of the objects being fetched.
-    pub fn fetching(&self) -> ByteCount {
-        let running = self.transfers.running();
-        ByteCount(running.filter_map(|(_, entry)| entry.transfer.manifest()).map(|manifest| manifest.size).sum())
     }
 
     fn apply_offers(&mut self, now: Time, id: TransferId, face_of: FaceOf<'_>) {

@@ -100,11 +100,6 @@ impl Sender {
         let object = self.objects.by_name(name).and_then(|object| self.objects.get(&object));
         object.is_some_and(|published| published.state.is_arriving)
     }
-    /// The encoded manifest of a name.
-    pub fn manifest(&self, name: &Name) -> Option<Vec<u8>> {
-        let object = self.objects.by_name(name)?;
-        self.objects.get(&object).map(|published| published.reader().manifest().encode())
-    }
     /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. What does not exist is passed over.
     pub fn handle_request(&mut self, request: &Request, sink: &mut impl AnswerSink) {
         self.requests += 1;

@@ -367,8 +367,4 @@ impl Incoming {
         let incomplete = |arriving: &Arriving| buffer.chunk(arriving.slot).is_some_and(|chunk| !chunk.is_complete());
         arriving.values().filter(|arriving| incomplete(arriving)).map(|arriving| arriving.slot).collect()
     }
-    /// Chunks that are arriving.
-    pub fn arriving(&self) -> usize {
-        self.arriving.len()
-    }
 }

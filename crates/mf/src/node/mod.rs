@@ -187,7 +187,7 @@ impl MfNode {
     pub fn with_repository(now: Time, config: Config, repository: Box<dyn ChunkRepository>) -> MfNode {
         let mut random = Random::new(config.seed, config.node.0);
         let key = SigningKey::from_secret(&config.secret);
-        let guid = Guid::of(&key.public(), &[]);
+        let guid = config.guid();
         let roles = roles_of(&config);
         let address = if config.router { config.address } else { NetworkAddress::NONE };
         let boot = random.bits().max(1);
@@ -223,7 +223,7 @@ impl MfNode {
             router: Router::new(router, topology),
             proxy: None,
             unread: None,
-            front: config.router.then(|| Front::new(address, guid, usize::from(config.replicas))),
+            front: config.router.then(|| Front::new(guid, usize::from(config.replicas))),
             replica: config.resolver.then(|| Records::Embedded(Box::new(Replica::new(config.records_max as usize)))),
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),

@@ -31,7 +31,6 @@ const WATCHED_MAX: usize = 65_536;
 /// The service of one access router.
 #[derive(Debug)]
 pub struct Front {
-    own: NetworkAddress,
     /// Questions that are worked on at most.
     open_max: usize,
     /// This router itself, which delivers by all records.
@@ -139,11 +138,10 @@ impl Reader {
 }
 
 impl Front {
-    /// The front of the router `node` at `own`; records have `replicas` replicas.
-    pub fn new(own: NetworkAddress, node: Guid, replicas: usize) -> Front {
+    /// The front of the router `node`; records have `replicas` replicas.
+    pub fn new(node: Guid, replicas: usize) -> Front {
         Front {
             open_max: OPEN_MAX,
-            own,
             node,
             replicas,
             members: Vec::new(),
@@ -637,10 +635,6 @@ impl Front {
     /// When to call [`Front::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         Some(self.due).filter(|due| *due < Time::MAX)
-    }
-    /// This router's address.
-    pub fn address(&self) -> NetworkAddress {
-        self.own
     }
     /// Routers that hold records, nearest first.
     pub fn members(&self) -> &[NetworkAddress] {

@@ -55,7 +55,7 @@ pub use stored::Stored;
 use crate::{
     ids::{Guid, NetworkAddress},
     wire::{
-        NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, bucket_of,
+        NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal,
         names::{ANSWER_BYTES_MAX, RECORDS_MAX},
     },
 };
@@ -209,8 +209,9 @@ fn page<'a>(
 
 /// The replicas of a place: the `count` routers whose hash with the bucket of the place is highest (rendezvous hashing), so
 /// that the coming and going of one router moves only what it holds itself.
+#[cfg(test)]
 pub fn place_on(place: &Guid, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {
-    bucket_on(bucket_of(place), routers, count)
+    bucket_on(crate::wire::bucket_of(place), routers, count)
 }
 
 /// The same, of all places in a bucket.

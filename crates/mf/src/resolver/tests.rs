@@ -12,7 +12,7 @@ use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 
 use super::*;
-use crate::wire::{NameMessage, NameRecord, Readers, RecordBody, Statement};
+use crate::wire::{NameMessage, NameRecord, Readers, RecordBody, Statement, bucket_of};
 
 const LIFE: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ fn device(number: u8) -> Guid {
 impl Service {
     fn new(replicas: u32, clients: u8) -> Service {
         let addresses: Vec<NetworkAddress> = (1..=replicas).map(NetworkAddress).collect();
-        let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
+        let mut front = Front::new(Guid::NONE, 5);
         front.handle_members(Time::ZERO, addresses.clone());
         let client = |number| {
             let asker = Asker { guid: device(number), address: NetworkAddress(100) };
@@ -91,7 +91,7 @@ impl Service {
             }
             while let Some((to, message)) = self.front.poll_message() {
                 moved = true;
-                let from = Asker { guid: Guid::NONE, address: self.front.address() };
+                let from = Asker { guid: Guid::NONE, address: NetworkAddress(100) };
                 if let Some(replica) = self.replicas.get_mut(&to) {
                     match &message {
                         NameMessage::Put { .. } => self.sent[0] += 1,
@@ -604,7 +604,7 @@ fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
 /// that knows the name would say.
 fn requested() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
     let members: Vec<NetworkAddress> = (1..=5).map(NetworkAddress).collect();
-    let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
+    let mut front = Front::new(Guid::NONE, 5);
     front.handle_members(Time::ZERO, members.clone());
     let asker = Asker { guid: device(2), address: NetworkAddress::NONE };
     front.handle_question(Time::ZERO, asker, NameMessage::Lookup { request: 7, place: device(1) });

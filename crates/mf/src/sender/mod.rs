@@ -4,7 +4,7 @@ mod flow;
 mod flows;
 mod group;
 #[cfg(test)]
-mod many;
+mod many_tests;
 mod messages;
 mod options;
 mod reading;

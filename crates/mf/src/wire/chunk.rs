@@ -12,6 +12,7 @@ use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Tok
 /// Addresses that a destination has at most.
 pub const ADDRESSES_MAX: usize = 10;
 /// Bytes of the longest chunk header.
+#[cfg(test)]
 pub const CHUNK_HEADER_BYTES_MAX: usize = 60 + 4 * ADDRESSES_MAX + DataTag::BYTES + Custodian::BYTES;
 /// Routers that a chunk passes at most.
 pub const HOPS_MAX: u8 = 64;

@@ -19,7 +19,7 @@
 pub mod chunk;
 mod fields;
 #[cfg(test)]
-mod golden;
+mod golden_tests;
 pub mod hello;
 pub mod hop;
 mod mac;
@@ -28,7 +28,7 @@ pub mod names;
 pub mod routing;
 pub mod transport;
 
-pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, DataTag, Flags, Reliability};
+pub use chunk::{ADDRESSES_MAX, ChunkHeader, ChunkKind, DataTag, Flags, Reliability};
 use fields::Fields;
 pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};

@@ -36,14 +36,6 @@ impl DeadNonces {
     pub fn contains(&self, hash: u64) -> bool {
         self.set.contains(&hash)
     }
-    /// Hashes remembered.
-    pub fn len(&self) -> usize {
-        self.order.len()
-    }
-    /// Whether nothing is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
     fn expire(&mut self, now: Time) {
         while self.order.front().is_some_and(|(since, _)| *since + self.lifetime <= now) {
             self.pop();

@@ -124,15 +124,15 @@ impl Default for FaceLimits {
 }
 
 /// Why a face drops packets.
-pub mod reason {
+pub(crate) mod reason {
     /// No room in the queue.
-    pub const QUEUE: &str = "egress queue full";
+    pub(crate) const QUEUE: &str = "egress queue full";
     /// The MTU leaves no room, or too many pieces would be needed.
-    pub const MTU: &str = "longer than the mtu allows";
+    pub(crate) const MTU: &str = "longer than the mtu allows";
     /// A link packet with neither headers nor fragment that this program understands.
-    pub const DUPLICATE: &str = "link packet received twice";
+    pub(crate) const DUPLICATE: &str = "link packet received twice";
     /// The face is down.
-    pub const DOWN: &str = "face is down";
+    pub(crate) const DOWN: &str = "face is down";
 }
 
 /// A network packet with the headers that it came with: an Interest, a Data, or a Nack.
@@ -449,7 +449,7 @@ impl Face {
             if self.profile.reliability.is_some() {
                 number = link.on_send(now, &piece, retries);
             }
-            let room = mtu.map_or(256, |mtu| mtu.saturating_sub(piece.len() + 12 + 4));
+            let room = mtu.map_or(256, |mtu| mtu.saturating_sub(piece.bytes() + 12 + 4));
             acks = link.take_acks(room);
         }
         self.push(piece.head(&acks, number), piece.fragment);

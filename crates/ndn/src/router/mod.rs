@@ -47,7 +47,7 @@ use tributary_core::{
 };
 use tributary_trust::Grant;
 
-pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService, reason as face_reason};
+pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
 pub use readers::NameReaders;
 

@@ -16,8 +16,6 @@ use crate::naming::number;
 
 /// The component before the id of a key.
 pub const KEY: &[u8] = b"KEY";
-/// The issuer in a certificate that a key makes for itself.
-pub const SELF: &[u8] = b"self";
 /// For how long others may answer by the certificate that they keep, in milliseconds: an hour, as others write it.
 const FRESHNESS_MILLIS: u64 = 3_600_000;
 

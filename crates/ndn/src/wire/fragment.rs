@@ -44,13 +44,9 @@ impl Piece {
         piece
     }
     /// Bytes without the headers of link reliability.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let inner = self.low.len() + self.high.len() + 1 + number_len(self.fragment.len() as u64) + self.fragment.len();
         1 + number_len(inner as u64) + inner
-    }
-    /// Whether it has neither headers nor a fragment.
-    pub fn is_empty(&self) -> bool {
-        self.low.is_empty() && self.high.is_empty() && self.fragment.is_empty()
     }
     /// Everything in front of the fragment.
     pub fn head(&self, acks: &[u64], tx_sequence: Option<u64>) -> Vec<u8> {
@@ -88,7 +84,7 @@ pub fn cut(
 ) -> Option<Vec<Piece>> {
     let assembled = Piece::new(headers, packet.clone());
     // A TxSequence may still come, and a Sequence.
-    if assembled.len() + 22 <= mtu {
+    if assembled.bytes() + 22 <= mtu {
         if numbering == Numbering::Always {
             let headers = LpPacket { sequence: Some(*next_sequence), ..headers.clone() };
             *next_sequence = next_sequence.wrapping_add(1);
@@ -231,10 +227,12 @@ impl Reassembler {
         self.packets.values().map(|partial| partial.since + self.limits.patience).min()
     }
     /// Packets in pieces.
+    #[cfg(any(test, feature = "internals"))]
     pub fn len(&self) -> usize {
         self.packets.len()
     }
     /// Whether no packet is in pieces.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

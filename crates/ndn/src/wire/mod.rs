@@ -24,7 +24,7 @@ pub mod dataset;
 pub mod echo;
 pub mod fragment;
 #[cfg(test)]
-mod golden;
+mod golden_tests;
 pub mod huffman;
 pub mod interest;
 pub mod lp;

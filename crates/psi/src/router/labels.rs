@@ -171,6 +171,7 @@ impl LabelTables {
         self.clear();
     }
     /// The key of the labels.
+    #[cfg(any(test, feature = "internals"))]
     pub fn key(&self) -> &LabelKey {
         &self.key
     }

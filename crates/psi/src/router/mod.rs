@@ -454,6 +454,7 @@ impl Router {
     }
 
     /// Whether nothing waits to be sent.
+    #[cfg(any(test, feature = "internals"))]
     pub fn is_idle(&self) -> bool {
         self.queued == 0
     }
@@ -466,6 +467,7 @@ impl Router {
         Some(self.faces[*self.face_index.get(&face)?].stats)
     }
     /// The faces, in the order in which they were added.
+    #[cfg(any(test, feature = "internals"))]
     pub fn faces(&self) -> impl Iterator<Item = FaceId> {
         self.faces.iter().map(|face| face.id)
     }
@@ -482,6 +484,7 @@ impl Router {
         &self.keys
     }
     /// The key of this node's labels.
+    #[cfg(any(test, feature = "internals"))]
     pub fn label_key(&self) -> &LabelKey {
         self.tables.key()
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use tributary_core::NodeId;
 use tributary_trust::Certificate;
 
-use super::{Fid, Fields, MAC_BYTES, Reader, WireError, Writer};
+use super::{Fid, Fields, Reader, WireError, Writer};
 
 /// How many fragments a message has at most.
 pub const FRAGMENTS_MAX: usize = 128;
@@ -58,9 +58,6 @@ pub enum ControlBody<'a> {
 }
 
 impl<'a> ControlPacket<'a> {
-    /// Bytes that all but payload and reply FID of a fragment take, the code at the end included.
-    pub const FRAGMENT_OVERHEAD_BYTES: usize = 25 + 2 + MAC_BYTES;
-
     /// Reads the packet in `bytes`, from which [`super::unseal`] removed the code.
     ///
     /// # Errors

@@ -667,12 +667,9 @@ impl Outgoing {
         self.next_hop.wrapping_sub(self.first_hop)
     }
     /// Chunks under way.
+    #[cfg(test)]
     pub fn sending(&self) -> usize {
         self.sending.len()
-    }
-    /// Round-trip time of the hop, from CSYN to CACK.
-    pub fn rtt(&self) -> &RttEstimator {
-        &self.rtt
     }
     /// Packets that the neighbour still has room for, in all and for a destination.
     pub fn window_room(&self, destination: &Guid) -> u32 {

@@ -236,6 +236,7 @@ impl Stored {
         self.engine.name()
     }
     /// Since when the store does not answer, or does not tell its changes.
+    #[cfg(test)]
     pub fn failing_since(&self) -> Option<Time> {
         self.health.failing_since()
     }

@@ -178,7 +178,7 @@ impl World {
             stored.handle_members(Time::ZERO, *address, &addresses);
             (*address, stored)
         };
-        let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
+        let mut front = Front::new(Guid::NONE, 5);
         front.handle_members(Time::ZERO, addresses.to_vec());
         let resolvers = addresses.iter().enumerate().map(resolver).collect();
         let mut world = World { now: Time::ZERO, store, resolvers, front, clients: Vec::new() };
@@ -211,7 +211,7 @@ impl World {
                 self.front.handle_question(now, *asker, message);
             }
         }
-        let from = Asker { guid: Guid::NONE, address: self.front.address() };
+        let from = Asker { guid: Guid::NONE, address: NetworkAddress(100) };
         while let Some((to, message)) = self.front.poll_message() {
             moved = true;
             if let Some((_, resolver)) = self.resolvers.iter_mut().find(|(address, _)| *address == to) {

@@ -13,7 +13,9 @@ mod fifo;
 mod lru;
 mod object_oriented;
 
-use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+#[cfg(test)]
+use alloc::vec::Vec;
+use alloc::{boxed::Box, collections::BTreeMap};
 use bytes::Bytes;
 
 use hashbrown::HashMap;
@@ -174,6 +176,7 @@ impl PacketCache {
         self.blocks.set_memory(memory);
     }
     /// Offers a packet that passes by; `payload` is head and body, which are copied if the policy wants it.
+    #[cfg(test)]
     pub fn insert(&mut self, stream: StreamKey, packet: u32, payload: [&[u8]; 2], from: Provenance) {
         self.insert_body(stream, packet, payload[0], Body::Slice(payload[1]), from);
     }
@@ -219,6 +222,7 @@ impl PacketCache {
         self.counters.inserts += 1;
     }
     /// The payload of a requested packet.
+    #[cfg(test)]
     pub fn lookup(&mut self, stream: StreamKey, packet: u32) -> Option<Bytes> {
         let found = self.packets.get(&(stream, packet)).map(|held| held.payload.clone());
         let object = self.objects.get_mut(&stream).map(|object| &mut object.counters);
@@ -236,7 +240,7 @@ impl PacketCache {
         found
     }
     /// Looks up packets in order and passes each to `answer`, `None` if it is not held; `answer` returns whether that
-    /// one is sent. Equivalent to [`PacketCache::lookup`] for each, accounted for once.
+    /// one is sent. They are accounted for once.
     pub fn lookup_range(
         &mut self,
         stream: StreamKey,
@@ -258,6 +262,7 @@ impl PacketCache {
         }
     }
     /// Drops all packets of `stream`, or (`None`) all packets.
+    #[cfg(test)]
     pub fn invalidate(&mut self, stream: Option<StreamKey>) {
         let gone: Vec<PacketKey> = self
             .packets

@@ -244,6 +244,7 @@ impl Neighbour {
         self.trust.as_ref().is_none_or(|trust| trust.may_send_as(face, from))
     }
     /// Signatures made and checked, in a network with an authority.
+    #[cfg(test)]
     pub fn signatures(&self) -> (u64, u64) {
         self.trust.as_ref().map_or((0, 0), Trust::counts)
     }

@@ -104,6 +104,7 @@ impl Trust {
         let roles = self.identity.certificate().map(|certificate| certificate.terms().roles);
         roles.is_some_and(|roles| roles.contains(CertifiedRoles::ROUTER))
     }
+    #[cfg(test)]
     pub(super) fn counts(&self) -> (u64, u64) {
         self.counts
     }

@@ -362,6 +362,7 @@ impl TopologyManager {
         self.transfers.iter().map(info).collect()
     }
     /// How often the paths of a transfer were computed.
+    #[cfg(test)]
     pub fn computations(&self) -> u64 {
         self.computations
     }

@@ -6,7 +6,11 @@ use proptest::prelude::*;
 use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, Unavailable, store::ObjectReader};
 use tributary_testkit::golden::{self, GoldenPacket};
 
-use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
+use super::{
+    chunk::{CHUNK_HEADER_BYTES_MAX, HOPS_MAX},
+    transport::RANGES_MAX,
+    *,
+};
 use crate::ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
 
 /// Whole packets, with which the dissector for Wireshark is tested too.
