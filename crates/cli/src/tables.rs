@@ -138,6 +138,7 @@ fn limited(transfer: Option<&str>, bits_per_second: Option<u64>) -> String {
 fn happening(what: &Notice) -> Vec<String> {
     vec![match what {
         Notice::Progress(progress) => match (&progress.failure, progress.running) {
+            _ if progress.paused => format!("'{}' is paused", progress.name),
             (Some(reason), _) => format!("ended: {reason}"),
             (None, false) => format!("'{}' is complete", progress.name),
             (None, true) => progress_line(progress),

@@ -75,7 +75,7 @@ impl Ledger {
         let new = ProgressView { running: true, ..ProgressView::default() };
         let before = self.seen.get(&view.transfer).map_or(&new, |seen| &seen.view);
         // Accounts come by two ways; the older one may come last.
-        if view.seconds < before.seconds || view.running && !before.running {
+        if view.seconds < before.seconds || view.running && !before.running && !is_put_off(before) {
             return;
         }
         let totals = &mut self.totals;
@@ -96,7 +96,7 @@ impl Ledger {
         totals.cached_bytes += more(view.cached_bytes, Some(before.cached_bytes));
         totals.retransmitted_bytes += more(view.retransmitted, Some(before.retransmitted));
         totals.duplicate_bytes += more(view.duplicate_bytes, Some(before.duplicate_bytes));
-        let has_ended = before.running && !view.running;
+        let has_ended = (before.running || is_put_off(before)) && !view.running && !is_put_off(view);
         if has_ended {
             let ended = if view.failure.is_none() { &mut totals.done } else { &mut totals.failed };
             *ended += 1;
@@ -138,6 +138,10 @@ impl Ledger {
     }
 }
 
+/// Whether a transfer neither runs nor has ended: it is paused, or waits for its turn.
+fn is_put_off(view: &ProgressView) -> bool {
+    view.paused || view.waiting
+}
 /// The increase since then; an account that went back counts from zero.
 fn more(now: u64, before: Option<u64>) -> u64 {
     let before = before.unwrap_or(0);
@@ -192,6 +196,27 @@ mod tests {
         assert_eq!((totals.sources["attic"], totals.done, totals.failed, totals.running), (201, 1, 1, 0));
         assert!(totals.now.is_empty() && totals.states.is_empty());
         assert_eq!(ledger.take_all(&[&failed]), totals);
+    }
+
+    #[test]
+    fn a_transfer_that_is_paused_and_resumed_counts_once() {
+        let mut ledger = Ledger::default();
+        let at = |seconds: f64, bytes: u64, paused: bool, running: bool| ProgressView {
+            seconds,
+            paused,
+            running,
+            ..view("transfer-1", "attic", bytes)
+        };
+        for (view, counts) in [
+            (at(1.0, 100, false, true), (0, 0, 1)),
+            (at(2.0, 200, true, false), (0, 0, 0)),
+            (at(2.5, 200, false, true), (0, 0, 1)),
+            (at(3.0, 300, false, false), (1, 0, 0)),
+        ] {
+            let totals = ledger.take_all(&[&view]);
+            assert_eq!((totals.done, totals.failed, totals.running), counts, "{view:?}");
+        }
+        assert_eq!(ledger.totals.sources["attic"], 300);
     }
 
     #[test]
