@@ -365,10 +365,10 @@ fn a_fetch_is_paused_resumed_where_it_was_and_cancelled() {
         assert!(Instant::now() < end, "{}", again.text());
         again = site.ask("POST", &format!("/transfers/{id}/resume"), &Value::Null);
     }
-    let resumed = begun(again);
-    assert_eq!(site.ask("POST", &format!("/transfers/{id}/resume"), &Value::Null).status, 404, "once");
-    until("what is here already", || of(&resumed)["resumed_bytes"].as_u64().unwrap() >= stored);
-    assert_eq!(site.ask("PUT", &format!("/transfers/{resumed}/limit"), &json!({"bits_per_second": null})).status, 200);
+    assert_eq!(begun(again), id, "it is the same transfer");
+    assert_eq!(site.ask("POST", &format!("/transfers/{id}/resume"), &Value::Null).status, 400, "once");
+    until("what is here already", || of(&id)["running"] == true && of(&id)["stored_bytes"].as_u64().unwrap() >= stored);
+    assert_eq!(site.ask("PUT", &format!("/transfers/{id}/limit"), &json!({"bits_per_second": null})).status, 200);
     until("the end", || copy.exists());
     assert!(fs::read(&copy).unwrap() == fs::read(site.path().join("original")).unwrap());
     let other =

@@ -137,3 +137,32 @@ fn what_waits_is_cancelled_and_what_failed_is_resumed() {
     queue.ask(&["resume", "get-2"]);
     until("/missing is here", || queue.is_fetched("/missing"));
 }
+
+#[test]
+fn a_fetch_that_is_paused_and_resumed_is_one_transfer_and_no_failure() {
+    for family in crate::roles::FAMILIES {
+        let queue = Queue::new(family, 1, &["/a"]);
+        let _daemon = queue.start();
+        queue.add(&["/a"], &[]);
+        let row = || {
+            let mut rows = queue.ask(&["transfers"]);
+            assert!(rows.len() == 1 && rows[0]["failure"].is_null(), "{family}: {rows:?}");
+            rows.remove(0)
+        };
+        let stored = |row: &Value| row["stored_bytes"].as_u64().unwrap();
+        until("some of it is here", || stored(&row()) > 500_000);
+        let begun = row();
+        queue.ask(&["pause", "/a"]);
+        until("it is paused", || row()["paused"] == true);
+        let paused = row();
+        assert!(stored(&paused) >= stored(&begun) && paused["transfer"] == begun["transfer"], "{family}: {paused}");
+        queue.ask(&["resume", "/a"]);
+        until("it goes on", || row()["running"] == true);
+        until("it is here", || queue.is_fetched("/a") && row()["running"] == false);
+        let done = row();
+        assert!(done["transfer"] == begun["transfer"] && done["resumed_bytes"] == 0, "{family}: {done}");
+        let from_sources = done["sources"].as_array().unwrap().iter().map(|source| source["bytes"].as_u64().unwrap());
+        let delivered = from_sources.sum::<u64>() + done["cached_bytes"].as_u64().unwrap();
+        assert!(delivered >= SIZE as u64, "{family}: the table has what came before the pause: {done}");
+    }
+}

@@ -265,7 +265,8 @@ impl LocalApi {
     fn run_queued(self: &Arc<Self>, number: u64, get: Get, begun: Option<Begun>) {
         let (name, queue) = (get.name.clone(), &self.node.queue);
         let (mut has_begun, mut account) = (false, None);
-        let result = self.ask(Request::Get(get), None, &mut |notice| {
+        let paused = queue.entry(number).and_then(|entry| self.node.transfer(&entry.transfer?).ok());
+        let result = self.node.get_to_path(&get, paused, &mut |notice| {
             if let Notice::Done(done) = &notice {
                 account = Some(done.clone());
             }
@@ -335,28 +336,16 @@ impl LocalApi {
             }
             Request::Cache => Notice::Cache(node.cache()?),
             Request::Cancel { transfer } => {
-                let id = match node.queue.find_by_id(&transfer) {
-                    Some(number) => node.queue.remove(number)?,
-                    None => Some(transfer.clone()),
-                };
-                if let Some(id) = id {
-                    end(node, &id)?;
-                }
+                node.cancel(&transfer)?;
                 Notice::Cancelled { transfer }
             }
             Request::Pause { transfer } => {
-                let Some(number) = node.queue.find(&transfer) else {
-                    let message = format!("cannot pause {transfer}: it is no running fetch in the background");
-                    let hint = "a fetch of `trib get` is paused by ending the command; the same command resumes it";
-                    return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
-                };
-                if let Some(id) = node.queue.pause(number)? {
-                    end(node, &id)?;
-                }
+                node.pause(&transfer)?;
                 Notice::Cancelled { transfer }
             }
             Request::Limit { transfer, bits_per_second } => {
                 let id = transfer.as_deref().map(|text| node.transfer(text)).transpose()?;
+                let id = id.map(|id| node.runtime.lives().fetch_of(id));
                 let rate = bits_per_second.map(Rate::from_bits_per_second);
                 node.runtime.call(move |node, now| node.limit(now, id, rate))?;
                 Notice::Limited { transfer, bits_per_second }
@@ -408,11 +397,6 @@ impl LocalApi {
 }
 
 /// The levels of this process's log.
-/// Ends a transfer; its verified chunks are kept.
-fn end(node: &LocalNode, transfer: &str) -> Result<(), ApiError> {
-    let id = node.transfer(transfer)?;
-    node.runtime.call(move |node, now| node.cancel(now, id))
-}
 fn log_notice() -> Result<Notice, ApiError> {
     let no_log = || {
         let message = "the log of this process is not the node's to change: the node runs inside another program";

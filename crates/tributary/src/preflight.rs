@@ -19,7 +19,7 @@ pub fn check_room(path: &Path, bytes: u64) -> Result<(), ApiError> {
 pub(crate) fn must_be_there(path: &Path) -> Result<(), ApiError> {
     fs::metadata(path).map(drop).map_err(|error| ApiError::io("read", path.display(), &error))
 }
-/// Whether a target is a folder whatever is there: it ends with a slash.
+/// Whether a target names a folder by a slash at its end.
 pub fn is_folder_name(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }

@@ -234,8 +234,8 @@ pub enum Request {
         /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
     },
-    /// Lets a fetch that was paused or has failed go on where it stopped, with a new number, when it is its turn. Answered
-    /// by `fetching`.
+    /// Lets a fetch that was paused or has failed go on where it stopped, when it is its turn. A paused one is still the
+    /// same transfer. Answered by `fetching`.
     Resume {
         /// The transfer, or its number in the queue, `get-1`.
         transfer: String,

@@ -3,22 +3,23 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 use tributary_content::{
     ByteRanges, ChunkStore, Manifest, Name, ObjectKey, PublicKey, SigningKey, StoreError, StoreOpener,
 };
 use tributary_net::disk::{
-    BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
-    ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
-    SealedPublication, Selection, Share, Storage, StoreHooks, StreamOptions, TrustStore, directory_at,
-    load_or_create_key, part::Durability, publish, publish_copy, publish_sealed, sealed,
+    BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, ObjectCache, OnOpen,
+    PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed, SealedPublication,
+    Selection, Share, Storage, StreamOptions, TrustStore, directory_at, load_or_create_key, part::Durability, publish,
+    publish_copy, publish_sealed, sealed,
 };
 
+use super::opening::{FetchOpener, Findings};
 use crate::{
     error::{ApiError, ErrorKind},
     preflight::{file_name, into, is_folder_name, must_be_writable},
-    request::Overwrite,
+    request::{Get, Overwrite},
 };
 
 /// The files of one node.
@@ -39,7 +40,7 @@ pub(crate) enum Sink {
     Cache(ObjectCache, OnOpen),
 }
 
-/// What is wanted of an object.
+/// The wanted portion of an object.
 #[derive(Default)]
 pub(crate) struct Portion {
     /// Ranges of its bytes, to a stream.
@@ -49,10 +50,6 @@ pub(crate) struct Portion {
     /// Who serves it while it arrives.
     pub(crate) share: Option<Share>,
 }
-
-/// What the disk refused during a fetch, so that the fetch fails with an error of the disk and not of the network.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Trouble(Arc<Mutex<Option<StoreError>>>);
 
 impl Files {
     /// The files in `state_dir`, which is made for its owner only if it does not exist.
@@ -140,16 +137,15 @@ impl Files {
     pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Result<Questions, ApiError> {
         must_be_known(Questions::new(&self.trust, publisher))
     }
-    /// Opens the store of a fetch on a thread of its own, so that the caller does not wait for the disk. What the disk
-    /// refuses is kept in `trouble`.
+    /// Opens the store of a fetch on a disk thread, so that the caller does not wait; the result is in `findings`.
     pub(crate) fn opener(
         &self,
+        get: &Get,
         sink: Sink,
         publisher: Option<PublicKey>,
-        overwrite: Overwrite,
         sealed: Sealed,
         portion: Portion,
-        trouble: &Trouble,
+        findings: &Findings,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let destination = match sink {
             Sink::Path(path) => {
@@ -160,12 +156,10 @@ impl Files {
             Sink::Cache(cache, on_open) => {
                 let (trust, bell) = (self.trust.clone(), self.storage.bell().clone());
                 let inner = CacheOpener { cache, trust, publisher, sealed, bell, on_open };
-                let questions = self.questions(publisher)?;
-                let watched = WatchedOpener { inner, trouble: trouble.clone() };
-                return Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)));
+                return Ok(self.in_background(get, inner, self.questions(publisher)?, findings));
             }
         };
-        let existing = match overwrite {
+        let existing = match get.overwrite {
             Overwrite::EarlierFetch => Existing::EarlierFetch,
             Overwrite::Anything => Existing::Anything,
         };
@@ -175,8 +169,17 @@ impl Files {
         let options = DiskOptions { publisher, part, stream, sealed };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
-        let watched = WatchedOpener { inner, trouble: trouble.clone() };
-        Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)))
+        Ok(self.in_background(get, inner, questions, findings))
+    }
+    fn in_background(
+        &self,
+        get: &Get,
+        inner: impl StoreOpener + 'static,
+        questions: Questions,
+        findings: &Findings,
+    ) -> Box<dyn StoreOpener> {
+        let inner = FetchOpener { inner, newer_than: get.newer_than, findings: findings.clone() };
+        Box::new(BackgroundOpener::new(inner, questions, &self.storage))
     }
     fn part_options(&self) -> PartOptions {
         PartOptions { state_dir: self.publish.state_dir.clone(), ..PartOptions::default() }
@@ -251,51 +254,6 @@ fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
 /// Where an unfinished fetch to `path` lies until it is complete.
 pub(crate) fn unfinished_at(path: &Path) -> Option<PathBuf> {
     PartFile::unfinished_at(path)
-}
-
-impl Trouble {
-    /// The first refusal.
-    pub(crate) fn take(&self) -> Option<StoreError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-    fn note(&self, error: &StoreError) {
-        if let StoreError::Io { .. }
-        | StoreError::Later { .. }
-        | StoreError::Absent { .. }
-        | StoreError::Sealed { .. } = error
-        {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
-        }
-    }
-}
-
-struct WatchedOpener<O> {
-    inner: O,
-    trouble: Trouble,
-}
-impl<O: StoreOpener> StoreOpener for WatchedOpener<O> {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.inner.trusts(manifest)
-    }
-    fn knows_publisher(&self, name: &Name) -> bool {
-        self.inner.knows_publisher(name)
-    }
-    fn bind_no_key(&mut self) {
-        self.inner.bind_no_key();
-    }
-    fn resumes(&self, manifest: &Manifest) -> bool {
-        self.inner.resumes(manifest)
-    }
-    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        let inner = self.inner.open(manifest).inspect_err(|error| self.trouble.note(error))?;
-        Ok(Box::new(HookedStore { inner, hooks: self.trouble.clone() }))
-    }
-}
-
-impl StoreHooks for Trouble {
-    fn on_error(&mut self, error: &StoreError) {
-        self.note(error);
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,4 @@
 //! Web servers as sources of a fetch: their connections have threads of their own, and the node's thread decides.
-use std::sync::{Arc, Mutex, PoisonError};
-
-use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, StoreError, StoreOpener};
 use tributary_core::{FaceId, TransferId};
 use tributary_transport::{
     bulk::{BulkInput, BulkStep},
@@ -120,42 +117,6 @@ fn uplink_of(face: &FaceConfig) -> Uplink {
         (Some(device), _) => Uplink::Device(device.clone()),
         (None, Some(address)) => Uplink::Address(address),
         (None, None) => Uplink::Any,
-    }
-}
-
-/// Opens stores, and takes note of the web servers that the publisher names.
-pub(crate) struct Named {
-    inner: Box<dyn StoreOpener>,
-    named: NamedMirrors,
-}
-/// The web servers that a publisher names, once the manifest is here.
-pub(crate) type NamedMirrors = Arc<Mutex<Vec<String>>>;
-
-impl Named {
-    /// Opens by `inner`; the URLs go to `named`.
-    pub(crate) fn new(inner: Box<dyn StoreOpener>, named: &NamedMirrors) -> Named {
-        Named { inner, named: Arc::clone(named) }
-    }
-}
-impl StoreOpener for Named {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.inner.trusts(manifest)
-    }
-    fn knows_publisher(&self, name: &Name) -> bool {
-        self.inner.knows_publisher(name)
-    }
-    fn bind_no_key(&mut self) {
-        self.inner.bind_no_key();
-    }
-    fn resumes(&self, manifest: &Manifest) -> bool {
-        self.inner.resumes(manifest)
-    }
-    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        // Web servers have files, as they are.
-        if manifest.kind == ObjectKind::File && !manifest.is_sealed {
-            self.named.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&manifest.mirrors);
-        }
-        self.inner.open(manifest)
     }
 }
 

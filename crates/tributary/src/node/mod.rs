@@ -13,17 +13,20 @@
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
-//! | fetches of later versions only | `versions` |
+//! | stores of fetches, and what opening them shows | `opening` |
+//! | transfers that are paused and resumed | `lives` |
 //! | what is sent to it | `inbox` |
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
 pub(crate) mod inbox;
 pub(crate) mod keys;
+mod lives;
 pub(crate) mod log_limit;
 pub(crate) mod lookups;
 pub(crate) mod membership;
 pub(crate) mod mirrors;
+pub(crate) mod opening;
 mod peer_lookup;
 pub(crate) mod policies;
 pub(crate) mod publications;
@@ -31,7 +34,6 @@ pub(crate) mod queue;
 pub(crate) mod runtime;
 pub(crate) mod secure;
 mod state_lock;
-pub(crate) mod versions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -248,10 +250,12 @@ impl LocalNode {
             .with_hint(format!("add \"{role}\" to roles in its [node] section")))
     }
     pub(crate) fn transfers(&self) -> Result<Vec<(TransferId, Name)>, ApiError> {
-        self.runtime.call(|node, _| node.transfers())
+        let lives = Arc::clone(self.runtime.lives());
+        self.runtime.call(move |node, _| lives.transfers(node))
     }
     pub(crate) fn report(&self, transfer: TransferId) -> Result<Option<(Time, TransferReport)>, ApiError> {
-        self.runtime.call(move |node, now| node.report(now, transfer).map(|report| (now, report)))
+        let lives = Arc::clone(self.runtime.lives());
+        self.runtime.call(move |node, now| lives.report(node, now, transfer).map(|report| (now, report)))
     }
     /// A transfer by its number, if the node knows it.
     pub(crate) fn transfer(&self, text: &str) -> Result<TransferId, ApiError> {

@@ -279,6 +279,12 @@ impl Queue {
         let is_wanted = |entry: &Entry| entry.number == number && entry.state == State::Running;
         !self.is_ending() && self.lock().entries.iter().any(is_wanted)
     }
+    /// Whether the fetch of this transfer was paused, and goes on later with the same transfer.
+    pub(crate) fn is_put_off(&self, transfer: &str) -> bool {
+        let is_it = |entry: &Entry| entry.transfer.as_deref() == Some(transfer);
+        let is_off = |entry: &Entry| matches!(entry.state, State::Paused | State::Waiting);
+        self.lock().entries.iter().any(|entry| is_it(entry) && is_off(entry))
+    }
     /// All entries, in order.
     pub(crate) fn list(&self) -> Vec<Entry> {
         self.lock().entries.iter().filter(|entry| entry.state != State::Cancelled).cloned().collect()

@@ -13,6 +13,7 @@ use tributary_trust::Identity;
 use super::{
     driver_config::{datagram_face, datagram_faces, driver_config, options, security},
     event_bus::EventBus,
+    lives::Lives,
     lookups::Lookups,
     membership,
     peer_lookup::{LookedUp, PeerLookups},
@@ -38,6 +39,7 @@ pub(crate) struct Runtime {
     neighbours: Mutex<Neighbours>,
     events: Arc<EventBus>,
     lookups: Arc<Lookups>,
+    lives: Arc<Lives>,
     storage: Storage,
 }
 
@@ -65,13 +67,14 @@ impl Runtime {
     ) -> Result<Self, ApiError> {
         let events = Arc::new(EventBus::default());
         let lookups = Arc::<Lookups>::default();
-        let (to_events, to_lookups) = (Arc::clone(&events), Arc::clone(&lookups));
+        let lives = Arc::<Lives>::default();
+        let (to_events, to_lookups, of_fetches) = (Arc::clone(&events), Arc::clone(&lookups), Arc::clone(&lives));
         let driver = Arc::new(Driver::spawn(
             move || node,
             DriverConfig { bell: storage.bell().clone(), ..driver_config(config, seed) },
             move |now, event| {
                 if !to_lookups.handle_event(&event) {
-                    to_events.handle_event(now, event);
+                    to_events.handle_event(now, of_fetches.shown(event));
                 }
             },
         )?);
@@ -93,7 +96,7 @@ impl Runtime {
         let neighbours = Neighbours { faces: numbered.collect(), next: face_id(config.faces.len()) };
         let peers = PeerLookups::start(&neighbours.faces, &config.listen, BTreeMap::new(), &driver, &events)?;
         let (peers, neighbours) = (Mutex::new(peers), Mutex::new(neighbours));
-        Ok(Runtime { driver, peers, neighbours, events, lookups, storage: storage.clone() })
+        Ok(Runtime { driver, peers, neighbours, events, lookups, lives, storage: storage.clone() })
     }
     /// The neighbours that the config names now, and their faces.
     pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
@@ -208,6 +211,9 @@ impl Runtime {
     }
     pub(crate) fn lookups(&self) -> &Arc<Lookups> {
         &self.lookups
+    }
+    pub(crate) fn lives(&self) -> &Arc<Lives> {
+        &self.lives
     }
     /// Withdraws the node's publications, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {

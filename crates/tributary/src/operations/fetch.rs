@@ -1,18 +1,28 @@
-//! Fetching: one request for one object, followed until it ends.
+//! Fetching: one request, from the search for its name to the file in its place.
+//!
+//! ```text
+//!  get ─► Object ──┬─ object found ─► transferred ─► placed, served ─► done
+//!                  └─ nobody publishes it, but the folder above has the path
+//!                        ▼
+//!                      Part ──────┬─ transferred ─► placed ─► done
+//!                                 └─ the folder lacks it, and patience is left
+//!                                       ▼
+//!                                     Wait ─► transferred or given up
+//! ```
+//! Each step is an attempt: it opens a store, begins a fetch of the node, and follows that until it ends.
 use std::{
     io::Write,
     sync::{
-        Arc, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, TryRecvError},
     },
 };
-use tributary_content::{ByteRanges, Name, PublicKey, StoreError, StoreOpener};
+use tributary_content::{ByteRanges, Name, PublicKey, StoreError};
 use tributary_core::{
     Duration, FaceId, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
 };
-use tributary_ndn::publisher_of;
 use tributary_net::{
     Clock,
     disk::{self, ObjectCache, OnOpen, Selection},
@@ -20,7 +30,7 @@ use tributary_net::{
 use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{
-    diagnosis, parse_name,
+    diagnosis,
     resolve::{Keys, place_in},
 };
 use crate::{
@@ -32,84 +42,123 @@ use crate::{
     node::{
         LocalNode,
         event_bus::{Subscription, Waited},
-        files::{Portion, Sink, Trouble, unfinished_at},
+        files::{Portion, Sink, unfinished_at},
         lookups::Outcome,
-        mirrors::{Mirrors, Named, NamedMirrors},
-        versions::{LaterVersions, Versions},
+        mirrors::Mirrors,
+        opening::Findings,
     },
     notice::{Notice, PROGRESS_INTERVAL},
     request::{FolderPart, Get, GetOptions, Output, PathWishes, Sealed},
     views::{DoneView, ProgressView},
 };
 
-/// A folder, the path in it that is to be fetched, and the only publisher that is believed about them.
-type InFolder = ((Name, String), Option<PublicKey>);
+/// Receives notices and decides whether to continue.
+type Notify<'a> = &'a mut dyn FnMut(Notice) -> Flow;
+
+/// The next step of a fetch.
+enum Step {
+    /// Fetch the object of the name, or find the folder that has the path.
+    Object,
+    /// Fetch the path in that folder.
+    Part(Place),
+    /// Wait for an object of the name; the error says why the folder lacks the path.
+    Wait(ApiError),
+}
+/// A path in a folder, and the only publisher to believe about both.
+struct Place {
+    folder: Name,
+    below: String,
+    only: Option<PublicKey>,
+}
 
 impl LocalNode {
     pub(crate) fn get(
         &self,
         get: &Get,
         stream: Option<Box<dyn Write + Send>>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
+        notify: Notify<'_>,
     ) -> Result<(), ApiError> {
-        match (&get.output, stream) {
-            (Output::Path(_), _) => self.get_to_path(get, notify),
-            (Output::Stream, Some(stream)) => self.get_into(get, Sink::Stream(stream), notify),
-            (Output::Stream, None) => {
-                Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
-            }
+        match stream.filter(|_| get.output == Output::Stream) {
+            Some(stream) => self.get_into(get, Sink::Stream(stream), None, notify),
+            None => self.get_to_path(get, None, notify),
         }
     }
-    pub(super) fn get_to_path(&self, get: &Get, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    /// Fetches to a path; `paused` names the transfer of the queue to continue.
+    pub(crate) fn get_to_path(
+        &self,
+        get: &Get,
+        paused: Option<TransferId>,
+        notify: Notify<'_>,
+    ) -> Result<(), ApiError> {
         let Output::Path(path) = &get.output else {
-            return Err(ApiError::new(ErrorKind::Usage, "a fetch to a path needs one"));
+            return Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"));
         };
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
-        self.get_into(get, Sink::Path(path), notify)
+        self.get_into(get, Sink::Path(path), paused, notify)
     }
-    /// Fetches what readers want of an object into a cache, until they want no more.
+    /// Fetches the ranges that readers want of an object into a cache, until the last reader leaves.
     pub(crate) fn get_for_readers(
         &self,
         get: &Get,
         cache: &ObjectCache,
         on_open: OnOpen,
-        notify: &mut dyn FnMut(Notice) -> Flow,
+        notify: Notify<'_>,
     ) -> Result<(), ApiError> {
-        self.get_into(get, Sink::Cache(cache.clone(), on_open), notify)
+        self.get_into(get, Sink::Cache(cache.clone(), on_open), None, notify)
     }
-    fn get_into(&self, get: &Get, sink: Sink, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    fn get_into(&self, get: &Get, sink: Sink, paused: Option<TransferId>, notify: Notify<'_>) -> Result<(), ApiError> {
         let begun = Clock::new();
-        // What is below names has a place on the disk, and no versions of its own.
         let path = match &sink {
-            Sink::Path(path) => Some(path.clone()),
-            Sink::Stream(_) | Sink::Cache(..) => None,
+            Sink::Path(path) => path.clone(),
+            // A part of a folder needs a place on the disk.
+            Sink::Stream(_) | Sink::Cache(..) => return self.attempt(get, sink, false, None, notify).map(drop),
         };
-        let may_be_within =
-            path.is_some() && get.part.below.is_none() && get.every_ms.is_none() && get.newer_than.is_none();
-        let Some((place, key)) = self.get_once(get, sink, may_be_within, notify)? else { return Ok(()) };
-        let within = match self.get_within(get, place, key, notify) {
-            Err(error) if error.kind == ErrorKind::NotFound => error,
-            ended => return ended,
-        };
-        // No folder has it, but an object of that name may come yet, if it is to be waited for.
-        let patience = get.patience_ms.map_or(Duration::ZERO, Duration::from_millis);
-        let left = patience.saturating_sub(begun.now().since(Time::ZERO));
-        let Some(path) = path.filter(|_| left > Duration::ZERO) else { return Err(within) };
-        let patience_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-        match self.get_once(&Get { patience_ms, ..get.clone() }, Sink::Path(path), false, notify) {
-            Err(error) if error.kind == ErrorKind::NotFound => Err(within),
-            ended => ended.map(drop),
+        // A part of a folder has no versions.
+        let may_be_within = get.part.below.is_none() && get.every_ms.is_none() && get.newer_than.is_none();
+        let mut step = Step::Object;
+        loop {
+            let sink = Sink::Path(path.clone());
+            step = match step {
+                Step::Object => match self.attempt(get, sink, may_be_within, paused, notify)? {
+                    Some(place) => Step::Part(place),
+                    None => return Ok(()),
+                },
+                Step::Part(Place { folder, below, only }) => {
+                    notify(Notice::Note { text: format!("'{}' is looked for in the folder '{folder}'", get.name) });
+                    let part = FolderPart { below: Some(below), ..get.part.clone() };
+                    // A certificate names its key.
+                    let publisher = get.publisher.clone().or_else(|| only.map(|key| key.to_string()));
+                    let get = Get { name: folder.to_string(), part, publisher, ..get.clone() };
+                    match self.attempt(&get, sink, false, paused, notify) {
+                        Err(error) if error.kind == ErrorKind::NotFound => Step::Wait(error),
+                        ended => return ended.map(drop),
+                    }
+                }
+                Step::Wait(lacks) => {
+                    let patience = get.patience_ms.map_or(Duration::ZERO, Duration::from_millis);
+                    let left = patience.saturating_sub(begun.now().since(Time::ZERO));
+                    if left.is_zero() {
+                        return Err(lacks);
+                    }
+                    let patience_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+                    match self.attempt(&Get { patience_ms, ..get.clone() }, sink, false, paused, notify) {
+                        Err(error) if error.kind == ErrorKind::NotFound => return Err(lacks),
+                        ended => return ended.map(drop),
+                    }
+                }
+            }
         }
     }
-    /// Fetches an object; gives the folder above it that has a path of this name instead, if there is one and nobody offers
-    /// the object, and the only publisher that is believed about it.
-    fn get_once(
+    /// Fetches an object. Returns the place to fetch instead if the object has no publisher, but a folder above it has the
+    /// path.
+    fn attempt(
         &self,
         get: &Get,
         mut sink: Sink,
         may_be_within: bool,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<Option<InFolder>, ApiError> {
+        paused: Option<TransferId>,
+        notify: Notify<'_>,
+    ) -> Result<Option<Place>, ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
         let has_options = get.options != GetOptions::default();
@@ -134,98 +183,146 @@ impl LocalNode {
         let arriving = if is_served { self.arriving(&name)? } else { None };
         let (arriving, share) = arriving.unzip();
         portion.share = share;
+        // The user's web servers replace the publisher's: a transfer has one driver for such sources.
+        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
+        let asks_named = asks_named && get.ranges.is_none() && !matches!(sink, Sink::Cache(..));
+        let sealed = match get.sealed {
+            Sealed::Open => self.opening(patience),
+            Sealed::Keep => disk::Sealed::Keep,
+        };
         let findings = Findings::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.opener(get, sink, publisher, portion, &findings)?,
+            opener: self.files.opener(get, sink, publisher, sealed, portion, &findings)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
             patience: Some(patience),
         };
         let subscription = self.runtime.events().subscribe();
-        let (family, options) = (self.config().family(), has_options.then_some(get.options));
-        let wanted = demands.clone();
-        let begin = move |node: &mut BoxedNode, now| begin(node, now, fetch, certificate, options, wanted, family);
-        let transfer = self.runtime.call(begin)??;
-        if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
-            self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+        let options = has_options.then_some(get.options);
+        let (transfer, of_node) = self.begin(fetch, paused, (certificate, options, demands.clone()))?;
+        if let Err(error) = mirrors.serve(self.runtime.remote(), of_node) {
+            self.end(transfer)?;
             return Err(error);
         }
-        let name = name.to_string();
-        let mut following = Following {
-            named: Some((findings.named.clone(), demands.clone())),
-            may_be_within: keys,
-            // A given timeout covers a publication too, and a follower waits for later versions.
+        let mut search = Search {
+            name,
+            fetch: of_node,
+            patience,
+            // An explicit timeout covers a later publication, and a follower waits for later versions.
             waits: get.patience_ms.is_some() || get.every_ms.is_some() || !get.web.urls.is_empty(),
-            ..Following::new(transfer, &name, part.as_deref(), Some(patience))
+            keys,
+            look_at: LOOK_AFTER,
+            may_be_level: self.config().family().profile().abilities.listing,
+            named: asks_named.then(|| (findings.clone(), demands)),
+            ..Search::default()
         };
-        match self.follow(&mut following, &subscription, notify)? {
-            // There is no later version: nothing was fetched.
-            Ended::Completed(_) if findings.versions.is_had() => Ok(None),
+        let uri = search.name.to_string();
+        let followed = Followed { transfer, name: &uri, part: part.as_deref() };
+        match self.follow(&followed, Some(&mut search), &subscription, notify)? {
+            // There is no later version.
+            Ended::Completed(_) if findings.is_had() => {}
             Ended::Completed(report) => {
-                let done = self.done(&name, &report, output.clone());
-                notify(Notice::Done(DoneView { version: findings.versions.opened(), ..done }));
+                let version = findings.version().filter(|_| get.every_ms.is_some() || get.newer_than.is_some());
+                notify(Notice::Done(DoneView { version, ..self.done(&uri, &report, output.clone()) }));
                 self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), notify)?;
-                // The complete object has taken the place of the arriving one.
-                drop((slot, arriving));
-                Ok(None)
             }
-            Ended::Within(place) => {
-                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
-                Ok(Some((place, keys.and_then(Keys::only))))
+            Ended::Within(folder, below) => {
+                match paused {
+                    // The part of the folder continues the transfer.
+                    Some(_) => self.put_off(transfer)?,
+                    None => self.end(transfer)?,
+                }
+                return Ok(Some(Place { folder, below, only: keys.and_then(Keys::only) }));
             }
-            ended => Err(self.unfetched(&following, ended, &findings.trouble)?),
+            ended => {
+                return Err(self.unfetched(&followed, ended, search.obstacle.as_ref(), findings.take_refusal())?);
+            }
         }
+        // The complete object has replaced the arriving one.
+        drop((slot, arriving));
+        Ok(None)
     }
-    /// Opens the store of a fetch; what comes of it is in `told`.
-    fn opener(
+    /// Begins a fetch, which continues the transfer `paused`. Returns the numbers of the transfer and of the fetch.
+    fn begin(
         &self,
-        get: &Get,
-        sink: Sink,
-        publisher: Option<PublicKey>,
-        portion: Portion,
-        findings: &Findings,
-    ) -> Result<Box<dyn StoreOpener>, ApiError> {
-        let sealed = match get.sealed {
-            Sealed::Open => self.opening(get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis)),
-            Sealed::Keep => disk::Sealed::Keep,
-        };
-        let is_cached = matches!(sink, Sink::Cache(..));
-        let mut opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &findings.trouble)?;
-        if get.every_ms.is_some() || get.newer_than.is_some() {
-            opener = Box::new(LaterVersions::new(opener, get.newer_than, &findings.versions));
-        }
-        // One's own web servers replace those that the publisher names: a transfer has one driver of such sources.
-        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
-        if asks_named && get.ranges.is_none() && !is_cached {
-            opener = Box::new(Named::new(opener, &findings.named));
-        }
-        Ok(opener)
+        fetch: Fetch,
+        paused: Option<TransferId>,
+        (certificate, options, demands): (Option<Vec<u8>>, Option<GetOptions>, PathDemands),
+    ) -> Result<(TransferId, TransferId), ApiError> {
+        let (family, lives) = (self.config().family(), Arc::clone(self.runtime.lives()));
+        self.runtime.call(move |node, now| {
+            let fetch = begin(node, now, fetch, certificate, options, demands, family)?;
+            // The first event of the fetch already bears the transfer's number.
+            paused.into_iter().for_each(|id| lives.resume(id, fetch));
+            Ok((lives.transfer_of(fetch), fetch))
+        })?
     }
-    /// The error of a fetch that ended without its object.
-    fn unfetched(&self, following: &Following<'_>, ended: Ended, trouble: &Trouble) -> Result<ApiError, ApiError> {
-        let (name, transfer, part) = (following.name, following.transfer, following.part);
+    /// Ends a fetch without its object, and says why it failed.
+    fn unfetched(
+        &self,
+        followed: &Followed<'_>,
+        ended: Ended,
+        obstacle: Option<&Obstacle>,
+        refusal: Option<StoreError>,
+    ) -> Result<ApiError, ApiError> {
+        let &Followed { transfer, name, part } = followed;
         Ok(match ended {
             Ended::Failed(report, reason) => {
-                let diagnose = || diagnosis::diagnose(self, name, following.obstacle.as_ref());
+                let diagnose = || diagnosis::diagnose(self, name, obstacle);
                 let diagnosis = report.sources.is_empty().then(diagnose).flatten();
-                failure(name, &reason, &report, (trouble, part), diagnosis)
+                failure(followed, &reason, &report, refusal, diagnosis)
             }
             Ended::Level(below) => {
-                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                self.end(transfer)?;
                 let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
                 ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them"))
             }
-            Ended::Completed(_) | Ended::Within(_) | Ended::Stopped => {
-                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+            Ended::Completed(_) | Ended::Within(..) | Ended::Stopped => {
+                match self.queue.is_put_off(&transfer.to_string()) {
+                    true => self.put_off(transfer)?,
+                    false => self.end(transfer)?,
+                }
                 let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
                 let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
                 ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped")
             }
         })
     }
-    /// Takes one of the places for fetches, until it is dropped.
+    /// Cancels a fetch of the queue, or another transfer.
+    pub(crate) fn cancel(&self, text: &str) -> Result<(), ApiError> {
+        let Some(number) = self.queue.find_by_id(text) else { return self.end(self.transfer(text)?) };
+        let last = self.queue.entry(number).and_then(|entry| entry.transfer);
+        self.queue.remove(number)?;
+        // The node may have forgotten its last transfer.
+        let last = last.and_then(|last| self.transfer(&last).ok());
+        last.map_or(Ok(()), |last| self.end(last))
+    }
+    /// Pauses a fetch of the queue.
+    pub(crate) fn pause(&self, text: &str) -> Result<(), ApiError> {
+        let number = self.queue.find(text).ok_or_else(|| {
+            let message = format!("cannot pause {text}: it is no running fetch in the background");
+            let hint = "a fetch of `trib get` is paused by ending the command; the same command resumes it";
+            ApiError::new(ErrorKind::Usage, message).with_hint(hint)
+        })?;
+        let running = self.queue.pause(number)?;
+        running.map_or(Ok(()), |id| self.put_off(self.transfer(&id)?))
+    }
+    /// Ends a transfer; its verified chunks are kept.
+    fn end(&self, transfer: TransferId) -> Result<(), ApiError> {
+        let lives = Arc::clone(self.runtime.lives());
+        self.runtime.call(move |node, now| {
+            node.cancel(now, lives.fetch_of(transfer));
+            lives.give_up(transfer);
+        })
+    }
+    /// Ends a transfer until it is resumed.
+    fn put_off(&self, transfer: TransferId) -> Result<(), ApiError> {
+        let lives = Arc::clone(self.runtime.lives());
+        self.runtime.call(move |node, now| lives.pause(node, now, transfer))
+    }
+    /// Takes a slot of the limit `transfers`; dropping it returns the slot.
     fn take_slot(&self, name: &Name) -> Result<FetchSlot<'_>, ApiError> {
         let room = self.config().limits.transfers;
         FetchSlot::take(&self.fetches, room).ok_or_else(|| {
@@ -233,7 +330,7 @@ impl LocalNode {
             ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
         })
     }
-    /// Serves what was fetched, if the fetch or the config says so. What the config alone says is no reason to fail.
+    /// Serves the fetched object if the fetch or the config wants that. A failure counts only if the fetch wants it.
     fn serve_fetched(
         &self,
         is_requested: bool,
@@ -284,42 +381,64 @@ impl LocalNode {
             Family::able(|can| can.messages)
         )))
     }
-    /// Reports the progress of a transfer until it ends.
+    /// Reports the progress of a transfer until it ends. With `search` it also searches for the object until a source is
+    /// found, and ends a hopeless search.
     fn follow(
         &self,
-        following: &mut Following<'_>,
+        followed: &Followed<'_>,
+        mut search: Option<&mut Search>,
         subscription: &Subscription,
-        notify: &mut dyn FnMut(Notice) -> Flow,
+        notify: Notify<'_>,
     ) -> Result<Ended, ApiError> {
-        let transfer = following.transfer;
-        let name = following.name;
+        let (transfer, name) = (followed.transfer, followed.name);
+        let clock = Clock::new();
         let mut next = Time::ZERO;
-        let mut may_be_level = self.config().family().profile().abilities.listing;
-        let part = following.part.map(Into::into);
+        let part = followed.part.map(Into::into);
         let (queue, waiting) = (None, false);
         let mut flow =
             notify(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
             let mut ending = None;
-            match subscription.wait(following.clock.until(next)) {
+            match subscription.wait(clock.until(next)) {
+                Waited::Event(Event::Transfer(of, event)) if of == transfer => match event {
+                    TransferEvent::Completed => ending = Some(None),
+                    // A paused transfer has not failed.
+                    TransferEvent::Failed { .. } if self.runtime.lives().is_paused(transfer) => next = Time::ZERO,
+                    TransferEvent::Failed { reason } => ending = Some(Some(reason)),
+                    TransferEvent::Absent { reason } => {
+                        let Some(search) = &mut search else { continue };
+                        if !std::mem::replace(&mut search.is_absent, true) {
+                            next = Time::ZERO;
+                        }
+                        search.look_at = search.look_at.min(clock.now());
+                        if search.waits {
+                            flow = notify(Notice::Note { text: format!("nobody publishes '{name}' yet: {reason}") });
+                        }
+                    }
+                    event => {
+                        let is_found =
+                            matches!(event, TransferEvent::SourceAdded { .. } | TransferEvent::Started { .. });
+                        if let Some(search) = search.as_mut().filter(|search| is_found && !search.is_found) {
+                            // Its clock began with the fetch.
+                            search.is_found = true;
+                            self.note_latency("find", clock.now().since(Time::ZERO));
+                        }
+                        let notice = Notice::from_event(&Event::Transfer(transfer, event));
+                        notice.into_iter().for_each(|notice| flow = notify(notice));
+                    }
+                },
                 Waited::Event(Event::Resolver(ResolverEvent::Rejected {
                     name: of,
                     operation: "subscribe",
                     reason,
                 })) if of == name => {
-                    following.obstacle = Some(Obstacle { kind: ObstacleKind::Silent, reason });
-                }
-                Waited::Event(Event::Transfer(of, event)) if of == transfer => {
-                    let was_absent = following.is_absent;
-                    ending = self.on_event(following, event, &mut |notice| flow = notify(notice));
-                    if following.is_absent && !was_absent {
-                        next = Time::ZERO;
-                    }
+                    let obstacle = Obstacle { kind: ObstacleKind::Silent, reason };
+                    search.iter_mut().for_each(|search| search.obstacle = Some(obstacle.clone()));
                 }
                 Waited::Event(_) | Waited::TimedOut => {}
                 Waited::Closed => return Err(ApiError::new(ErrorKind::Gone, "the node was stopped")),
             }
-            let now = following.clock.now();
+            let now = clock.now();
             if ending.is_none() && now < next {
                 continue;
             }
@@ -333,36 +452,14 @@ impl LocalNode {
                 self.name_faces(&mut view.paths);
                 flow = notify(Notice::Progress(view));
             }
-            let is_found = !report.sources.is_empty() || report.bytes > 0 || report.ended.is_some();
-            if let Some(patience) = following.patience.filter(|_| !is_found && ending.is_none())
-                && now.since(Time::ZERO) >= patience + PATIENCE_SLACK
+            if let Some(search) = &mut search
+                && let Some(ended) = self.search(now, (followed, search), (&report, ending.is_some()), notify)?
             {
-                // A family that has nobody to ask yet may wait longer than it should.
-                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
-                return Ok(Ended::Failed(report, format!("no publisher answered within {patience:?}")));
+                return Ok(ended);
             }
-            if report.sources.is_empty()
-                && let Some(notice) = self.look_for_obstacle(following)?
-            {
-                flow = notify(notice);
-            }
-            if let Some(place) = self.look_around(following, &report, ending.is_some())? {
-                return Ok(Ended::Within(place));
-            }
-            let is_absent = following.is_absent && !is_found && ending.is_none();
-            if (now >= LEVEL_LOOK || is_absent) && ending.is_none() && std::mem::take(&mut may_be_level) {
-                let below = if is_found { Vec::new() } else { self.below(name) };
-                if !below.is_empty() {
-                    return Ok(Ended::Level(below));
-                }
-            }
-            if is_absent && !following.waits && following.above.is_none() && now >= ABSENT_FOR {
-                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
-                return Ok(Ended::Failed(report, "nobody publishes it".into()));
-            }
-            // The event of an end may still be on its way, or was lost.
-            let ending = ending.or_else(|| report.ended.map(|_| report.failure.clone()));
-            match ending {
+            // The event of the end may be queued or lost.
+            let has_ended = report.ended.is_some() && !self.runtime.lives().is_paused(transfer);
+            match ending.or_else(|| has_ended.then(|| report.failure.clone())) {
                 Some(None) => return Ok(Ended::Completed(report)),
                 Some(Some(reason)) => return Ok(Ended::Failed(report, reason)),
                 None => {}
@@ -370,96 +467,94 @@ impl LocalNode {
         }
         Ok(Ended::Stopped)
     }
-
-    /// Takes an event of a transfer. `Some` once it has ended, with the reason of a failure.
-    fn on_event(
+    /// Searches for the object of a fetch, or for the folder that has it; `Some` ends the fetch.
+    fn search(
         &self,
-        following: &mut Following<'_>,
-        event: TransferEvent,
-        notify: &mut dyn FnMut(Notice),
-    ) -> Option<Option<String>> {
-        match event {
-            TransferEvent::Completed => return Some(None),
-            TransferEvent::Failed { reason } => return Some(Some(reason)),
-            TransferEvent::Absent { reason } => {
-                following.is_absent = true;
-                following.look_at = following.look_at.min(following.clock.now());
-                if following.waits {
-                    notify(Notice::Note { text: format!("nobody publishes '{}' yet: {reason}", following.name) });
-                }
-            }
-            event => {
-                let is_found = matches!(event, TransferEvent::SourceAdded { .. } | TransferEvent::Started { .. });
-                // Only whoever began it knows when that was.
-                if is_found && following.patience.is_some() && !std::mem::replace(&mut following.is_found, true) {
-                    self.note_latency("find", following.clock.now().since(Time::ZERO));
-                }
-                Notice::from_event(&Event::Transfer(following.transfer, event)).into_iter().for_each(notify);
+        now: Time,
+        (followed, search): (&Followed<'_>, &mut Search),
+        (report, is_over): (&TransferReport, bool),
+        notify: Notify<'_>,
+    ) -> Result<Option<Ended>, ApiError> {
+        let is_found = !report.sources.is_empty() || report.bytes > 0 || report.ended.is_some();
+        if !is_over && report.ended.is_none() {
+            self.ask_named(search);
+        }
+        if report.sources.is_empty()
+            && let Some(text) = self.look_for_obstacle(now, search)?
+        {
+            notify(Notice::Note { text });
+        }
+        if is_over || is_found {
+            // An object of the exact name takes precedence over a folder's path.
+            search.above = None;
+            return Ok(None);
+        }
+        let failed = |reason: String| Ok(Some(Ended::Failed(report.clone(), reason)));
+        if now.since(Time::ZERO) >= search.patience + PATIENCE_SLACK {
+            // A family without a neighbour may exceed the patience.
+            self.end(followed.transfer)?;
+            return failed(format!("no publisher answered within {:?}", search.patience));
+        }
+        if let Some((folder, below)) = self.look_around(now, search)? {
+            return Ok(Some(Ended::Within(folder, below)));
+        }
+        if (now >= LEVEL_LOOK || search.is_absent) && std::mem::take(&mut search.may_be_level) {
+            let below = self.below(followed.name);
+            if !below.is_empty() {
+                return Ok(Some(Ended::Level(below)));
             }
         }
-        None
+        if search.is_absent && !search.waits && search.above.is_none() && now >= ABSENT_FOR {
+            self.end(followed.transfer)?;
+            return failed("nobody publishes it".into());
+        }
+        Ok(None)
     }
-    /// Lets web servers serve that the publisher names, once they are known. What is amiss with them is no reason to fail.
-    fn ask_named(&self, following: &Following<'_>) {
-        let Some((named, demands)) = &following.named else { return };
-        let urls = std::mem::take(&mut *named.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Adds the publisher's web servers as sources once the manifest names them. Their failure does not end the fetch.
+    fn ask_named(&self, search: &Search) {
+        let Some((findings, demands)) = &search.named else { return };
+        let urls = findings.take_mirrors();
         if urls.is_empty() {
             return;
         }
         let faces = self.runtime.neighbours();
         let mirrors = Mirrors::of_publisher(&urls, &faces, demands, self.config().mirrors.private);
-        if let Err(error) = mirrors.and_then(|mirrors| mirrors.serve(self.runtime.remote(), following.transfer)) {
+        if let Err(error) = mirrors.and_then(|mirrors| mirrors.serve(self.runtime.remote(), search.fetch)) {
             self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
         }
     }
-    /// Lets web servers serve that the publisher names, and gives the folder that has the path which is being fetched, if
-    /// nobody offers an object of that name.
-    fn look_around(
-        &self,
-        following: &mut Following<'_>,
-        report: &TransferReport,
-        is_over: bool,
-    ) -> Result<Option<(Name, String)>, ApiError> {
-        let is_found = |report: &TransferReport| !report.sources.is_empty() || report.ended.is_some();
-        if !is_over && report.ended.is_none() {
-            self.ask_named(following);
+    /// The folder above that has the path, once a lookup has found it.
+    fn look_around(&self, now: Time, search: &mut Search) -> Result<Option<(Name, String)>, ApiError> {
+        let Some(keys) = search.keys else { return Ok(None) };
+        if search.above.is_none() && now >= search.look_at {
+            let is_last = search.is_absent && !search.waits;
+            search.look_at = if is_last { Time::MAX } else { now + LOOK_AGAIN };
+            search.above = Some(self.look_above(&search.name, keys)?);
         }
-        let Some(keys) = following.may_be_within.filter(|_| !is_over && !is_found(report)) else {
-            // An object of the very name is what is meant.
-            following.above = None;
-            return Ok(None);
-        };
-        let (path, now) = (parse_name(following.name)?, following.clock.now());
-        if following.above.is_none() && now >= following.look_at {
-            let is_over = following.is_absent && !following.waits;
-            following.look_at = if is_over { Time::MAX } else { now + LOOK_AGAIN };
-            following.above = Some(self.look_above(&path, keys)?);
-        }
-        let outcome = match following.above.as_ref().map(Receiver::try_recv) {
+        let outcome = match search.above.as_ref().map(Receiver::try_recv) {
             None | Some(Err(TryRecvError::Empty)) => return Ok(None),
             Some(outcome) => outcome.ok(),
         };
-        following.above = None;
-        let place = outcome.and_then(|outcome| place_in(&path, outcome));
-        // The object may have been found since the last look: then it is what is meant.
-        let is_found = self.report(following.transfer)?.is_some_and(|(_, report)| is_found(&report));
-        Ok(place.filter(|_| !is_found))
+        search.above = None;
+        let place = outcome.and_then(|outcome| place_in(&search.name, outcome));
+        // The object may have been found since the last report.
+        let fetch = search.fetch;
+        let report = self.runtime.call(move |node, now| node.report(now, fetch))?;
+        Ok(place.filter(|_| report.is_none_or(|report| report.sources.is_empty() && report.ended.is_none())))
     }
     /// Finds out what keeps a fetch from finding a source. The finding is kept: the node forgets it when the fetch
-    /// ends. If the network lacks a role, this returns a notice, once, since waiting does not help.
-    fn look_for_obstacle(&self, following: &mut Following<'_>) -> Result<Option<Notice>, ApiError> {
-        let name = parse_name(following.name)?;
+    /// ends. If the network lacks a role, this returns a sentence, once, since waiting does not help.
+    fn look_for_obstacle(&self, now: Time, search: &mut Search) -> Result<Option<String>, ApiError> {
+        let name = search.name.clone();
         if let Some(found) = self.runtime.call(move |node, now| node.obstacle(now, &name))? {
-            following.obstacle = Some(found);
+            search.obstacle = Some(found);
         }
-        let missing = following.obstacle.as_ref().filter(|obstacle| obstacle.kind == ObstacleKind::Missing);
-        let now = following.clock.now();
-        following.missing_since = missing.map(|_| following.missing_since.unwrap_or(now));
-        let is_due = following.missing_since.is_some_and(|since| now.since(since) >= MISSING_PATIENCE);
-        let missing = missing.filter(|_| is_due && !following.is_reported);
-        following.is_reported |= missing.is_some();
-        let text = |missing: &Obstacle| format!("'{}' cannot be found yet: {}", following.name, missing.reason);
-        Ok(missing.map(|missing| Notice::Note { text: text(missing) }))
+        let missing = search.obstacle.as_ref().filter(|obstacle| obstacle.kind == ObstacleKind::Missing);
+        search.missing_since = missing.map(|_| search.missing_since.unwrap_or(now));
+        let is_due = search.missing_since.is_some_and(|since| now.since(since) >= MISSING_PATIENCE);
+        let missing = missing.filter(|_| is_due && !search.is_reported);
+        search.is_reported |= missing.is_some();
+        Ok(missing.map(|missing| format!("'{}' cannot be found yet: {}", search.name, missing.reason)))
     }
     /// The names right below one, as far as the network lists them soon.
     fn below(&self, name: &str) -> Vec<String> {
@@ -493,78 +588,55 @@ impl LocalNode {
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
         })?;
         let (name, subscription) = (name.to_string(), self.runtime.events().subscribe());
-        match self.follow(&mut Following::new(transfer, &name, None, None), &subscription, notify)? {
+        let followed = Followed { transfer, name: &name, part: None };
+        match self.follow(&followed, None, &subscription, notify)? {
             Ended::Completed(report) => {
                 notify(Notice::Done(self.done(&name, &report, None)));
                 Ok(())
             }
-            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
-            Ended::Level(_) | Ended::Within(_) | Ended::Stopped => Ok(()),
+            Ended::Failed(report, reason) => Err(failure(&followed, &reason, &report, None, None)),
+            Ended::Level(_) | Ended::Within(..) | Ended::Stopped => Ok(()),
         }
     }
 }
 
-/// What the store of a fetch tells besides.
-#[derive(Default)]
-struct Findings {
-    trouble: Trouble,
-    versions: Versions,
-    named: NamedMirrors,
-}
-
 /// A transfer whose progress is reported.
-struct Following<'a> {
+struct Followed<'a> {
     transfer: TransferId,
     name: &'a str,
     /// The folder that holds it until it is complete.
     part: Option<&'a str>,
-    /// How long it may go without a source; `None` leaves that to the command that began it.
-    patience: Option<Duration>,
-    clock: Clock,
-    /// What keeps it from finding a source.
-    obstacle: Option<Obstacle>,
-    /// Since when the network seems to lack something, and whether that was reported.
-    missing_since: Option<Time>,
-    is_reported: bool,
+}
+
+/// The search for the object of a fetch that has no source yet.
+#[derive(Default)]
+struct Search {
+    name: Name,
+    /// The number of the fetch at the node.
+    fetch: TransferId,
+    patience: Duration,
+    /// Whether it waits for a later publication.
+    waits: bool,
+    /// Whether the network reports no publisher.
+    is_absent: bool,
     /// Whether it has had a source.
     is_found: bool,
-    /// The web servers that its publisher names, and over which faces they may be asked.
-    named: Option<(NamedMirrors, PathDemands)>,
-    /// Whether its name may be a path in a folder, and whom to believe about that.
-    may_be_within: Option<Keys>,
+    /// The keys to believe about folders above, if the name may be a path in one.
+    keys: Option<Keys>,
     /// The lookup of the folders above its name, and when the next one begins.
     above: Option<Receiver<Outcome>>,
     look_at: Time,
-    /// Whether it waits for a publication that the network does not know yet.
-    waits: bool,
-    /// Whether the network knows nobody who publishes its name.
-    is_absent: bool,
+    /// Whether its name may be a level above others.
+    may_be_level: bool,
+    /// The obstacle to finding a source.
+    obstacle: Option<Obstacle>,
+    /// Since when the network seems to lack a role, and whether that was reported.
+    missing_since: Option<Time>,
+    is_reported: bool,
+    /// The publisher's web servers, and the faces over which to request from them.
+    named: Option<(Findings, PathDemands)>,
 }
-
-impl<'a> Following<'a> {
-    fn new(transfer: TransferId, name: &'a str, part: Option<&'a str>, patience: Option<Duration>) -> Self {
-        let (clock, obstacle, missing_since) = (Clock::new(), None, None);
-        Following {
-            transfer,
-            name,
-            part,
-            patience,
-            clock,
-            obstacle,
-            missing_since,
-            is_reported: false,
-            is_found: false,
-            named: None,
-            may_be_within: None,
-            above: None,
-            look_at: LOOK_AFTER,
-            waits: true,
-            is_absent: false,
-        }
-    }
-}
-
-/// Refuses what cannot go to the output.
+/// Refuses options that contradict the output.
 fn check_output(get: &Get) -> Result<(), ApiError> {
     match get.output {
         Output::Path(_) if get.ranges.is_some() => {
@@ -585,7 +657,7 @@ fn check_output(get: &Get) -> Result<(), ApiError> {
         Output::Path(_) | Output::Stream => Ok(()),
     }
 }
-/// What is wanted of the object.
+/// The wanted portion of the object.
 fn portion(get: &Get) -> Result<Portion, ApiError> {
     let selection = |part: &FolderPart| {
         let below = part.below.as_deref().unwrap_or("");
@@ -604,8 +676,8 @@ fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
 /// The key that a publisher must have, and the certificate if it was named by one.
 fn parse_publisher(text: &str) -> Result<(PublicKey, Option<Vec<u8>>), ApiError> {
     if let Some(packet) = key_chain::certificate_of_publisher(text) {
-        let certificate = packet.map_err(|message| ApiError::new(ErrorKind::Usage, message))?;
-        return Ok((publisher_of(certificate.key()), Some(certificate.packet().to_vec())));
+        let (key, packet) = packet.map_err(|message| ApiError::new(ErrorKind::Usage, message))?;
+        return Ok((key, Some(packet)));
     }
     let key = text.parse::<PublicKey>().map_err(|error| {
         let message = format!("'{text}' is not a publisher's key: {error}");
@@ -623,9 +695,9 @@ enum Ended {
     Completed(TransferReport),
     Failed(TransferReport, String),
     Stopped,
-    /// Nobody offers it, but it is a path in this folder.
-    Within((Name, String)),
-    /// Nobody offers it, but there are these names below it.
+    /// It has no publisher, but this folder has this path.
+    Within(Name, String),
+    /// It has no publisher, but names below it exist.
     Level(Vec<String>),
 }
 
@@ -645,7 +717,7 @@ const MISSING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long that listing may take.
 const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Where a fetch ends up, and where it keeps what is not complete yet, if that is on the disk.
+/// The target of a fetch, and the folder of its unfinished download; `None` off the disk.
 fn places(sink: &Sink) -> (Option<String>, Option<String>) {
     match sink {
         Sink::Path(path) => {
@@ -674,7 +746,7 @@ fn begin(
     demand(node, now, transfer, demands, family)?;
     Ok(transfer)
 }
-/// Tells a fetch that has begun what it may use; one that cannot choose is ended.
+/// Applies the demands on paths to a fetch; ends it if its family cannot choose paths.
 fn demand(
     node: &mut BoxedNode,
     now: Time,
@@ -707,18 +779,18 @@ impl Drop for FetchSlot<'_> {
     }
 }
 
-/// The error of a fetch that failed; `diagnosis` says why nobody answered.
+/// The error of a failed fetch; `diagnosis` explains a missing answer.
 fn failure(
-    name: &str,
+    &Followed { name, part, .. }: &Followed<'_>,
     reason: &str,
     report: &TransferReport,
-    (trouble, part): (&Trouble, Option<&str>),
+    refusal: Option<StoreError>,
     diagnosis: Option<ApiError>,
 ) -> ApiError {
     // The family's reason repeats the name.
     let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
     let kept = report.stored_bytes;
-    match trouble.take() {
+    match refusal {
         Some(StoreError::Sealed { reason }) => {
             ApiError::new(ErrorKind::Rejected, format!("cannot fetch '{name}': {reason}"))
                 .with_hint("`trib get --sealed` keeps the sealed bytes, which readers can open")

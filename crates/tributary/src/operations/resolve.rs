@@ -5,15 +5,12 @@ use tributary_content::{Name, PublicKey};
 use tributary_core::Duration;
 
 use crate::{
-    api::Flow,
     error::{ApiError, ErrorKind},
     families::Resolution,
     node::{
         LocalNode,
         lookups::{Answer, Level, Outcome},
     },
-    notice::Notice,
-    request::{FolderPart, Get, Output},
 };
 
 /// Limit of the names above a path that are looked up.
@@ -105,24 +102,6 @@ impl LocalNode {
             };
             lookups.begin((node, now), (path, levels), (&config, lookups_max, patience), answer);
         })
-    }
-    /// Fetches the part of a folder that the name of `get` is a path of.
-    pub(super) fn get_within(
-        &self,
-        get: &Get,
-        (folder, below): (Name, String),
-        only: Option<PublicKey>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
-        if get.output == Output::Stream {
-            let message = format!("cannot fetch '{}' to a stream: it is a part of the folder '{folder}'", get.name);
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch it to a file or folder with -o"));
-        }
-        notify(Notice::Note { text: format!("'{}' is looked for in the folder '{folder}'", get.name) });
-        let part = FolderPart { below: Some(below), ..get.part.clone() };
-        // A certificate names its key.
-        let publisher = get.publisher.clone().or_else(|| only.map(|key| key.to_string()));
-        self.get_to_path(&Get { name: folder.to_string(), part, publisher, ..get.clone() }, notify)
     }
 }
 

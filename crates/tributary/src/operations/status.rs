@@ -1,5 +1,5 @@
 //! The status of a node, its transfers and their paths, and explanations of it.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use tributary_content::Name;
 use tributary_core::{
     FaceId, TransferId,
@@ -21,14 +21,9 @@ use crate::{
 
 impl LocalNode {
     pub(crate) fn status(&self) -> Result<StatusView, ApiError> {
-        let (status, transfers, published) = self.runtime.call(|node, now| {
-            let transfers: Vec<_> = node
-                .transfers()
-                .into_iter()
-                .filter_map(|(id, name)| node.report(now, id).map(|report| (id, name, report)))
-                .collect();
-            (node.status(now), transfers, node.published())
-        })?;
+        let lives = Arc::clone(self.runtime.lives());
+        let (status, transfers, published) =
+            self.runtime.call(move |node, now| (node.status(now), lives.accounts(node, now), node.published()))?;
         let events = self.runtime.events();
         let mut view = StatusView::new(&status);
         view.listen = self.runtime.listen_addrs();
@@ -113,16 +108,13 @@ impl LocalNode {
         let name = parse_name(name)?;
         let uri = name.to_string();
         let mut found = false;
-        for (transfer, of) in self.transfers()? {
-            if of != name {
-                continue;
-            }
-            if let Some((now, report)) = self.report(transfer)? {
-                found = true;
-                let mut view = ProgressView::new(transfer, &uri, &report, now);
-                self.name_faces(&mut view.paths);
-                notify(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
-            }
+        for view in self
+            .progress(None)?
+            .into_iter()
+            .filter(|view| view.name == uri && view.queue.as_ref() != Some(&view.transfer))
+        {
+            found = true;
+            notify(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
         }
         if found {
             return Ok(());
@@ -162,13 +154,11 @@ impl LocalNode {
     /// The account of one transfer or of all, taken at one time.
     pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
         let entries = self.queue.list();
-        let mut views: Vec<ProgressView> = self.runtime.call(move |node, now| {
-            let wanted = node.transfers().into_iter().filter(|(id, _)| only.is_none_or(|only| only == *id));
-            let view = |(id, name): (_, Name)| {
-                node.report(now, id).map(|report| ProgressView::new(id, &name.to_string(), &report, now))
-            };
-            wanted.filter_map(view).collect()
-        })?;
+        let lives = Arc::clone(self.runtime.lives());
+        let (now, mut accounts) = self.runtime.call(move |node, now| (now, lives.accounts(node, now)))?;
+        accounts.retain(|(id, ..)| only.is_none_or(|only| only == *id));
+        let view = |(id, name, report): &(TransferId, Name, _)| ProgressView::new(*id, &name.to_string(), report, now);
+        let mut views: Vec<ProgressView> = accounts.iter().map(view).collect();
         for view in &mut views {
             self.name_faces(&mut view.paths);
             let entry = entries.iter().find(|entry| entry.transfer.as_ref() == Some(&view.transfer));
@@ -184,12 +174,11 @@ impl LocalNode {
         Ok(views)
     }
     pub(crate) fn explain(&self, id: &str) -> Result<Vec<String>, ApiError> {
-        let mut transfers = Vec::new();
-        for (transfer, name) in self.transfers()? {
-            if let Some((now, report)) = self.report(transfer)? {
-                transfers.push(explain::Known { transfer, name: name.to_string(), report, now });
-            }
-        }
+        let lives = Arc::clone(self.runtime.lives());
+        let (now, accounts) = self.runtime.call(move |node, now| (now, lives.accounts(node, now)))?;
+        let known =
+            |(transfer, name, report): (_, Name, _)| explain::Known { transfer, name: name.to_string(), report, now };
+        let transfers: Vec<_> = accounts.into_iter().map(known).collect();
         explain::explain(id, &transfers, &self.status_with_changes()?)
     }
     /// Cuts or mends the emulated link of a face.

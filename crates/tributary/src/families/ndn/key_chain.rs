@@ -11,8 +11,8 @@ use std::{
 };
 
 use base64ct::{Base64, Encoding};
-use tributary_content::Name;
-use tributary_ndn::{Certificate, ContentType, Data, KeyLocator, SIGNING_KEY, Secret, SignKey};
+use tributary_content::{Name, PublicKey};
+use tributary_ndn::{Certificate, ContentType, Data, KeyLocator, SIGNING_KEY, Secret, SignKey, publisher_of};
 use tributary_net::disk::replace_file;
 
 use crate::{
@@ -291,7 +291,7 @@ const CERTIFICATE_OF_PUBLISHER: &str = "ndn-certificate:";
 /// # Errors
 /// It is neither a key nor such a file.
 pub fn publisher(text: &str) -> Result<String, String> {
-    if let Ok(key) = text.parse::<tributary_content::PublicKey>() {
+    if let Ok(key) = text.parse::<PublicKey>() {
         return Ok(key.to_string());
     }
     let path = Path::new(text);
@@ -301,12 +301,14 @@ pub fn publisher(text: &str) -> Result<String, String> {
     let certificate = certificate_in(path)?;
     Ok(format!("{CERTIFICATE_OF_PUBLISHER}{}", Base64::encode_string(certificate.packet())))
 }
-/// The certificate by which a publisher is named; `None` if it is named by its key.
-pub(crate) fn certificate_of_publisher(text: &str) -> Option<Result<Certificate, String>> {
+/// The certificate by which a publisher is named, with the key that its objects have; `None` if it is named by its key.
+pub(crate) fn certificate_of_publisher(text: &str) -> Option<Result<(PublicKey, Vec<u8>), String>> {
     let letters = text.strip_prefix(CERTIFICATE_OF_PUBLISHER)?;
     let packet = Base64::decode_vec(letters).map_err(|_| "the publisher's certificate is not in base64".to_string());
     Some(packet.and_then(|packet| {
-        Certificate::decode(packet).map_err(|error| format!("the publisher's certificate is none: {error}"))
+        let certificate = Certificate::decode(packet);
+        let certificate = certificate.map_err(|error| format!("the publisher's certificate is none: {error}"))?;
+        Ok((publisher_of(certificate.key()), certificate.packet().to_vec()))
     }))
 }
 
