@@ -397,7 +397,7 @@ fn sending(sent: &SentView) -> String {
     let custodians: Vec<String> =
         sent.custodians.iter().map(|(guid, chunks)| format!("{chunks} by {}", short(guid))).collect();
     let custodians = if custodians.is_empty() { String::new() } else { format!(" ({})", custodians.join(", ")) };
-    let kept = sent.kept_seconds.map_or(String::new(), |seconds| format!(", for {seconds:.0} s and no longer"));
+    let kept = sent.kept_until().filter(|_| sent.stored_chunks > 0).unwrap_or_default();
     format!(
         "{}: {} of {} chunks have left, {} stored on the way{custodians}{kept}; {} of {} receivers have everything",
         sent.transfer,
@@ -410,19 +410,24 @@ fn sending(sent: &SentView) -> String {
 }
 fn sent(sent: &SentView) -> Vec<String> {
     let (bytes, seconds) = (ByteCount(sent.bytes), sent.seconds);
-    let whom = sent.delivered.len();
-    let end = match whom {
-        0 if sent.stored_chunks > 0 => "the network keeps it until the receiver is there".into(),
-        0 => "it has left this node".into(),
-        1 => "the receiver has verified every byte".into(),
-        _ => format!("{whom} receivers have verified every byte"),
+    let (whom, all) = (sent.delivered.len(), sent.destinations as usize);
+    let until = sent.kept_until().unwrap_or_default();
+    let end = match (whom, all.saturating_sub(whom)) {
+        (0, _) if sent.stored_chunks == 0 => "it has left this node".into(),
+        (0, _) if sent.kept_here == sent.stored_chunks => {
+            format!("this device keeps it{until} and sends it on as soon as a router answers")
+        }
+        (0, 0 | 1) => format!("the network keeps it for the receiver{until}"),
+        (0, away) => format!("the network keeps it for {away} receivers{until}"),
+        (1, 0) => "the receiver has verified every byte".into(),
+        (_, 0) => format!("{whom} receivers have verified every byte"),
+        (_, away) => {
+            format!("{whom} of {all} receivers have verified every byte; the network keeps it for {away}{until}")
+        }
     };
     let mut lines = vec![format!("sent '{}' to {}: {bytes} in {seconds:.2} s; {end}", sent.name, sent.to)];
     for (guid, chunks) in &sent.custodians {
         lines.push(format!("  kept by {guid}: {}", counted(*chunks, "chunk")));
-    }
-    if let Some(seconds) = sent.kept_seconds {
-        lines.push(format!("  the network keeps it for {seconds:.0} s and no longer: a router's 'store_lifetime' is less than --lifetime"));
     }
     if sent.repeated_chunks > 0 {
         lines.push(format!("  sent again: {}", counted(sent.repeated_chunks, "chunk")));
@@ -449,7 +454,7 @@ fn store(store: &StoreView) -> Vec<String> {
             vec![
                 short(&held.destination),
                 short(&held.source),
-                short(&held.object),
+                held.name.clone().unwrap_or_else(|| short(&held.object)),
                 held.chunks.to_string(),
                 ByteCount(held.bytes).to_string(),
                 held.priority.to_string(),

@@ -16,6 +16,7 @@ use tributary_transport::{
 use crate::{
     ids::{Guid, NetworkAddress},
     link::HopConfig,
+    router::neighbour::Rhythm,
     wire::{
         Reliability,
         names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX, RecordBody},
@@ -42,8 +43,13 @@ pub struct Config {
     /// Time between hellos to a neighbour that answers. It is gone after five are missed. Default: 200 ms; the
     /// prototype has 2 s and 11 s.
     pub hello_interval: Duration,
-    /// Time between hellos to a neighbour that does not answer: bounds how long its return goes unnoticed. Default: 25 ms.
+    /// Time between hellos between a host and its router while next to nothing is carried. Default: 10 s.
+    pub idle_interval: Duration,
+    /// Time between hellos to a neighbour that does not answer. A host searches less and less often from 5 s on: at a thirtieth
+    /// of the silence, for which the router's return goes unnoticed at most. Default: 25 ms.
     pub search_interval: Duration,
+    /// The longest time between the hellos of a host to a router that does not answer. Default: 10 s.
+    pub search_interval_max: Duration,
     /// Packets of the back-pressure buffer (paper: B). Default: 6,000.
     pub buffer_packets: u32,
     /// The hop link.
@@ -55,6 +61,8 @@ pub struct Config {
     pub store_ratio: f64,
     /// In-network storage.
     pub proxy: ProxyConfig,
+    /// Whether a host keeps in its own store what it sends while no router answers, so that it outlives the host. Default: no.
+    pub outbox: bool,
     /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
     /// How many replicas hold each name. Default: 5 (paper DMap: K).
@@ -64,8 +72,11 @@ pub struct Config {
     pub records_max: u32,
     /// Other routers that a router knows at most. Default: 1,024.
     pub routers_max: u32,
-    /// Lifetime of this node's bindings; they are renewed at a third of it. Default: 30 s.
+    /// Lifetime of this node's names; they are renewed at a third of it. A node that publishes nothing has ten times as long,
+    /// as routers find out by themselves whether it is there. Default: 30 s.
     pub binding_lifetime: Duration,
+    /// How long what is sent to a name is kept for this node after it was attached there last. Default: 7 days.
+    pub attachment_lifetime: Duration,
     /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much as its
     /// rate says, and the most if that is unknown. Chunks for a host with several accesses are spread by these weights,
     /// and of several hosts with the same object the one with the least distance divided by weight gets the request.
@@ -88,6 +99,29 @@ pub struct GroupConfig {
     /// The device whose proxy distributes what is sent to the group and answers for chunks that its members miss;
     /// `None` leaves that to the first router that it reaches.
     pub proxy: Option<Guid>,
+}
+
+impl Config {
+    /// Whether it keeps chunks: those of others as a router, or its own.
+    pub fn stores(&self) -> bool {
+        self.proxy.enabled && (self.router || self.outbox)
+    }
+    /// How far apart its hellos are.
+    pub(crate) fn rhythm(&self) -> Rhythm {
+        Rhythm {
+            hello: self.hello_interval,
+            idle: self.idle_interval,
+            search: self.search_interval,
+            search_max: self.search_interval_max,
+            follows: self.router,
+        }
+    }
+    /// For a device on a battery: it says hello once a minute while it has nothing to say, renews its names every ten minutes,
+    /// and searches for a lost router once in two minutes in the end.
+    pub fn save_battery(&mut self) {
+        (self.idle_interval, self.search_interval_max) = (Duration::from_secs(60), Duration::from_secs(120));
+        self.binding_lifetime = Duration::from_secs(180);
+    }
 }
 
 impl GroupConfig {
@@ -145,7 +179,11 @@ pub struct ProxyConfig {
     pub flow_capacity: ByteCount,
     /// Bytes for each source, to whomever it sends. Default: 512 MiB, half of the storage.
     pub source_capacity: ByteCount,
-    /// How long a chunk that does not say how long is stored. Default: 1 h.
+    /// Bytes for each destination, whoever sends to it: a subscriber that never comes back takes no more. Default: 896 MiB, seven
+    /// eighths of the storage.
+    pub destination_capacity: ByteCount,
+    /// How long a chunk that does not say how long is stored, and the most that any is. Default: 7 days, so that a device may
+    /// be away for a weekend or a week.
     pub lifetime: Duration,
     /// The storage timer. Default: 1 s.
     pub timer: Duration,
@@ -189,6 +227,8 @@ pub struct EndConfig {
     /// How long a receiver waits for the next packet before it reports missing chunks; doubles with every repetition,
     /// up to four times as long. Default: 3 s.
     pub nack_timeout: Duration,
+    /// How long what this node sends is worth keeping, unless the command says otherwise. Default: 7 days.
+    pub message_lifetime: Duration,
     /// Whether the access router answers for this node (producer delegation, paper §3.3). Default: no.
     pub delegate: bool,
     /// A chunk that more members of a group than this ask for is sent to all again, to each of them otherwise (paper
@@ -213,17 +253,21 @@ impl Config {
             resolver: false,
             address: NetworkAddress::of_label(label),
             hello_interval: Duration::from_millis(200),
+            idle_interval: Duration::from_secs(10),
             search_interval: Duration::from_millis(25),
+            search_interval_max: Duration::from_secs(10),
             buffer_packets: 6_000,
             hop: HopConfig::default(),
             relief: HolRelief::Windows,
             store_ratio: 1.1,
             proxy: ProxyConfig::default(),
+            outbox: false,
             cache_bytes: ByteCount(64 << 20),
             replicas: 5,
             records_max: crate::resolver::replica::RECORDS_HELD_MAX as u32,
             routers_max: crate::router::link_state::ROUTERS_MAX as u32,
             binding_lifetime: Duration::from_secs(30),
+            attachment_lifetime: MESSAGE_LIFETIME,
             weights: BTreeMap::new(),
             readers: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -286,6 +330,9 @@ impl Config {
     }
 }
 
+/// How long a message is kept by default: a device may be away for a weekend, or for a week.
+const MESSAGE_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
+
 impl ProxyConfig {
     /// Settings for this capacity, with the default shares: for each flow a quarter, but no more than 100 MiB and no
     /// less than 5 MiB, so that some chunks of the usual size fit; for each source half.
@@ -298,6 +345,7 @@ impl ProxyConfig {
             capacity,
             flow_capacity: share(bytes / 4, FLOW_CAPACITY_MAX),
             source_capacity: share(bytes / 2, bytes),
+            destination_capacity: share(bytes / 8 * 7, bytes),
             ..ProxyConfig::default()
         }
     }
@@ -314,7 +362,8 @@ impl Default for ProxyConfig {
             capacity: ByteCount(1 << 30),
             flow_capacity: ByteCount(FLOW_CAPACITY_MAX),
             source_capacity: ByteCount(512 << 20),
-            lifetime: Duration::from_secs(3_600),
+            destination_capacity: ByteCount(896 << 20),
+            lifetime: MESSAGE_LIFETIME,
             timer: Duration::from_secs(1),
             rebinding: Rebinding::Watch,
             report_delay: Duration::from_millis(50),
@@ -337,6 +386,7 @@ impl Default for EndConfig {
             window_chunks_max: 256,
             buffer_bytes: ByteCount(64 << 20),
             nack_timeout: Duration::from_secs(3),
+            message_lifetime: MESSAGE_LIFETIME,
             delegate: false,
             multicast_threshold: 2,
         }

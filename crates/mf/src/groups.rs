@@ -131,6 +131,11 @@ impl Groups {
         }
         devices
     }
+    /// Whether a GUID is that of a group, by its record; `None` during the lookup.
+    pub(crate) fn is_group(&mut self, now: Time, guid: Guid) -> Option<bool> {
+        let declared = self.look(now, guid)?;
+        Some(declared.values().any(|(declared, _)| matches!(declared, Declared::Group { .. })))
+    }
     /// The records of a GUID; looks them up if they are unknown.
     fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Declared, Readers)>> {
         if let Some(known) = self.names.get_mut(&guid) {

@@ -139,6 +139,15 @@ pub enum ServiceId {
 }
 
 impl ServiceId {
+    /// What brings it to a destination that is a group, or is none. To one of several stays so.
+    pub fn for_group(self, is_group: bool) -> ServiceId {
+        match self {
+            ServiceId::Anycast if is_group => ServiceId::Anycast,
+            _ if is_group => ServiceId::Multicast,
+            ServiceId::Multicast | ServiceId::Anycast => ServiceId::Unicast,
+            service => service,
+        }
+    }
     /// The service of this number.
     pub fn from_number(number: u16) -> Option<ServiceId> {
         Some(match number {

@@ -325,7 +325,9 @@ pub struct SendReport {
     pub stored: ChunkSet,
     /// Who keeps how many of them.
     pub custodians: Vec<(String, u64)>,
-    /// How long storage on the way keeps them at most, if that is less than the requested lifetime.
+    /// How many of them this node itself keeps, as no router could take them yet.
+    pub kept_here: u32,
+    /// How long storage on the way keeps them at most, from the beginning of the sending.
     pub kept_for: Option<Duration>,
     /// Reported drops of chunks on the way. Each is sent again, unless the reliability is [`Reliability::DontCare`].
     pub dropped_chunks: u64,
@@ -395,6 +397,8 @@ pub struct Held {
     pub destination: String,
     /// The object.
     pub object: String,
+    /// Its name, if its description is here.
+    pub name: Option<String>,
     /// Chunks that are here.
     pub chunks: ChunkSet,
     /// Their bytes.

@@ -553,7 +553,13 @@ pub struct Send {
     /// copies for that. With 0 the sender answers all requests.
     #[serde(default)]
     pub proxies: u8,
-    /// How long to wait for its delivery, in milliseconds; a daemon goes on by itself afterwards.
+    /// Whether to wait until every receiver has it, rather than until it is kept for those who are away.
+    #[serde(default)]
+    pub wait: bool,
+    /// Whether the node ends with the command, so that what only this node keeps is not on its way.
+    #[serde(default)]
+    pub leaves: bool,
+    /// How long to wait for that, in milliseconds; a daemon goes on by itself afterwards.
     pub patience_ms: u64,
 }
 
@@ -561,7 +567,7 @@ pub struct Send {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recv {
-    /// Names to attach to while it runs: objects sent to them reach this node.
+    /// Names to attach to: objects sent to them reach this node, and are kept for it while it is away.
     #[serde(default)]
     pub attach: Vec<String>,
     /// The folder that objects are written into, each under its name. A relative path starts where the node runs.

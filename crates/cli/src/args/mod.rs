@@ -642,10 +642,10 @@ pub(crate) struct Send {
     /// Priority in full storage; larger numbers stay longer
     #[arg(long, value_name = "0-255", default_value_t = 0)]
     pub(crate) priority: u8,
-    /// How long routers may store it, such as 1h [default: the routers']
+    /// How long it is kept for an absent receiver, such as 1h [default: the node's message_lifetime, 168h]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// Deliver to the nearest attached device only
+    /// Deliver to the nearest member or attached device only
     #[arg(long)]
     pub(crate) nearest: bool,
     /// Let routers keep copies for members of a large group; a request goes to at most N of them
@@ -654,7 +654,10 @@ pub(crate) struct Send {
     /// Its version; later ones have larger numbers [default: the time of its last change]
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
-    /// How long to wait for delivery
+    /// Wait until every receiver has it, rather than until routers keep it for absent ones
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait for that
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -675,7 +678,7 @@ pub(crate) enum OnRepeat {
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
-    /// A name to attach to; may be repeated
+    /// A name to attach to, for 168h or until `trib detach`; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) attach: Vec<Name>,
     /// The folder

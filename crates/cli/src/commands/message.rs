@@ -40,9 +40,14 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         lifetime_ms: send.lifetime.map(milliseconds),
         nearest: send.nearest,
         proxies: send.proxies,
+        wait: send.wait,
+        leaves: false,
         patience_ms: milliseconds(send.timeout),
     });
     let hand = worker(&send.worker, &mut request, &wish)?;
+    if let (Request::Send(send), Hand::Own(_)) = (&mut request, &hand) {
+        send.leaves = true;
+    }
     let result = follow(hand.api(), request, None, &wish, json);
     hand.finish(&wish);
     result

@@ -320,14 +320,13 @@ impl MfNode {
                 proxy.begin_commit()
             });
             match result {
-                Ok(true) => {}
-                Ok(false) => return,
+                Ok(true) => self.on_stored(),
+                Ok(false) => return self.on_stored(),
                 Err(error) => {
                     for slot in core::mem::take(&mut self.committing) {
                         self.router.drop_chunk(slot, "the store failed");
                     }
-                    self.events.push(Event::Note(format!("cannot store chunks: {error}")));
-                    return;
+                    return self.on_store_failed(&error);
                 }
             }
         }

@@ -242,7 +242,12 @@ impl MfNode {
             self.apply_rules(now);
         }
         let looks_again = core::mem::take(&mut self.looks_at_groups);
-        for group in self.sender.take_groups(is_news || looks_again) {
+        // Out of range silence does not say that a group is empty: what the outbox keeps for it would count as kept by nobody.
+        let asked = match self.is_attached() {
+            true => self.sender.take_groups(is_news || looks_again),
+            false => BTreeSet::new(),
+        };
+        for group in asked {
             // What is known of the members, so that it is known when all have everything.
             if let Some(members) = self.groups.resolve(now, self.guid, self.guid, group) {
                 let devices: BTreeSet<Guid> = members.devices.keys().copied().collect();
@@ -254,6 +259,31 @@ impl MfNode {
         for task in self.relays.poll_tasks(now, has) {
             moved = true;
             self.on_task(now, task);
+        }
+        moved
+    }
+    /// Finds out which of the GUIDs that something is to go to are those of groups: what this node begins to send, and, once
+    /// it is attached, what its outbox has kept.
+    pub(super) fn recognise_groups(&mut self, now: Time) -> bool {
+        let is_attached = self.is_attached();
+        let kept = self.proxy.iter().flat_map(Proxy::unrecognised);
+        let asked: BTreeSet<Guid> = self.sender.unrecognised().chain(kept).collect();
+        let mut moved = false;
+        for guid in asked {
+            let is_own = self.config.groups.keys().any(|label| self.group(label) == guid);
+            let is_group = match is_attached {
+                true => is_own.then_some(true).or_else(|| self.groups.is_group(now, guid)),
+                false => None,
+            };
+            moved |= match (is_group, &mut self.proxy) {
+                (None, Some(_)) if !is_attached && self.router.keeps_own => self.sender.recognise(now, &guid, None),
+                (None, _) => false,
+                (Some(is_group), proxy) => {
+                    proxy.iter_mut().for_each(|outbox| outbox.recognise(&guid, is_group));
+                    self.sender.recognise(now, &guid, Some(is_group));
+                    true
+                }
+            };
         }
         moved
     }

@@ -99,6 +99,10 @@ impl MfNode {
             false => self.access_routers().first().map_or(NetworkAddress::NONE, |(_, address)| *address),
         }
     }
+    /// Whether names can be looked up: it is a router, or has one.
+    pub(super) fn is_attached(&self) -> bool {
+        self.config.router || !self.access_routers().is_empty()
+    }
     /// The access routers of a host, the best first; suspects are used only if there are no others.
     pub(super) fn access_routers(&self) -> Vec<(FaceId, NetworkAddress)> {
         let routers = self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));

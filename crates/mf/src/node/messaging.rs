@@ -20,13 +20,15 @@ impl MfNode {
         options.chunk_bytes = wanted.chunk_bytes.unwrap_or(options.chunk_bytes);
         options.reliability = wanted.reliability.unwrap_or(options.reliability);
         options.in_network = wanted.in_network.unwrap_or(options.in_network);
-        (options.priority, options.lifetime) = (wanted.priority, wanted.lifetime);
+        options.priority = wanted.priority;
+        options.lifetime = Some(wanted.lifetime.unwrap_or(self.config.transfer.message_lifetime));
         (options.service, options.proxies) = match (to, wanted.spread) {
             (_, Spread::AllByProxies(depth)) => (ServiceId::Multicast, depth.max(1)),
             (_, Spread::Nearest) => (ServiceId::Anycast, 0),
             (Destination::Name(_), Spread::All) => (ServiceId::Multicast, 0),
             (Destination::Id(_), Spread::All) => (ServiceId::Unicast, 0),
         };
+        options.recognises = matches!(to, Destination::Id(_)) && options.proxies == 0;
         options
     }
     /// Fetches an object with options of its own.
@@ -69,6 +71,9 @@ impl Messaging for MfNode {
     fn send_report(&self, _: Time, transfer: TransferId) -> Option<SendReport> {
         let mut report = self.sender.report(transfer.0)?;
         report.has_left &= !self.router.holds_own(transfer.0);
+        let own = self.guid.to_string();
+        let here = report.custodians.iter().find(|(guid, _)| *guid == own);
+        report.kept_here = here.map_or(0, |(_, chunks)| *chunks as u32);
         Some(report)
     }
     fn cancel_send(&mut self, now: Time, transfer: TransferId) {
@@ -86,6 +91,8 @@ impl Messaging for MfNode {
         self.settle(now);
     }
     fn detach(&mut self, now: Time, name: &Name) {
+        // An earlier life of the node may have attached it.
+        self.resolver.put(now, RecordBody::Attached { name: name.clone() });
         self.resolver.delete(now, Guid::of_name(name));
         self.settle(now);
     }
@@ -136,6 +143,7 @@ impl Messaging for MfNode {
             source: key.flow.source.to_string(),
             destination: key.flow.destination.to_string(),
             object: key.object.to_string(),
+            name: chunks.iter().find_map(|held| held.name.clone()),
             chunks: chunks.iter().map(|held| held.key.number).collect(),
             bytes: tributary_core::ByteCount(chunks.iter().map(|held| held.bytes.0).sum()),
             priority: chunks.iter().map(|held| held.priority).max().unwrap_or(0),

@@ -105,6 +105,8 @@ const UNSOLICITED_FACE_TIMEOUT: core::time::Duration = core::time::Duration::fro
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
 /// Time between two lookups of the groups among readers: shorter than groups are remembered.
 const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
+/// How many times as long the names of a node hold that publishes nothing: routers find out by themselves whether it is there.
+const IDLE_LEASES: u32 = 10;
 /// How long a lookup that found nothing is remembered.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
 
@@ -157,6 +159,8 @@ pub struct MfNode {
     /// A store that could not be read at the start, since when, and when that is tried again.
     unread: Option<(Box<dyn ChunkRepository>, Time)>,
     open_store_at: Option<Time>,
+    /// Whether the last try to store chunks failed.
+    store_fails: bool,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces that only packets announced.
@@ -207,19 +211,15 @@ impl MfNode {
             first_hop: random.bits() as u32,
         };
         let topology = config.router.then(|| topology_of(&config, guid, boot));
-        let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
+        let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0)
+            .with_leases(config.binding_lifetime * IDLE_LEASES, config.attachment_lifetime);
         let rules =
             config.readers.iter().map(|(name, configured)| (name.clone(), Rule::new(configured.clone()))).collect();
         let mut node = MfNode {
             guid,
             key,
             roles,
-            neighbour: Neighbour::new(
-                identity,
-                config.hello_interval,
-                config.search_interval,
-                config.buffer_packets / 2,
-            ),
+            neighbour: Neighbour::new(identity, config.rhythm(), config.buffer_packets / 2),
             router: Router::new(router, topology),
             proxy: None,
             unread: None,
@@ -247,6 +247,7 @@ impl MfNode {
             committing: Vec::new(),
             commit_look_at: None,
             open_store_at: None,
+            store_fails: false,
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
             unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
@@ -258,7 +259,7 @@ impl MfNode {
             config,
             policies: BTreeMap::new(),
         };
-        if node.config.router && node.config.proxy.enabled {
+        if node.config.stores() {
             node.unread = Some((repository, now));
             node.open_store(now);
         }

@@ -301,7 +301,9 @@ impl MfNode {
         let binding = match record.map(NameRecord::statement) {
             Some(statement) => match &statement.body {
                 RecordBody::Device(bound) => {
+                    // A device may have moved meanwhile: it is looked up again.
                     let lifetime = core::time::Duration::from_millis(u64::from(statement.lifetime_ms));
+                    let lifetime = lifetime.min(self.config.binding_lifetime);
                     Binding { addresses: bound.clone(), readers: statement.readers.clone(), lifetime, version }
                 }
                 RecordBody::Deleted(_) => nowhere,

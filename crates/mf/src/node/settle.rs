@@ -133,6 +133,11 @@ impl MfNode {
             return;
         }
         self.receiver.set_accesses(routers.len(), self.slowest_access());
+        let address = self.own_address();
+        if let Some(outbox) = &mut self.proxy {
+            outbox.set_address(address);
+            outbox.on_ways(now);
+        }
         let addresses = self.accesses();
         // Suspicions come and go on a bad link: an unchanged record is not signed and sent again for them.
         if up || addresses != self.attached_to {
@@ -256,7 +261,7 @@ impl MfNode {
             moved = true;
             self.router.withdraw(&to, transfer);
         }
-        while self.router.room_for_local() || self.config.router && self.router.room_for_own() {
+        while self.router.room_for_local() || self.router.room_for_own() {
             let router = &mut self.router;
             let has_room = |to: &Guid, bytes: u32| router.room_for_destination(now, to, bytes);
             let Some((header, payload)) = self.sender.poll_chunk(now, &self.cache, has_room) else { break };
@@ -287,11 +292,15 @@ impl MfNode {
         moved
     }
     pub(super) fn settle_proxy(&mut self, now: Time) -> bool {
-        let mut moved = false;
+        let mut moved = self.recognise_groups(now);
         loop {
             let Some(proxy) = &mut self.proxy else { return moved };
             let router = &self.router;
-            let may = |header: &ChunkHeader| router.may_release(now, header);
+            let unrecognised = proxy.unrecognised();
+            let may = |header: &ChunkHeader| match unrecognised.contains(&header.destination) {
+                true => Release::Away,
+                false => router.may_release(now, header),
+            };
             let begun = |header: &ChunkHeader| router.interrupted(now, header);
             let Some((header, payload)) = proxy.poll_release(now, may, begun) else { break };
             moved = true;
@@ -324,8 +333,15 @@ impl MfNode {
             moved = true;
             self.notify_source(now, (to, address), token, &message);
         }
+        while let Some(((destination, name), chunks)) = self.proxy.as_mut().and_then(Proxy::poll_expired) {
+            let chunks = match chunks {
+                1 => "1 chunk".to_string(),
+                _ => format!("{chunks} chunks"),
+            };
+            self.events.push(Event::Note(format!("'{name}' has expired: {chunks} for {destination} deleted")));
+        }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
-            self.events.push(Event::Note(format!("the store of chunks failed: {error}")));
+            self.on_store_failed(&error);
         }
         moved
     }

@@ -1,5 +1,7 @@
 //! The store of a node: opened at its start, or later if it cannot be read then.
 use super::*;
+use crate::config::Rebinding;
+use tributary_content::StoreError;
 
 /// Time between two tries to read a store that could not be read at the start.
 const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
@@ -9,9 +11,20 @@ impl MfNode {
     /// nothing meanwhile.
     pub(super) fn open_store(&mut self, now: Time) {
         let Some((repository, since)) = self.unread.take() else { return };
-        let own = (self.guid, self.config.address);
-        match Proxy::open(now, self.config.proxy.clone(), own, repository) {
-            Ok(proxy) => {
+        let own = (self.guid, self.own_address());
+        let mut settings = self.config.proxy.clone();
+        if !self.config.router {
+            // All of it is for one source, and its access router knows where destinations are.
+            settings.flow_capacity = settings.capacity;
+            (settings.source_capacity, settings.destination_capacity) = (settings.capacity, settings.capacity);
+            settings.rebinding = Rebinding::Never;
+        }
+        match Proxy::open(now, settings, own, repository) {
+            Ok(mut proxy) => {
+                if !self.config.router {
+                    proxy.be_outbox();
+                    self.router.keeps_own = true;
+                }
                 let damage = proxy.damage();
                 if damage.places > 0 {
                     self.events.push(Event::Note(format!(
@@ -37,6 +50,20 @@ impl MfNode {
                 self.unread = Some((repository, since));
                 self.open_store_at = Some(now + STORE_AGAIN);
             }
+        }
+    }
+    /// Chunks cannot be stored: one line says so until it succeeds again, however often it is tried.
+    pub(super) fn on_store_failed(&mut self, error: &StoreError) {
+        self.events.count("failures of the store");
+        if !core::mem::replace(&mut self.store_fails, true) {
+            self.events.push(Event::Note(format!(
+                "cannot store chunks: {error}; they wait where they come from, which is tried again all the time"
+            )));
+        }
+    }
+    pub(super) fn on_stored(&mut self) {
+        if core::mem::take(&mut self.store_fails) {
+            self.events.push(Event::Note("chunks can be stored again".into()));
         }
     }
 }

@@ -48,6 +48,10 @@ pub struct GnrsClient {
     ends_first: Option<UnixTime>,
     label: String,
     lifetime: Duration,
+    /// The same as long as this node publishes nothing.
+    idle_lifetime: Duration,
+    /// How long attachments and groups hold without this node.
+    attachment: Duration,
     /// How long an answer is waited for.
     patience: Duration,
     version: u64,
@@ -85,6 +89,7 @@ pub struct GnrsClient {
 pub(super) struct Own {
     pub(super) record: NameRecord,
     deleted: bool,
+    stated_at: Time,
     /// The places where the service has it, as bits in the order of the record's places.
     kept: u8,
     /// How many replicas have it at the place where they are fewest.
@@ -202,6 +207,8 @@ impl GnrsClient {
             ends_first: None,
             label: label.into(),
             lifetime,
+            idle_lifetime: lifetime,
+            attachment: lifetime,
             patience: PATIENCE,
             version,
             next_request: 0,
@@ -226,16 +233,38 @@ impl GnrsClient {
             due: Time::MAX,
         }
     }
+    /// The same, whose names are renewed less often as long as it publishes nothing, and whose attachments to names and groups
+    /// hold for so long without it.
+    pub fn with_leases(self, idle_lifetime: Duration, attachment: Duration) -> GnrsClient {
+        GnrsClient { idle_lifetime: idle_lifetime.min(LIFETIME_MAX), attachment, ..self }
+    }
     fn number(&mut self) -> u32 {
         self.next_request = self.next_request.wrapping_add(1).max(1);
         self.next_request
     }
-    fn lifetime_ms(&self) -> u32 {
-        u32::try_from(self.lifetime.as_millis()).unwrap_or(u32::MAX)
+    /// How long what this node says holds, and what it asks for. Fetches go wrong by an old word about a content, and only take
+    /// a little longer by one about where a device is: routers find out by themselves whether it is there.
+    fn lease(&self) -> Duration {
+        let is_content = |own: &Own| !own.deleted && matches!(own.record.statement().body, RecordBody::Content(_));
+        match self.own.values().any(is_content) {
+            true => self.lifetime,
+            false => self.lifetime.max(self.idle_lifetime),
+        }
+    }
+    fn lease_ms(&self) -> u32 {
+        u32::try_from(self.lease().as_millis()).unwrap_or(u32::MAX)
+    }
+    fn lifetime_ms(&self, body: &RecordBody) -> u32 {
+        let lifetime = match body {
+            body if body.outlives_author() => self.attachment,
+            RecordBody::Content(_) => self.lifetime,
+            _ => self.lease(),
+        };
+        u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX)
     }
     fn send_record(&mut self, now: Time, body: RecordBody, deleted: bool) {
         self.version += 1;
-        let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms());
+        let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms(&body));
         let (label, readers) = (self.label.clone(), Readers::All);
         let mut statement = Statement { key, version, lifetime_ms, ends: None, label, body, readers };
         if let Some(readers) = statement.guid().and_then(|guid| self.readers.get(&guid)) {
@@ -262,6 +291,16 @@ impl GnrsClient {
         // All that is said later ends later.
         self.ends_first = stated.min().map_or(Some(soon), |first| first);
     }
+    /// Attachments hold for their lifetime from the last time that they were stated: they are stated again before much of it
+    /// is over.
+    fn say_attachments_again(&mut self, now: Time) {
+        let is_old = |(_, own): &(&Guid, &Own)| {
+            own.record.statement().body.outlives_author()
+                && now.since(own.stated_at) >= self.attachment / ATTACHMENT_PARTS
+        };
+        let old: Vec<Guid> = self.own.iter().filter(is_old).map(|(guid, _)| *guid).collect();
+        old.iter().for_each(|guid| self.send_again(now, guid));
+    }
     /// Says something again, in a newer version.
     fn send_again(&mut self, now: Time, guid: &Guid) {
         let Some(own) = self.own.get(guid) else { return };
@@ -274,7 +313,7 @@ impl GnrsClient {
         self.sign(now, statement, deleted);
     }
     fn sign(&mut self, now: Time, mut statement: Statement, deleted: bool) {
-        statement.ends = self.identity.as_ref().map(|identity| identity.time_of_day(now).after(RECORD_SPAN));
+        statement.ends = self.identity.as_ref().map(|identity| identity.time_of_day(now).after(statement.body.span()));
         let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
         let guid = record.guid();
         let places = record.places().to_vec();
@@ -289,10 +328,11 @@ impl GnrsClient {
                 self.count(&guid, place, version, false);
             }
         }
-        self.own.insert(guid, Own { record, deleted, kept: 0, replicas: u8::MAX });
-        if self.renew_at == Time::MAX {
-            self.renew_at = now + self.lifetime / 3;
-            self.look(self.renew_at);
+        self.own.insert(guid, Own { record, deleted, stated_at: now, kept: 0, replicas: u8::MAX });
+        let renew_at = now + self.lease() / 3;
+        if renew_at < self.renew_at {
+            self.renew_at = renew_at;
+            self.look(renew_at);
         }
         places.into_iter().for_each(|place| self.wait(guid, place));
         self.send_waiting(now);
@@ -338,7 +378,7 @@ impl GnrsClient {
             let statement = Statement {
                 key: self.key.public(),
                 version: self.version,
-                lifetime_ms: self.lifetime_ms(),
+                lifetime_ms: self.lifetime_ms(&body),
                 ends: None,
                 label: self.label.clone(),
                 body,
@@ -410,8 +450,9 @@ impl GnrsClient {
     }
     /// Says that all that was said still holds.
     fn send_renewal(&mut self, now: Time) {
-        self.renew_at = now + self.lifetime / 3;
+        self.renew_at = now + self.lease() / 3;
         self.look(self.renew_at);
+        self.say_attachments_again(now);
         self.waiting.extend(core::mem::take(&mut self.refused));
         self.send_end(now);
         self.send_renewals(now, None);
@@ -431,7 +472,7 @@ impl GnrsClient {
         if holdings.is_empty() {
             return;
         }
-        let (request, lease_ms, due) = (self.number(), self.lifetime_ms(), now + self.patience);
+        let (request, lease_ms, due) = (self.number(), self.lease_ms(), now + self.patience);
         let stated = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
         self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
         self.open.insert(request, Open::Renewal { due, stated });
@@ -484,12 +525,13 @@ impl GnrsClient {
         if !self.reachable {
             return;
         }
-        let (request, lease_ms) = (self.number(), self.lifetime_ms());
+        let (request, lease) = (self.number(), self.lease());
+        let lease_ms = u32::try_from(lease.as_millis()).unwrap_or(u32::MAX);
         let watched = self.watches.entry(place).or_default();
-        watched.renew_at = now + self.lifetime / 3;
+        watched.renew_at = now + lease / 3;
         let known = digest(watched.known.iter().map(|(key, record)| (*key, record.statement().version)));
         self.outbox.push_back(NameMessage::Watch { request, place, lease_ms, known });
-        self.look(now + self.lifetime / 3);
+        self.look(now + lease / 3);
     }
     fn send_next(&mut self, now: Time, place: Guid, after: RecordKey, tries: u32) {
         let request = self.number();
@@ -607,6 +649,8 @@ impl RemoveIf for BTreeMap<u32, Open> {
         self.remove(&request)
     }
 }
+/// An attachment is stated again when this part of its lifetime is over.
+const ATTACHMENT_PARTS: u32 = 8;
 /// Renewals of a record take at most one part in so many of a slow link.
 const RENEWAL_PARTS: u32 = 60;
 /// The longest lifetime for the sake of a slow link.

@@ -17,7 +17,7 @@ use super::{Asker, WatchOrder, bucket_on, mark, page};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::{ChunkRepository, Damage},
-    wire::{Holding, NameMessage, NameRecord, RECORD_SPAN, RecordKey, Refusal, bucket_of},
+    wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of, names::SUBSCRIPTION_SPAN},
 };
 
 /// Records held at most, unless the config says otherwise.
@@ -635,7 +635,7 @@ impl Replica {
             // Until its end somebody could bring it, or an earlier version, back.
             let ends = held.ends.zip(self.identity.as_ref());
             let left = ends.map_or(0, |(ends, identity)| {
-                let latest = RECORD_SPAN + identity.network().clock_tolerance();
+                let latest = SUBSCRIPTION_SPAN + identity.network().clock_tolerance();
                 ends.since(identity.time_of_day(now)).min(latest)
             });
             self.count_out(&slot);
@@ -675,6 +675,10 @@ impl Replica {
 
 /// How long a record is kept without being renewed; that something was deleted is remembered longer.
 pub(super) fn lifetime_of(record: &NameRecord) -> Duration {
-    let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(LIFETIME_MAX);
+    let most = match record.statement().body.outlives_author() {
+        true => Duration::from_secs(SUBSCRIPTION_SPAN),
+        false => LIFETIME_MAX,
+    };
+    let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(most);
     if record.is_deletion() { lifetime.max(MEMORY) } else { lifetime }
 }

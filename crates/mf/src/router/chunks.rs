@@ -74,6 +74,9 @@ impl Router {
     }
     /// The same for a chunk of `bytes` for a destination: none while two wait, or while the neighbour has no room for it.
     pub fn room_for_destination(&mut self, now: Time, destination: &Guid, bytes: u32) -> bool {
+        if self.config.address.is_none() && self.room_for_own() {
+            return true;
+        }
         let buffer = &self.buffer;
         if self.config.address.is_some() {
             // A router's chunks may go to itself, its store, or several ways.
@@ -88,9 +91,11 @@ impl Router {
                 && hop.outgoing.has_room_for(now, destination, bytes / hop.datagram_bytes.max(1))
         })
     }
-    /// The same for a router whose chunks may go to itself, its store, or several ways.
+    /// The same for a router whose chunks may go to itself, its store, or several ways, and for a host out of range, whose
+    /// outbox takes them.
     pub fn room_for_own(&self) -> bool {
-        self.buffer.used() == 0
+        let is_out_of_range = self.keeps_own && self.hops.values().all(|hop| hop.peer.is_none());
+        (self.config.address.is_some() || is_out_of_range) && self.buffer.used() == 0
     }
     /// Takes chunks of this node out of line that are of no use any more: those of a transfer to a destination. What is
     /// being sent goes on.
@@ -218,7 +223,10 @@ impl Router {
                 }
             }
             Way::Store(reason) => self.outputs.push_back(Output::Store(slot, reason)),
-            Way::Wait => self.waiting.push(slot),
+            Way::Wait => match self.keeps_own && header.may_be_kept() {
+                true => self.outputs.push_back(Output::Store(slot, StoreReason::NoRoute)),
+                false => self.waiting.push(slot),
+            },
             Way::Drop(reason) => self.drop_chunk(slot, reason),
         }
     }

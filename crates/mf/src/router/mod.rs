@@ -85,7 +85,7 @@ const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) const TOO_LARGE: &str = "larger than what the next hop takes";
 
 /// Why a chunk is dropped for which the store has no room.
-pub(crate) const NO_SHARE: &str = "its flow or source has its share of the store";
+pub(crate) const NO_SHARE: &str = "its flow, source or destination has its share of the store";
 pub(crate) const NO_ROOM: &str = "no room in the store";
 
 /// Settings of the forwarding part of a node.
@@ -252,6 +252,8 @@ pub struct Router {
     retired_hops: u32,
     outputs: VecDeque<Output>,
     last_face: FaceId,
+    /// Whether what a host begins to send while it is attached nowhere is stored.
+    pub keeps_own: bool,
     /// Counters.
     pub stats: RouterStats,
 }
@@ -285,6 +287,7 @@ impl Router {
             retired_hops: 0,
             outputs: VecDeque::new(),
             last_face: FaceId(0),
+            keeps_own: false,
             stats: RouterStats::default(),
         }
     }

@@ -27,10 +27,19 @@ const SAMPLES: [usize; 2] = [3, 10];
 const LOAD_BYTES: u64 = 1_500;
 /// Bytes of the packet that the expected transmission time is of.
 const COST_BYTES: u64 = 1_500;
-/// After so long without an answer a neighbour is searched for less often.
-const SEARCH_PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is searched for then.
-const SEARCH_SLOWLY: Duration = Duration::from_millis(500);
+/// A host searches for a router that has been silent for longer than this less and less often: each search follows after this
+/// part of the silence, so that its return costs a thirtieth of its absence and a battery lasts. A router has mains, may hold
+/// what the host waits for, and goes on for longer: the host answers its hello at once.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(5);
+const SEARCH_SILENCE: u32 = 32;
+const ROUTER_PATIENCE: Duration = Duration::from_secs(300);
+const ROUTER_SEARCH_MAX: Duration = Duration::from_millis(500);
+/// The longest time between two searches over a link that holds back what it does not bring at once.
+const SPACED_MAX: Duration = Duration::from_millis(500);
+/// After so long without traffic hellos between a host and its router become rarer.
+const IDLE_AFTER: Duration = Duration::from_secs(30);
+/// Beyond this time between two hellos a neighbour whose hello is late is asked, rather than waited for.
+const IDLE: Duration = Duration::from_secs(1);
 /// Where a link holds back what it does not bring at once, searches follow each other after this part of the silence.
 const SPACED: u32 = 4;
 /// Hellos that nobody answered at once, of which it takes so many to tell whether a link holds them back or loses them.
@@ -108,6 +117,22 @@ pub struct Peer {
     pub window: u32,
 }
 
+/// How far apart hellos are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rhythm {
+    /// To a neighbour that answers while the link is in use.
+    pub hello: Duration,
+    /// The same between a host and its router while next to nothing is carried.
+    pub idle: Duration,
+    /// To one that fell silent just now.
+    pub search: Duration,
+    /// To one that has been silent for long, by a host.
+    pub search_max: Duration,
+    /// Whether it follows neighbours whose hellos are rarer while next to nothing is carried: a router does, as a host may run
+    /// on a battery. If both ends did, a lost hello would slow both down for good.
+    pub follows: bool,
+}
+
 /// What changed.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
@@ -125,7 +150,7 @@ pub struct Neighbour {
     identity: Identity,
     public: tributary_content::PublicKey,
     interval: Duration,
-    search: Duration,
+    rhythm: Rhythm,
     window: u32,
     faces: BTreeMap<FaceId, Face>,
     /// The roles that neighbours may have; `None` in a network without an authority, where they may have all.
@@ -171,6 +196,11 @@ struct Face {
     length_probed_at: Option<Time>,
     /// Bytes that went over this face, either way, other than greetings.
     carried: u64,
+    /// The same when the last hello left, when more than a packet was last carried from one hello to the next, and whether that
+    /// is long ago.
+    carried_at_hello: u64,
+    busy_at: Time,
+    is_idle: bool,
     next_hello: Time,
     sent_at: Time,
     /// The peer's nonce and whether its proof was seen for it.
@@ -221,13 +251,13 @@ struct SentProbe {
 
 impl Neighbour {
     /// A protocol without faces. `window` is what the first hello says that there is room for.
-    pub fn new(identity: Identity, interval: Duration, search: Duration, window: u32) -> Neighbour {
+    pub fn new(identity: Identity, rhythm: Rhythm, window: u32) -> Neighbour {
         let public = identity.key.public();
         Neighbour {
             identity,
             public,
-            interval,
-            search,
+            interval: rhythm.hello,
+            rhythm,
             window,
             faces: BTreeMap::new(),
             allowed: None,
@@ -312,6 +342,9 @@ impl Neighbour {
             probed: VecDeque::new(),
             length_probed_at: None,
             carried: 0,
+            carried_at_hello: 0,
+            busy_at: now,
+            is_idle: false,
             next_hello: now,
             sent_at: Time::ZERO,
             heard_nonce: 0,
@@ -388,7 +421,7 @@ impl Neighbour {
         self.measured = true;
         face.cadence.on_message(now);
         if face.up.is_some() {
-            face.shorten_interval(self.interval);
+            face.shorten_interval(&self.rhythm);
         }
         let (wants_answer, heard) = (hello.wants_answer, hello.probe.sequence);
         face.alive_at = now;
@@ -470,7 +503,7 @@ impl Neighbour {
                     self.measured = true;
                     let until = now + state.pace.interval(Duration::ZERO, CHECK_BEHIND.1, MTU_PARTS);
                     state.path_mtu.iter_mut().for_each(|search| search.put_off(until));
-                    state.shorten_interval(self.interval);
+                    state.shorten_interval(&self.rhythm);
                 }
                 state.path_mtu.iter_mut().for_each(|search| search.on_answer(now, number));
                 self.on_mtu(now, face);
@@ -482,6 +515,10 @@ impl Neighbour {
     pub fn on_carried(&mut self, face: FaceId, bytes: usize) {
         if let Some(face) = self.faces.get_mut(&face) {
             face.carried += bytes as u64;
+            if face.is_idle && face.carried - face.carried_at_hello > LOAD_BYTES {
+                face.is_idle = false;
+                face.shorten_interval(&self.rhythm);
+            }
         }
     }
     /// Datagrams leave over a face, the longest with so many bytes.
@@ -574,6 +611,9 @@ impl Neighbour {
     pub fn handle_timeout(&mut self, now: Time) {
         let ids: Vec<FaceId> = self.faces.keys().copied().collect();
         for id in ids {
+            if self.faces.get(&id).and_then(|face| face.late_at(self.interval)).is_some_and(|at| at <= now) {
+                self.check(now, id);
+            }
             let Some(face) = self.faces.get_mut(&id) else { continue };
             let expected = face.expected_interval(self.interval);
             let silent = now.since(face.alive_at) > expected * MISSED_MAX;
@@ -622,7 +662,8 @@ impl Neighbour {
         };
         let search = |face: &Face| face.up.as_ref().and(face.path_mtu.as_ref()).and_then(PathMtu::poll_timeout);
         let greets = |face: &Face| (!face.awaits_proof).then_some(face.next_hello);
-        self.faces.values().flat_map(|face| [greets(face), silence(face), search(face)]).flatten().min()
+        let late = |face: &Face| face.late_at(self.interval);
+        self.faces.values().flat_map(|face| [greets(face), silence(face), search(face), late(face)]).flatten().min()
     }
     /// All faces and who is there.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, Option<&Peer>)> {
@@ -660,7 +701,7 @@ impl Neighbour {
     /// on its way it gets no other one: on a slow link answers to what was said before would bring forth answers without end.
     fn reply_to(&mut self, now: Time, id: FaceId, heard: u32) {
         let Some(face) = self.faces.get(&id) else { return };
-        let on_its_way = self.search.max(face.rtt.unwrap_or_default());
+        let on_its_way = self.rhythm.search.max(face.rtt.unwrap_or_default());
         if heard >= face.replied || now.since(face.sent_at) >= on_its_way {
             self.reply(now, id);
             self.faces.entry(id).and_modify(|face| face.replied = face.sequence);
@@ -691,25 +732,43 @@ impl Neighbour {
             face.unanswered = from..face.sequence + 1;
         }
         // One that waits on the link tells as soon as all of them would.
-        let spaced = if face.holds { now.since(face.alive_at) / SPACED } else { Duration::ZERO }.min(SEARCH_SLOWLY);
+        let spaced = if face.holds { now.since(face.alive_at) / SPACED } else { Duration::ZERO }.min(SPACED_MAX);
         if let Some((_, checks)) = &mut face.check {
             *checks += 1;
         }
+        // Routers tell each other of broken links by their silence: between them hellos go on as ever.
+        let is_host =
+            |peer: &Peer| !(peer.roles.contains(Roles::ROUTER) && self.identity.roles.contains(Roles::ROUTER));
+        let carried = face.carried - core::mem::replace(&mut face.carried_at_hello, face.carried);
+        if carried > LOAD_BYTES || face.up.is_none() {
+            face.busy_at = now;
+        }
+        face.is_idle = now.since(face.busy_at) >= IDLE_AFTER && face.up.as_ref().is_some_and(is_host);
         face.next_hello = now
             + match face.up {
                 Some(_) if face.check.is_some() => face.check_interval().max(spaced),
                 Some(_) => {
-                    let target = face.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS);
+                    let target = face.hello_interval(&self.rhythm);
                     face.ramp.on_sent(now, self.interval, target)
                 }
-                None if now.since(face.last_up) > SEARCH_PATIENCE => SEARCH_SLOWLY,
                 None if face.heard_at.is_some() && !face.proven => {
                     // Somebody is there, and each of its hellos is answered: the timer is for what gets lost. How slow the
                     // link is nobody knows yet.
                     face.greetings = (face.greetings + 1).min(GREETINGS_MAX);
-                    self.search * (1 << face.greetings)
+                    self.rhythm.search * (1 << face.greetings)
                 }
-                None => face.pace.interval(self.search, HELLO_BYTES, SEARCH_PARTS).max(spaced),
+                None => {
+                    let silence = now.since(face.last_up);
+                    let (patience, most) = match self.identity.roles.contains(Roles::ROUTER) {
+                        true => (ROUTER_PATIENCE, ROUTER_SEARCH_MAX),
+                        false => (SEARCH_PATIENCE, self.rhythm.search_max),
+                    };
+                    let slowly = if silence > patience { (silence / SEARCH_SILENCE).min(most) } else { Duration::ZERO };
+                    // Those who lost the same router at the same time do not search for it at the same time.
+                    let draw = secret_number(&self.identity.nonce_secret, [face.nonce, u64::from(face.sequence), 0]);
+                    let slowly = slowly * 3 / 4 + slowly / 2 * (draw % 256) as u32 / 256;
+                    face.pace.interval(self.rhythm.search, HELLO_BYTES, SEARCH_PARTS).max(spaced).max(slowly)
+                }
             };
         if now.since(face.sampled_at) >= self.interval * SAMPLE_INTERVALS {
             face.take_sample(now);

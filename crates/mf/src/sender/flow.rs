@@ -52,6 +52,8 @@ pub(super) struct Outflow {
     pub(super) waiting: Option<Waiting>,
     /// Its members, if it goes to a group.
     pub(super) group: Option<Group>,
+    /// Whether it waits until it is known if its destination is a group.
+    pub(super) unrecognised: bool,
 }
 
 /// A chunk to send.
@@ -135,6 +137,23 @@ impl Windows {
 }
 
 impl Outflow {
+    /// It is known now whether its destination is a group. Some of it may be in the outbox already.
+    pub(super) fn recognise(&mut self, now: Time, is_group: bool) {
+        self.options.recognises = false;
+        self.options.service = self.options.service.for_group(is_group);
+        let wanted = match self.options.service {
+            ServiceId::Multicast => Some(Wanted::All),
+            ServiceId::Anycast => Some(Wanted::One),
+            _ => None,
+        };
+        self.group = wanted.map(Group::new);
+        if let Some(group) = &mut self.group {
+            self.window.controlled = false;
+            if self.next >= self.count {
+                group.on_all_sent(now);
+            }
+        }
+    }
     /// When the flow last made progress. What is repeated until it is acknowledged, or because storage has dropped it,
     /// is none.
     pub(super) fn alive_at(&self) -> Time {
@@ -143,9 +162,14 @@ impl Outflow {
             Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.begun_at),
         }
     }
-    /// When it is given up: at the end of its lifetime, or when there was no sign of life for long.
+    /// When it is given up: at the end of its lifetime, or when there was no sign of life for long. Once custodians keep all
+    /// of it, they deliver it without this end.
     pub(super) fn over_at(&self) -> Time {
-        self.ends_at.unwrap_or(self.alive_at() + FLOW_LIFETIME)
+        let silent_at = self.alive_at() + FLOW_LIFETIME;
+        match self.ends_at {
+            Some(ends_at) if !self.is_kept_on_the_way() => ends_at,
+            ends_at => ends_at.map_or(silent_at, |ends_at| ends_at.min(silent_at)),
+        }
     }
     /// Whether a message about this object that carries this token is about this flow.
     pub(super) fn is_of(&self, object: ObjectId, token: Token) -> bool {
@@ -232,7 +256,9 @@ impl Outflow {
             return !waiting.awaits_storage;
         }
         let repairs = !self.again.is_empty() || self.group.as_ref().is_some_and(Group::has_single);
-        self.resume_at.is_none() && (repairs || self.next < self.count && self.window.lets(self.next))
+        self.resume_at.is_none()
+            && !self.unrecognised
+            && (repairs || self.next < self.count && self.window.lets(self.next))
     }
     /// The next chunk: what is missing goes before what is new.
     pub(super) fn take_next(&mut self, now: Time) -> Option<Next> {
@@ -333,7 +359,8 @@ impl Outflow {
             stored_chunks: stored.len() as u32,
             stored: stored.into_iter().collect(),
             custodians: custodians.into_iter().map(|(guid, chunks)| (guid.to_string(), chunks)).collect(),
-            kept_for: self.kept_for,
+            kept_here: 0,
+            kept_for: self.kept_for.into_iter().chain(self.options.lifetime).min(),
             dropped_chunks: self.lost,
             reliability: self.options.reliability,
             in_network: self.options.in_network,

@@ -96,6 +96,8 @@ pub struct Sender {
     members: BTreeMap<Guid, BTreeSet<Guid>>,
     untold_groups: BTreeSet<Guid>,
     untold_flows: BTreeSet<FlowId>,
+    /// Destinations of which it is not known whether they are groups, and whether flows wait for that.
+    unrecognised: BTreeMap<Guid, bool>,
     failures: VecDeque<(String, String)>,
     /// Destination and transfer of flows whose lifetime was over.
     expired: VecDeque<(Guid, u32)>,
@@ -152,6 +154,7 @@ impl Sender {
             members: BTreeMap::new(),
             untold_groups: BTreeSet::new(),
             untold_flows: BTreeSet::new(),
+            unrecognised: BTreeMap::new(),
             failures: VecDeque::new(),
             expired: VecDeque::new(),
             ended: BTreeMap::new(),
@@ -252,11 +255,12 @@ impl Sender {
         for id in self.flows.due(now) {
             let over = self.flows.change(&id, |flow| {
                 flow.handle_timeout(now, threshold);
-                (flow.over_at() <= now).then_some((flow.object, flow.ends_at.is_some()))
+                (flow.over_at() <= now).then_some((flow.object, flow.ends_at.is_some_and(|at| at <= now)))
             });
             let Some((object, has_lifetime)) = over.flatten() else { continue };
             if has_lifetime {
-                self.failures.push_back((object.to_string(), LIFETIME_OVER.to_string()));
+                let name = self.objects.get(&object).map(|published| published.reader().manifest().name.to_string());
+                self.failures.push_back((name.unwrap_or_else(|| object.to_string()), LIFETIME_OVER.to_string()));
                 self.expired.push_back(id);
             }
             self.end(id);
@@ -358,6 +362,36 @@ impl Sender {
     pub fn report(&self, transfer: u32) -> Option<SendReport> {
         let running = self.flows.pushed(transfer).and_then(|id| Some(self.flows.get(&id)?.report(id.0)));
         running.or_else(|| self.ended.get(&transfer).cloned())
+    }
+    /// Destinations of which it is not known whether they are groups.
+    pub fn unrecognised(&self) -> impl Iterator<Item = Guid> {
+        self.unrecognised.keys().copied()
+    }
+    /// A destination is a group, or is none; `None` if that stays unknown, and what is sent goes to the outbox. Whether
+    /// flows may begin by that.
+    pub fn recognise(&mut self, now: Time, guid: &Guid, is_group: Option<bool>) -> bool {
+        let waits = match is_group {
+            Some(_) => self.unrecognised.remove(guid).is_some(),
+            None => self.unrecognised.insert(*guid, false) == Some(true),
+        };
+        if !waits {
+            return false;
+        }
+        let mut moved = false;
+        for id in self.flows.to(guid) {
+            let Some(mut flow) = self.flows.remove(&id) else { continue };
+            if !flow.requested && flow.options.recognises {
+                moved |= core::mem::take(&mut flow.unrecognised);
+                if let Some(is_group) = is_group {
+                    flow.recognise(now, is_group);
+                }
+            }
+            if flow.group.is_some() && is_group.is_some() {
+                self.notify_members_again(id);
+            }
+            self.flows.insert(id, flow);
+        }
+        moved
     }
     /// Sets the members of a group that flows go to.
     pub fn set_members(&mut self, group: &Guid, members: &BTreeSet<Guid>) {

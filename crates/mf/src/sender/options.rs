@@ -16,6 +16,8 @@ pub struct SendOptions {
     pub lifetime: Option<Duration>,
     /// To one, or to all of a group.
     pub service: ServiceId,
+    /// Whether it is unknown if the destination is a group: `service` is for one if it is none.
+    pub recognises: bool,
     /// For a group: how many proxies a request for missing chunks may ask, one after the other, before it is discarded
     /// (paper §3.5); 0 sends requests to the source.
     pub proxies: u8,
@@ -31,6 +33,7 @@ impl SendOptions {
             priority: 0,
             lifetime: None,
             service: ServiceId::Unicast,
+            recognises: false,
             proxies: 0,
         }
     }

@@ -153,6 +153,7 @@ impl Sender {
                 ServiceId::Anycast => Some(Group::new(Wanted::One)),
                 _ => None,
             },
+            unrecognised: options.recognises,
         }
     }
     /// Begins a flow if there is room. Of the requested flows the one whose receiver has been silent for longest makes
@@ -178,6 +179,9 @@ impl Sender {
         self.end(id);
         if flow.group.is_some() {
             self.notify_members_again(id);
+        }
+        if flow.options.recognises {
+            self.unrecognised.insert(id.0, true);
         }
         self.flows.insert(id, flow);
         true

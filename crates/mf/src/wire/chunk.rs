@@ -8,6 +8,7 @@ pub use tributary_transport::messaging::Reliability;
 
 use super::{Fields, Reader, WireError, Writer};
 use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token};
+use crate::sender::is_pushed;
 
 /// Addresses that a destination has at most.
 pub const ADDRESSES_MAX: usize = 10;
@@ -339,6 +340,15 @@ impl ChunkHeader {
     pub fn key(&self) -> Option<ChunkKey> {
         let tag = self.tag()?;
         Some(ChunkKey { flow: self.flow(), object: tag.object, transfer: tag.transfer, number: tag.number })
+    }
+    /// Whether it is of an object that its source pushes and wants to be stored where it cannot go on.
+    pub fn may_be_kept(&self) -> bool {
+        let is_reliable = |tag: &DataTag| is_pushed(tag.transfer) && tag.reliability != Reliability::DontCare;
+        self.tag().is_some_and(is_reliable) && !self.flags.contains(Flags::NO_PROXY)
+    }
+    /// Whether it goes to several devices, or to one of several.
+    pub fn is_for_group(&self) -> bool {
+        matches!(self.service, ServiceId::Multicast | ServiceId::Anycast)
     }
     /// Whether it is a message of the network itself, which is never held up by data.
     pub fn is_control(&self) -> bool {

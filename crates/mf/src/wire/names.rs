@@ -27,6 +27,8 @@ pub const RECORD_BYTES_MAX: usize = 4_096;
 /// How long what an owner says of a name holds in a network with an authority without being signed again, in seconds.
 /// So long resolvers remember the version of what has ended or was deleted, so that nobody brings it back.
 pub const RECORD_SPAN: u64 = 6 * 3_600;
+/// The same of an attachment and of a group, which are to hold while their owner is away: 30 days.
+pub const SUBSCRIPTION_SPAN: u64 = 30 * 86_400;
 /// Bytes of a label of a group or a context at most.
 pub const OWN_LABEL_BYTES_MAX: usize = 64;
 
@@ -104,6 +106,22 @@ pub enum RecordBody {
         /// The scope.
         name: Name,
     },
+}
+
+impl RecordBody {
+    /// Whether it is to hold while its author is away: what is sent to an attached device or a group is kept meanwhile.
+    pub fn outlives_author(&self) -> bool {
+        matches!(self, RecordBody::Attached { .. } | RecordBody::Group { .. })
+    }
+    /// For how many seconds it may hold without being signed again. What takes something back is remembered for as long.
+    pub fn span(&self) -> u64 {
+        let ends_subscription = match self {
+            RecordBody::Detached { .. } => true,
+            RecordBody::Deleted(label) => !label.is_empty(),
+            _ => false,
+        };
+        if self.outlives_author() || ends_subscription { SUBSCRIPTION_SPAN } else { RECORD_SPAN }
+    }
 }
 
 /// What the owner of a key says of a GUID. Later versions replace earlier ones.
@@ -220,7 +238,7 @@ impl NameRecord {
     /// `identity`.
     pub fn holds(&self, identity: &Identity, now: Time) -> bool {
         let time = identity.time_of_day(now);
-        let latest = RECORD_SPAN + identity.network().clock_tolerance();
+        let latest = self.statement.body.span() + identity.network().clock_tolerance();
         self.statement.ends.is_some_and(|ends| time < ends && ends <= time.after(latest))
     }
     /// The manifest, of content.

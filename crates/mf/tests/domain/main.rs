@@ -10,6 +10,7 @@ mod ends;
 mod fetches;
 mod groups;
 mod limits;
+mod messages;
 mod mobility;
 mod names;
 mod restarts;

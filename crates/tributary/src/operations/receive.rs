@@ -54,11 +54,8 @@ impl LocalNode {
             received,
         };
         let result = self.take(recv, &names, Inbox { place, questions }, notify);
-        let kept = self.attached().clone();
-        let ended = self.with_messaging(move |messaging, now| {
-            messaging.accept(now, None, &AcceptOptions::default());
-            names.iter().filter(|name| !kept.contains(*name)).for_each(|name| messaging.detach(now, name));
-        });
+        // The attachments hold for their lifetime: what is sent to the names meanwhile is kept for this node.
+        let ended = self.with_messaging(|messaging, now| messaging.accept(now, None, &AcceptOptions::default()));
         self.receiving().store(false, Ordering::SeqCst);
         result.and(ended)
     }

@@ -51,12 +51,9 @@ impl LocalNode {
             let report = report.ok_or_else(|| cannot(&"the node has forgotten it"))?;
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
-            if is_done(&report) {
-                notify(Notice::Sent(view));
-                return Ok(());
-            }
-            if report.is_over && report.destinations == 1 && report.stored_chunks >= report.chunks {
-                // The network has promised to deliver all of it, and the node needs the room for further sendings.
+            // Of what is over the node hears nothing more: it needs the room for further sendings.
+            let is_enough = is_kept(&report, send.leaves) && (!send.wait || report.is_over);
+            if is_delivered(&report) || is_enough {
                 notify(Notice::Sent(view));
                 return Ok(());
             }
@@ -76,13 +73,7 @@ impl LocalNode {
             }
             let left = clock.until(deadline);
             if left.is_zero() {
-                return match is_promised(&view) {
-                    true => {
-                        notify(Notice::Sent(view));
-                        Ok(())
-                    }
-                    false => Err(too_late(&name, send, &view)),
-                };
+                return Err(too_late(&name, send, &view));
             }
             if let Waited::Closed = subscription.wait(left.min(POLL_INTERVAL)) {
                 return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
@@ -156,11 +147,14 @@ fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
         incomplete(message).with_hint("with `--in-network store` routers keep it until the receiver is there")
     })
 }
-/// Whether the network has promised to deliver all of it to the only receiver that does not have it.
-fn is_promised(view: &SentView) -> bool {
-    let destinations = view.destinations as usize;
-    let waiting = destinations - view.delivered.len().min(destinations);
-    destinations > 0 && waiting <= 1 && view.stored_chunks >= view.chunks && view.stored_chunks > 0
+/// Whether all of it is kept on disks for every receiver that does not have it; `elsewhere` if that of this node does not
+/// count, as it ends with the command.
+fn is_kept(report: &SendReport, elsewhere: bool) -> bool {
+    let served = report.delivered.len() + report.refused.len();
+    let waiting = u64::from(report.destinations).saturating_sub(served as u64);
+    let here = if elsewhere { u64::from(report.kept_here) } else { 0 };
+    let kept = u64::from(report.stored_chunks).saturating_sub(here);
+    waiting > 0 && kept > 0 && kept >= u64::from(report.chunks) * waiting
 }
 /// The error of a sending that is not complete when its patience is over.
 fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
@@ -170,28 +164,31 @@ fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
         return ApiError::new(ErrorKind::Incomplete, message)
             .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to));
     }
-    let message = format!(
-        "'{name}' is not with everybody after {patience:?}: {} of {} chunks have left, {} are stored on the way, {} of {} \
-         receivers have everything",
+    let stands = format!(
+        "{} of {} chunks have left, {} are stored on the way, {} of {} receivers have everything",
         view.sent_chunks,
         view.chunks,
-        view.stored_chunks,
+        view.stored_chunks.saturating_sub(view.kept_here),
         view.delivered.len(),
         view.destinations
     );
-    ApiError::new(ErrorKind::Incomplete, message)
+    if view.kept_here > 0 {
+        let until = view.kept_until().unwrap_or_default();
+        let message = format!(
+            "'{name}' is still here after {patience:?}, as no router could take it: {stands}; this device keeps it{until}"
+        );
+        return ApiError::new(ErrorKind::Incomplete, message)
+            .with_hint("the next command or daemon with this config sends it as soon as a router answers");
+    }
+    let what = if send.wait { "delivered to everybody" } else { "kept for everybody" };
+    ApiError::new(ErrorKind::Incomplete, format!("'{name}' is not {what} after {patience:?}: {stands}"))
         .with_hint("a daemon goes on by itself; `trib store` on the routers shows what waits for whom")
 }
 
-/// Whether there is nothing more to wait for.
-fn is_done(report: &SendReport) -> bool {
+/// Whether every receiver has it, or, without reliability, all of it has left.
+fn is_delivered(report: &SendReport) -> bool {
     let everybody = report.destinations > 0 && report.delivered.len() >= report.destinations as usize;
-    match (report.reliability, report.in_network) {
-        (Reliability::DontCare, _) => report.has_left || everybody,
-        // The copy at the first router is reported like any stored chunk.
-        (_, InNetwork::Delegate) => everybody || (report.has_left && report.stored_chunks >= report.chunks),
-        _ => everybody,
-    }
+    everybody || report.reliability == Reliability::DontCare && report.has_left
 }
 /// Whether all that has left was dropped, as nobody was there and nothing was to be stored.
 pub(crate) fn is_dropped(report: &SendReport) -> bool {

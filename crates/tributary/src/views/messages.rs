@@ -33,7 +33,10 @@ pub struct SentView {
     /// Who keeps how many of them: the custodians' GUIDs.
     #[serde(default)]
     pub custodians: Vec<(String, u64)>,
-    /// How long storage on the way keeps it at most, in seconds, if that is less than the lifetime that was asked for.
+    /// How many of the stored chunks this node itself keeps, as no router could take them yet.
+    #[serde(default)]
+    pub kept_here: u32,
+    /// How long it is kept at most, in seconds from the beginning of the sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_seconds: Option<f64>,
     /// How often a chunk was dropped on the way, as far as that was told.
@@ -64,6 +67,7 @@ impl SentView {
             stored_chunks: report.stored_chunks,
             stored_numbers: report.stored.ranges().to_vec(),
             custodians: report.custodians.clone(),
+            kept_here: report.kept_here,
             kept_seconds: report.kept_for.map(|kept| round(kept.as_secs_f64(), 3)),
             dropped_chunks: report.dropped_chunks,
             destinations: report.destinations,
@@ -72,6 +76,15 @@ impl SentView {
             has_left: report.has_left,
             seconds: 0.0,
         }
+    }
+    /// Until when it is kept, for people: ` until 2026-12-05 16:30 UTC`, or for how long if that is less than an hour.
+    pub fn kept_until(&self) -> Option<String> {
+        let left = (self.kept_seconds? - self.seconds).max(0.0);
+        if left < 3_600.0 {
+            return Some(format!(" for {left:.0} s"));
+        }
+        let until = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_secs_f64(left)).ok()?;
+        Some(format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC")))
     }
 }
 
@@ -148,6 +161,9 @@ pub struct HeldView {
     pub destination: String,
     /// The object.
     pub object: String,
+    /// Its name, if its description is here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Chunks held.
     pub chunks: u64,
     /// Their numbers in runs: the first, and how many.
@@ -191,6 +207,7 @@ impl StoreView {
             source: held.source.clone(),
             destination: held.destination.clone(),
             object: held.object.clone(),
+            name: held.name.clone(),
             chunks: held.chunks.count(),
             numbers: held.chunks.ranges().to_vec(),
             bytes: held.bytes.0,

@@ -12,6 +12,8 @@ use super::{
 use crate::wire::{NameRecord, Readers, RecordBody, Statement, bucket_of};
 
 const LIFE: Duration = Duration::from_secs(30);
+/// How long attachments and groups hold; they are stated again after an eighth of it.
+const ATTACHED: Duration = Duration::from_secs(7 * 86_400);
 const TICK: Duration = Duration::from_millis(100);
 
 /// What several engines share: a store in memory that does what etcd does.
@@ -188,7 +190,7 @@ impl World {
     }
     fn join(&mut self, number: u8) {
         let asker = Asker { guid: device(number), address: NetworkAddress(100) };
-        let mut client = GnrsClient::new(key(number), "host", LIFE, 0);
+        let mut client = GnrsClient::new(key(number), "host", LIFE, 0).with_leases(LIFE, ATTACHED);
         client.on_reachable(self.now);
         self.clients.push((asker, client));
     }

@@ -17,9 +17,24 @@ impl Face {
         CHECK_INTERVAL.max(trips / CHECKS_MAX)
     }
     /// Says the next hello sooner if the link bears it, as was measured just now.
-    pub(super) fn shorten_interval(&mut self, base: Duration) {
-        let target = self.pace.interval(base, HELLO_BYTES, HELLO_PARTS);
+    pub(super) fn shorten_interval(&mut self, rhythm: &Rhythm) {
+        let target = self.hello_interval(rhythm);
         self.next_hello = self.ramp.shorten(target).map_or(self.next_hello, |at| at.min(self.next_hello));
+    }
+    /// How far apart hellos to a neighbour that answers are to be.
+    pub(super) fn hello_interval(&self, rhythm: &Rhythm) -> Duration {
+        let base = match self.is_idle {
+            true if rhythm.follows => self.cadence.interval(rhythm.idle.max(rhythm.hello)),
+            true => rhythm.idle.max(rhythm.hello),
+            false => rhythm.hello,
+        };
+        self.pace.interval(base, HELLO_BYTES, HELLO_PARTS)
+    }
+    /// When an idle neighbour's hello is late, so that it is asked: five hellos would be missed after minutes only.
+    pub(super) fn late_at(&self, base: Duration) -> Option<Time> {
+        let expected = self.expected_interval(base);
+        let is_idle = self.up.is_some() && self.check.is_none() && self.is_idle && expected > IDLE;
+        is_idle.then(|| self.alive_at + expected * LATE + Duration::from_nanos(1))
     }
     /// The time between two hellos of the neighbour, as far as this end can tell.
     pub(super) fn expected_interval(&self, base: Duration) -> Duration {

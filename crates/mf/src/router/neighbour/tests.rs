@@ -1,5 +1,13 @@
 use super::*;
 
+const RHYTHM: Rhythm = Rhythm {
+    hello: Duration::from_millis(200),
+    idle: Duration::from_secs(10),
+    search: Duration::from_millis(25),
+    search_max: Duration::from_secs(10),
+    follows: false,
+};
+
 fn neighbour(number: u8) -> Neighbour {
     let identity = Identity {
         key: SigningKey::from_secret(&[number; 32]),
@@ -9,7 +17,7 @@ fn neighbour(number: u8) -> Neighbour {
         boot: u64::from(number),
         nonce_secret: [number; 32],
     };
-    Neighbour::new(identity, Duration::from_millis(200), Duration::from_millis(25), 1_000)
+    Neighbour::new(identity, RHYTHM, 1_000)
 }
 fn on_hello(to: &mut Neighbour, now: Time, packet: &[u8]) {
     match Hello::decode(packet) {
@@ -346,4 +354,42 @@ fn what_only_the_neighbour_can_have_sent_brings_it_back() {
     assert!(matches!(pair.changes()[..], [Change::Up(..)]));
     pair.run(1_500, Weather::Loses);
     assert!(matches!(pair.changes()[..], [Change::Down(..)]), "silent again");
+}
+
+#[test]
+fn hellos_become_rare_while_nothing_is_carried_and_a_neighbour_that_is_gone_then_is_missed_soon() {
+    let mut pair = Pair::new();
+    pair.ends[0].identity.roles = Roles::HOST;
+    pair.run(60_000, Weather::Clear);
+    assert!(pair.run(60_000, Weather::Clear) <= 14, "one in ten seconds at each end");
+    pair.changes();
+    // Traffic brings the rhythm back at once, at the end that sees it.
+    pair.ends.iter_mut().for_each(|end| end.on_carried(FaceId(1), 10_000));
+    assert!(pair.run(2_000, Weather::Clear) >= 18);
+    pair.run(90_000, Weather::Clear);
+    assert_eq!(pair.changes(), [], "nobody is taken for gone");
+    pair.run(21_000, Weather::Loses);
+    assert!(matches!(pair.changes()[..], [Change::Down(..)]), "it is asked when its hello is late");
+}
+
+#[test]
+fn a_host_searches_for_a_lost_router_less_and_less_often_and_finds_it_within_a_part_of_its_absence() {
+    for absence in [1, 4, 30, 300, 3_000] {
+        let mut pair = Pair::new();
+        pair.ends[0].identity.roles = Roles::HOST;
+        pair.run(2_000, Weather::Clear);
+        // The router has died: it says nothing.
+        let mut said = Vec::new();
+        let (begin, end) = (pair.now, pair.now + Duration::from_secs(absence));
+        while pair.now < end {
+            pair.now += Duration::from_millis(5);
+            pair.ends[0].handle_timeout(pair.now);
+            said.extend(core::iter::from_fn(|| pair.ends[0].poll_packet()).map(|_| pair.now));
+        }
+        let in_last = |seconds| said.iter().filter(|at| end.since(**at) <= Duration::from_secs(seconds)).count();
+        assert!(absence < 30 || in_last(5) <= 8, "{} hellos in the last 5 s of {absence}", in_last(5));
+        let gaps = said.windows(2).map(|pair| pair[1].since(pair[0])).max().expect("it searches");
+        let most = Duration::from_millis(400).max((end.since(begin) / 24).min(Duration::from_millis(12_600)));
+        assert!(gaps <= most, "{gaps:?} between two hellos in {absence} s");
+    }
 }

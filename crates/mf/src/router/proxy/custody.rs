@@ -23,7 +23,7 @@ use super::{LATELY_MAX, Proxy, Release, Stored, Waiting};
 use crate::{
     config::{CustodyUntil, ProxyConfig},
     custody::Answer,
-    ids::{ChunkKey, Custodian, Flow, Guid, ServiceId, Token},
+    ids::{ChunkKey, Custodian, Flow, Guid, Token},
     sender::is_pushed,
     wire::{ChunkHeader, ChunkRanges, CustodyState},
 };
@@ -121,8 +121,7 @@ fn transfer_of(key: &ChunkKey) -> ChunkKey {
 impl Proxy {
     /// Whether a chunk is kept until it is on a disk further on. Chunks for groups are not: they go many ways.
     pub(super) fn keeps_custody(&self, header: &ChunkHeader) -> bool {
-        let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
-        self.config.custody == CustodyUntil::Disk && !is_for_group
+        self.config.custody == CustodyUntil::Disk && !header.is_for_group()
     }
     /// This proxy as a custodian.
     pub(super) fn custodian(&self) -> Custodian {

@@ -27,6 +27,8 @@ pub(super) struct Stored {
     /// When it goes to its receiver again, and the pause after that. A receiver that knows nothing of the object cannot
     /// request it.
     pub(super) remind: Option<(Time, Duration)>,
+    /// The name of its object, if this is the description.
+    pub(super) name: Option<String>,
 }
 
 impl Stored {
@@ -48,6 +50,7 @@ pub(super) struct Destination {
     pub(super) by_ways: u32,
     /// Chunks that are here for it.
     pub(super) chunks: u32,
+    pub(super) bytes: u64,
     pub(super) watched: bool,
     pub(super) timer: Time,
     pub(super) window: Window,
@@ -114,6 +117,7 @@ impl Proxy {
             turn: Turn::default(),
             by_ways: 0,
             chunks: 0,
+            bytes: 0,
             watched: false,
             timer: {
                 timers.insert((timer, key.flow.destination));
@@ -122,9 +126,10 @@ impl Proxy {
             window: Window::new(config),
         });
         destination.chunks += 1;
+        destination.bytes += bytes;
+        self.unrecognised.iter_mut().for_each(|unrecognised| _ = unrecognised.insert(key.flow.destination));
         let (place, rests, sends, durable, owed) = (Place::Here, false, 0, false, false);
-        let is_pushed_to_one =
-            is_pushed(key.transfer) && !matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
+        let is_pushed_to_one = is_pushed(key.transfer) && !header.is_for_group();
         let remind = None;
         let stored = Stored {
             header,
@@ -141,6 +146,7 @@ impl Proxy {
             sends,
             durable,
             remind,
+            name: None,
         };
         self.chunks.insert(id, stored);
         if !delegated {
@@ -148,6 +154,11 @@ impl Proxy {
         } else if key.number == 0 && is_pushed_to_one {
             self.remind_after(now, id, REMIND);
         }
+    }
+    /// Remembers the name of an object, whose description this chunk is.
+    pub(super) fn note_name(&mut self, id: u64, head: &[u8]) {
+        let name = manifest_of(head).map(|manifest| manifest.name.to_string());
+        self.chunks.entry(id).and_modify(|stored| stored.name = name);
     }
     /// Sets when a delegated description goes to its receiver again.
     pub(super) fn remind_after(&mut self, now: Time, id: u64, after: Duration) {
@@ -162,6 +173,8 @@ impl Proxy {
         self.leave_rest(id);
         self.leave_transit(id);
         self.unwait(id);
+        // What an outbox has goes by its access router, wherever its destination is.
+        let reason = if self.unrecognised.is_some() { StoreReason::NoRoute } else { reason };
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         (stored.owed, stored.reason) = (true, reason);
         let key = stored.key;
@@ -225,6 +238,7 @@ impl Proxy {
         self.change_source(key.flow.source, |source| source.bytes -= stored.bytes);
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
             destination.chunks -= 1;
+            destination.bytes -= stored.bytes;
             if destination.chunks == 0 {
                 if destination.watched {
                     self.watches.push_back((key.flow.destination, false));
@@ -245,4 +259,10 @@ impl Proxy {
             }
         }
     }
+}
+
+/// The manifest at the beginning of the description of an object.
+fn manifest_of(head: &[u8]) -> Option<Manifest> {
+    let (length, rest) = head.split_first_chunk::<2>()?;
+    Manifest::decode(rest.get(..usize::from(u16::from_be_bytes(*length)))?).ok()
 }

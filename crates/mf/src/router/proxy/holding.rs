@@ -1,4 +1,6 @@
 //! What a proxy shows of its chunks, and what it decides about them.
+use alloc::string::String;
+
 use tributary_core::{ByteCount, Time};
 
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
 /// Why a chunk was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Its flow, or its source, has as much in store as it may have.
+    /// Its flow, its source or its destination has as much in store as it may have.
     ShareFull,
     /// The store is full of chunks that are not less important, of sources that have no more here than its own.
     Full,
@@ -35,6 +37,8 @@ pub enum Release {
 pub struct Holding {
     /// Which chunk, from whom to whom.
     pub key: ChunkKey,
+    /// The name of its object, if the description is here too.
+    pub name: Option<String>,
     /// Its length.
     pub bytes: ByteCount,
     /// Its priority.

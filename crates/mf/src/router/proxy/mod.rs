@@ -24,11 +24,12 @@ mod tests;
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    string::{String, ToString},
     vec::Vec,
 };
 
 use bytes::Bytes;
-use tributary_content::{ObjectId, StoreError};
+use tributary_content::{Manifest, ObjectId, StoreError};
 use tributary_core::{ByteCount, Duration, Time};
 
 pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
@@ -46,7 +47,7 @@ use self::{
 use super::StoreReason;
 use crate::{
     config::{ProxyConfig, Rebinding},
-    ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token},
+    ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
     sender::{REMIND_MAX, is_pushed},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
@@ -113,6 +114,10 @@ pub struct Proxy {
     /// Transfers that are kept for less than their lifetime; their sources hear so.
     capped: VecDeque<(ChunkKey, Source, Duration)>,
     failure: Option<StoreError>,
+    /// Of a host's outbox: destinations of which it is not known whether they are groups; `None` in a router.
+    unrecognised: Option<BTreeSet<Guid>>,
+    /// What was deleted as its lifetime was over: the name or identifier of the object, its destination, and how many chunks.
+    expired: BTreeMap<(Guid, String), u64>,
     /// Counters.
     pub stats: ProxyStats,
 }
@@ -188,6 +193,8 @@ impl Proxy {
             lookups: VecDeque::new(),
             capped: VecDeque::new(),
             failure: None,
+            unrecognised: None,
+            expired: BTreeMap::new(),
             stats: ProxyStats::default(),
         };
         for (id, head, bytes) in found {
@@ -201,8 +208,13 @@ impl Proxy {
                 let source = Source::of(&header);
                 // Whether the next hop has the chunk of a delegated copy is not known any more. A copy for a group only
                 // answers requests: it is not sent on.
-                let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
+                let is_for_group = header.is_for_group() && delegated;
                 proxy.add((now, until), id, header, key, bytes, StoreReason::Away, delegated);
+                if key.number == 0
+                    && let Ok(payload) = proxy.repository.read(id)
+                {
+                    proxy.note_name(id, &payload);
+                }
                 // It may have left in an earlier life.
                 proxy.chunks.entry(id).and_modify(|stored| (stored.durable, stored.sends) = (true, 1));
                 decided.into_iter().for_each(|(on_hold, until)| proxy.set_term(id, on_hold, until));
@@ -220,6 +232,38 @@ impl Proxy {
 
     // Inputs.
 
+    /// This is the outbox of a host: what is here goes when there is an access router, wherever its destination is.
+    pub fn be_outbox(&mut self) {
+        self.unrecognised = Some(self.destinations.keys().copied().collect());
+        let waiting =
+            self.destinations.values().flat_map(|destination| destination.waiting.iter().map(|entry| entry.3));
+        for id in waiting.collect::<Vec<u64>>() {
+            self.take_back(id, StoreReason::NoRoute);
+        }
+    }
+    /// The address of this node has changed.
+    pub fn set_address(&mut self, address: NetworkAddress) {
+        self.own.1 = address;
+    }
+    /// The destinations of an outbox of which it is not known whether they are groups.
+    pub fn unrecognised(&self) -> Vec<Guid> {
+        self.unrecognised.iter().flatten().copied().collect()
+    }
+    /// Whether what is here for a destination may go, as far as it has to be known whether that is a group.
+    pub fn is_recognised(&self, guid: &Guid) -> bool {
+        self.unrecognised.as_ref().is_none_or(|unrecognised| !unrecognised.contains(guid))
+    }
+    /// A destination of an outbox is a group, or is none: what is here for it goes accordingly.
+    pub fn recognise(&mut self, guid: &Guid, is_group: bool) {
+        self.unrecognised.iter_mut().for_each(|unrecognised| _ = unrecognised.remove(guid));
+        let ids =
+            self.destinations.get(guid).map(|known| known.waiting.iter().map(|entry| entry.3).collect::<Vec<u64>>());
+        for id in ids.into_iter().flatten() {
+            let Some(stored) = self.chunks.get_mut(&id) else { continue };
+            stored.header.service = stored.header.service.for_group(is_group);
+        }
+        self.ready.insert(*guid);
+    }
     /// Stores a chunk. It replaces an older copy if it answers a request that bypasses copies ([`Flags::NO_CACHE`]). It
     /// is durable after the next commit.
     ///
@@ -250,10 +294,12 @@ impl Proxy {
         }
         let flow_bytes = self.flows.get(&key.flow).map_or(0, |flow| flow.bytes);
         let source_bytes = self.sources.get(&key.flow.source).map_or(0, |source| source.bytes);
-        let ProxyConfig { capacity, flow_capacity, source_capacity, .. } = self.config;
+        let destination_bytes = self.destinations.get(&key.flow.destination).map_or(0, |destination| destination.bytes);
+        let ProxyConfig { capacity, flow_capacity, source_capacity, destination_capacity, .. } = self.config;
         // A share as large as the store is none: then the store is full.
         let exceeds = |share: ByteCount, held: u64| share < capacity && held + bytes > share.0;
-        if exceeds(flow_capacity, flow_bytes) || exceeds(source_capacity, source_bytes) {
+        let has_share = exceeds(flow_capacity, flow_bytes) || exceeds(source_capacity, source_bytes);
+        if has_share || exceeds(destination_capacity, destination_bytes) {
             self.stats.refused += 1;
             return Err(Refused::ShareFull);
         }
@@ -287,6 +333,9 @@ impl Proxy {
         self.stats.stored += 1;
         let span = (now, now + lifetime);
         self.add(span, id, header.clone(), key, bytes - CHUNK_OVERHEAD_BYTES, reason, delegated);
+        if key.number == 0 {
+            self.note_name(id, &payload.to_bytes());
+        }
         if let Some((on_hold, until)) = decided {
             self.set_term(id, on_hold, until);
             self.keep_term(now, id);
@@ -482,6 +531,7 @@ impl Proxy {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.stats.expired += 1;
+            self.note_expired(id);
             self.drop_stored(now, id);
         }
         while let Some((_, id)) = self.reminders.first().copied().filter(|(at, _)| *at <= now) {
@@ -522,6 +572,7 @@ impl Proxy {
             reason: stored.reason,
             delegated: stored.delegated,
             owed: stored.owed,
+            name: self.name_of(&stored.key).map(String::from),
             state: match stored.place {
                 Place::Here if stored.rests => HoldingState::Resting,
                 Place::Here => HoldingState::Waiting,
@@ -583,15 +634,36 @@ impl Proxy {
 
     // Private.
 
+    /// The name of a chunk's object, if its description is here.
+    fn name_of(&self, key: &ChunkKey) -> Option<&str> {
+        let head = self.keys.get(&ChunkKey { number: 0, ..*key })?;
+        self.chunks.get(head)?.name.as_deref()
+    }
+    /// A chunk is deleted as its lifetime is over: people hear of that if it had still to go on.
+    fn note_expired(&mut self, id: u64) {
+        let Some(stored) = self.chunks.get(&id).filter(|stored| stored.owed) else { return };
+        let name = self.name_of(&stored.key).map_or_else(|| stored.key.object.to_string(), String::from);
+        let key = (stored.key.flow.destination, name);
+        if self.expired.len() < EXPIRED_NOTED_MAX || self.expired.contains_key(&key) {
+            *self.expired.entry(key).or_default() += 1;
+        }
+    }
     /// How long a chunk is kept that has just arrived.
     fn lifetime(&self, header: &ChunkHeader) -> Duration {
         match header.lifetime_ms {
+            0 if !header.tag().is_some_and(|tag| is_pushed(tag.transfer)) => {
+                self.config.lifetime.min(REQUESTED_LIFETIME)
+            }
             0 => self.config.lifetime,
             wanted => Duration::from_millis(u64::from(wanted)).min(self.config.lifetime),
         }
     }
 }
 
+/// How long chunks of a fetch are kept: a receiver that is away for longer requests them again when it is back.
+const REQUESTED_LIFETIME: Duration = Duration::from_secs(3_600);
+/// Objects whose expiry is noted one by one, at most, between two reports.
+const EXPIRED_NOTED_MAX: usize = 64;
 /// What a chunk takes beyond its payload: header and index entries.
 pub const CHUNK_OVERHEAD_BYTES: u64 = 512;
 /// A silent receiver is sent the description of a delegated object again after this time, as by a source that is awake;

@@ -1,5 +1,5 @@
 //! What leaves the store: chunks, reports to their sources, names to watch and to look up.
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::ops::Bound;
 
 use bytes::Bytes;
@@ -171,6 +171,10 @@ impl Proxy {
         let (ChunkKey { flow, object, transfer, .. }, source, lifetime) = self.capped.pop_front()?;
         let message = TransportMessage::KeptFor { flow, transfer, object, lifetime_ms: lifetime_ms(lifetime) };
         Some((flow.source, source.address, source.token, message))
+    }
+    /// What was deleted as its lifetime was over: the destination, the name or identifier of the object, and how many chunks.
+    pub fn poll_expired(&mut self) -> Option<((Guid, String), u64)> {
+        self.expired.pop_first()
     }
     /// A name to watch (true) or not to watch any more.
     pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {

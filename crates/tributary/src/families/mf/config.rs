@@ -95,8 +95,13 @@ const GUID_HINT: &str = "write the 40 hex digits that `trib status` shows on the
 /// Reads the section into `mf`.
 pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
-    let millisecond = Duration::from_millis(1);
-    let day = Duration::from_secs(86_400);
+    let (millisecond, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+    if section.choice("power", &[("mains", false), ("battery", true)]) == Some(true) {
+        mf.save_battery();
+    }
+    set(duration(section, "idle_interval", millisecond * 10, Duration::from_secs(60)), &mut mf.idle_interval);
+    set(duration(section, "search_interval_max", millisecond * 5, day), &mut mf.search_interval_max);
+    set(duration(section, "attachment_lifetime", Duration::from_secs(1), day * 30), &mut mf.attachment_lifetime);
     set(duration(section, "hello_interval", millisecond * 10, Duration::from_secs(60)), &mut mf.hello_interval);
     set(duration(section, "search_interval", millisecond * 5, Duration::from_secs(60)), &mut mf.search_interval);
     set(duration(section, "binding_lifetime", Duration::from_secs(1), day), &mut mf.binding_lifetime);
@@ -149,12 +154,17 @@ fn storage(section: &Section<'_>, proxy: &mut ProxyConfig) {
         proxy.flow_capacity = ByteCount(bytes);
         // Who lets one flow have more than half lets its source.
         proxy.source_capacity = proxy.source_capacity.max(proxy.flow_capacity);
+        proxy.destination_capacity = proxy.destination_capacity.max(proxy.flow_capacity);
     }
-    if let Some(bytes) = size(section, "store_source_size", 0, 1 << 44) {
-        proxy.source_capacity = ByteCount(bytes);
-        if proxy.source_capacity > proxy.capacity {
-            let hint = "it must be at most store_size".to_string();
-            section.problem(section.span_of("store_source_size"), "'store_source_size' is out of range".into(), hint);
+    for (key, share) in
+        [("store_source_size", &mut proxy.source_capacity), ("store_receiver_size", &mut proxy.destination_capacity)]
+    {
+        if let Some(bytes) = size(section, key, 0, 1 << 44) {
+            *share = ByteCount(bytes);
+            if *share > proxy.capacity {
+                let hint = "it must be at most store_size".to_string();
+                section.problem(section.span_of(key), format!("'{key}' is out of range"), hint);
+            }
         }
     }
     if let Some(percent) = section.integer("depleted_percent", 0..=100) {
@@ -187,6 +197,8 @@ fn transfers(section: &Section<'_>, transfer: &mut EndConfig) {
     }
     transfer.reliability = section.choice("reliability", &Reliability::ALL).unwrap_or(transfer.reliability);
     set(duration(section, "nack_timeout", *NACK_TIMEOUT.start(), *NACK_TIMEOUT.end()), &mut transfer.nack_timeout);
+    let day = Duration::from_secs(86_400);
+    set(duration(section, "message_lifetime", Duration::from_secs(1), day * 49), &mut transfer.message_lifetime);
     if let Some(chunks) = section.integer("window_chunks", 1..=u64::from(transfer.window_chunks_max)) {
         transfer.window_chunks = chunks as u16;
     }

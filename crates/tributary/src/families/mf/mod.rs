@@ -80,7 +80,7 @@ impl FamilySettings for Config {
         groups::load(&config.state_dir)?;
         engine::check(&config.resolver)?;
         let (names, partial) = (folder.join("names"), folder.join(PARTIAL));
-        let stores = self.router && self.proxy.enabled;
+        let stores = outbox_of(self, config).stores();
         let keeps_names = self.resolver && config.resolver == EngineConfig::Embedded;
         let keeps_partials = self.hop.partial_bytes_max.0 > 0;
         let folders = [(stores, folder.as_path()), (keeps_names, &names), (keeps_partials, &partial)];
@@ -141,7 +141,7 @@ impl FamilySettings for Config {
 const PARTIAL: &str = "partial";
 
 fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNode {
-    let mut mf = Config { seed, ..settings.clone() };
+    let mut mf = Config { seed, ..outbox_of(settings, config) };
     let Some(folder) = &config.store else { return MfNode::new(mf) };
     // Changes by commands override the config; `check_storage` has found that they can be read.
     for (name, readers) in readers::load(&config.state_dir).unwrap_or_default() {
@@ -157,7 +157,7 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
         }
     }
     let (keeps_names, keeps_partials) = (mf.resolver, mf.hop.partial_bytes_max.0 > 0);
-    let mut node = match mf.router && mf.proxy.enabled {
+    let mut node = match mf.stores() {
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
@@ -172,6 +172,10 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
     node
 }
 
+/// The settings of a node whose disk keeps what it sends while no router answers.
+fn outbox_of(settings: &Config, config: &NodeConfig) -> Config {
+    Config { outbox: config.store.is_some() && config.roles.contains(&Role::Sender), ..settings.clone() }
+}
 /// The secret of a device, from which its GUID follows. Publishers may share a key between machines; a device is
 /// identified by its label too. The signature that the secret is made from is never shown.
 fn device_secret(key: &SigningKey, label: &str) -> [u8; 32] {
