@@ -3,14 +3,16 @@
 //! | key | value | lease |
 //! |---|---|---|
 //! | `r/PLACE/AUTHOR/GUID` | a byte, 1 if it is said and 0 if it has ended; the signed record | the author's memory |
+//! | the same of an attachment or a group | the same | of the author's subscriptions of some hours |
 //! | the same of a deletion | the same | of the deletions of some minutes |
 //! | `a/AUTHOR` | nothing: its author is there | the author's presence |
 //!
 //! GUIDs are written in hex, so that the places of a bucket lie together. A device has two leases, whether it has one name
 //! or a million: while its presence lasts its records are found, and while its memory lasts their versions are known.
+//! Attachments and groups are found while their author is away, as long as they are in the store.
 use alloc::{format, string::String, vec::Vec};
 
-use tributary_core::Duration;
+use tributary_core::{Duration, Time};
 use tributary_transport::engine::{Entry, Lease};
 
 use super::super::replica::MEMORY;
@@ -104,19 +106,19 @@ pub(super) fn verified(slot: &Slot, entry: &Entry) -> Option<(NameRecord, bool)>
 /// The leases of devices.
 #[derive(Debug)]
 pub(super) struct Leases {
-    /// How much longer than their author's presence records are remembered, in seconds.
-    memory: u32,
+    /// In a network with an authority: how far clocks may be apart, in seconds.
+    clock_tolerance: Option<u64>,
     /// Tells the leases of deletions of one resolver from those of others.
     salt: u64,
 }
 
 impl Leases {
     pub(super) fn new(salt: u64) -> Leases {
-        Leases { memory: MEMORY.as_secs() as u32, salt }
+        Leases { clock_tolerance: None, salt }
     }
     /// Records have an end by the clock, until which somebody could bring old ones back.
     pub(super) fn with_ends(&mut self, clock_tolerance: u64) {
-        self.memory = u32::try_from(RECORD_SPAN + clock_tolerance).unwrap_or(u32::MAX);
+        self.clock_tolerance = Some(clock_tolerance);
     }
     /// While this lasts, the author is there.
     pub(super) fn presence(author: &Guid, lifetime: Duration) -> Lease {
@@ -125,14 +127,30 @@ impl Leases {
     }
     /// While this lasts, what the author said is remembered.
     pub(super) fn memory(&self, author: &Guid) -> Lease {
-        Lease { id: number(author, b"memory", u64::from(self.memory)), seconds: self.memory }
+        let seconds = self.remembered(RECORD_SPAN);
+        Lease { id: number(author, b"memory", u64::from(seconds)), seconds }
     }
-    /// Under this it is remembered that something was deleted. It is renewed by nobody, so that deletions of devices that
-    /// stay do not heap up; those of one device in the same minutes share one.
-    pub(super) fn deletions(&self, author: &Guid, now: tributary_core::Time) -> Lease {
-        let slot = now.since(tributary_core::Time::ZERO).as_secs() / MEMORY.as_secs();
-        let seconds = self.memory + MEMORY.as_secs() as u32;
-        Lease { id: number(author, b"deletions", self.salt ^ slot), seconds }
+    /// Under this it is remembered that a record which held for at most `span` seconds was deleted.
+    pub(super) fn deletions(&self, author: &Guid, now: Time, span: u64) -> Lease {
+        self.passing(author, now, b"deletions", (MEMORY, self.remembered(span)))
+    }
+    /// Under this an attachment or a group holds, whether its author is there or not. Its author states it again, which
+    /// takes another lease, before an eighth of the lifetime is over.
+    pub(super) fn subscriptions(&self, author: &Guid, now: Time, lifetime: Duration) -> Lease {
+        self.passing(author, now, b"subscriptions", (lifetime / 8, seconds(lifetime)))
+    }
+    /// How long the version of a record is remembered that is gone and held for at most `span` seconds.
+    fn remembered(&self, span: u64) -> u32 {
+        let seconds = self.clock_tolerance.map_or(MEMORY.as_secs(), |tolerance| span + tolerance);
+        u32::try_from(seconds).unwrap_or(u32::MAX)
+    }
+    /// A lease that nobody renews, so that what lies under it does not heap up. What a device says in the same `slot` of
+    /// the time shares one.
+    fn passing(&self, author: &Guid, now: Time, what: &[u8], (slot, lasts): (Duration, u32)) -> Lease {
+        let slot = slot.as_secs().max(1);
+        let number_of_slot = now.since(Time::ZERO).as_secs() / slot;
+        let seconds = lasts.saturating_add(u32::try_from(slot).unwrap_or(u32::MAX));
+        Lease { id: number(author, what, self.salt ^ number_of_slot ^ u64::from(seconds) << 32), seconds }
     }
 }
 

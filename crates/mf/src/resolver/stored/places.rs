@@ -46,6 +46,8 @@ struct Seen {
     version: u64,
     record: Vec<u8>,
     is_stated: bool,
+    /// Whether it holds while its author is away.
+    outlives_author: bool,
 }
 
 #[derive(Debug)]
@@ -170,27 +172,31 @@ impl Place {
         &'a self,
         there: &'a BTreeMap<Guid, u64>,
     ) -> impl Iterator<Item = (&'a RecordKey, &'a [u8])> {
-        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && there.contains_key(author);
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_live(author, there);
         self.records.iter().filter(is_live).map(|(key, seen)| (key, &seen.record[..]))
     }
     /// Authors of what is said here who are not known to be there.
     pub(super) fn absent(&self, there: &BTreeMap<Guid, u64>) -> BTreeSet<Guid> {
-        let is_absent = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && !there.contains_key(author);
+        let is_absent = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && !seen.is_live(author, there);
         self.records.iter().filter(is_absent).map(|((author, _), _)| *author).collect()
     }
     pub(super) fn digest(&self, there: &BTreeMap<Guid, u64>) -> u64 {
-        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && there.contains_key(author);
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_live(author, there);
         digest(self.records.iter().filter(is_live).map(|(key, seen)| (*key, seen.version)))
     }
 }
 
 impl Seen {
+    fn is_live(&self, author: &Guid, there: &BTreeMap<Guid, u64>) -> bool {
+        self.is_stated && (self.outlives_author || there.contains_key(author))
+    }
     fn is_deletion(&self) -> bool {
         NameRecord::bytes_are_deletion(&self.record)
     }
 }
 
 fn seen(slot: &Slot, entry: &Entry) -> Option<Seen> {
-    let (_, is_stated) = verified(slot, entry)?;
-    Some(Seen { version: entry.version, record: entry.value[1..].to_vec(), is_stated })
+    let (record, is_stated) = verified(slot, entry)?;
+    let outlives_author = record.statement().body.outlives_author();
+    Some(Seen { version: entry.version, record: entry.value[1..].to_vec(), is_stated, outlives_author })
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     ids::Guid,
-    wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of, names::RECORDS_MAX},
+    wire::{Holding, NameMessage, NameRecord, RECORD_SPAN, RecordKey, Refusal, bucket_of, names::RECORDS_MAX},
 };
 
 impl Stored {
@@ -84,11 +84,13 @@ impl Stored {
             }
         };
         let (slot, author) = ((place, record.key()), record.author());
-        let is_deletion = record.is_deletion();
-        let lifetime = (!is_deletion).then(|| lifetime_of(&record));
+        let (is_deletion, body) = (record.is_deletion(), &record.statement().body);
+        // Whoever states an attachment or a group is there for no longer than usual.
+        let lifetime = (!is_deletion && !body.outlives_author()).then(|| lifetime_of(&record));
         let Some(job) = self.open(now, from, request, What::Put { slot, stale: None, lifetime }, 1) else { return };
         let lease = match is_deletion {
-            true => self.leases.deletions(&author, now),
+            true => self.leases.deletions(&author, now, body.span()),
+            false if body.outlives_author() => self.leases.subscriptions(&author, now, lifetime_of(&record)),
             false => self.leases.memory(&author),
         };
         let entry = keys::entry(&slot, &record, &bytes);
@@ -250,6 +252,7 @@ impl Stored {
             };
             let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
             let is_there = self.authors.there().contains_key(&key.0) || more_there.contains(&key.0);
+            let is_there = is_there || record.statement().body.outlives_author();
             if is_stated && holds && is_there {
                 live.push((key, &entry.value[1..]));
             }
@@ -392,7 +395,8 @@ impl Stored {
         let part = Part::Surplus { author, bucket, stated };
         self.ask_as(Priority::Background, part, |id| Request::List { id, from, to, count: PAGE, at: None });
     }
-    /// What an author has not put again ends. Its version stays known.
+    /// What an author has not put again ends, but for the subscriptions of an earlier life, which hold until their own end.
+    /// Its version stays known.
     pub(super) fn on_surplus(
         &mut self,
         now: Time,
@@ -401,11 +405,13 @@ impl Stored {
         entries: Vec<Entry>,
         more: bool,
     ) {
-        let lease = self.leases.deletions(&author, now);
+        let lease = self.leases.deletions(&author, now, RECORD_SPAN);
         let last = entries.last().map(|entry| entry.key.clone()).filter(|_| more);
         for entry in entries.into_iter().filter(keys::is_stated) {
             let Some(Key::Record(slot)) = Key::read(&entry.key) else { continue };
-            if slot.1.0 != author || bucket_of(&slot.0) != bucket || stated.contains(&slot) {
+            let outlives =
+                || keys::verified(&slot, &entry).is_some_and(|(record, _)| record.statement().body.outlives_author());
+            if slot.1.0 != author || bucket_of(&slot.0) != bucket || stated.contains(&slot) || outlives() {
                 continue;
             }
             self.stats.ended += 1;

@@ -1,4 +1,4 @@
-use alloc::{boxed::Box, collections::BTreeMap, string::ToString, sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
 use std::sync::Mutex;
 
 use tributary_content::SigningKey;
@@ -12,8 +12,7 @@ use super::{
 use crate::wire::{NameRecord, Readers, RecordBody, Statement, bucket_of};
 
 const LIFE: Duration = Duration::from_secs(30);
-/// How long attachments and groups hold; they are stated again after an eighth of it.
-const ATTACHED: Duration = Duration::from_secs(7 * 86_400);
+const DAY: Duration = Duration::from_secs(86_400);
 const TICK: Duration = Duration::from_millis(100);
 
 /// What several engines share: a store in memory that does what etcd does.
@@ -165,8 +164,15 @@ fn signed(owner: u8, version: u64, address: u32) -> NameRecord {
     };
     NameRecord::sign(statement, &key(owner)).unwrap()
 }
-fn group(label: &str) -> RecordBody {
-    RecordBody::Group { label: label.as_bytes().into(), members: Vec::new(), proxy: Guid::NONE }
+fn name(label: &str) -> tributary_content::Name {
+    format!("/{label}").parse().unwrap()
+}
+fn content(label: &str) -> RecordBody {
+    let object = tributary_content::MemoryObject::new(name(label), vec![1; 10], &key(9)).unwrap();
+    RecordBody::Content(tributary_content::ObjectReader::manifest(&object).encode())
+}
+fn content_at(label: &str) -> Guid {
+    Guid::of_content(&key(9).public(), &name(label))
 }
 
 impl World {
@@ -190,7 +196,7 @@ impl World {
     }
     fn join(&mut self, number: u8) {
         let asker = Asker { guid: device(number), address: NetworkAddress(100) };
-        let mut client = GnrsClient::new(key(number), "host", LIFE, 0).with_leases(LIFE, ATTACHED);
+        let mut client = GnrsClient::new(key(number), "host", LIFE, 0).with_leases(LIFE * 10, DAY * 7);
         client.on_reachable(self.now);
         self.clients.push((asker, client));
     }
@@ -342,10 +348,10 @@ fn names_go_with_their_device_and_come_back_with_it_without_being_put_again() {
     let mut world = World::new(2);
     let labels: Vec<_> = (0..20).map(|number| number.to_string()).collect();
     for label in &labels {
-        world.clients[0].1.put(world.now, group(label));
+        world.clients[0].1.put(world.now, content(label));
     }
     world.run(Duration::from_secs(60));
-    let places: Vec<Guid> = labels.iter().map(|label| Guid::of(&key(1).public(), label.as_bytes())).collect();
+    let places: Vec<Guid> = labels.iter().map(|label| content_at(label)).collect();
     assert!(places.iter().all(|place| world.found(1, *place).len() == 1));
     let client = world.clients.remove(0);
     world.run(LIFE * 2);
@@ -377,9 +383,9 @@ fn who_repeats_an_old_record_of_a_device_that_is_gone_brings_none_of_its_names_b
 #[test]
 fn renewals_that_say_something_wrong_end_no_names_of_a_device_that_renews_them() {
     let mut world = World::new(1);
-    world.clients[0].1.put(world.now, group("a"));
+    world.clients[0].1.put(world.now, content("a"));
     world.run(LIFE);
-    let place = Guid::of(&key(1).public(), b"a");
+    let place = content_at("a");
     let wrong = Holding { bucket: bucket_of(&place), ..Holding::default() };
     for _ in 0..4 {
         for resolver in 0..2 {
@@ -399,16 +405,16 @@ fn renewals_that_say_something_wrong_end_no_names_of_a_device_that_renews_them()
 fn what_a_device_does_not_say_in_its_next_life_ends_and_its_version_stays_known() {
     let mut world = World::new(1);
     let now = world.now;
-    ["a", "b", "c"].into_iter().for_each(|label| world.clients[0].1.put(now, group(label)));
+    ["a", "b", "c"].into_iter().for_each(|label| world.clients[0].1.put(now, content(label)));
     world.run(LIFE);
-    let place = |label: &str| Guid::of(&key(1).public(), label.as_bytes());
+    let place = |label: &str| content_at(label);
     let old = world.ask(0, NameMessage::Lookup { request: 2, place: place("b") });
     let [NameMessage::Found { records, .. }] = &old[..] else { panic!("{old:?}") };
     let old = records[0].clone();
     // It starts anew and says only one of them, with versions that begin anew too.
     world.clients.clear();
     world.join(1);
-    world.clients[0].1.put(world.now, group("a"));
+    world.clients[0].1.put(world.now, content("a"));
     world.run(LIFE * 6);
     assert_eq!(world.found(1, place("a")).len(), 1);
     assert!(world.found(1, place("b")).is_empty() && world.found(0, place("c")).is_empty());
@@ -418,11 +424,46 @@ fn what_a_device_does_not_say_in_its_next_life_ends_and_its_version_stays_known(
 }
 
 #[test]
+fn attachments_and_groups_hold_while_their_device_is_away_and_in_its_next_life_until_it_takes_them_back() {
+    let mut world = World::new(1);
+    let group = RecordBody::Group { label: b"fleet".into(), members: Vec::new(), proxy: Guid::NONE };
+    let home = RecordBody::Attached { name: name("home") };
+    let (at_home, at_group) = (Guid::of_name(&name("home")), Guid::of(&key(1).public(), b"fleet"));
+    for body in [home.clone(), group, content("a")] {
+        world.clients[0].1.put(world.now, body);
+    }
+    world.run(LIFE);
+    world.clients.clear();
+    let found = |world: &mut World, place| world.found(0, place).len() + world.found(1, place).len();
+    let pass = |world: &mut World, time| {
+        world.now += time;
+        world.run(Duration::from_secs(5));
+    };
+    pass(&mut world, DAY * 2);
+    let held = |world: &mut World| [at_home, at_group, content_at("a")].map(|place| found(world, place));
+    assert_eq!(held(&mut world), [2, 2, 0]);
+    let watch = NameMessage::Watch { request: 5, place: at_home, lease_ms: 60_000, known: 0 };
+    assert!(matches!(&world.ask(1, watch)[..], [NameMessage::Found { records, .. }] if records.len() == 1));
+    // In its next life it says nothing of them, and renews what else it has.
+    world.join(1);
+    world.clients[0].1.put(world.now, content("b"));
+    world.run(LIFE * 6);
+    assert_eq!(held(&mut world), [2, 2, 0]);
+    world.clients[0].1.put(world.now, home);
+    world.clients[0].1.delete(world.now, at_home);
+    world.run(LIFE);
+    assert_eq!(held(&mut world), [0, 2, 0]);
+    world.clients.clear();
+    pass(&mut world, DAY * 6);
+    assert_eq!(held(&mut world), [0, 0, 0], "a week and an eighth after it was stated");
+}
+
+#[test]
 fn a_deletion_is_remembered_for_minutes_and_then_forgotten() {
     let mut world = World::new(1);
-    world.clients[0].1.put(world.now, group("a"));
+    world.clients[0].1.put(world.now, content("a"));
     world.run(Duration::from_secs(5));
-    let place = Guid::of(&key(1).public(), b"a");
+    let place = content_at("a");
     let said = world.ask(0, NameMessage::Lookup { request: 2, place });
     let [NameMessage::Found { records, .. }] = &said[..] else { panic!("{said:?}") };
     let old = records[0].clone();
@@ -443,10 +484,10 @@ fn without_its_store_a_resolver_acknowledges_nothing_and_says_why() {
     let refused = |request| NameMessage::Refused { request, refusal: Refusal::Engine };
     assert_eq!(world.put(0, &signed(1, 5, 7)), refused(1));
     assert_eq!(world.ask(1, NameMessage::Lookup { request: 2, place: device(1) }), [refused(2)]);
-    world.clients[0].1.put(world.now, group("a"));
+    world.clients[0].1.put(world.now, content("a"));
     world.clients[0].1.watch(world.now, device(7));
     world.run(Duration::from_secs(5));
-    let guid = Guid::of(&key(1).public(), b"a");
+    let guid = content_at("a");
     assert!(world.answers(0).contains(&Told::Refused(guid, Refusal::Engine)));
     assert_eq!(world.clients[0].1.trouble(), Some(Refusal::Engine));
     assert!(Refusal::Engine.reason().contains("etcd"));
