@@ -131,10 +131,10 @@ impl Groups {
         }
         devices
     }
-    /// Whether a GUID is that of a group, by its record; `None` during the lookup.
+    /// Whether a GUID stands for a group or for those who are attached to a name, by its records; `None` during the lookup.
     pub(crate) fn is_group(&mut self, now: Time, guid: Guid) -> Option<bool> {
         let declared = self.look(now, guid)?;
-        Some(declared.values().any(|(declared, _)| matches!(declared, Declared::Group { .. })))
+        Some(declared.values().any(|(declared, _)| !matches!(declared, Declared::Device(_))))
     }
     /// The records of a GUID; looks them up if they are unknown.
     fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Declared, Readers)>> {

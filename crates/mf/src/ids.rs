@@ -139,13 +139,13 @@ pub enum ServiceId {
 }
 
 impl ServiceId {
-    /// What brings it to a destination that is a group, or is none. To one of several stays so.
+    /// What brings a chunk to its destination, of which it was unknown whether it is a group. Of a destination of
+    /// [`ServiceId::Multicast`] that was known.
     pub fn for_group(self, is_group: bool) -> ServiceId {
-        match self {
-            ServiceId::Anycast if is_group => ServiceId::Anycast,
-            _ if is_group => ServiceId::Multicast,
-            ServiceId::Multicast | ServiceId::Anycast => ServiceId::Unicast,
-            service => service,
+        match (self, is_group) {
+            (ServiceId::Unicast, true) => ServiceId::Multicast,
+            (ServiceId::Anycast, false) => ServiceId::Unicast,
+            (service, _) => service,
         }
     }
     /// The service of this number.

@@ -127,7 +127,9 @@ impl Proxy {
         });
         destination.chunks += 1;
         destination.bytes += bytes;
-        self.unrecognised.iter_mut().for_each(|unrecognised| _ = unrecognised.insert(key.flow.destination));
+        if header.service != ServiceId::Multicast {
+            self.unrecognised.iter_mut().for_each(|unrecognised| _ = unrecognised.insert(key.flow.destination));
+        }
         let (place, rests, sends, durable, owed) = (Place::Here, false, 0, false, false);
         let is_pushed_to_one = is_pushed(key.transfer) && !header.is_for_group();
         let remind = None;

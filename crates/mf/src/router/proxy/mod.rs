@@ -47,7 +47,7 @@ use self::{
 use super::StoreReason;
 use crate::{
     config::{ProxyConfig, Rebinding},
-    ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, Token},
+    ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token},
     payload::Payload,
     sender::{REMIND_MAX, is_pushed},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
@@ -234,7 +234,8 @@ impl Proxy {
 
     /// This is the outbox of a host: what is here goes when there is an access router, wherever its destination is.
     pub fn be_outbox(&mut self) {
-        self.unrecognised = Some(self.destinations.keys().copied().collect());
+        let unrecognised = self.chunks.values().filter(|stored| stored.header.service != ServiceId::Multicast);
+        self.unrecognised = Some(unrecognised.map(|stored| stored.key.flow.destination).collect());
         let waiting =
             self.destinations.values().flat_map(|destination| destination.waiting.iter().map(|entry| entry.3));
         for id in waiting.collect::<Vec<u64>>() {

@@ -530,7 +530,7 @@ fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_ha
 #[test]
 fn a_copy_for_a_producer_leaves_after_a_start_and_one_for_a_group_does_not() {
     let mut repository = MemoryRepository::default();
-    let groups = ChunkHeader { service: crate::ids::ServiceId::Multicast, ..header(1, 3, 0, 0) };
+    let groups = ChunkHeader { service: ServiceId::Multicast, ..header(1, 3, 0, 0) };
     for (id, header) in [(1, header(1, 2, 0, 0)), (2, groups)] {
         let mut head = vec![HEAD_DELEGATED];
         header.encode(&mut head);
