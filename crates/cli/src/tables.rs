@@ -415,7 +415,7 @@ fn sent(sent: &SentView) -> Vec<String> {
     let end = match (whom, all.saturating_sub(whom)) {
         (0, _) if sent.stored_chunks == 0 => "it has left this node".into(),
         (0, _) if sent.kept_here == sent.stored_chunks => {
-            format!("this device keeps it{until} and sends it on as soon as a router answers")
+            format!("this device keeps it{until} and sends it on as soon as it can")
         }
         (0, 0 | 1) => format!("the network keeps it for the receiver{until}"),
         (0, away) => format!("the network keeps it for {away} receivers{until}"),

@@ -347,6 +347,28 @@ pub struct SendReport {
     pub is_over: bool,
 }
 
+impl SendReport {
+    /// Known receivers that have neither got nor refused it.
+    pub fn waiting(&self) -> u64 {
+        u64::from(self.destinations).saturating_sub((self.delivered.len() + self.refused.len()) as u64)
+    }
+    /// Whether storage keeps all of it for each of these, of whom there are some: that of routers, or of this node too.
+    pub fn is_kept(&self, storage: Storage) -> bool {
+        let here = if storage == Storage::OfRouters { u64::from(self.kept_here) } else { 0 };
+        let (kept, waiting) = (u64::from(self.stored_chunks).saturating_sub(here), self.waiting());
+        waiting > 0 && kept > 0 && kept >= u64::from(self.chunks) * waiting
+    }
+}
+
+/// Whose storage counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Storage {
+    /// That of routers and of the sending node.
+    OfAll,
+    /// That of routers: the sending node ends before it can send its own.
+    OfRouters,
+}
+
 /// A set of chunk numbers as ascending ranges that neither touch nor overlap: the first number, and how many there are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkSet(Vec<(u32, u32)>);

@@ -1,8 +1,8 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Destination, EXTENSION, GetOptions, Group, Held, HeldFilter, Keeping, Messaging, MessagingError,
-    SendOptions as Wanted, SendReport, Spread, StoreStatus,
+    AcceptOptions, Destination, EXTENSION, GetOptions, Group, Held, HeldFilter, InNetwork, Keeping, Messaging,
+    MessagingError, SendOptions as Wanted, SendReport, Spread, StoreStatus,
 };
 
 use super::*;
@@ -21,7 +21,9 @@ impl MfNode {
         options.reliability = wanted.reliability.unwrap_or(options.reliability);
         options.in_network = wanted.in_network.unwrap_or(options.in_network);
         options.priority = wanted.priority;
-        options.lifetime = Some(wanted.lifetime.unwrap_or(self.config.transfer.message_lifetime));
+        // Without storage nobody but this node keeps it: it ends when no receiver answers for long.
+        let is_stored = options.in_network != InNetwork::Nothing;
+        options.lifetime = wanted.lifetime.or(is_stored.then_some(self.config.transfer.message_lifetime));
         (options.service, options.proxies) = match (to, wanted.spread) {
             (_, Spread::AllByProxies(depth)) => (ServiceId::Multicast, depth.max(1)),
             (_, Spread::Nearest) => (ServiceId::Anycast, 0),

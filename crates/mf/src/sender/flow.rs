@@ -244,10 +244,14 @@ impl Outflow {
     pub(super) fn on_kept_for(&mut self, kept: Duration) {
         self.kept_for = Some(self.kept_for.map_or(kept, |known| known.min(kept)));
     }
-    /// Whether all of it is in storage on the way to its one receiver, which has promised to bring it there.
+    /// Whether all of it is in storage on the way to its receiver, or to each member of its group that has not got it: the
+    /// storage has promised to bring it there.
     pub(super) fn is_kept_on_the_way(&self) -> bool {
-        let is_pushed_to_one = !self.requested && self.group.is_none();
-        is_pushed_to_one && self.stored.len() >= self.count as usize && self.again.is_empty() && self.dropped.is_empty()
+        let is_kept = match &self.group {
+            Some(group) => self.next >= self.count && group.is_idle() && group.is_kept(self.count),
+            None => self.stored.len() >= self.count as usize,
+        };
+        !self.requested && is_kept && self.again.is_empty() && self.dropped.is_empty()
     }
     /// Whether there is a chunk that may go now, as far as the receiver and the storage of this node are concerned;
     /// [`Outflow::take_next`] may still find that the rest is held.

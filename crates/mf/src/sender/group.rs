@@ -183,6 +183,15 @@ impl Group {
             Wanted::All => self.is_known && !self.members.is_empty() && members.all(Member::is_over),
         }
     }
+    /// Whether storage on the way has all `count` chunks for each member that has not got it; where one member is enough,
+    /// for one.
+    pub(super) fn is_kept(&self, count: u32) -> bool {
+        let is_kept = |member: &Member| member.is_over() || member.stored.len() >= count as usize;
+        match self.wanted {
+            Wanted::One => self.members.values().any(is_kept),
+            Wanted::All => self.is_known && !self.members.is_empty() && self.members.values().all(is_kept),
+        }
+    }
     /// Members; none before it is known who they are.
     pub(super) fn len(&self) -> usize {
         if self.is_known { self.members.len() } else { 0 }
@@ -311,6 +320,19 @@ mod tests {
         let mut nearest = Group::new(Wanted::One);
         nearest.on_complete(guid(1));
         assert!(nearest.is_over(), "one is enough");
+    }
+
+    #[test]
+    fn it_is_kept_once_storage_has_all_of_it_for_each_who_has_not_got_it() {
+        let (mut group, proxy) = (Group::new(Wanted::All), (guid(7), NetworkAddress(7)));
+        group.on_stored(guid(1), proxy, 0..2);
+        assert!(!group.is_kept(2), "who the members are is unknown");
+        group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2)]));
+        assert!(!group.is_kept(2));
+        group.on_complete(guid(2));
+        assert!(group.is_kept(2) && !group.is_kept(3) && !group.is_over());
+        group.on_dropped(guid(1), &ChunkRanges::from_ascending([1]));
+        assert!(!group.is_kept(2));
     }
 
     #[test]

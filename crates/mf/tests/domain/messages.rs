@@ -2,7 +2,7 @@
 use tributary_mf::config::GroupConfig;
 use tributary_transport::{
     Messaging,
-    messaging::{AcceptOptions, Destination, SendOptions, SendReport, Spread},
+    messaging::{AcceptOptions, Destination, SendOptions, SendReport, Spread, Storage},
 };
 
 use super::*;
@@ -21,12 +21,19 @@ const PLACES: [(&str, &str); 6] = [("r1", "d0"), ("r1", "d1"), ("r1", "s0"), ("r
 
 impl Village {
     fn new(seed: u64) -> Village {
+        Village::with(seed, |_| {})
+    }
+    /// `set` is for the hosts.
+    fn with(seed: u64, set: impl Fn(&mut Config)) -> Village {
         let mut domain = Domain::new(seed);
         domain.router("r1");
         domain.router("r2");
         domain.link("r1", "r2", 100, ms(5));
         for (router, host) in PLACES {
-            domain.node(host, |config| config.outbox = host.starts_with('s'));
+            domain.node(host, |config| {
+                config.outbox = host.starts_with('s');
+                set(config);
+            });
             domain.link(router, host, 20, ms(2));
         }
         let members = DEVICES[..3].iter().map(|device| domain.at(device).guid()).collect();
@@ -133,6 +140,24 @@ fn what_nobody_came_for_in_its_lifetime_is_deleted_with_a_word() {
 }
 
 #[test]
+fn a_source_ends_an_hour_after_routers_keep_its_message_for_those_who_are_away() {
+    let mut village = Village::new(1);
+    village.domain.cut("r2", "d2");
+    village.domain.run(Duration::from_secs(3));
+    let fleet = Destination::Id(village.domain.at("s0").group("fleet").to_string());
+    let id = village.send("s0", "/fleet", &fleet, &SendOptions::default());
+    for (seconds, is_over) in [(60, false), (2 * 3_600, true)] {
+        village.domain.run(Duration::from_secs(seconds));
+        let report = village.report("s0", id);
+        assert_eq!((report.is_over, report.delivered.len()), (is_over, 2));
+        assert!(report.is_kept(Storage::OfRouters), "{report:?}");
+    }
+    village.domain.mend("r2", "d2");
+    village.domain.run(Duration::from_secs(30));
+    assert!(village.has("d2", "/fleet"));
+}
+
+#[test]
 fn who_has_detached_gets_nothing_more_though_an_earlier_life_attached_it() {
     let mut village = Village::new(2);
     for device in ["d2", "d3"] {
@@ -146,4 +171,43 @@ fn who_has_detached_gets_nothing_more_though_an_earlier_life_attached_it() {
     let id = village.send("s0", "/one", &Destination::Name(name("/readings")), &SendOptions::default());
     village.domain.run(Duration::from_secs(3));
     assert_eq!(village.report("s0", id).destinations, 1);
+}
+
+/// Bytes each way in an hour on the link of a host, IP and UDP headers included: from the router, to it.
+fn bytes_in_an_hour(village: &mut Village, host: &str) -> [u64; 2] {
+    let connection = village.domain.connection("r2", host);
+    let count = |village: &Village| {
+        [connection.a_to_b, connection.b_to_a].map(|link| {
+            let stats = village.domain.net.link_stats(link);
+            stats.in_bytes + stats.in_packets * 28
+        })
+    };
+    let before = count(village);
+    village.domain.run(Duration::from_secs(3_600));
+    let after = count(village);
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// The host d3 is attached to a name, and its router keeps messages for others.
+#[test]
+fn an_idle_host_costs_little_with_its_router_and_without_and_less_on_a_battery() {
+    for (battery, most) in [(false, 100_000), (true, 25_000)] {
+        let mut village = Village::with(3, |config| {
+            if battery {
+                config.save_battery();
+            }
+        });
+        village.domain.cut("r2", "d2");
+        village.domain.run(Duration::from_secs(2));
+        village.send("s0", "/readings/1", &Destination::Name(name("/readings")), &SendOptions::default());
+        village.domain.run(Duration::from_secs(120));
+        let idle = bytes_in_an_hour(&mut village, "d3");
+        village.domain.kill("r2");
+        village.domain.run(Duration::from_secs(600));
+        let [_, search] = bytes_in_an_hour(&mut village, "d3");
+        println!(
+            "on a battery: {battery}; bytes in an hour, from the router, to it, and to one that is gone: {idle:?}, {search}"
+        );
+        assert!(idle.into_iter().chain([search]).all(|bytes| bytes <= most), "{idle:?} and {search} of {most}");
+    }
 }

@@ -676,7 +676,7 @@ impl<'a, F: Family> World<'a, F> {
             [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.lose_power(&mut self.random));
         }
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
-        self.people[node].sent.iter_mut().for_each(|sent| sent.id = None);
+        self.people[node].sent.iter_mut().for_each(Sent::stop);
     }
     /// A dead node starts again, with its memory.
     fn start(&mut self, node: usize) {

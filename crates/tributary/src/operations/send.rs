@@ -3,7 +3,7 @@ use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader};
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
-use tributary_transport::messaging::{Destination, InNetwork, Reliability, SendOptions, SendReport, Spread};
+use tributary_transport::messaging::{Destination, InNetwork, Reliability, SendOptions, SendReport, Spread, Storage};
 
 use super::parse_name;
 use crate::{
@@ -52,7 +52,8 @@ impl LocalNode {
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
             // Of what is over the node hears nothing more: it needs the room for further sendings.
-            let is_enough = is_kept(&report, send.leaves) && (!send.wait || report.is_over);
+            let storage = if send.leaves { Storage::OfRouters } else { Storage::OfAll };
+            let is_enough = report.is_kept(storage) && (!send.wait || report.is_over);
             if is_delivered(&report) || is_enough {
                 notify(Notice::Sent(view));
                 return Ok(());
@@ -146,15 +147,6 @@ fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
         );
         incomplete(message).with_hint("with `--in-network store` routers keep it until the receiver is there")
     })
-}
-/// Whether all of it is kept on disks for every receiver that does not have it; `elsewhere` if that of this node does not
-/// count, as it ends with the command.
-fn is_kept(report: &SendReport, elsewhere: bool) -> bool {
-    let served = report.delivered.len() + report.refused.len();
-    let waiting = u64::from(report.destinations).saturating_sub(served as u64);
-    let here = if elsewhere { u64::from(report.kept_here) } else { 0 };
-    let kept = u64::from(report.stored_chunks).saturating_sub(here);
-    waiting > 0 && kept > 0 && kept >= u64::from(report.chunks) * waiting
 }
 /// The error of a sending that is not complete when its patience is over.
 fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
