@@ -256,7 +256,7 @@ impl GnrsClient {
     }
     fn lifetime_ms(&self, body: &RecordBody) -> u32 {
         let lifetime = match body {
-            body if body.outlives_author() => self.attachment,
+            body if body.is_of_subscription() => self.attachment,
             RecordBody::Content(_) => self.lifetime,
             _ => self.lease(),
         };

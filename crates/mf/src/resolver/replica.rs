@@ -675,7 +675,7 @@ impl Replica {
 
 /// How long a record is kept without being renewed; that something was deleted is remembered longer.
 pub(super) fn lifetime_of(record: &NameRecord) -> Duration {
-    let most = match record.statement().body.outlives_author() {
+    let most = match record.statement().body.is_of_subscription() {
         true => Duration::from_secs(SUBSCRIPTION_SPAN),
         false => LIFETIME_MAX,
     };

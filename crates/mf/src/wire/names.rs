@@ -113,14 +113,18 @@ impl RecordBody {
     pub fn outlives_author(&self) -> bool {
         matches!(self, RecordBody::Attached { .. } | RecordBody::Group { .. })
     }
-    /// For how many seconds it may hold without being signed again. What takes something back is remembered for as long.
-    pub fn span(&self) -> u64 {
-        let ends_subscription = match self {
+    /// Whether it is an attachment or a group, or takes one back: a replica that was out of reach would bring it back for as
+    /// long as it may hold.
+    pub fn is_of_subscription(&self) -> bool {
+        match self {
             RecordBody::Detached { .. } => true,
             RecordBody::Deleted(label) => !label.is_empty(),
-            _ => false,
-        };
-        if self.outlives_author() || ends_subscription { SUBSCRIPTION_SPAN } else { RECORD_SPAN }
+            body => body.outlives_author(),
+        }
+    }
+    /// For how many seconds it may hold without being signed again. What takes something back is remembered for as long.
+    pub fn span(&self) -> u64 {
+        if self.is_of_subscription() { SUBSCRIPTION_SPAN } else { RECORD_SPAN }
     }
 }
 

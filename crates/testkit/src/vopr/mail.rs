@@ -71,11 +71,14 @@ impl<F: Family> World<'_, F> {
     }
     pub(super) fn attach(&mut self, node: usize, group: usize) {
         self.people[node].attached.insert(group);
+        self.people[node].detached.remove(&group);
         let name = group_name(group).parse().expect("plans have legal names");
         self.messaging(node, |messaging, now| messaging.attach(now, &name));
     }
     pub(super) fn detach(&mut self, node: usize, group: usize) {
-        self.people[node].attached.remove(&group);
+        if self.people[node].attached.remove(&group) {
+            self.people[node].detached.insert(group);
+        }
         let name = group_name(group).parse().expect("plans have legal names");
         self.messaging(node, |messaging, now| messaging.detach(now, &name));
     }

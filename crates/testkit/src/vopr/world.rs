@@ -84,6 +84,8 @@ pub(super) struct Person {
     pub(super) attached: BTreeSet<usize>,
     /// Groups to which an earlier life was attached, unknown to this one: names take a while to lapse.
     pub(super) lapsing: BTreeSet<usize>,
+    /// Groups that this life has left. A node that dies out of reach has not told that.
+    pub(super) detached: BTreeSet<usize>,
     /// Its messages to groups.
     pub(super) sent: Vec<Sent>,
     /// Where it keeps received messages.
@@ -146,6 +148,7 @@ impl<'a, F: Family> World<'a, F> {
                 wants: Vec::new(),
                 attached: BTreeSet::new(),
                 lapsing: BTreeSet::new(),
+                detached: BTreeSet::new(),
                 sent: Vec::new(),
                 inbox: Vault::new(&truth, Some(key(true).public()), canary).with_pace(pace.clone()),
                 received: BTreeSet::new(),
@@ -676,6 +679,8 @@ impl<'a, F: Family> World<'a, F> {
             [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.lose_power(&mut self.random));
         }
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
+        let person = &mut self.people[node];
+        person.lapsing.append(&mut person.detached);
         self.people[node].sent.iter_mut().for_each(Sent::stop);
     }
     /// A dead node starts again, with its memory.

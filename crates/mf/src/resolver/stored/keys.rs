@@ -130,9 +130,10 @@ impl Leases {
         let seconds = self.remembered(RECORD_SPAN);
         Lease { id: number(author, b"memory", u64::from(seconds)), seconds }
     }
-    /// Under this it is remembered that a record which held for at most `span` seconds was deleted.
-    pub(super) fn deletions(&self, author: &Guid, now: Time, span: u64) -> Lease {
-        self.passing(author, now, b"deletions", (MEMORY, self.remembered(span)))
+    /// Under this it is remembered that a record was deleted, which may hold for `lifetime`, and for at most `span` seconds
+    /// by its signature.
+    pub(super) fn deletions(&self, author: &Guid, now: Time, (lifetime, span): (Duration, u64)) -> Lease {
+        self.passing(author, now, b"deletions", (MEMORY, self.remembered(span).max(seconds(lifetime))))
     }
     /// Under this an attachment or a group holds, whether its author is there or not. Its author states it again, which
     /// takes another lease, before an eighth of the lifetime is over.

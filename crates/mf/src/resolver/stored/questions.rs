@@ -10,7 +10,7 @@ use tributary_transport::engine::{Entry, If, KEYS_MAX, Lease, Priority, Request}
 use super::{
     super::{
         Asker, page,
-        replica::{LIFETIME_MAX, WATCHERS_MAX, lifetime_of},
+        replica::{LIFETIME_MAX, MEMORY, WATCHERS_MAX, lifetime_of},
     },
     Found, Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
     authors::Comparison,
@@ -89,7 +89,7 @@ impl Stored {
         let lifetime = (!is_deletion && !body.outlives_author()).then(|| lifetime_of(&record));
         let Some(job) = self.open(now, from, request, What::Put { slot, stale: None, lifetime }, 1) else { return };
         let lease = match is_deletion {
-            true => self.leases.deletions(&author, now, body.span()),
+            true => self.leases.deletions(&author, now, (lifetime_of(&record), body.span())),
             false if body.outlives_author() => self.leases.subscriptions(&author, now, lifetime_of(&record)),
             false => self.leases.memory(&author),
         };
@@ -405,7 +405,7 @@ impl Stored {
         entries: Vec<Entry>,
         more: bool,
     ) {
-        let lease = self.leases.deletions(&author, now, RECORD_SPAN);
+        let lease = self.leases.deletions(&author, now, (MEMORY, RECORD_SPAN));
         let last = entries.last().map(|entry| entry.key.clone()).filter(|_| more);
         for entry in entries.into_iter().filter(keys::is_stated) {
             let Some(Key::Record(slot)) = Key::read(&entry.key) else { continue };
