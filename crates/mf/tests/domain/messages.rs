@@ -1,4 +1,4 @@
-//! Messages to devices, groups and names of which some are away, by senders of which some are out of range and killed.
+//! Messages to devices, groups and names while devices are away and senders out of range or killed.
 use tributary_mf::config::GroupConfig;
 use tributary_transport::{
     Messaging,
@@ -70,7 +70,7 @@ impl Village {
     }
 }
 
-/// What is kept, on the disk of the sender itself or of a router, arrives though its sender is killed.
+/// A message on the disk of its sender or of a router arrives though the sender is killed.
 #[test]
 fn whatever_is_kept_arrives_at_all_for_whom_it_is_whoever_was_away_or_killed() {
     for seed in 1..25 {
@@ -78,7 +78,7 @@ fn whatever_is_kept_arrives_at_all_for_whom_it_is_whoever_was_away_or_killed() {
         let mut random = Random::new(seed, 5);
         let away: Vec<_> = PLACES.into_iter().filter(|_| random.chance(0.4)).collect();
         away.iter().for_each(|(router, host)| village.domain.cut(router, host));
-        // For longer than names are renewed for those who are there.
+        // Longer than the leases of present devices.
         village.domain.run(Duration::from_secs(if seed % 4 == 0 { 700 } else { 3 }));
         let device = Destination::Id(village.domain.at("d3").guid().to_string());
         let fleet = Destination::Id(village.domain.at("s0").group("fleet").to_string());

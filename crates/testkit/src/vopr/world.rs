@@ -681,7 +681,7 @@ impl<'a, F: Family> World<'a, F> {
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
         let person = &mut self.people[node];
         person.lapsing.append(&mut person.detached);
-        self.people[node].sent.iter_mut().for_each(Sent::stop);
+        person.sent.iter_mut().for_each(Sent::stop);
     }
     /// A dead node starts again, with its memory.
     fn start(&mut self, node: usize) {

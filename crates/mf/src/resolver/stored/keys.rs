@@ -9,7 +9,7 @@
 //!
 //! GUIDs are written in hex, so that the places of a bucket lie together. A device has two leases, whether it has one name
 //! or a million: while its presence lasts its records are found, and while its memory lasts their versions are known.
-//! Attachments and groups are found while their author is away, as long as they are in the store.
+//! Lookups find attachments and groups while their author is away, until their own lease ends.
 use alloc::{format, string::String, vec::Vec};
 
 use tributary_core::{Duration, Time};
@@ -135,8 +135,8 @@ impl Leases {
     pub(super) fn deletions(&self, author: &Guid, now: Time, (lifetime, span): (Duration, u64)) -> Lease {
         self.passing(author, now, b"deletions", (MEMORY, self.remembered(span).max(seconds(lifetime))))
     }
-    /// Under this an attachment or a group holds, whether its author is there or not. Its author states it again, which
-    /// takes another lease, before an eighth of the lifetime is over.
+    /// Keeps an attachment or a group while its author is away. The author states it again, which takes another lease,
+    /// before an eighth of the lifetime is over.
     pub(super) fn subscriptions(&self, author: &Guid, now: Time, lifetime: Duration) -> Lease {
         self.passing(author, now, b"subscriptions", (lifetime / 8, seconds(lifetime)))
     }
@@ -145,8 +145,8 @@ impl Leases {
         let seconds = self.clock_tolerance.map_or(MEMORY.as_secs(), |tolerance| span + tolerance);
         u32::try_from(seconds).unwrap_or(u32::MAX)
     }
-    /// A lease that nobody renews, so that what lies under it does not heap up. What a device says in the same `slot` of
-    /// the time shares one.
+    /// A lease without renewals: its records end with it. Records that a device states in the same `slot` of the time
+    /// share one.
     fn passing(&self, author: &Guid, now: Time, what: &[u8], (slot, lasts): (Duration, u32)) -> Lease {
         let slot = slot.as_secs().max(1);
         let number_of_slot = now.since(Time::ZERO).as_secs() / slot;
