@@ -47,7 +47,7 @@ fn directed_edges_are_the_two_ways_of_one_link() {
         [[Some(10), Some(1)], [Some(20), Some(2)], [Some(3), Some(3)]]
     );
     assert_eq!(topology.edges[2].ends, [1, 0]);
-    assert!(topology.notes[0].starts_with("1 directed edges have none back"), "{:?}", topology.notes);
+    assert!(topology.notes[0].starts_with("1 directed edges have no reverse edge"), "{:?}", topology.notes);
     let topology = with("undirected", &[edge('a', 'b', 10), edge('b', 'a', 2)]);
     assert_eq!(topology.edges.iter().map(mbps).collect::<Vec<_>>(), [[Some(10); 2], [Some(2); 2]], "parallel links");
     let mixed = [edge('a', 'b', 10), edge('b', 'a', 2).replace("<edge", "<edge directed='false'"), edge('b', 'a', 3)];
@@ -109,7 +109,7 @@ fn what_is_wrong_with_graphml_is_told_once_and_where() {
     let with_type = |declaration: &str| graphml(RATE_KEY, &graph).replace("?>", &format!("?>\n{declaration}\n"));
     assert_eq!(read(&with_type("<!DOCTYPE graphml SYSTEM\n'graphml.dtd'>")).edges.len(), 1);
     let entities = refused(&with_type("<!DOCTYPE graphml [<!ENTITY a 'aaaa'>]>"));
-    assert!(entities.starts_with("x.graphml:2: a document type with declarations"), "{entities}");
+    assert!(entities.starts_with("x.graphml:2: a document type with its own declarations"), "{entities}");
 }
 
 #[test]
