@@ -59,7 +59,7 @@ impl<'a> BitTag<'a> {
         out.extend_from_slice(self.bytes);
     }
     /// A copy to change.
-    pub fn to_stack(&self) -> BitStack {
+    pub fn to_stack(self) -> BitStack {
         BitStack { bytes: self.bytes.to_vec(), bits: self.bytes.len() * 8 - usize::from(self.unused) }
     }
 }
