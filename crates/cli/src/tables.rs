@@ -67,7 +67,7 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Log { levels, modules } => {
             vec![format!("logs {levels}"), format!("  modules with a level of their own: {}", modules.join(", "))]
         }
-        Notice::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
+        Notice::Cancelled { transfer } => vec![format!("{transfer} is stopped; verified chunks are kept")],
         Notice::Limited { transfer, bits_per_second } => vec![limited(transfer.as_deref(), *bits_per_second)],
         Notice::Config { file, label, family, roles, faces } => {
             let faces = counted(*faces, "face");

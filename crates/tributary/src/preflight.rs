@@ -49,17 +49,25 @@ pub fn into(path: &Path, file: &Path) -> Result<PathBuf, ApiError> {
     }
     Ok(if path.is_dir() { path.join(file) } else { path.into() })
 }
-/// Refuses a request whose target cannot be written. The folder that a target ends with is made later.
-pub(crate) fn must_be_writable(path: &Path) -> Result<(), ApiError> {
-    if is_folder_name(path) {
+/// Refuses to fetch `name` to a target that cannot be written. The node makes a folder that a slash names.
+pub(crate) fn must_take(path: &Path, name: &str) -> Result<(), ApiError> {
+    match name.parse::<Name>() {
+        Ok(name) if is_folder_name(path) => must_be_short(&path.join(file_name(&name)?)),
+        Ok(_) | Err(_) => must_be_writable(path),
+    }
+}
+fn must_be_short(path: &Path) -> Result<(), ApiError> {
+    let name_bytes = path.file_name().map_or(0, |name| name.len());
+    if name_bytes <= TARGET_NAME_BYTES_MAX {
         return Ok(());
     }
-    let name_bytes = path.file_name().map_or(0, |name| name.len());
-    if name_bytes > TARGET_NAME_BYTES_MAX {
-        let message = format!("cannot write '{}': the last part has {name_bytes} bytes", path.display());
-        let hint = format!("choose another target with -o, whose last part has at most {TARGET_NAME_BYTES_MAX} bytes");
-        return Err(ApiError::new(ErrorKind::Io, message).with_hint(hint));
-    }
+    let message = format!("cannot write '{}': the last part has {name_bytes} bytes", path.display());
+    let hint = format!("choose another target with -o, whose last part has at most {TARGET_NAME_BYTES_MAX} bytes");
+    Err(ApiError::new(ErrorKind::Io, message).with_hint(hint))
+}
+/// Refuses a target that cannot be written.
+pub(crate) fn must_be_writable(path: &Path) -> Result<(), ApiError> {
+    must_be_short(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(folder) {
         Ok(metadata) if !metadata.is_dir() => {

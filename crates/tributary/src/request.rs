@@ -281,8 +281,8 @@ impl Request {
                 Err(ApiError::new(ErrorKind::Usage, "the path is empty"))
             }
             Request::Put { path, .. } | Request::Send(Send { path, .. }) => preflight::must_be_there(path),
-            Request::Get(Get { output: Output::Path(path), .. })
-            | Request::Begin(Get { output: Output::Path(path), .. }) => preflight::must_be_writable(path),
+            Request::Get(Get { output: Output::Path(path), name, .. })
+            | Request::Begin(Get { output: Output::Path(path), name, .. }) => preflight::must_take(path, name),
             _ => Ok(()),
         }
     }
