@@ -23,8 +23,18 @@ pub(crate) fn trib(folder: &Path) -> Command {
     command.env("XDG_STATE_HOME", folder.join("home")).env_remove("TRIB_CONTROL").stdin(Stdio::null());
     command
 }
+/// What a command says that ends by itself. One that does not is killed, so that its test fails: exit code 124.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
-    trib(folder).args(arguments).output().unwrap()
+    let trib = trib(folder);
+    let mut bounded = Command::new("timeout");
+    bounded.arg("300s").arg(trib.get_program()).args(arguments).stdin(Stdio::null());
+    for (key, value) in trib.get_envs() {
+        match value {
+            Some(value) => bounded.env(key, value),
+            None => bounded.env_remove(key),
+        };
+    }
+    bounded.output().unwrap()
 }
 /// Whether a program of others is there. If not, that is said, and with `TRIBUTARY_PEERS=required` it is a failure.
 pub(crate) fn has_program(name: &str) -> bool {

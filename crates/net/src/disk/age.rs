@@ -25,7 +25,7 @@ use super::fs::{FileSystem, read, real, replace};
 use crate::{Clock, wall_clock};
 
 /// The file in a folder.
-const FILE: &str = "age";
+pub(super) const FILE: &str = "age";
 /// The time of day is ignored for this long after a boot: a machine without a battery-backed clock gets it from the
 /// network.
 pub const SETTLE: Duration = Duration::from_secs(600);

@@ -32,7 +32,7 @@ use tributary_content::{ChunkRepository, Damage, StoreError};
 
 use self::writer::{Places, Where, Writer};
 use super::{
-    age::{Age, Clocks, Reading},
+    age::{self, Age, Clocks, Reading},
     fs::{FileSystem, OpenOptions, create_folders, real},
 };
 use crate::bell::Bell;
@@ -173,7 +173,8 @@ impl DiskRepository {
         create_folders(&*fs, folder)?;
         for name in fs.list(folder)? {
             let path = folder.join(name);
-            if path.extension().is_some_and(|extension| extension == "chunks" || extension == "chunk") {
+            let is_segment = path.extension().is_some_and(|extension| extension == "chunks" || extension == "chunk");
+            if is_segment || path.ends_with(age::FILE) {
                 let opened = fs.open(&path, OpenOptions::WRITE);
                 opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
             }
