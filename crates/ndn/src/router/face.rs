@@ -218,6 +218,10 @@ impl Face {
     pub(crate) fn is_local(&self) -> bool {
         self.profile.scope != FaceScope::NonLocal
     }
+    /// Whether the application at the other end runs as the user of this node, or as root.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.profile.scope == FaceScope::Local
+    }
     /// Takes a datagram; returns the network packet in it, if it completes one.
     ///
     /// # Errors

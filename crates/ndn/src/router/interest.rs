@@ -69,7 +69,8 @@ impl Router {
         if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
         }
-        if !self.is_local(face) && !self.readers.may_ask(face, &first) {
+        let is_owner = self.faces.get(&face).is_some_and(|state| state.is_owner());
+        if !is_owner && !self.readers.may_ask(face, &first) {
             // As if nobody had it.
             self.nack(now, face, headers.pit_token, &packet, NackReason::NoRoute, false);
             return Err(reason::NO_READER);

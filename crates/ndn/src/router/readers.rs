@@ -1,8 +1,9 @@
 //! Which neighbours may ask for names that have readers.
 //!
 //! The rule holds on faces whose far end has proven a key. Who is no reader gets the answer to a name that nobody has; the
-//! content store answers no sooner than a route would. Applications of this machine may ask for everything: who may be one is
-//! decided where they connect. A forwarder knows its neighbours only: for what lies behind one of them, that one answers.
+//! content store answers no sooner than a route would. Applications of the node's own user may ask for everything; those of other
+//! users of this machine may not, since any of them can connect over loopback TCP. A forwarder knows its neighbours only: for
+//! what lies behind one of them, that one answers.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_content::{Name, PublicKey};
