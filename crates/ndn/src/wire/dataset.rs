@@ -13,6 +13,8 @@ use super::{
 
 /// Type of one entry of a dataset.
 const ENTRY: u32 = 128;
+/// Type of one entry of `faces/channels`, which has another one than the rest (NFD management protocol, face dataset).
+const CHANNEL: u32 = 130;
 /// Type of one record in an entry.
 const RECORD: u32 = 129;
 
@@ -93,7 +95,7 @@ pub enum FacePersistency {
 
 /// Appends one entry of `faces/channels`: where faces are accepted.
 pub fn append_channel(local_uri: &str, out: &mut Vec<u8>) {
-    out.put_nested(ENTRY, |out| out.put_element(control::LOCAL_URI, local_uri.as_bytes()));
+    out.put_nested(CHANNEL, |out| out.put_element(control::LOCAL_URI, local_uri.as_bytes()));
 }
 
 /// One face of `faces/list`.

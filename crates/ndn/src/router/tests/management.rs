@@ -155,7 +155,7 @@ fn answers_are_what_libraries_of_others_accept() {
     let near = ControlParameters { local_uri: Some("udp4://192.0.2.9:1".into()), ..requested };
     assert_eq!(run(&mut bench, "faces/create", &near, 3).code, 406, "it cannot be chosen");
     bench.router.set_channels(alloc::vec!["udp4://0.0.0.0:6363".into(), "unix:///run/nfd/nfd.sock".into()]);
-    assert_eq!(kinds(&dataset(&mut bench, "faces/channels")), [128, 128]);
+    assert_eq!(kinds(&dataset(&mut bench, "faces/channels")), [130, 130]);
     // A route that never expires is not listed as if it had.
     let endless = ControlParameters { name: Some(name("/e")), expiration_millis: Some(u64::MAX), ..of };
     assert_eq!(run(&mut bench, "rib/register", &endless, 4).code, 200);
