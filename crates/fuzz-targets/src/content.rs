@@ -192,7 +192,7 @@ pub fn hash_tree(data: &[u8]) {
     if count == 0 {
         return;
     }
-    // The leaves are the fuzzer's, so one of them is replaced by that of a chunk that is known.
+    // The leaves are the fuzzer's, so the leaf of a known chunk replaces one of them.
     let at = size as usize % leaves.len();
     let (mut leaves, chunk) = (leaves, b"a known chunk");
     leaves[at] = tributary_content::chunk_hash(chunk);
@@ -212,7 +212,7 @@ pub fn hash_tree(data: &[u8]) {
     }
 }
 
-/// A bitmap encodes to the same bytes, and agrees with an ordered set whatever is done to it.
+/// A bitmap encodes to the same bytes, and agrees with an ordered set after any operations.
 pub fn bitmap(data: &[u8]) {
     let mut input = Input::new(data);
     let len = input.u32();

@@ -77,11 +77,11 @@ impl Channel {
                 let reply = if input.u8() & 1 == 0 { Fid::NONE } else { Fid::new(FidKind::List, 0, &[1; 96]) };
                 let key = MessageKey { from, boot: 5, message };
                 let content = input.blob();
-                // What comes whole can be read; of parts the rest is missing anyway.
+                // A message in one packet is encrypted; of a fragment the rest is missing anyway.
                 let complete = (count == 1).then(|| Secrecy::new(&KEY).hide(&key.context(NODE), content));
                 let body =
                     ControlBody::Fragment { index, count, reply, payload: complete.as_deref().unwrap_or(content) };
-                // The message's number goes into what is sent, so that a second delivery is noticed.
+                // The content contains the message's number, so that a second delivery is noticed.
                 self.sealed(&ControlPacket { from, to: NODE, boot: 5, message, body }, message + 1);
             }
             // An acknowledgement of something that may have been sent.
@@ -159,8 +159,8 @@ const NEIGHBOUR_BOOT: u64 = 0xabcd;
 
 /// However it is fed, the neighbour protocol
 ///
-/// - answers a packet with few packets, none of them beyond the face's MTU, and with no more bytes than it got
-///   (beside one hello) while the other end has not shown that it hears this node;
+/// - answers a packet with few packets, each within the face's MTU, and with no more bytes than it got (plus one hello)
+///   while the other end has not shown that it hears this node;
 /// - says that faces come up and go down in turn, and only of faces that it has;
 /// - remembers no more topology managers than configured, each with routes that fit an FID;
 /// - asks for no timeout that it has already served.

@@ -3,13 +3,13 @@ use tributary_core::{Datagram, Duration, FaceId, Outlet, Time, TransmitBuf, pump
 use tributary_testkit::{Checked, Limits};
 use tributary_transport::Endpoint;
 
-/// A node, its time, and what it said.
+/// A node, its time, and its outputs.
 pub(crate) struct Driven<N, O> {
     /// The node, which keeps its contract or panics.
     pub(crate) node: Checked<N>,
     /// What time it is.
     pub(crate) now: Time,
-    /// What it said, as far as somebody remembers it.
+    /// The outputs that later inputs refer to.
     pub(crate) heard: O,
     batch: TransmitBuf,
 }
@@ -54,7 +54,7 @@ impl<N: Endpoint, O: Ear> Driven<N, O> {
         for _ in 0..rounds {
             self.heard.datagrams();
             self.pass(Duration::from_secs(3));
-            // Hellos and beacons on each face, and repetitions of what was said before.
+            // Hellos and beacons on each face, and repetitions of earlier datagrams.
             let datagrams = self.heard.datagrams();
             assert!(datagrams < 20_000, "babbles: {datagrams} datagrams in 3 s");
         }

@@ -24,7 +24,7 @@ pub fn http_exchange(data: &[u8]) {
     assert_eq!(joined(&out), complete_frames);
 }
 
-/// Frames with the pieces of a body in one: how those are cut says nothing.
+/// Joins consecutive pieces of a body: where a body is cut has no meaning.
 fn joined(frames: &[Frame]) -> Vec<Frame> {
     let mut out: Vec<Frame> = Vec::new();
     for frame in frames {

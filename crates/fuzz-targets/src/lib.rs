@@ -1,11 +1,11 @@
 //! What every decoder of the workspace promises for any bytes.
 //!
-//! Each target is a function of bytes that panics when a promise is broken: no panic, what parses re-emits byte for
-//! byte, limits hold, nothing is amplified. The fuzzer (`fuzz/`) calls them with what it invents; the test of this
-//! crate calls them with the corpus that the fuzzer left (`fuzz/corpus`), on any toolchain, with every seed
+//! Each target is a function of bytes that panics when a promise is broken: no panic, parsed packets re-emit byte for
+//! byte, limits hold, nothing is amplified. The fuzzer (`fuzz/`) calls them with inputs that it invents; the test of
+//! this crate calls them with the corpus that the fuzzer left (`fuzz/corpus`), on any toolchain, with every seed
 //! truncated and with bits flipped.
 //!
-//! | what is fed | module |
+//! | input | module |
 //! |---|---|
 //! | names, manifests, hash trees, bitmaps, directory indexes, typed values | [`content`] |
 //! | every packet and message of the PSI family | [`wire`] |
@@ -14,7 +14,7 @@
 //! | a whole node in any mix of roles | [`node`] |
 //! | a folder of MobilityFirst's store | [`mf_store`] |
 //! | packets of the NDN family, and a whole node of it | [`ndn`] |
-//! | answers to a fetch of what programs of others publish | [`ndn_foreign`] |
+//! | answers to a fetch from foreign NDN programs | [`ndn_foreign`] |
 //! | NDN certificates, keys, schemas and chains | [`ndn_trust`] |
 //! | config files and lines of the control socket | [`text`] |
 //! | valid inputs to start from | [`seeds`] |

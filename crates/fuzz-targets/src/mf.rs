@@ -43,7 +43,7 @@ fn exact<T: PartialEq + Debug>(
         }
     }
 }
-/// The same for what stands in front of something else: it does not look behind itself.
+/// The same check for headers: their parser does not read the bytes behind them.
 fn front<T: PartialEq + Debug>(
     data: &[u8],
     decode: impl Fn(&[u8]) -> Result<(T, usize), WireError>,
@@ -65,7 +65,7 @@ fn front<T: PartialEq + Debug>(
     Some(value)
 }
 
-/// A hello re-emits byte for byte; only a signature of its own key proves it.
+/// A hello re-emits byte for byte; only a signature by its key proves it.
 pub fn mf_hello(data: &[u8]) {
     let Some(mut hello) = exact(data, Hello::decode, Hello::encode) else { return };
     assert!(hello.label.len() <= LABEL_BYTES_MAX);
@@ -306,7 +306,7 @@ impl World {
             1 => self.driven.pass(Duration::from_millis(u64::from(input.u16()) % 5_000)),
             2 => self.hello(face),
             3 => {
-                // Whatever the node asked about, it is told, truly or not.
+                // Each CSYN of the node gets an answer, true or false.
                 let state = [CackState::Complete, CackState::Refused, CackState::Held, CackState::Partial];
                 let (state, window) = (state[usize::from(input.u8()) % 4], u32::from(input.u16()));
                 for (face, hop, number) in std::mem::take(&mut self.driven.heard.requested) {

@@ -13,8 +13,8 @@ use crate::{input::Input, seeds::Seed};
 const HEAD: &[u8] = b"head";
 const PAYLOAD: [u8; 100] = [7; 100];
 
-/// What is listed ascends, and each chunk is read as long as told or refused; what was whole stays whole, what is put is
-/// there for the next one who opens the folder, what is removed is not, and nothing else comes.
+/// Listed chunks ascend, and each reads at its stated length or is refused. A complete chunk stays complete. A put
+/// chunk is found after the folder is opened again, a removed one is not, and no other chunk appears.
 pub fn mf_store(data: &[u8]) {
     let mut input = Input::new(data);
     let folder = folder();
@@ -83,7 +83,7 @@ fn folder() -> TempDir {
     folder.expect("a folder for a test")
 }
 
-/// Valid inputs to start from: segments as the store writes them, with and without holes, and a file of its own.
+/// Valid inputs to start from: segments as the store writes them, with and without holes, and a foreign file.
 pub(crate) fn seeds() -> Vec<Seed> {
     let written = |ids: &[u64], removed: &[u64]| {
         let folder = folder();

@@ -32,7 +32,7 @@ fn check_error(error: &WireError) {
     assert!(!error.to_string().is_empty() && !error.reason().is_empty());
 }
 
-/// An Interest re-emits byte for byte unless something unknown in it was ignored; what it says of itself holds.
+/// An Interest re-emits byte for byte unless an unknown field in it was ignored; its accessors agree with its fields.
 pub fn ndn_interest(data: &[u8]) {
     let interest = match Interest::decode(data) {
         Ok(interest) => interest,
@@ -55,7 +55,7 @@ pub fn ndn_interest(data: &[u8]) {
     check_name(interest.name);
 }
 
-/// A Data re-emits byte for byte unless something unknown in it was ignored; nobody guesses its signature.
+/// A Data re-emits byte for byte unless an unknown field in it was ignored; an invented signature does not verify.
 pub fn ndn_data(data: &[u8]) {
     let packet = match Data::decode(data) {
         Ok(packet) => packet,
@@ -108,7 +108,7 @@ pub fn ndn_link(data: &[u8]) {
     }
 }
 
-/// Path tags are stacks: what is pushed comes off first; bits are read as they are written.
+/// Path tags are stacks: the last pushed label is popped first; bits are read as they are written.
 pub fn ndn_tags(data: &[u8]) {
     if let Ok(tag) = PathTag::parse(data) {
         assert_eq!(tag.as_bytes(), data);
@@ -191,8 +191,8 @@ pub fn ndn_fragments(data: &[u8]) {
 /// How long link reliability remembers what arrived.
 const SEEN_FOR: Duration = Duration::from_secs(5);
 
-/// Link reliability: a packet that was here lately is known, none is sent again too often, and each ends acknowledged or
-/// given up, whatever is lost and whatever numbers come.
+/// Link reliability: a recently received packet is recognised, no packet exceeds its retransmissions, and each ends
+/// acknowledged or abandoned, under any loss and any numbers.
 pub fn ndn_reliability(data: &[u8]) {
     let mut input = Input::new(data);
     let config = ReliabilityConfig { unacknowledged_max: 64, acks_max: 32, ..ReliabilityConfig::default() };
@@ -287,8 +287,8 @@ pub fn ndn_stream(data: &[u8]) {
 const OBJECT: &str = "/lab/x";
 const FACES: u32 = 3;
 
-/// A forwarder with a producer, a consumer and a neighbour to register at keeps the contract of a node whatever comes by
-/// its faces; left alone, it comes to rest.
+/// A forwarder with a producer, a consumer and a neighbour to register at keeps the contract of a node under any input
+/// on its faces; without input it comes to rest.
 pub fn ndn_node(data: &[u8]) {
     let mut input = Input::new(data);
     let (bits, more) = (input.u8(), input.u8());
@@ -299,7 +299,7 @@ pub fn ndn_node(data: &[u8]) {
         node.command(now, |node, now| node.add_face(now, FaceId(face), options));
         drain(&mut node, now);
     }
-    // One that shapes Interests, one on which what is lost is sent again, one of this machine.
+    // One face shapes Interests, one retransmits lost packets, one is local.
     let options = FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(1)) };
     let shaping = (more & 4 != 0).then_some(ShapingConfig { interests_max: 4, ..ShapingConfig::DEFAULT });
     let reliability = (more & 8 != 0).then(ReliabilityConfig::default);
@@ -328,7 +328,7 @@ pub fn ndn_node(data: &[u8]) {
         node.handle_datagram(now, face, Datagram::from(datagram));
         drain(&mut node, now);
     }
-    // Left alone, whatever was begun ends: fetch, pending Interests, registrations are tried with pauses.
+    // Without input every operation ends: the fetch, pending Interests; registrations are tried with pauses.
     let mut wakes = 0;
     while let Some((due, _)) = node.poll_timeout().filter(|(due, _)| *due <= now + Duration::from_secs(30)) {
         wakes += 1;
@@ -366,7 +366,7 @@ fn fetch() -> Fetch {
 pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
-/// A raw datagram, or one that is made right: nobody guesses names.
+/// A raw datagram, or a well-formed packet: a fuzzer does not guess names.
 fn packet(input: &mut Input<'_>) -> Vec<u8> {
     let kind = input.u8();
     let texts = [
@@ -555,7 +555,7 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
     let echo = name("/lab/x/12345678/32=ping");
     let echo = Data::new(NameView::from(&echo), &EchoReply { code: ReplyCode::Object, responder: "north" }.encode())
         .sign(&SignKey::Digest);
-    // A Huffman label, a Nack for a path that is none, shaping and reliability; then each kind of packet that is made right.
+    // A Huffman label, a Nack for an unknown path, shaping and reliability; then each kind of well-formed packet.
     let managed = script(&[
         &[0, 15],
         &[3, 7, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 9],

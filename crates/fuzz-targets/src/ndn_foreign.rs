@@ -1,5 +1,5 @@
-//! A fetch of an object that programs of others publish: discovery, certificates and segments, from producers and caches
-//! that answer anything.
+//! A fetch of an object of foreign programs: discovery, certificates and segments, from producers and caches that
+//! answer anything.
 use std::collections::VecDeque;
 
 use tributary_content::{MemoryOpener, Name};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Interests remembered, the last ones.
 const REQUESTED_MAX: usize = 8;
 
-/// The node, its time, and what it asked for.
+/// The node, its time, and its requests.
 struct Fetching {
     node: Checked<NdnNode>,
     now: Time,
@@ -63,8 +63,8 @@ impl Fetching {
     }
 }
 
-/// A fetch of what has no manifest asks with pauses, whatever is answered, and ends in time; what it finishes has the size
-/// that was told.
+/// A fetch of an object without a manifest sends requests with pauses, under any answers, and ends in time; a finished
+/// object has the announced size.
 pub fn ndn_foreign(data: &[u8]) {
     let mut input = Input::new(data);
     let bits = input.u8();
@@ -125,7 +125,7 @@ fn signer(which: u8) -> SignKey {
         which => SignKey::ed25519(&[which; 32]),
     }
 }
-/// What somebody answers: right for what may be asked next, right for what was asked, or anything.
+/// An answer: right for a possible next request, right for an earlier request, or anything.
 fn answer(input: &mut Input<'_>, requested: &VecDeque<Vec<u8>>) -> Vec<u8> {
     let (kind, which, by) = (input.u8(), input.u8(), input.u8());
     let last_requested = requested.iter().rev().nth(usize::from(which) % REQUESTED_MAX);

@@ -11,11 +11,12 @@ use tributary_ndn::{
 
 use crate::{input::Input, ndn::name};
 
-/// When certificates are looked at: 2023-11-14.
+/// The time at which certificates are checked: 2023-11-14.
 const NOW: u64 = 1_700_000_000;
 const VALID: (u64, u64) = (NOW - 1_000, NOW + 1_000);
 
-/// A certificate has a name in parts that fit together, and its key reads as it is written; nobody guesses a signature.
+/// A certificate has a name whose parts fit together, and its key reads as it is written; an invented signature does
+/// not verify.
 pub fn ndn_certificate(data: &[u8]) {
     let certificate = match Certificate::decode(data.to_vec()) {
         Ok(certificate) => certificate,
@@ -45,7 +46,7 @@ pub fn ndn_spki(data: &[u8]) {
     }
 }
 
-/// Files of keys: what is in them is read or refused; a secret key is written as one that is read as the same.
+/// Files of keys are read or refused; a secret key is written so that it reads as the same key.
 pub fn ndn_key_file(data: &[u8]) {
     let Ok(packets) = key_chain::packets(data) else { return };
     assert!(!packets.is_empty());

@@ -70,7 +70,7 @@ impl Secrets {
     }
 }
 
-/// Learnt as a topology manager learns it: from the link state that the node sends to whoever floods a beacon.
+/// Learnt as a topology manager learns it: the node sends its link state to the sender of a beacon.
 fn secrets() -> &'static Secrets {
     static SECRETS: OnceLock<Secrets> = OnceLock::new();
     SECRETS.get_or_init(|| {
@@ -149,10 +149,10 @@ struct World {
 struct Outputs {
     hello: Option<Hello>,
     link_state: Option<LinkState>,
-    /// Fragments that were not acknowledged: to whom, which message, how many.
+    /// Unacknowledged fragments: destination, message, index, count.
     fragments: Vec<(NodeId, u32, u32, u8)>,
     requests: Vec<Request>,
-    /// Control messages that wait for a reply: to whom, which number.
+    /// Control messages that wait for a reply: destination and number.
     requested: Vec<(NodeId, u32)>,
     datagrams: usize,
     data: usize,
@@ -464,7 +464,7 @@ impl World {
         Message::Offer(offer).encode(&mut bytes);
         self.message(face, PEER, &bytes);
     }
-    /// Answers the requests that the node sent, with what they ask for or with something else.
+    /// Answers the requests that the node sent, with the requested content or with something else.
     fn answer(&mut self, face: FaceId, input: &mut Input<'_>) {
         let (lie, skip) = (input.u8(), input.u8());
         for request in std::mem::take(&mut self.driven.heard.requests) {

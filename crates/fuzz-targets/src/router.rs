@@ -52,7 +52,7 @@ struct World {
     router: Router,
     keys: Vec<CapabilityKey>,
     queued: usize,
-    /// Send what is queued after each packet, to look at it; otherwise only when the script says so.
+    /// Send queued packets after each input, to check them; otherwise only when the script has a step for it.
     drains: bool,
 }
 
@@ -222,7 +222,7 @@ impl World {
         if let Some(cache) = self.router.cache() {
             assert!(cache.used().0 <= CACHE_BYTES);
         }
-        // The header lies in the head if there is one; a packet from a socket has none.
+        // The header lies in the head if there is one; packets from sockets have no head.
         match Header::decode(datagram.header_bytes()) {
             Err(_) => nothing(&verdict, put),
             Ok(header) => {
@@ -262,7 +262,7 @@ impl World {
             assert!(verdict.local.is_none() && verdict.answered == 0, "nothing tells that it may be answered");
         }
     }
-    /// Sends all that is queued; gives the headers.
+    /// Sends all queued packets and returns their headers.
     fn drain(&mut self) -> Vec<Header> {
         let mut headers = Vec::new();
         let mut batch = TransmitBuf::new();

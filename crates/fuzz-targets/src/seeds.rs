@@ -247,7 +247,7 @@ impl Seeds {
         let request = [4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8, 1, 16];
         let serve = [&[9][..], &request, &[13, 0, 15, 2], &request, &[5, 1, 1, 0, 7, 0, 50]].concat();
         self.add("psi_node", "serve", serve);
-        // A rendezvous node that is told of another one, asked by hosts, and replied to in every way.
+        // A rendezvous node that learns of another one, gets requests of hosts, and every kind of reply.
         let mut resolve = vec![11, 13, 0, 15, 1];
         for number in 0..14 {
             resolve.extend_from_slice(&[3, 0, number % 2, number, 0, 12, 0, number, 3, 9, 0, 0, 6, 0, 30]);

@@ -32,7 +32,7 @@ fn check_config(config: &NodeConfig) {
         }
     }
 }
-/// Problems of which files are drawn.
+/// Errors with more problems are not drawn.
 const DRAWN_MAX: usize = 4;
 
 fn check_errors(text: &str, errors: &ConfigErrors) {

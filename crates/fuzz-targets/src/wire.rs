@@ -14,7 +14,7 @@ use tributary_psi::{
 
 use crate::input::Input;
 
-/// What parses re-emits byte for byte behind whatever is in the buffer, and reads as the same again.
+/// A parsed packet re-emits byte for byte behind any content of the buffer, and parses to the same again.
 fn round_trip<'a, T: PartialEq + Debug>(
     data: &'a [u8],
     decode: impl Fn(&'a [u8]) -> Result<T, WireError>,
@@ -124,7 +124,7 @@ pub fn beacon(data: &[u8]) {
     }
 }
 
-/// A control packet re-emits byte for byte, names nodes, and a fragment is one of so many.
+/// A control packet re-emits byte for byte, names nodes, and a fragment's index is below its count.
 pub fn control_packet(data: &[u8]) {
     let packet = round_trip(data, ControlPacket::decode, |packet, out| packet.encode(out));
     let Some(packet) = packet else { return };
@@ -242,8 +242,8 @@ fn check_offer(offer: &Offer) {
     }
 }
 
-/// What was sealed unseals with the same key, and neither with another key nor with a changed bit nor shortened;
-/// what was not sealed does not unseal.
+/// A sealed packet unseals with the same key, and neither with another key nor with a changed bit nor shortened; other
+/// packets do not unseal.
 pub fn sealed(data: &[u8]) {
     let mut input = Input::new(data);
     let mut key = [0; 32];
