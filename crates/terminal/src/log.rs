@@ -24,7 +24,7 @@ use tributary_core::printable;
 
 use crate::out;
 
-/// `text` or `json`: how lines look until a config says so.
+/// `text` or `json`: the form of lines until a config sets it.
 const FORMAT_VARIABLE: &str = "TRIB_LOG_FORMAT";
 
 /// Starts the log.
@@ -52,7 +52,7 @@ pub fn set_format(format: Option<LogFormat>) {
     out::set_json(format == LogFormat::Json);
 }
 fn targets(levels: &LogLevels) -> Targets {
-    // What libraries write by the crate `log` is for whoever debugs: that a stroke of a drawing has no length is no problem
+    // Lines of libraries by the crate `log` are for debugging: that a stroke of a drawing has no length is no problem
     // of the person who drew it.
     let of_libraries = match levels.all {
         LogLevel::Debug => LevelFilter::DEBUG,

@@ -16,7 +16,7 @@ pub static BARS: LazyLock<MultiProgress> =
 /// Whether lines of the log are JSON objects.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Has what the program says beside its log be lines of the log, or not: a log of JSON holds nothing else.
+/// Sets whether messages outside the log become lines of the log: a log of JSON holds nothing else.
 pub fn set_json(is_json: bool) {
     IS_JSON.store(is_json, Ordering::Relaxed);
 }
@@ -41,11 +41,11 @@ pub fn bytes(bytes: &[u8]) {
         ended(&error);
     }
 }
-/// Columns of the terminal that standard output is; `None` if it is none: what programs read is not cut.
+/// The width of the terminal at standard output; `None` without a terminal: programs read uncut lines.
 pub fn columns() -> Option<usize> {
     Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
 }
-/// Whether a terminal gets colours: unless its user has none of them (no-color.org), or the terminal knows none.
+/// Whether a terminal gets colours: not if its user disabled them (no-color.org) or it has no colours.
 pub fn has_colour() -> bool {
     let refuses = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refuses && std::env::var_os("TERM").is_some_and(|terminal| terminal != "dumb")

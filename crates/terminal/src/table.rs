@@ -12,7 +12,7 @@ pub fn plain(line: &str) -> String {
 pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     table_within(rows, out::columns())
 }
-/// The same with lines of at most `most` columns: the widest cells are cut.
+/// As [`table`], in lines of at most `most` columns: the widest cells are cut.
 pub fn table_within(rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -30,7 +30,7 @@ pub fn table_within(rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
 /// Columns that a cell keeps however narrow the terminal is.
 const CELL_MIN: usize = 4;
 
-/// The beginning of a text, in at most so many columns.
+/// The start of a text, at most `columns` columns wide.
 pub fn cut(text: &str, columns: usize) -> String {
     match text.char_indices().nth(columns) {
         None => text.into(),
