@@ -1,5 +1,5 @@
-//! A web server, the two proxies with a router between, and a client that speaks HTTP/1.1 over plain sockets: what it
-//! gets must be what the server gave.
+//! A web server, the two proxies with a router between, and a client that speaks HTTP/1.1 over plain sockets: the
+//! client must get the server's response.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "suite/impostor.rs"]
 mod impostor;
@@ -47,11 +47,11 @@ fn byte(at: usize) -> u8 {
     (at.wrapping_mul(2_654_435_761) >> 13) as u8
 }
 
-/// A web server of its own making: `/big` with ranges, `/chunked`, `/echo` of a request's body, `/slow`, 404 else.
+/// A web server: `/big` with ranges, `/chunked`, `/echo` of a request's body, `/slow`, 404 else.
 struct Server {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// What it could send of `/endless`, and how often that broke off.
+    /// Bytes sent of `/endless`, and the number of connections that broke off.
     endless: Arc<(AtomicUsize, AtomicUsize)>,
 }
 impl Server {
@@ -192,7 +192,7 @@ fn world_of(
     let log = |name: &str, format| Some(AccessLog::open(&folder.path().join(name), format).unwrap());
     let tunnel = tunnel.map(|to| to.to_string());
     let at_origin = Timeouts { answer: Duration::from_secs(2), ..timeouts };
-    // The limits are those of the browser's side: the other one hears a moment later that a request is over.
+    // The limits are the browser side's: the other one learns a moment later that a request is over.
     let config = OriginConfig {
         origin,
         tunnel,
@@ -302,7 +302,7 @@ fn broken_requests_are_told_with_their_status_and_none_is_smuggled_behind_anothe
     let world = world(Duration::from_secs(8));
     let ask = |request: &[u8]| {
         let mut stream = world.connect();
-        // What is answered before it was read may not be taken any more.
+        // The server may answer and close before it has read the whole request.
         let _ = stream.write_all(request);
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line).map_or_else(|error| error.to_string(), |_| line)
@@ -343,14 +343,14 @@ fn broken_requests_are_told_with_their_status_and_none_is_smuggled_behind_anothe
         let shown = String::from_utf8_lossy(&request[..request.len().min(120)]).into_owned();
         assert!(line.starts_with(&format!("HTTP/1.1 {status} ")), "{line:?} to {shown:?}");
     }
-    // With a length and in chunks it is read in chunks, and what is behind it is read by nobody (RFC 9112 §6.1).
+    // With both a length and chunks the body is read in chunks, and the bytes behind it are ignored (RFC 9112 §6.1).
     let behind = format!("5\r\nhello\r\n0\r\n\r\nGET /object/2 HTTP/1.1\r\n{host}\r\n");
     let mut stream = world.connect();
     stream.write_all(&post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", &behind)).unwrap();
     let mut answers = String::new();
     stream.read_to_string(&mut answers).unwrap();
     assert!(answers.ends_with("hello") && answers.matches("HTTP/1.1 ").count() == 1, "{answers}");
-    // The target says which host is asked, whatever the header says (RFC 9112 §3.2.2).
+    // The target names the host, whatever the header contains (RFC 9112 §3.2.2).
     let request = "GET http://user@site.example:80/echo HTTP/1.1\r\nHost: other.example\r\n\r\n";
     let (line, headers, _) = world.ask(&world.connect(), request, &[]);
     assert_eq!(line, "HTTP/1.1 200 OK");
@@ -478,7 +478,7 @@ fn a_tunnel_ends_when_one_side_breaks_off() {
         }
     };
     assert!(ended, "it stays open though the web server is gone");
-    // Others go on.
+    // Other tunnels continue.
     let stream = tunnel(&world);
     (&stream).write_all(&[1]).unwrap();
     (&stream).read_exact(&mut bytes[..1]).unwrap();

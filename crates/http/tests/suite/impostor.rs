@@ -1,4 +1,4 @@
-//! Somebody else in the network who has seen a request.
+//! An impostor in the network that has seen a request.
 use super::*;
 use bytes::Bytes;
 use tributary::Credential;
@@ -52,7 +52,7 @@ fn an_answer_is_taken_only_from_whom_the_request_was_delivered_to() {
         for round in 0..2 {
             let asking = scope.spawn(ask);
             let (id, browser) = server.request();
-            // It knows this request, and is quicker: with its own name, and with that of the server.
+            // It knows this request, and is quicker: with its own name, and with the server's.
             let own = impostor.answer(id, &browser, impostor.0.credential(), "lies", 10 * round);
             impostor.wait(own);
             let stolen = impostor.answer(id, &browser, server.0.credential(), "lies", 10 * round + 1);
@@ -64,7 +64,7 @@ fn an_answer_is_taken_only_from_whom_the_request_was_delivered_to() {
         }
         asks
     });
-    // Who knows one id does not know the next.
+    // One id does not reveal the next.
     let [first, second] = [asks[0].0, asks[1].0].map(u128::from_be_bytes);
     let differing = (first ^ second).count_ones();
     assert!((24..104).contains(&differing), "{differing} of 128 bits differ");

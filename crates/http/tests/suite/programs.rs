@@ -1,5 +1,5 @@
-//! Programs that people use with a proxy: curl, pip, and a browser. A test whose program is not there says so and passes;
-//! `TRIBUTARY_PEERS=required` makes it fail where `.ci/peers` installs the program.
+//! Programs that people use with a proxy: curl, pip, and a browser. A test whose program is missing prints that and
+//! passes; `TRIBUTARY_PEERS=required` makes it fail where `.ci/peers` installs the program.
 use super::{
     script::{Answer, Script, Then},
     *,
@@ -90,7 +90,7 @@ fn pip_installs_from_an_index_behind_the_proxies() {
     assert_eq!(std::fs::read(into.join("upstream.py")).unwrap().len(), 300_006);
 }
 
-/// A page whose script counts what has come, and asks for `/done` when all has.
+/// A page whose script counts the responses, and requests `/done` after the last one.
 const PAGE: &str = "<!DOCTYPE html><title>waiting</title><body><script>\n\
     let left = 32; const done = () => { if (--left == 0) fetch('/done'); };\n\
     for (let at = 0; at < 30; at++) fetch('/part/' + at).then(got => got.text()).then(text => { if (text == 'part') done(); });\n\

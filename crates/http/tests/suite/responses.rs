@@ -1,4 +1,5 @@
-//! Responses of web servers by the book and against it (RFC 9110, RFC 9112): what comes out of the proxies is by the book.
+//! Responses of web servers with and without violations of RFC 9110 and RFC 9112: the proxies' responses have no
+//! violation.
 use super::{
     script::{Answer, Got, Script, Then, read_response},
     *,
@@ -136,7 +137,7 @@ fn responses_are_framed_by_the_book_whatever_the_web_server_does() {
             Cut => assert!(!got.is_complete || got.status() == 502, "{what}: {got:?}"),
         }
     }
-    // After all that the next one is answered.
+    // The next request is answered.
     assert_eq!(world.request("GET", "/other", "").status(), 200);
 }
 

@@ -1,4 +1,4 @@
-//! A web server that answers each path as it was told, byte for byte, and remembers what it was asked.
+//! A web server that answers each path by a script, byte for byte, and records the requests.
 use super::*;
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -19,7 +19,7 @@ pub(crate) fn values<'a>(fields: &'a [String], name: &str) -> Vec<&'a str> {
     fields.iter().filter_map(|field| field.strip_prefix(&prefix)).collect()
 }
 
-/// What a server does when it is asked for a path: what it writes, piece by piece, and what then.
+/// The answer to a request for a path: the pieces that the server writes, and its next action.
 #[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) pieces: Vec<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(crate) enum Then {
     Closes,
     /// The last piece again and again, until the connection breaks.
     Repeats,
-    /// What comes is sent back, until the connection ends.
+    /// Received bytes are sent back until the connection ends.
     Echoes,
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn read_response(reader: &mut impl BufRead, method: &str) -> Got {
     got
 }
 impl World {
-    /// Sends what may be any bytes on a connection of its own, and reads one response.
+    /// Sends arbitrary bytes on a new connection, and reads one response.
     pub(crate) fn raw(&self, request: impl AsRef<[u8]>) -> Got {
         let request = request.as_ref();
         let stream = self.connect();

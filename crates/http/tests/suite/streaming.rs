@@ -26,7 +26,7 @@ fn an_event_stream_begins_before_its_first_event_and_may_be_silent() {
             });
         }
     });
-    // No answer may take so long, but what was begun is silent for longer.
+    // The limit for the start of an answer is shorter than the silences within it.
     let timeouts = Timeouts { answer: Duration::from_secs(2), ..Timeouts::default() };
     let world = world_of(Server::start(), address, None, timeouts, Limits::default());
     let stream = world.connect();
@@ -89,7 +89,7 @@ fn an_upload_that_is_given_up_ends_at_the_web_server_and_one_that_is_refused_end
     thread::spawn(move || while writing.write_all(&[7; 10_000]).is_ok() {});
     let got = read_response(&mut BufReader::with_capacity(1, &stream), "PUT");
     assert_eq!((got.status(), &got.body[..]), (413, &b"no"[..]), "{got:?}");
-    // A browser that goes away: what it has begun never comes to an end at the web server.
+    // A browser that closes its connection: its request never completes at the web server.
     let stream = world.connect();
     (&stream).write_all(head("/half").as_bytes()).unwrap();
     (&stream).write_all(&[7; 100_000]).unwrap();
@@ -111,7 +111,7 @@ fn readers_that_stand_still_hold_up_nobody_and_cost_little_memory() {
             stream
         })
         .collect();
-    // Each has begun.
+    // Each response has started.
     for mut stream in &readers {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.read_exact(&mut [0; 1_000]).unwrap();
@@ -125,7 +125,7 @@ fn readers_that_stand_still_hold_up_nobody_and_cost_little_memory() {
         thread::sleep(Duration::from_secs(1));
     }
     let Limits { memory_bytes, .. } = Limits::default();
-    // Both proxies, and what their nodes and the router keep of what is under way.
+    // Both proxies, and the bytes in flight in their nodes and the router.
     let most = 2 * (READERS * CONNECTION_BYTES_MAX + memory_bytes as usize) + (64 << 20);
     let held = resident_bytes().saturating_sub(before);
     assert!(held < most, "{held} bytes are held for {READERS} readers, {most} are the most");
