@@ -52,7 +52,7 @@ impl Identity {
         let _ = self.network.revoke(list);
         self
     }
-    /// The time of day: that of the machine, or a later one if the machine's cannot be right.
+    /// The time of day by the machine's clock, or a later one if that clock cannot be right.
     pub fn time_of_day(&self, now: Time) -> UnixTime {
         let shown = (self.clock)(now);
         self.proven(now, shown).map_or(shown, |proven| shown.max(proven))
@@ -62,8 +62,8 @@ impl Identity {
         let shown = (self.clock)(now);
         self.proven(now, shown).filter(|proven| shown < *proven).map(|proven| (shown, proven))
     }
-    /// The time at least, if the machine's clock cannot be right: that which it showed while it could, that from which this
-    /// node's own certificate or another one is valid, and what has passed since.
+    /// A lower bound of the time, if the machine's clock cannot be right: the latest of the time that it showed while
+    /// it could and the start of validity of this node's or another certificate, plus the time since then.
     fn proven(&self, now: Time, shown: UnixTime) -> Option<UnixTime> {
         let since = now.since(Time::ZERO).as_secs();
         if let Some(from) = self.certificate.as_ref().map(|own| own.terms().not_before) {

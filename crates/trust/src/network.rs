@@ -67,7 +67,8 @@ impl Grant {
 /// How far the clocks of two nodes may be apart, in seconds, unless a config says otherwise: one of them by a day, such as a
 /// clock that was set by hand or keeps another zone's time, and the other by two hours.
 pub const CLOCK_TOLERANCE: u64 = 26 * 3_600;
-/// So much earlier than it is issued a certificate begins, in seconds: nodes whose clocks are behind accept it at once.
+/// Seconds by which a certificate's validity starts before its issue: nodes whose clocks are behind accept it
+/// immediately.
 pub const BACKDATED: u64 = 2 * 3_600;
 
 impl Network {
@@ -75,7 +76,7 @@ impl Network {
     pub fn new(authority: PublicKey, access: Access) -> Network {
         Network { authority, access, clock_tolerance: CLOCK_TOLERANCE, revocations: None }
     }
-    /// The same with another tolerance of clocks, in seconds.
+    /// Sets another tolerance of clocks, in seconds.
     #[must_use]
     pub fn with_clock_tolerance(self, seconds: u64) -> Network {
         Network { clock_tolerance: seconds, ..self }

@@ -136,7 +136,7 @@ fn a_closed_network_admits_only_who_is_certified_now_for_this_key() {
     assert!(matches!(admit(2, Some(&certified), UnixTime(NOW.0 - CLOCK_TOLERANCE - 1)), Err(Refusal::NotYet { .. })));
     let other = Certificate::issue(&key(9), terms(2)).unwrap();
     assert!(matches!(admit(2, Some(&other), NOW), Err(Refusal::OtherNetwork { .. })));
-    // Somebody else's signature under this network's name.
+    // A foreign signature under this network's name.
     let mut forged = other.encode();
     forged[1..9].copy_from_slice(&certified.encode()[1..9]);
     let forged = Certificate::decode(&forged).unwrap();
@@ -243,7 +243,7 @@ fn a_node_without_a_clock_takes_the_time_from_its_authority_s_certificates() {
     assert!(matches!(node.verify(&issued(9, &later), at), Err(Refusal::OtherNetwork { .. })));
     assert!(node.verify(&issued(1, &later), at).is_ok());
     assert_eq!(node.time_of_day(at), later.not_before);
-    // One that is set back while the node runs goes on from what it has shown.
+    // A clock that is set back while the node runs continues from the time that it has shown.
     let clock = |now: Time| if now < Time::from_millis(50_000) { NOW.after(500) } else { UnixTime(0) };
     let node = Identity::new(key(2), Some(certificate(2)), closed(), Arc::new(clock));
     assert_eq!(node.time_of_day(Time::from_millis(10_000)), NOW.after(500));
