@@ -11,7 +11,7 @@ use tributary_core::{
 };
 use tributary_secure::{Admission, Config, OVERHEAD, Peer, Protection, Secured, public_key};
 
-/// A node that sends what it is told and keeps what it gets.
+/// A node that sends the test's packets and keeps received ones.
 #[derive(Default)]
 struct Toy {
     sending: VecDeque<(FaceId, Vec<Vec<u8>>)>,
@@ -41,7 +41,7 @@ impl Node for Toy {
     }
 }
 
-/// Admits whoever presents the right word, and notes whom.
+/// Admits nodes that present the right word, and notes their keys.
 struct Word(&'static [u8]);
 
 impl Admission for Word {
@@ -81,7 +81,7 @@ struct Pair {
     random: Random,
     /// What the link makes of a packet.
     tamper: Tamper,
-    /// All that was sent, and by whom.
+    /// All sent packets with their senders.
     seen: Vec<(usize, Packet)>,
     notes: Arc<Mutex<Vec<String>>>,
 }
@@ -552,7 +552,7 @@ fn a_packet_from_another_address_alone_moves_nobody() {
     let mut pair = Pair::usual();
     pair.say(0, &[b"hello"]);
     pair.run_ms(1_000);
-    // Somebody on the way sends a packet on from elsewhere, and does not pass on what comes back.
+    // An attacker on the path forwards a packet from another address, and drops the answers.
     pair.say(0, &[b"caught"]);
     pair.pump(0);
     let (_, caught) = pair.seen.pop().expect("it is on its way");
