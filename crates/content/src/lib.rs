@@ -30,7 +30,7 @@
 //! mutex; it changes nothing else.
 //!
 //! # Example
-//! A publisher's object crosses a network that nobody trusts:
+//! A publisher's object crosses an untrusted network:
 //! ```
 //! use tributary_content::{
 //!     ChunkIndex, HashTree, Manifest, MemoryObject, SigningKey, store::ObjectReader,

@@ -212,7 +212,8 @@ impl Manifest {
     /// The same object with web servers that have it, signed again with `key`, which is its publisher's.
     ///
     /// # Errors
-    /// [`ManifestError::Mirrors`] if there are too many, a URL is none of http or https, or name and URLs are too long.
+    /// [`ManifestError::Mirrors`] if there are too many, a URL is neither http nor https, or name and URLs are too
+    /// long.
     ///
     /// # Panics
     /// If `key` is another one.

@@ -31,8 +31,8 @@ impl Name {
     /// The name whose components are encoded back to back in `tlv`: the value of an NDN Name element.
     ///
     /// # Errors
-    /// [`NameError`] says which limit or rule is broken; lengths and types that are not written in the shortest form
-    /// are refused, so that a name has one encoding.
+    /// [`NameError`] names the limit or rule that is broken; lengths and types that are not written in the shortest
+    /// form are refused, so that a name has one encoding.
     pub fn from_tlv(tlv: impl Into<Bytes>) -> Result<Self, NameError> {
         let tlv = tlv.into();
         check_length(tlv.len())?;

@@ -47,7 +47,7 @@ impl KeyList {
     /// keywords in NDN's naming conventions.
     ///
     /// # Errors
-    /// [`NameError`] if the object's own name leaves no room.
+    /// [`NameError`] if the object's own name is too long for the suffix.
     pub fn name_for(manifest: &Manifest) -> Result<Name, NameError> {
         let keyword = alloc::format!("{READERS}{}", manifest.object_id());
         manifest.name.parent().unwrap_or_default().typed_child(KEYWORD, keyword.as_bytes())

@@ -95,7 +95,7 @@ impl ChunkCipher {
     /// Seals all bytes of an object, for chunks of `chunk_size` bytes.
     ///
     /// # Panics
-    /// If the chunk size is not above [`TAG_BYTES`], or there are more chunks than a number has room for.
+    /// If the chunk size is not above [`TAG_BYTES`], or the number of chunks overflows its type.
     pub fn seal_all(key: &ObjectKey, plain: &[u8], chunk_size: u32) -> Vec<u8> {
         let step = (chunk_size - TAG_BYTES) as usize;
         let count = u32::try_from(plain.len().div_ceil(step).max(1)).expect("objects have at most 65,536 chunks");

@@ -20,7 +20,7 @@ pub trait ObjectReader: Send {
     /// One chunk, verified, if that needs no wait for a disk; `None` if it does. By default nothing does.
     ///
     /// # Errors
-    /// Those of [`ObjectReader::read_chunk`].
+    /// The same as [`ObjectReader::read_chunk`].
     fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
         self.read_chunk(index).map(Some)
     }
@@ -80,14 +80,14 @@ pub trait ChunkStore: Send {
     /// Does a task and gives the answer, or begins it and gives `None`; then [`ChunkStore::poll_answer`] does.
     ///
     /// # Errors
-    /// Those of the method that does the task.
+    /// The errors of the method that does the task.
     fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
         self.perform(task).map(Some)
     }
     /// Does a task by the method that does it.
     ///
     /// # Errors
-    /// Those of that method.
+    /// The errors of that method.
     fn perform(&mut self, task: StoreTask) -> Result<StoreAnswer, StoreError> {
         Ok(match task {
             StoreTask::Tree(tree) => {
@@ -234,7 +234,7 @@ pub trait StoreOpener: Send {
     /// taken twice.
     ///
     /// # Errors
-    /// Those of [`StoreOpener::open`], and [`StoreError::Later`] if its present holder is to keep it for now.
+    /// The errors of [`StoreOpener::open`], and [`StoreError::Later`] if its present holder is to keep it for now.
     fn open_sent(&mut self, manifest: &Manifest, _delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.open(manifest)
     }
