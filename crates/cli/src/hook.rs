@@ -11,13 +11,13 @@ use tributary::{
     views::{DoneView, ReceivedView},
 };
 
-/// Runs the command for one object after the other, beside what the program does meanwhile. Dropping it waits for what is left.
+/// Runs the command for each object in turn, in parallel to the program. Dropping it waits for the remaining objects.
 pub(crate) struct Hook {
     objects: Option<Sender<Object>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a command is told, in its environment: names come from others and are no part of the command.
+/// The environment of a command: names come from the network and are no part of the command line.
 struct Object {
     name: String,
     bytes: u64,
@@ -46,7 +46,7 @@ impl Hook {
             _ => {}
         }
     }
-    /// Runs it for what was fetched.
+    /// Runs it for a fetched object.
     pub(crate) fn done(&self, done: &DoneView) {
         let DoneView { name, bytes, output, .. } = done;
         self.begin(Object { name: name.clone(), bytes: *bytes, output: output.clone() });

@@ -8,7 +8,7 @@
 //! | bars, plain lines, JSON lines | [`progress`] |
 //! | tables of status, paths, caches | [`tables`] |
 //! | a command for each complete object | [`hook`] |
-//! | what the service manager is told | [`service`] |
+//! | notices to the service manager | [`service`] |
 //! | which signals end the program, and how | [`signals`] |
 //!
 //! How it speaks is in the crate `tributary_terminal`, which `trib-lab` uses too.

@@ -33,7 +33,7 @@ impl Display {
         };
         Display { kind, hook: None, done: None }
     }
-    /// Runs a command once the fetch is done, and what it fetched is in its place.
+    /// Runs a command once the fetch is done and its files are in place.
     pub(crate) fn with_hook(self, hook: Option<Hook>) -> Self {
         Display { hook, ..self }
     }
@@ -176,7 +176,7 @@ impl Bars {
     }
 }
 
-/// Columns that words need beside a bar.
+/// Columns of the words next to a bar.
 const WORDS_COLUMNS: usize = 48;
 /// Columns of the longest and of the shortest bar.
 const BAR_MAX: usize = 32;

@@ -13,7 +13,7 @@ pub(crate) const INTERRUPTED: i32 = 130;
 /// The message of an interrupted program.
 pub(crate) const INTERRUPTED_MESSAGE: &str = "interrupted";
 
-/// Whether somebody wants the program to end.
+/// Whether a signal has asked the program to end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish(Arc<AtomicBool>);
 

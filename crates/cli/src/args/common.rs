@@ -44,7 +44,7 @@ pub(crate) struct OnDone {
     pub(crate) command: Option<String>,
 }
 
-/// Another neighbour than that of the config.
+/// A neighbour in place of the config's.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Peer {
     /// Replaces the config's neighbour [default: $TRIB_PEER]

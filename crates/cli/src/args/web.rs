@@ -21,7 +21,7 @@ pub(crate) enum WebTarget {
     /// A Metalink file on this machine.
     Metalink(PathBuf),
 }
-/// Whether a path is that of a Metalink file.
+/// Whether a path names a Metalink file.
 pub(crate) fn is_metalink(path: &str) -> bool {
     [".meta4", ".metalink"].iter().any(|end| path.to_ascii_lowercase().ends_with(end))
 }

@@ -24,7 +24,7 @@ pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
     running(&find_controls(control.control.as_deref())?)
 }
 
-/// Those that answer. One that ends meanwhile is left out, unless it is the only one.
+/// The daemons that answer. A daemon that has just ended is left out, unless it is the only one.
 fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
     let ask = |socket: &std::path::PathBuf| {
         let api = SocketApi::open(socket)?;

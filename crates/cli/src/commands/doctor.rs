@@ -20,7 +20,7 @@ use crate::{args, tables};
 /// How a check came out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {
-    /// All is well, or nothing can be said.
+    /// All is well, or there is no finding.
     Ok,
     /// It works, but not as well as it could, or not for everybody.
     Warning,
@@ -208,7 +208,7 @@ fn of_node(api: &dyn Api, is_daemon: bool) -> Result<Vec<Finding>, ApiError> {
     }
     Ok(findings)
 }
-/// Whether the neighbours answer, and packets of which size reach them.
+/// Whether the neighbours answer, and the packet sizes that reach them.
 fn faces(status: &StatusView) -> Vec<Finding> {
     let label = &status.label;
     if status.faces.is_empty() {
@@ -240,7 +240,7 @@ fn faces(status: &StatusView) -> Vec<Finding> {
     };
     status.faces.iter().map(one).collect()
 }
-/// Whether whoever resolves names answers.
+/// Whether the resolvers of names answer.
 fn resolvers(api: &dyn Api, status: &StatusView) -> Option<Finding> {
     let family: tributary::Family = status.family.parse().ok()?;
     if !family.profile().abilities.listing {
@@ -265,7 +265,7 @@ fn firewall(listen: &[String]) -> Option<Finding> {
     let ports = listen.iter().filter_map(|text| text.parse::<SocketAddr>().ok()).map(|address| address.port());
     dropped(&String::from_utf8_lossy(&rules.stdout), &ports.collect::<Vec<_>>())
 }
-/// The ports for which the rules have no exception from dropping what comes in.
+/// The ports whose incoming packets the rules drop without an exception.
 fn dropped(rules: &str, ports: &[u16]) -> Option<Finding> {
     let drops = rules.lines().any(|line| line.contains("hook input") && line.contains("policy drop"));
     let is_named = |port: &u16| {

@@ -8,7 +8,7 @@ use tributary_terminal::out;
 use super::hand::start;
 use crate::{args, signals::Wish};
 
-/// How often it is looked whether the program is to end.
+/// Interval at which the program checks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves until a signal.

@@ -25,8 +25,8 @@ use crate::{
     signals::Wish,
 };
 
-/// Fetches by a daemon, or by a node in this process, or from web servers. Of several targets each gets a file of its own
-/// in one folder; an error of one does not keep the others from being fetched, an interrupt does.
+/// Fetches by a daemon, or by a node in this process, or from web servers. Each of several targets becomes a file in
+/// one folder; after an error the other targets are still fetched, after an interrupt they are not.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     let output = get.output.as_deref();
     let [_, _, ..] = &get.names[..] else { return run_one(get, &get.names[0], output, json) };
@@ -129,7 +129,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
         let is_streamed = stream.is_some();
         let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
         let result = show(hand.api(), request.clone(), stream.take(), &wish, &mut display);
-        // A command that had the node before has ended, and its node with it: this one goes on by itself.
+        // The command whose node this one used has ended, and its node with it: continue with a node in this process.
         let is_left = matches!(&hand, Hand::Daemon(_)) && get.worker.config.is_some() && !is_streamed;
         match result {
             Err(error)
@@ -192,7 +192,7 @@ fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> 
     }
     Ok(())
 }
-/// Lets a daemon fetch by itself.
+/// Leaves the fetch to a daemon.
 fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     if wanted.output == Output::Stream {
         let message = "--detach and -o - contradict each other: nobody would read what is fetched";

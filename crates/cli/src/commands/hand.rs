@@ -48,7 +48,7 @@ pub(super) enum Hand {
     Daemon(SocketApi),
 }
 
-/// A node in this process, which other commands with the same config may use meanwhile.
+/// A node in this process, which other commands with the same config may use too.
 pub(super) struct Own {
     // Fields are dropped in this order.
     pub(super) control: Option<ControlSocket>,
@@ -62,7 +62,7 @@ impl Hand {
             Hand::Daemon(daemon) => daemon,
         }
     }
-    /// Waits until no other command uses the node of this process any more, or a signal ends it.
+    /// Waits until no other command uses the node of this process, or a signal ends it.
     pub(super) fn finish(self, wish: &Wish) {
         let Hand::Own(Own { control: Some(control), .. }) = &self else { return };
         let mut is_shown = false;
@@ -108,8 +108,8 @@ const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a wait for something else checks whether the program is to end.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// Starts a node in this process and waits until it reaches somebody, until the patience of `request` is over, or until the
-/// program is to end.
+/// Starts a node in this process and waits until it reaches a neighbour, until the patience of `request` is over, or
+/// until the program is to end.
 pub(super) fn start(
     (path, peer): (&Path, &Peer),
     request: Option<&mut Request>,
@@ -140,15 +140,15 @@ pub(super) fn wait_for_neighbour(api: &LocalApi, request: Option<&mut Request>, 
     *left -= milliseconds(waited);
     Ok(())
 }
-/// Does `work` on a thread called `name`, so that a signal need not wait for its end. What the thread began goes on until
-/// the process ends.
+/// Does `work` on a thread called `name`, so that a signal need not wait for its end. The thread runs until the process
+/// ends.
 pub(super) fn aside<R: Send + 'static>(
     name: &str,
     wish: &Wish,
     work: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
 ) -> Result<R, ApiError> {
     let (tell, done) = channel();
-    // Nobody listens any more if the program ends.
+    // The receiver is gone if the program ends.
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || drop(tell.send(work())));
     thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))?;
     loop {

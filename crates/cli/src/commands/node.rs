@@ -108,7 +108,7 @@ fn set_log(config: &NodeConfig, debug: bool) {
     let of_config = config.log.clone().unwrap_or_else(|| LogLevel::Info.into());
     levels::set(if debug { LogLevel::Debug.into() } else { of_config });
 }
-/// Says what is legal and should still be changed.
+/// Prints a warning about a legal but doubtful setting.
 fn warn(warning: &str) {
     if out::is_json() {
         return tracing::warn!("{warning}");
@@ -116,8 +116,7 @@ fn warn(warning: &str) {
     out::talk(&format!("warning: {warning}"));
 }
 
-/// Reports that the daemon runs, on a thread of its own: if the reader of stdout stalls, the daemon still ends in
-/// order.
+/// Reports on a separate thread that the daemon runs: if the reader of stdout stalls, the daemon still ends in order.
 fn announce(daemon: &Daemon, at: Option<SocketAddr>, json: bool) -> Result<(), ApiError> {
     let mut lines = vec![daemon.ready()?];
     if let [Notice::Ready { http, .. }] = &mut lines[..] {
@@ -153,7 +152,7 @@ fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), A
                 SIGINT => "interrupted",
                 _ => "SIGTERM",
             };
-            // Nobody listens any more only if the program ends already.
+            // The receiver is gone only if the program ends already.
             let _ = sender.send(Wake::End(why));
         }
     };

@@ -1,4 +1,4 @@
-//! `trib status --watch`: the status of a node on the whole screen, drawn anew every second.
+//! `trib status --watch`: the status of a node on the whole screen, redrawn every second.
 use console::Term;
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use crate::{args::Control, signals::Wish, tables};
 
 /// Time from one drawing to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often a signal is looked for.
+/// Interval of checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Another screen, without a cursor; and back to the one before (xterm's private modes).
@@ -96,7 +96,7 @@ fn sample(api: &dyn Api) -> Result<Sample, ApiError> {
     Ok(sample)
 }
 
-/// The lines of a screen of so many columns and rows. What matters most comes first; the rest is left out, and counted.
+/// The lines of a screen of this size. The most important come first; the rest is left out, and counted.
 fn page(now: &Sample, before: &Sample, columns: usize, rows: usize) -> Vec<String> {
     let status = &now.status;
     let seconds = now.at.zip(before.at).map(|(now, before)| now.duration_since(before).as_secs_f64());

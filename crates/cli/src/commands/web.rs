@@ -17,7 +17,7 @@ use tributary_web::{
 
 use crate::{args, hook::Hook, progress::Display, signals::Wish};
 
-/// How long a fetch from web servers goes on without a byte: longer than most uplinks are away.
+/// Longest silence within a fetch from web servers: longer than most uplinks are away.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The number that such a fetch has in its notices: it is the only one of its process.
 const TRANSFER: TransferId = TransferId(1);

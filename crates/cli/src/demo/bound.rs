@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::topology::{Carries, RECEIVER, Topology};
 
-/// Share of a link that payload can use: 1,448 of 1,500 bytes, what TCP gets out of full Ethernet packets. The yardstick
-/// is the same for every transport that is compared, so our own headers count against us.
+/// Share of a link that payload can use: 1,448 of 1,500 bytes, as TCP uses full Ethernet packets. All compared
+/// transports share this yardstick, so our own headers count against us.
 pub(crate) const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
 
 /// What does not work at a moment.

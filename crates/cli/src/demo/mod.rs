@@ -1,4 +1,4 @@
-//! `trib demo`: a network of real daemons on loopback, a real file, and what came of it.
+//! `trib demo`: a network of real daemons on loopback, a real file, and the result.
 //!
 //! | what | module |
 //! |---|---|
@@ -46,7 +46,7 @@ use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
 const NAME: &str = "/demo/big";
 /// How long the network may take to get ready.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
-/// How often the network is started again if another program took one of its ports meanwhile.
+/// How often the network is started again if another program took one of its ports.
 const START_TRIES: usize = 3;
 /// Paths per source that the receiver requests.
 const PATHS_PER_SOURCE: u8 = 2;
@@ -109,7 +109,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     }
 }
 
-/// Who has the bytes when a fetch starts.
+/// The node that holds the bytes when a fetch starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
     ByPublishers,
@@ -183,7 +183,7 @@ impl Run<'_> {
                     return Ok(done);
                 }
                 (Ok(()), None) => return Err(ApiError::new(ErrorKind::Protocol, "the receiver ended without a word")),
-                // The receiver was killed by the script: start it again and go on.
+                // The receiver was killed by the script: start it again and continue.
                 (Err(_), _) if script.killed_receiver() => {
                     before += latest.seconds;
                     self.network.revive(RECEIVER)?;
@@ -262,11 +262,11 @@ fn check(demo: &Demo) -> Result<(), ApiError> {
         Resolution::Routes => refused("that failure", "that network has no resolver: --fail router kills a forwarder"),
     }
 }
-/// Whether the receiver goes away while it fetches, and the network keeps what comes meanwhile.
+/// Whether the receiver goes away while it fetches, and the network stores its chunks until it returns.
 fn is_mobile(demo: &Demo) -> bool {
     demo.family.profile().delivery == Delivery::Custody
 }
-/// The failures that happen at a percentage of progress; a mobile receiver's absence has a script of its own.
+/// The failures that happen at a percentage of progress; a separate script has a mobile receiver's absence.
 fn scripted(demo: &Demo) -> Vec<Fail> {
     let is_away = |fail: &Fail| is_mobile(demo) && matches!(fail.kind, FailKind::Link | FailKind::Router);
     demo.fail.iter().filter(|fail| !is_away(fail)).copied().collect()
@@ -298,7 +298,7 @@ fn prepare(
     folder: &Path,
 ) -> Result<(Settings, PublicKey), ApiError> {
     let original = folder.join("original");
-    // The published file, the received file, and those of some demos only: the imposter's file, the second fetch's.
+    // The published file, the received file, and in some demos the imposter's file and the second fetch's.
     let files = 2 + u64::from(demo.evil == Some(Evil::Imposter)) + u64::from(fetches == Fetches::Twice);
     check_room(&original, demo.size.0.saturating_mul(files))?;
     network::write_random(&original, demo.size.0, demo.seed)?;
@@ -344,7 +344,7 @@ fn start(topology: &Topology, settings: &Settings, folder: &Path, wish: &Wish) -
             Ok(network)
         });
         match started {
-            // Between finding a free port and using it somebody else may have taken it.
+            // Another program may have taken a free port before its use.
             Err(error) if tries < START_TRIES && error.message.contains("already in use") => tries += 1,
             started => return started,
         }
@@ -359,7 +359,7 @@ fn is_ready(topology: &Topology, settings: &Settings, network: &Network) -> bool
         status.faces.iter().filter(|face| face.up).count() >= links && (!publishes || is_published)
     })
 }
-/// Waits until `done`, looking at the processes and at signals meanwhile.
+/// Waits until `done`, and checks processes and signals while it waits.
 fn wait(network: &mut Network, wish: &Wish, what: &str, done: impl Fn(&Network) -> bool) -> Result<(), ApiError> {
     let mut waited = Duration::ZERO;
     while !done(network) {
@@ -449,7 +449,7 @@ fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String
 /// From this size on every source and path must have its part.
 const SIZE_FOR_ALL_PATHS: ByteCount = ByteCount(8_000_000);
 
-/// What came of it, for a person.
+/// The result for a person.
 fn summary(done: &DoneView) -> Vec<String> {
     let number = |key: &str| done.more.get(key).and_then(serde_json::Value::as_f64);
     let mut lines = vec![format!(

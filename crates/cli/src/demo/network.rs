@@ -54,7 +54,7 @@ struct Daemon {
 
 /// How long a daemon may take to end after the request.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a state is looked at.
+/// Interval at which a state is polled.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// The smallest queue of a link: room for one batch of datagrams.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
@@ -241,7 +241,7 @@ fn push(text: &mut String, line: &str) {
 fn route(topology: &Topology, node: &NodeSpec, neighbour: &str) -> String {
     match node.part {
         Part::Publisher => "register = \"localhop\"".into(),
-        // Publishers say themselves what they have.
+        // Publishers announce their objects themselves.
         Part::Forwarder if topology.publishers().any(|label| label == neighbour) => String::new(),
         _ if topology.leads_to_publishers(node.label, neighbour) => "routes = [\"/demo\"]".into(),
         _ => String::new(),
@@ -258,7 +258,7 @@ fn egress(link: &LinkSpec, loss: f64) -> String {
 fn quoted(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
 }
-/// Writes `bytes` bytes that no compression or luck can guess, the same for the same seed.
+/// Writes `bytes` bytes that do not compress; equal seeds write equal bytes.
 pub(crate) fn write_random(path: &Path, bytes: u64, seed: u64) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write", path.display(), &error);
     let mut file = File::create(path).map_err(failed)?;
