@@ -147,7 +147,7 @@ pub enum TransferEvent {
         /// Bytes that an earlier fetch had already verified.
         resumed_bytes: u64,
     },
-    /// The network knows nobody who publishes the name. The fetch waits for a publication until its patience ends.
+    /// The network knows no publisher of the name. The fetch waits for a publication until its patience ends.
     Absent {
         /// Who says so.
         reason: String,

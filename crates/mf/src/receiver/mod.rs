@@ -297,7 +297,7 @@ impl Receiver {
         let is_meant = |fetch: &Incoming| fetch.sources.is_empty() && fetch.gathered.is_none();
         let fetches = self.fetches.running_mut().map(|(_, fetch)| fetch).filter(|fetch| is_meant(fetch));
         for fetch in fetches.filter(|fetch| fetch.opener.is_some() && Guid::of_name(&fetch.name) == place) {
-            fetch.record.on_absent("the name service knows nobody who publishes it");
+            fetch.record.on_absent("the name service knows no publisher of it");
         }
     }
     /// Chooses among announcements, or judges the sources of a fetch that has chosen by them.
