@@ -61,7 +61,7 @@ mod tests {
         };
         let mut node = format!("[node]\n{}family = \"{family}\"\nroles = [{roles}]\n", needed("[node]"));
         if heading == "[node]" {
-            // A key of the base gives way to the same one of the page.
+            // A key of the page replaces the same key of the base.
             let is_other = |line: &&str| !lines.lines().any(|of| of.split(' ').next() == line.split(' ').next());
             node = node.lines().filter(is_other).map(|line| format!("{line}\n")).collect();
             return node + lines;
@@ -96,7 +96,7 @@ mod tests {
         declared();
         let mut wrong = Vec::new();
         for heading in headings {
-            // Each family reads sections of its own.
+            // Each family has its sections.
             let mut read_by = 0;
             for family in ["psi", "ndn", "mf"] {
                 let Ok(plain) = parse(&config(family, heading, "")) else { continue };

@@ -31,7 +31,7 @@ pub enum Drawing {
 }
 
 impl ConfigErrors {
-    /// The mistakes in `file`, whose content is `text`; `None` if there are none.
+    /// The mistakes in `file`, whose content is `text`; `None` without a mistake.
     pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Option<Self> {
         problems.sort_by_key(|problem| problem.span.start);
         // What holds for many nodes is read for each of them.

@@ -12,13 +12,13 @@ pub struct HttpConfig {
     pub cache: PathBuf,
     /// Bytes of the cache at most, besides objects that are being read.
     pub cache_bytes_max: u64,
-    /// Objects that nobody has read for this long leave the cache.
+    /// Objects unread for this long leave the cache.
     pub cache_age_max: Duration,
     /// Bytes that are fetched ahead of what a client reads.
     pub read_ahead_bytes: u64,
     /// How long an object may take to be found, and its next byte to arrive.
     pub patience: Duration,
-    /// For how long a name means the object that it meant when it was looked up.
+    /// How long the result of looking up a name is used.
     pub fresh: Duration,
     /// Connections at a time; others are answered with 503.
     pub connections_max: usize,

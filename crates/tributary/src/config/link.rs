@@ -105,7 +105,7 @@ fn mask(text: &str) -> Result<Loss, String> {
     };
     Ok(Loss::Mask(text.chars().map(digit).collect::<Result<_, _>>()?))
 }
-/// Gilbert–Elliott: by the mean length of a burst in packets and the mean loss, as measurements tell them.
+/// Gilbert–Elliott from measured figures: the mean length of a burst in packets and the mean loss.
 fn bursts(section: Section<'_>) -> Loss {
     let length = section.number("packets", 1.0..=1e6).unwrap_or(4.0);
     let share = section.share("loss").unwrap_or(0.01);
@@ -225,7 +225,7 @@ fn table(section: Section<'_>, folder: &Path) -> Option<Script> {
 pub fn text_of(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let mut bytes = Vec::new();
-    // What a device or a pipe gives has no length that could be looked at first.
+    // A device or a pipe has no length that could be checked first.
     let read = std::fs::File::open(path).and_then(|it| it.take(RECORDING_BYTES_MAX + 1).read_to_end(&mut bytes));
     let length = read.map_err(|error| format!("cannot read '{shown}': {error}"))? as u64;
     if length > RECORDING_BYTES_MAX {

@@ -47,7 +47,7 @@ pub use crate::views::QuotaPeriod;
 
 use crate::error::{ApiError, ErrorKind};
 
-/// Everything that makes one node. Made by [`NodeConfig::parse`] only, so whoever has one knows that it was checked.
+/// Everything that makes one node. Only [`NodeConfig::parse`] makes it, so every value has been checked.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct NodeConfig {
@@ -94,9 +94,9 @@ pub struct NodeConfig {
     pub store: Option<PathBuf>,
     /// Settings of fetches.
     pub fetch: FetchConfig,
-    /// What is served of what was fetched.
+    /// Which fetched objects are served.
     pub serve: ServeConfig,
-    /// What of web servers that publishers name is asked.
+    /// The use of web servers that publishers name.
     pub mirrors: MirrorsConfig,
     /// Its limits.
     pub limits: Limits,
@@ -262,7 +262,7 @@ pub struct FaceConfig {
 /// What fetches may take over a face.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FacePolicyConfig {
-    /// What it costs beside other faces: paths over cheaper ones are filled first. Default: 0.
+    /// Its cost relative to other faces: paths over cheaper ones are filled first. Default: 0.
     pub cost: u32,
     /// Whether it is used only while no other path answers.
     pub is_backup: bool,
@@ -317,7 +317,7 @@ impl ScheduledRate {
 }
 
 impl FaceConfig {
-    /// Whether both are one face, whatever they are called and used for.
+    /// Whether both are one face; labels and uses do not matter.
     pub(crate) fn is_same_link(&self, other: &FaceConfig) -> bool {
         *self == FaceConfig { label: self.label.clone(), policy: self.policy.clone(), ..other.clone() }
     }
@@ -355,10 +355,10 @@ pub struct FetchConfig {
     pub patience: Duration,
 }
 
-/// What a node serves of what it has fetched, as the publishers signed it.
+/// Which fetched objects a node serves, as the publishers signed them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServeConfig {
-    /// Whether everything that is fetched to a file or folder is served; else what a fetch was told to serve.
+    /// Whether everything that is fetched to a file or folder is served; otherwise each fetch decides.
     pub fetched: bool,
     /// Bytes of such copies; the oldest are withdrawn for newer ones. `None` for no limit.
     pub bytes_max: Option<u64>,
@@ -366,13 +366,13 @@ pub struct ServeConfig {
     pub age_max: Option<Duration>,
 }
 
-/// Whether web servers that publishers name are asked, and which.
+/// Whether web servers that publishers name are used, and which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MirrorsConfig {
-    /// Whether they are asked at all. Default: yes.
+    /// Whether they are used. Default: yes.
     pub used: bool,
-    /// Whether they may be at addresses that are not public: of this machine, of private networks, of the link. Default: no,
-    /// since then whoever publishes could let this machine ask services that nobody else reaches.
+    /// Whether they may be at addresses that are not public: of this machine, of private networks, of the link.
+    /// Default: no, because otherwise a publisher could make this machine send requests to internal services.
     pub private: bool,
 }
 impl Default for MirrorsConfig {
@@ -396,7 +396,7 @@ pub struct Limits {
     pub transfers: usize,
     /// Of these, fetches of the queue. Default: 8.
     pub queue_transfers: usize,
-    /// Names that are looked up at one time, those included whose negative answer is kept. Default: 1,024.
+    /// Concurrent lookups of names, including names with a kept negative answer. Default: 1,024.
     pub lookups: usize,
 }
 

@@ -15,7 +15,7 @@ pub enum PeerAddress {
     Datagrams(SocketAddr),
     /// It is at the end of a stream.
     Stream(StreamAddress),
-    /// It has a name, which is looked up while the node runs.
+    /// By a name, which is resolved while the node runs.
     Named(NamedPeer),
 }
 
@@ -27,7 +27,7 @@ pub struct NamedPeer {
     port: u16,
 }
 
-/// What runs over the addresses that a name stands for, and of which kind they are.
+/// The protocol over the addresses of a name, and their kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Scheme {
     Udp,
@@ -132,16 +132,16 @@ pub enum PeerError {
         /// The text.
         text: String,
     },
-    /// What stands in its place is no port.
+    /// The text in its place is no port.
     #[error("'{text}' is not a port from 1 to 65535")]
     Port {
-        /// What stands there.
+        /// The text in its place.
         text: String,
     },
-    /// What stands in brackets is no IPv6 address, or its zone is none.
+    /// The text in brackets is no IPv6 address, or its zone is invalid.
     #[error("'{text}' is no IPv6 address with a zone such as fe80::1%eth0")]
     Zone {
-        /// What stands there.
+        /// The text in brackets.
         text: String,
     },
     /// An IPv6 address has no brackets, so that its port cannot be distinguished.

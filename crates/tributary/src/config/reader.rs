@@ -10,9 +10,9 @@ use super::error::Problem;
 /// Whose behaviour a section describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// That of one node.
+    /// The config of one node.
     Node,
-    /// That of all nodes of a scenario; what only some of them can do is no mistake then.
+    /// The common config of a scenario's nodes; keys that apply to only some of them are legal there.
     Common,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Section<'a> {
     pub fn missing(&self, key: &'static str, hint: &str) {
         self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
     }
-    /// Whether `key` is there, whatever its value.
+    /// Whether `key` is present, whatever its value.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }

@@ -21,9 +21,9 @@ pub struct EtcdConfig {
     pub prefix: String,
     /// A user, and the file with the password; `None` for a cluster without users.
     pub user: Option<(String, PathBuf)>,
-    /// A file with certificates to trust beside those of the system.
+    /// A file with certificates to trust in addition to the system's.
     pub ca_certificate: Option<PathBuf>,
-    /// A certificate that proves who asks, and its key.
+    /// A client certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 

@@ -6,9 +6,9 @@
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Settings {
-    /// Of a PSI node, those of transfers included.
+    /// Of a PSI node, including transfers.
     Psi(Box<tributary_psi::Config>),
-    /// Of an NDN node, those of transfers included.
+    /// Of an NDN node, including transfers.
     Ndn(Box<tributary_ndn::Config>),
     /// Of a MobilityFirst node.
     Mf(Box<tributary_mf::Config>),

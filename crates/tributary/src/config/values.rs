@@ -74,7 +74,7 @@ pub(crate) fn read_secret(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a file of so many bytes at most, which its owner alone may read.
+/// Reads a file of at most `bytes_max` bytes that only its owner may read.
 pub(crate) fn read_private(file: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("cannot read '{}': {error}", file.display());
     let about = std::fs::metadata(file).map_err(failed)?;

@@ -60,7 +60,7 @@ pub(crate) trait FamilySettings {
     /// Makes the node. `seed` differs from start to start unless the config fixes it; the node's disk threads ring
     /// `bell`.
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode;
-    /// Whether a simulation must give it routes: its family finds none by itself, and its config has none.
+    /// Whether a simulation must give it routes: its family discovers no routes, and its config has none.
     fn needs_routes(&self) -> bool {
         false
     }

@@ -115,7 +115,7 @@ macro_rules! settings_of {
             pub fn family(&self) -> Family {
                 self.settings.family()
             }
-            /// How it transfers; `None` if its family goes by other rules than those of `[transfer]`.
+            /// How it transfers; `None` if `[transfer]` does not apply to its family.
             pub fn transfer(&self) -> Option<&TransferConfig> {
                 self.settings.of_family().transfer()
             }

@@ -14,13 +14,13 @@ pub struct Profile {
     pub roles: &'static [Role],
     /// Who resolves names.
     pub resolution: Resolution,
-    /// How a node knows that a neighbour is there.
+    /// How a node detects its neighbours.
     pub liveness: Liveness,
     /// How an object reaches its receiver.
     pub delivery: Delivery,
     /// What its nodes can do beyond fetching and publishing.
     pub abilities: Abilities,
-    /// Whether programs of others speak its packets.
+    /// Whether foreign programs speak its packets.
     pub is_standard: bool,
     /// How packets are delimited in a stream; `None` for datagrams only.
     pub framing: Option<fn() -> Arc<dyn Framing>>,
@@ -31,15 +31,15 @@ pub struct Profile {
 /// Who resolves names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// Nodes of their own: resolvers and topology managers.
+    /// Dedicated nodes: resolvers and topology managers.
     Servers,
     /// Routers hold the names among them.
     Routers,
-    /// Nobody: every forwarder has routes towards names, which its faces name or publishers register.
+    /// No node: every forwarder has routes towards names, which its faces name or publishers register.
     Routes,
 }
 
-/// How a node knows that a neighbour is there.
+/// How a node detects its neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Liveness {
     /// By hellos.
@@ -68,6 +68,6 @@ pub struct Abilities {
     pub messages: bool,
     /// Routes and strategies that a person may edit: `trib route`, `trib strategy`.
     pub routes: bool,
-    /// Sources that are still fetching what they serve: their receivers learn what they have.
+    /// Sources that are still fetching the object that they serve: they tell receivers which chunks they have.
     pub partial_sources: bool,
 }

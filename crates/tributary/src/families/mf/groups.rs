@@ -1,4 +1,4 @@
-//! Groups of a node as commands changed them: remembered over restarts, in addition to those of its config.
+//! Groups of a node as commands changed them: kept over restarts, in addition to the config's groups.
 use std::{collections::BTreeMap, path::Path};
 
 use tributary_mf::ids::Guid;

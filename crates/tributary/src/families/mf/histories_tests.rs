@@ -27,7 +27,7 @@ use super::{groups, readers};
 
 const STATE: &str = "/home/state";
 
-/// Members of groups are those of the last change, or of an attempt since then that failed.
+/// Groups have the members of the last change, or of a later attempt that failed.
 #[test]
 fn groups_outlive_kills_power_cuts_and_failing_disks() {
     histories::run("groups", 1_000, |seed| {
@@ -87,7 +87,7 @@ fn rules_about_readers_outlive_kills_power_cuts_and_failing_disks() {
     });
 }
 
-/// A record that a replica has acknowledged is there after a restart, in that version or a later one.
+/// After a restart a replica has each acknowledged record, in that version or a later one.
 #[test]
 fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
     let keys: Vec<SigningKey> = (0..6).map(|number| SigningKey::from_secret(&[number; 32])).collect();

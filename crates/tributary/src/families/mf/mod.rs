@@ -1,4 +1,4 @@
-//! MobilityFirst: devices, contents and groups have names of their own (GUIDs), and routers keep what cannot be delivered.
+//! MobilityFirst: GUIDs name devices, contents and groups, and routers store undeliverable chunks.
 mod config;
 mod groups;
 #[cfg(test)]
@@ -51,7 +51,7 @@ impl FamilySettings for Config {
         config::settings(section, self);
     }
     fn read_lists(&mut self, root: &Section<'_>, _: &Path, foreign: Option<Family>) {
-        // Those of ndn have the same section with other keys.
+        // ndn has the same section with other keys.
         if foreign != Some(Family::Ndn) {
             for section in root.sections("readers") {
                 config::readers(section, foreign, &mut self.readers);
@@ -137,7 +137,7 @@ impl FamilySettings for Config {
     }
 }
 
-/// Where in the folder of the store what has come of interrupted chunks is kept.
+/// The folder within the store for received parts of interrupted chunks.
 const PARTIAL: &str = "partial";
 
 fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNode {
@@ -172,7 +172,7 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
     node
 }
 
-/// The settings of a node whose disk keeps what it sends while no router answers.
+/// The settings of a node whose disk keeps its outgoing chunks while no router answers.
 fn outbox_of(settings: &Config, config: &NodeConfig) -> Config {
     Config { outbox: config.store.is_some() && config.roles.contains(&Role::Sender), ..settings.clone() }
 }

@@ -33,7 +33,7 @@ use crate::{
 const NAME_HINT: &str = "write a name such as \"/lab\", or \"/\" for everything";
 
 /// Reads the keys of a face into `ndn`; missing ones about its link are as in `[ndn.faces]`. An application registers
-/// its names at the forwarder of its own machine unless the config says otherwise.
+/// its names at its machine's forwarder unless the config disables it.
 pub(super) fn face(section: &Section<'_>, ndn: &mut Config, face: &FaceSection) {
     let is_here = face.place == PeerPlace::ThisMachine;
     // What leads to an application of this machine is no link.
@@ -241,7 +241,7 @@ fn obeyed(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
         }
     }
 }
-/// How the node signs, and what it fetches that nobody has signed.
+/// How the node signs, and which unsigned objects it fetches.
 fn signing(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     // The secret follows from the node's key when it starts.
     match section.choice("signature", &[("digest", false), ("ed25519", true)]) {

@@ -1,8 +1,8 @@
 //! NDN keys and certificates in files: the key chain of a user, and certificates that others hand over.
 //!
-//! A key chain is a folder that only its owner can enter, in the form of ndnd (`dir://FOLDER`): each file holds a secret
-//! key (`*.key`) or a certificate (`*.cert`) as a packet in base64 with a frame. Files of others are read as a bare
-//! packet, as base64 (`ndnsec`), or with that frame.
+//! A key chain is a folder that only its owner can enter, in the form of ndnd (`dir://FOLDER`): each file holds a
+//! secret key (`*.key`) or a certificate (`*.cert`) as a packet in base64 with a frame. Foreign files are read as a
+//! bare packet, as base64 (`ndnsec`), or with that frame.
 use std::{
     fmt::Write as _,
     fs,
@@ -32,7 +32,7 @@ const LINE_LETTERS: usize = 64;
 const KEY_BLOCK: &str = "NDN KEY";
 const CERTIFICATE_BLOCK: &str = "NDN CERT";
 
-/// The folder of a user's key chain unless another one is named: `ndn-keys` beside the states of nodes.
+/// The default folder of a user's key chain: `ndn-keys` next to the states of nodes.
 pub fn default_folder() -> Option<PathBuf> {
     state_home().map(|home| home.join("ndn-keys"))
 }
@@ -113,7 +113,7 @@ impl KeyChain {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
-    /// All certificates, those of others too.
+    /// All certificates, including other identities'.
     pub fn certificates(&self) -> &[Certificate] {
         &self.certificates
     }
@@ -136,7 +136,7 @@ impl KeyChain {
     /// The key of an identity: the one with the best certificate that counts at `unix`, in seconds since 1970.
     ///
     /// # Errors
-    /// It has none.
+    /// The key chain holds no credential of `identity`.
     pub fn credential(&self, identity: &Name, unix: u64) -> Result<Credential, ApiError> {
         let is_of = |of: &Credential| of.secret.name.prefix(of.secret.name.len() - 2) == *identity;
         let counting = self.credentials().into_iter().filter(is_of).filter_map(|mut credential| {
@@ -286,7 +286,7 @@ fn draw(algorithm: Algorithm) -> Result<SignKey, ApiError> {
 /// What a certificate begins with in the place of a publisher's key.
 const CERTIFICATE_OF_PUBLISHER: &str = "ndn-certificate:";
 
-/// A publisher as [`crate::Get::publisher`] has it: its key, `ed25519:…`, or what stands in a certificate's file.
+/// A publisher as [`crate::Get::publisher`] has it: its key, `ed25519:…`, or the content of a certificate's file.
 ///
 /// # Errors
 /// It is neither a key nor such a file.
@@ -345,7 +345,7 @@ pub fn contents_of(file: &Path) -> Result<(Vec<Secret>, Vec<Certificate>), Strin
     }
     Ok((all.secrets, all.certificates))
 }
-/// The bytes of a file that has at most so many.
+/// Reads a file of at most `bytes_max` bytes.
 pub(super) fn read_limited(file: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let shown = file.display();
     let failed = |error: std::io::Error| format!("cannot read '{shown}': {error}");
@@ -363,7 +363,7 @@ fn packets_in(file: &Path) -> Result<Vec<Vec<u8>>, String> {
 /// The packets in the bytes of a file: bare, in base64, or in base64 with frames.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The reason why they are invalid.
 pub fn packets(bytes: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     const NEITHER: &str = "is neither an NDN packet nor base64 of one";
     if bytes.first() == Some(&(tributary_ndn::types::DATA as u8)) {

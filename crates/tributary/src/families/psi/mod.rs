@@ -75,7 +75,7 @@ impl FamilySettings for Config {
     }
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode {
         let mut inner = PsiNode::new(Config { seed, ..self.clone() });
-        // A simulated node has no storage, and no store beside it.
+        // A simulated node has no storage, so no engine.
         if let Some(engine) = config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", bell)) {
             inner.keep_records_by(engine);
         }
