@@ -6,7 +6,7 @@ use tributary_transport::{FaceOptions, FaceSecurity};
 
 use crate::config::{FaceConfig as PeerConfig, NodeConfig, Security, face_id};
 
-/// The faces over UDP with their numbers, those whose addresses are to be looked up too.
+/// The faces over UDP with their numbers, including those whose addresses are still to be resolved.
 pub(super) fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &PeerConfig)> {
     let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face));
     numbered.filter(|(_, face)| !face.peer.is_stream())

@@ -107,7 +107,7 @@ impl EventBus {
         state.subscribers.retain(|subscriber| {
             if subscriber.waiting.load(Ordering::Relaxed) >= subscriber.room {
                 dropped += 1;
-                // Whoever has gone takes nothing out; that is seen here.
+                // A dropped subscriber is found and removed here.
                 return Arc::strong_count(&subscriber.waiting) > 1;
             }
             subscriber.waiting.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl EventBus {
     pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
         self.subscribe_with(EVENTS_PER_SUBSCRIBER)
     }
-    /// Subscribes to the entries of a listing, none of which is lost however slow the subscriber is.
+    /// Subscribes to the entries of a listing; none is lost however slow the subscriber is.
     pub(crate) fn subscribe_to_listing(self: &Arc<Self>) -> Subscription {
         self.subscribe_with(ENTRIES_PER_LISTING)
     }

@@ -119,5 +119,5 @@ impl StoreOpener for ListOpener {
     }
 }
 
-/// How often the end of a fetch is looked for without an event of it.
+/// Interval of checks for the end of a fetch in case its event is missed.
 const LOOK: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! Bounds what the log says about the same thing again and again: whoever can send datagrams must not fill a disk.
+//! Bounds repeated lines of the log: senders of datagrams must not be able to fill a disk.
 use std::{
     collections::BTreeMap,
     fmt,
@@ -12,11 +12,11 @@ use tributary_net::Clock;
 const PER_SOURCE: Limit = Limit { burst: 8, interval: Duration::from_secs(10) };
 /// The same about all sources together.
 const PER_KIND: Limit = Limit { burst: 40, interval: Duration::from_secs(1) };
-/// Kinds of lines that are told apart; further ones count as one.
+/// Kinds of lines that are counted separately; further ones count as one.
 const KINDS_MAX: usize = 256;
-/// Sources of one kind that are told apart; for further ones only the limit of the kind counts.
+/// Sources of one kind that are counted separately; for further ones only the limit of the kind counts.
 const SOURCES_MAX: usize = 256;
-/// How often it is told what was left out, if no line of the kind comes.
+/// Interval of summaries of omitted lines, if no line of the kind comes.
 const SUMMARY: Duration = Duration::from_secs(10);
 
 /// Logs a warning that peers can cause as often as they like: at most as many lines of one kind, and about one source, as
@@ -118,8 +118,8 @@ impl LogLimit {
     }
 }
 
-/// What lines of one kind have in common, and what tells their sources apart: the words with digits in them, such as faces,
-/// addresses and GUIDs, are replaced, and what is quoted. The first of them is the source.
+/// The shape that lines of one kind share, and their source: words with digits, such as faces, addresses and GUIDs, and
+/// quoted text are replaced. The first of them is the source.
 fn shape(text: &str) -> (String, String) {
     let (mut kind, mut source, mut quoted) = (String::with_capacity(text.len()), String::new(), false);
     for word in text.split_whitespace() {

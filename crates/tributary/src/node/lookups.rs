@@ -20,7 +20,7 @@ use crate::{config::FetchConfig, families::BoxedNode};
 /// A name to look up, and whom to believe about it.
 pub(crate) struct Level {
     pub(crate) name: Name,
-    /// The only publisher that is believed, if there is one.
+    /// The only publisher that is accepted, if the lookup names one.
     pub(crate) only: Option<PublicKey>,
     pub(crate) questions: Questions,
 }
@@ -126,7 +126,7 @@ impl Lookups {
         drop(state);
         decided.into_iter().for_each(|(answer, outcome)| answer(outcome));
     }
-    /// Names that are looked up.
+    /// The number of names in lookup.
     pub(crate) fn open(&self) -> u32 {
         u32::try_from(self.state().open.len()).unwrap_or(u32::MAX)
     }

@@ -103,7 +103,7 @@ fn check(network: &NetworkConfig, certificate: &Certificate, key: &SigningKey) -
     Ok(())
 }
 
-/// What is in a file; `None` if there is none.
+/// The content of a file; `None` without the file.
 pub(crate) fn read<T>(
     what: &str,
     path: &Path,

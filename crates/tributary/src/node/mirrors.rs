@@ -1,4 +1,4 @@
-//! Web servers as sources of a fetch: their connections have threads of their own, and the node's thread decides.
+//! Web servers as sources of a fetch: separate threads run their connections, and the node's thread decides.
 use tributary_core::{FaceId, TransferId};
 use tributary_transport::{
     bulk::{BulkInput, BulkStep},
@@ -20,7 +20,7 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
-    /// Reads the URLs and uplinks. Without uplinks those of the node's faces are used.
+    /// Reads the URLs and uplinks. Without uplinks the node's faces are the uplinks.
     ///
     /// # Errors
     /// [`ApiError`] names what is none.
@@ -109,7 +109,7 @@ fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) ->
     }
 }
 
-/// Where a face leaves this machine: a person who has told the node of several uplinks has mirrors over all of them.
+/// Where a face leaves this machine: mirrors are used over every uplink that the config names.
 fn uplink_of(face: &FaceConfig) -> Uplink {
     // A server elsewhere is not reached from a loopback address.
     let local = face.local.map(|address| address.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());

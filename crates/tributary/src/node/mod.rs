@@ -3,19 +3,19 @@
 //! | what | module |
 //! |---|---|
 //! | the node on its driver | `runtime` |
-//! | its faces, which prove who is there | `secure` |
+//! | its faces, which authenticate neighbours | `secure` |
 //! | its certificate and its network | `membership` |
-//! | its events, for whoever waits for them | `event_bus` |
+//! | its events, for subscribers | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
-//! | names that are looked up | `lookups` |
-//! | its fetches that go on without a client | `queue` |
+//! | lookups of names | `lookups` |
+//! | its fetches without a client | `queue` |
 //! | what may be fetched over which face now | `policies` |
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
-//! | what it publishes again after a restart | `publications` |
+//! | publications that it restores after a restart | `publications` |
 //! | stores of fetches, and what opening them shows | `opening` |
 //! | transfers that are paused and resumed | `lives` |
-//! | what is sent to it | `inbox` |
+//! | objects sent to it | `inbox` |
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
@@ -80,7 +80,7 @@ pub(crate) struct LocalNode {
     pub(crate) fetches: AtomicUsize,
     /// How long the network took, by operation.
     latencies: Mutex<BTreeMap<&'static str, LatencyView>>,
-    /// Fetches that go on without a client.
+    /// Fetches that run without a client.
     pub(crate) queue: Queue,
     /// Whether a command receives objects on this node.
     receiving: AtomicBool,
@@ -112,7 +112,7 @@ impl LocalNode {
             Ok(runtime)
         })
     }
-    /// The same with a node that the caller made.
+    /// Starts a node that the caller made.
     pub(crate) fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
         Self::start_with(config, |config, seed, files, _| Runtime::start_node(config, seed, files.storage(), node))
     }
@@ -174,7 +174,7 @@ impl LocalNode {
     /// Runs a command about messages on the node's thread.
     ///
     /// # Errors
-    /// [`ApiError`] if its family has none, or the node is gone.
+    /// [`ApiError`] if its family has no messaging, or the node is gone.
     pub(crate) fn with_messaging<R: Send + 'static>(
         &self,
         command: impl FnOnce(&mut dyn Messaging, Time) -> R + Send + 'static,

@@ -1,4 +1,4 @@
-//! Neighbours that a config names by host or by a zone. A thread of its own looks their addresses up, so that no node
+//! Neighbours that a config names by host or by a zone. A separate thread resolves their addresses, so that no node
 //! waits for a name server, and repeats that while the node runs.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use crate::{
     families::BoxedNode,
 };
 
-/// How often the name of a neighbour that answers is looked up again.
+/// Interval at which the name of an answering neighbour is resolved again.
 pub(crate) const LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
 /// How often the name of one that does not answer or is not found.
 pub(crate) const LOOKUP_INTERVAL_SILENT: Duration = Duration::from_secs(5);

@@ -1,12 +1,12 @@
-//! The policies of faces at this time of day, and what has passed of their quotas.
+//! The policies of faces at this time of day, and the used part of their quotas.
 //!
 //! The usage is written ahead: the file says at least as much as has passed, so that a node that is killed counts a
 //! little too much rather than too little, and so that a quota costs about [`WRITES_PER_QUOTA`] writes.
 //!
-//! A quota is a promise to whoever pays for the uplink, so a wrong clock forgets no usage. A later period begins at once. When
-//! the clock is set back, what has passed since counts in the earlier period too, and is a part of it for good once the clock
-//! has stood there for [`SETTLE`]. A date from before [`FIRST_DAY`] is that of a clock that was never set: the latest period
-//! goes on.
+//! A quota is a promise to the person who pays for the uplink, so a wrong clock forgets no usage. A later period begins
+//! immediately. When the clock is set back, later usage counts in the earlier period too, and belongs to it for good
+//! once the clock has stayed there for [`SETTLE`]. A date before [`FIRST_DAY`] comes from a clock that was never set:
+//! the latest period continues.
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -33,7 +33,7 @@ use crate::{
 const FILE: &str = "quotas.json";
 /// Into how many parts a quota is divided that are written ahead.
 const WRITES_PER_QUOTA: u64 = 100;
-/// How often policies are looked at.
+/// Interval of checks of policies.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// The same of faces with a quota, unless it ends soon: so much passes at least until the rate of a face is known.
 const QUOTA_LOOK: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ const EARLIER_MAX: usize = 4;
 /// Clocks that were set show this day or a later one.
 const FIRST_DAY: &str = "2020-09-01";
 
-/// What has passed over the faces with quotas.
+/// Usage of the faces with quotas.
 #[derive(Debug)]
 pub(crate) struct Policies {
     fs: Arc<dyn FileSystem>,
@@ -56,16 +56,16 @@ pub(crate) struct Policies {
 struct State {
     /// By the label of a face, or its neighbour.
     usage: BTreeMap<String, Usage>,
-    /// What the driver had counted when it was asked last, and when that was.
+    /// The driver's counters at the last query, and its time.
     counted: BTreeMap<FaceId, u64>,
     counted_at: Time,
-    /// What the node was told last.
+    /// The policies that the node got last.
     applied: BTreeMap<FaceId, FacePolicy>,
     /// The last failure to write, so that it is reported once.
     failure: Option<String>,
 }
 
-/// What has passed over one face.
+/// Usage of one face.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Usage {
@@ -188,7 +188,7 @@ impl Policies {
         let elapsed = now.since(state.counted_at);
         for (id, face) in faces {
             let total = counted.get(id).copied().unwrap_or(0);
-            // A face that was looked up anew counts from zero again.
+            // A face whose address was resolved again counts from zero.
             let passed = total.checked_sub(state.counted.insert(*id, total).unwrap_or(0)).unwrap_or(total);
             if let Some(quota) = face.policy.quota {
                 pause = pause.min(QUOTA_LOOK);
@@ -203,7 +203,7 @@ impl Policies {
                 }
                 let left = quota.bytes.saturating_sub(usage.used());
                 if let Some(rate) = Rate::over(passed, elapsed).filter(|_| left > 0 && passed > 0) {
-                    // Half of what is left passes until then, at most.
+                    // At most half of the remaining quota is used until then.
                     pause = pause.min((rate.time_for(left) / 2).max(LOOK_MIN));
                 }
             }
@@ -347,7 +347,7 @@ mod tests {
             writes += usize::from(new != text);
             text = new;
             if total == 50 * (MIB / 10) * 10 {
-                // Killed: what was written ahead counts, and the driver counts from zero.
+                // Killed: usage that was written ahead counts, and the driver counts from zero.
                 (policies, passed) = (Policies::open(folder.path()).unwrap(), 0);
             }
         }

@@ -28,7 +28,7 @@ use crate::{
 /// The neighbours that the config names, by their faces.
 struct Neighbours {
     faces: BTreeMap<FaceId, FaceConfig>,
-    /// The next face. Numbers are not reused: a statement about one face must not be taken for another's.
+    /// The next face. Numbers are not reused: a statement about one face must not apply to another.
     next: FaceId,
 }
 
@@ -58,7 +58,7 @@ impl Runtime {
         let node = secure::protect(node, config, key, identity, membership::keep(config), secure::entropy());
         Self::start_node(config, seed, storage, node)
     }
-    /// The same with a node that the caller made.
+    /// Starts a node that the caller made.
     pub(crate) fn start_node(
         config: &NodeConfig,
         seed: u64,
@@ -102,8 +102,8 @@ impl Runtime {
     pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
         locked(&self.neighbours).faces.iter().map(|(id, face)| (*id, face.clone())).collect()
     }
-    /// Removes the neighbours that a newer config of the node does not name any more and adds new ones; a neighbour
-    /// with changed settings counts as new. Returns sentences about what was done, and what could not be.
+    /// Removes the neighbours that a newer config of the node no longer names and adds new ones; a neighbour with
+    /// changed settings counts as new. Returns sentences about the changes, and about the failed ones.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
@@ -145,7 +145,7 @@ impl Runtime {
             let opened = match (face.peer.datagrams(), face.peer.stream()) {
                 (Some(peer), _) => self.driver.add_face(datagram_face(&config.listen, id, &face, peer)),
                 (None, Some(peer)) => self.driver.add_stream(StreamFaceConfig { id, peer: peer.clone() }),
-                // Its name is looked up first.
+                // Its name is resolved first.
                 (None, None) => Ok(()),
             };
             done.push(match opened {

@@ -1,4 +1,4 @@
-//! A node whose faces prove who is there, and that its network admits who is there.
+//! A node whose faces authenticate neighbours and check that the network admits them.
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -80,7 +80,7 @@ struct Presented {
     certificate: Option<Certificate>,
 }
 
-/// First byte of what is presented.
+/// First byte of the presented credential.
 const BARE: u8 = 0;
 const CERTIFIED: u8 = 1;
 const _: () = assert!(Certificate::BYTES_MAX < PRESENTED_BYTES_MAX && SPREAD_BYTES_MAX <= NOTICE_BYTES_MAX);
@@ -92,7 +92,7 @@ impl Presented {
             None => [&[BARE][..], &self.owner.0, self.label.as_bytes()].concat(),
         }
     }
-    /// What is in `bytes`, if it belongs to the static key of the handshake.
+    /// The content of `bytes`, if it belongs to the static key of the handshake.
     fn decode(bytes: &[u8], static_key: &[u8; 32]) -> Option<Presented> {
         let (kind, rest) = bytes.split_first()?;
         let presented = match *kind {
@@ -113,7 +113,7 @@ impl Presented {
     }
 }
 
-/// Who may be a neighbour: whoever proves a key that the network admits, and on some faces one key only.
+/// Admits neighbours that prove a key which the network admits; some faces admit one key only.
 #[derive(Clone, Default)]
 struct Neighbours(Arc<Mutex<Known>>);
 
@@ -125,7 +125,7 @@ struct Known {
     /// What the neighbour of a face is granted; where the handshake is not complete, it is not in force yet.
     grants: BTreeMap<FaceId, Grant>,
     pending: BTreeMap<FaceId, Grant>,
-    /// When certificates are looked at again, in a network with an authority.
+    /// The next check of certificates, in a network with an authority.
     review: Option<Time>,
     /// What passes on lists of revocations there.
     spread: Option<Spread>,
@@ -198,7 +198,7 @@ struct SecureNode {
     clock_is_behind: bool,
 }
 
-/// Certificates are looked at when the next one ends, and this often: the clock of the machine may be set.
+/// Certificates are checked when the next one ends, and at this interval: the machine's clock may be set.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(60);
 /// How long before its end a certificate is mentioned in the log, in seconds, and how often.
 const EXPIRY_NOTICE: u64 = 7 * 86_400;
@@ -242,7 +242,7 @@ impl SecureNode {
         let next = known.spread.as_ref().and_then(Spread::poll_timeout);
         known.review = known.review.into_iter().chain(next).min();
     }
-    /// Writes a line when the authority's certificates correct the machine's clock, and one when they need not any more.
+    /// Writes a line when the authority's certificates start to correct the machine's clock, and one when they stop.
     fn note_clock(&mut self, identity: &Identity, now: Time) {
         let correction = identity.correction(now);
         if std::mem::replace(&mut self.clock_is_behind, correction.is_some()) != correction.is_some() {
@@ -255,7 +255,7 @@ impl SecureNode {
             });
         }
     }
-    /// Ends the sessions of neighbours whose certificate has ended or is revoked, and says which will end soon.
+    /// Ends the sessions of neighbours whose certificate has ended or is revoked, and warns of those that end soon.
     fn review_grants(&mut self, now: Time) {
         let known = self.neighbours.locked();
         let Some(identity) = known.identity.clone() else { return };
@@ -329,7 +329,7 @@ impl Node for SecureNode {
         self.notes.pop_front().map(Event::Note).or_else(|| self.secured.poll_event())
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
-        // Streams are not protected: those of NDN lead to programs of others.
+        // Streams are not protected: NDN's lead to foreign programs.
         if let FaceChange::Opened { .. } = change {
             self.secured.set_policy(face, FaceProtection::Off);
         }

@@ -17,7 +17,7 @@ use crate::{
 const FILE: &str = "lock";
 /// How long a process that is about to end may still hold the lock.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How often the lock is tried meanwhile.
+/// Interval of attempts to take the lock.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The lock of this process on a state folder. The system releases it when the process ends, however it ends.

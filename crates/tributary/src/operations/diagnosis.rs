@@ -1,4 +1,4 @@
-//! Why nobody answered: what a node knows of its neighbours and of its resolvers, in words.
+//! Why a fetch got no answer: the state of a node's neighbours and resolvers, in words.
 use std::{
     collections::BTreeSet,
     io::ErrorKind as IoErrorKind,
@@ -15,7 +15,7 @@ use crate::{
     node::LocalNode,
 };
 
-/// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
+/// How long a neighbour's machine may take to refuse a datagram at a closed port.
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
 /// How many silent neighbours are described.
 const NEIGHBOURS_LISTED: usize = 4;
@@ -140,7 +140,7 @@ impl Neighbours {
     }
 }
 
-/// What to do where nobody resolves names: a node can do that for itself and its neighbours.
+/// The hint for a network without a resolver: a node can resolve names for itself and its neighbours.
 fn missing_role(resolution: Resolution, roles: &BTreeSet<Role>) -> String {
     let needed: &[Role] = match resolution {
         Resolution::Servers => &[Role::Router, Role::Resolver, Role::TopologyManager],

@@ -24,7 +24,7 @@ use crate::{
 
 /// A `traceroute` ends after this many silent neighbours in a row.
 pub(crate) const SILENT_HOPS_MAX: u8 = 5;
-/// Unanswered requests in a row after which the network is asked for a new path.
+/// Unanswered requests in a row after which the node requests a new path.
 const LOST_IN_A_ROW: u32 = 3;
 /// How late the report of the node may be.
 const GRACE: Duration = Duration::from_secs(1);

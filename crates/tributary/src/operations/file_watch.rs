@@ -1,4 +1,4 @@
-//! Publications that follow their files: a file or folder that changes is published anew, as a later version.
+//! Publications that follow their files: a changed file or folder is published again, as a later version.
 //!
 //! The system reports changes (inotify and the like); a change counts once nothing more has been reported for [`SETTLED`],
 //! so that a program may write in many steps, or write aside and rename. Paths that the system cannot watch are polled.
@@ -16,9 +16,9 @@ use tributary_net::Clock;
 
 use crate::node::{LocalNode, publications::Publication};
 
-/// How long a file must have been left alone before it is published anew.
+/// How long a file must be unchanged before it is published again.
 const SETTLED: Duration = Duration::from_millis(700);
-/// How often a path is looked at that the system cannot watch.
+/// Interval of checks of a path that the system cannot watch.
 const POLL: Duration = Duration::from_secs(5);
 /// How often reports are collected.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
@@ -127,7 +127,7 @@ impl Watching {
         }
         Watching { watcher: watcher.ok(), reports, clock: Clock::new(), files: BTreeMap::new() }
     }
-    /// Takes what was reported, and publishes anew what has changed and settled.
+    /// Takes the reported changes, and publishes files again that have changed and settled.
     pub(crate) fn look(&mut self, node: &LocalNode) {
         let now = self.clock.now();
         self.leave_replaced(now);
@@ -145,7 +145,7 @@ impl Watching {
                 continue;
             }
             watched.changed_at = None;
-            // What is gone is on its way: a rename comes next.
+            // A missing file is being replaced: a rename comes next.
             if node.is_unchanged(name) || !watched.publication.path.exists() {
                 continue;
             }
@@ -166,12 +166,12 @@ impl Watching {
             };
         }
     }
-    /// Watches what is published to be watched, and nothing else.
+    /// Watches exactly the publications that are to be watched.
     fn follow(&mut self, publications: Vec<Publication>, now: Time) {
         // Another put may have given it other readers.
         let published: HashMap<&Name, &Publication> = publications.iter().map(|of| (&of.name, of)).collect();
         self.leave(|watched| published.get(&watched.publication.name) != Some(&&watched.publication));
-        // A watch of a folder alone would replace that of the folder with all below it.
+        // A watch of a folder alone would replace the recursive watch of the same folder.
         let is_new = |publication: &Publication| !self.files.contains_key(&publication.name);
         let new =
             publications.into_iter().filter(is_new).map(|publication| (Trail::of(&publication.path), publication));

@@ -15,7 +15,7 @@ use crate::{
 
 /// How long opening a face may take; the node itself gives it up before.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the node is asked whether it is open.
+/// Interval at which the node is polled until it is open.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl LocalNode {

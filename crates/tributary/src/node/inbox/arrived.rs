@@ -68,7 +68,7 @@ impl Arrived {
         let mut coming = self.coming();
         if coming.complete.is_empty() { None } else { Some(coming.complete.remove(0)) }
     }
-    /// Forgets an object of that name that will not be completed; false if there is none.
+    /// Forgets an object of that name that will not be completed; false without one.
     pub(crate) fn give_up(&self, name: &Name) -> bool {
         let mut coming = self.coming();
         let at = coming.begun.iter().position(|begun| begun.name == *name);

@@ -20,8 +20,8 @@ const GENERIC: u16 = 8;
 /// What Linux takes, with room for a number behind it.
 const FILE_NAME_BYTES_MAX: usize = 240;
 
-/// The names of the file and the folders that the name of an object stands for. No two names give the same, and none
-/// leads elsewhere, hides a file, or is that of something of ours.
+/// The path of an object's name: its file and the folders above it. No two names have the same path, and no path leads
+/// out of the folder, hides a file, or is one of our own files.
 pub(super) fn file_names(name: &Name) -> Result<Vec<String>, &'static str> {
     let names: Vec<String> = name
         .typed_components()
@@ -71,8 +71,7 @@ fn escaped(component: &[u8]) -> String {
     if name.is_empty() { "%".into() } else { name }
 }
 
-/// Where an object goes: a file or folder in a folder that is held open, so that it stays the same one whatever is put in the
-/// place of its name.
+/// Where an object goes: a file or folder in an open folder. The handle stays the same folder if its name is replaced.
 #[derive(Debug)]
 pub(super) struct Below {
     /// Its whole path.
@@ -166,7 +165,7 @@ pub(super) fn place_below(folder: &Path, names: &[String], kind: ObjectKind) -> 
             match mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(refused(&path, &error.into())),
-                // Its name has to survive a loss of power, as what is written below it does.
+                // Its name has to survive a loss of power, as its content does.
                 Ok(()) => fsync(&parent).map_err(|error| refused(&path, &error.into()))?,
             }
             parent = open_folder(&parent, Path::new(&name)).map_err(|error| refused(&path, &error.into()))?;

@@ -325,7 +325,7 @@ mod tests {
         let notices: Vec<_> = std::iter::from_fn(|| next.arrived.take_left()).map(|(_, path)| path).collect();
         assert_eq!(notices.len(), 2);
         assert!(notices.iter().all(|path| fs::read(path).unwrap() == b"21.5"));
-        // Delivered once more, it is known, until somebody has taken it away.
+        // A second delivery is recognised while the file is in the inbox.
         for is_taken in [false, true] {
             if is_taken {
                 notices.iter().for_each(|path| fs::remove_file(path).unwrap());
@@ -347,7 +347,7 @@ mod tests {
                 place.arrived.take_left().is_some()
             };
             assert_eq!([&b"1"[..], b"1", b"2", b"1", b"2"].map(arrive), [true, false, true, false, false]);
-            // Whoever took it away has had it.
+            // A user who removed the file has had it.
             fs::remove_file(home.path().join("inbox/roof")).unwrap();
             assert_eq!(arrive(b"1"), on_repeat == OnRepeat::Append, "a file of lines that is gone begins anew");
         }
