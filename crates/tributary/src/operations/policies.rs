@@ -32,7 +32,7 @@ impl LocalNode {
         }
         Some(pause)
     }
-    /// Remembers what has passed of quotas, when the node stops.
+    /// Stores the used part of quotas when the node stops.
     pub(crate) fn settle_quotas(&self) {
         self.apply_policies();
         if let Err(error) = self.policies.settle() {

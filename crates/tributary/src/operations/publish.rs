@@ -20,21 +20,21 @@ use crate::{
     request::Term,
 };
 
-/// What is published, under which name, how long, and for whom.
+/// A publication: its content, name, duration, and readers.
 pub(crate) struct Put<'a> {
     pub(crate) path: &'a Path,
     pub(crate) name: &'a str,
     pub(crate) version: Option<u64>,
     pub(crate) term: Term,
-    /// As they were written; everybody, if there is none.
+    /// As they were written; empty means everybody.
     pub(crate) readers: Vec<String>,
     /// URLs of web servers that have it too.
     pub(crate) mirrors: Vec<String>,
 }
 
 impl LocalNode {
-    /// Publishes what the config and earlier runs say. What cannot be published any more becomes a note; a publication of
-    /// the config that fails is an error.
+    /// Publishes the entries of the config and of earlier runs. An earlier publication that fails becomes a note; a
+    /// publication of the config that fails is an error.
     ///
     /// # Errors
     /// [`ApiError`] names the entry of the config.
@@ -145,7 +145,7 @@ impl LocalNode {
             self.note_latency("publish", clock.now().since(Time::ZERO));
         }
         if let Some(Resolution::Rejected(reason)) = &outcome {
-            // What the node has given up is offered no more; else it goes on trying.
+            // A publication that the node has abandoned is forgotten; otherwise the node keeps trying.
             let of = name.clone();
             if !self.runtime.call(move |node, _| node.publishes(&of))? {
                 if term != Term::ThisRun {
@@ -171,7 +171,7 @@ impl LocalNode {
         notify(notice);
         Ok(())
     }
-    /// Publishes a file anew that has changed, and returns its version: later than the one before, whatever the file's time.
+    /// Publishes a changed file again, and returns its version: later than the one before, whatever the file's time.
     pub(crate) fn publish_anew(&self, publication: &Publication) -> Result<u64, ApiError> {
         let name = &publication.name;
         let readers = self.readers(&publication.readers)?;
@@ -221,7 +221,7 @@ impl LocalNode {
     /// The keys of readers that are named by keys and by labels of groups.
     ///
     /// # Errors
-    /// [`ApiError`] names what is neither.
+    /// [`ApiError`] names the text that is neither.
     pub(crate) fn readers(&self, named: &[String]) -> Result<Vec<PublicKey>, ApiError> {
         let config = self.current();
         let mut readers = Vec::new();
@@ -286,7 +286,7 @@ impl LocalNode {
             confirmed: false,
         };
         let (name, list) = (manifest.name.clone(), keys.as_ref().map(|keys| keys.manifest().name.clone()));
-        // Of an earlier version, which is not published any more.
+        // Of an earlier version, which is no longer published.
         if self.key_lists().get(&name).is_some_and(|known| Some(known) != list.as_ref()) {
             self.withdraw_keys(&name)?;
         }

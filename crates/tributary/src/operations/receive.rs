@@ -54,7 +54,7 @@ impl LocalNode {
             received,
         };
         let result = self.take(recv, &names, Inbox { place, questions }, notify);
-        // The attachments hold for their lifetime: what is sent to the names meanwhile is kept for this node.
+        // The attachments hold for their lifetime: chunks sent to the names until then are stored for this node.
         let ended = self.with_messaging(|messaging, now| messaging.accept(now, None, &AcceptOptions::default()));
         self.receiving().store(false, Ordering::SeqCst);
         result.and(ended)

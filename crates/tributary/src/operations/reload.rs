@@ -12,8 +12,8 @@ use crate::{
 
 impl LocalNode {
     /// Applies a newer config of the same node: publications, neighbours, readers, groups, the rate limit, the
-    /// certificate and the revocations change now. Returns sentences about what has changed, and what needs a restart. If
-    /// something cannot be published, nothing changes.
+    /// certificate and the revocations change now. Returns sentences about the changes, and about those that need a
+    /// restart. If one publication fails, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names the part of the new config that cannot be applied.
@@ -70,7 +70,7 @@ impl LocalNode {
     }
 
     /// Publishes entries that are new or have changed in the config or on the disk, and withdraws those that the config
-    /// does not list any more.
+    /// no longer lists.
     fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
         let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
         let mut opened = Vec::new();

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Limit of the names above a path that are looked up.
+/// Limit of looked-up names above a path.
 const LEVELS_MAX: usize = 8;
 /// Patience with a lookup in a family without resolvers: a publisher may drop requests for names that it lacks.
 const SILENCE_MAX: Duration = Duration::from_millis(900);
@@ -25,15 +25,15 @@ const SLOW_BITS_PER_SECOND: u64 = 256_000;
 /// Whom to believe about the folders above a name.
 #[derive(Clone, Copy)]
 pub(super) enum Keys {
-    /// Whoever is believed about a folder by its own name.
+    /// The name of each folder decides which publisher is accepted.
     Any,
     /// The key that the fetch is pinned to.
     Pinned(PublicKey),
-    /// The key that is remembered for the name: a folder of somebody else is no way around it.
+    /// The key that is remembered for the name: another publisher's folder must not replace it.
     Remembered(PublicKey),
 }
 impl Keys {
-    /// The only publisher that is believed, if there is one.
+    /// The only publisher that is accepted, if there is one.
     pub(super) fn only(self) -> Option<PublicKey> {
         match self {
             Keys::Any => None,
@@ -43,8 +43,8 @@ impl Keys {
 }
 
 impl LocalNode {
-    /// Finds out which name an object or a folder has that `path` means, and gives `answer` that name. No name that is
-    /// looked up has fewer than `shortest` components.
+    /// Finds the name of the object or folder that `path` means, and gives it to `answer`. It looks up no name with
+    /// fewer than `shortest` components.
     pub(crate) fn resolve(
         &self,
         path: &Name,
@@ -68,7 +68,7 @@ impl LocalNode {
         self.look_up(path, levels, self.config().fetch.patience, answer)?;
         Ok(found)
     }
-    /// Whom to believe about the folders above `name`, of which the fetch pins `publisher`.
+    /// The publishers to accept for the folders above `name`, if the fetch pins `publisher`.
     pub(super) fn keys_above(&self, publisher: Option<PublicKey>, name: &Name) -> Result<Keys, ApiError> {
         Ok(match publisher {
             Some(key) => Keys::Pinned(key),

@@ -17,7 +17,7 @@ use crate::{
     views::{GroupView, StoreView, counted},
 };
 
-/// How often the store is asked whether a decision about its chunks is on the disk, and for how long.
+/// Interval and limit of polling the store until a decision about its chunks is on the disk.
 const SAVED_LOOK: Duration = Duration::from_millis(5);
 const SAVED_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -149,14 +149,13 @@ impl LocalNode {
     fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }
-    /// Forgets chunks that the node stores for others, and tells what is left.
+    /// Deletes chunks that the node stores for others, and reports the remaining ones.
     fn purge(&self, what: HeldFilter) -> Result<StoreView, ApiError> {
         let purged = self.with_messaging(move |messaging, now| messaging.purge(now, &what))??;
         self.runtime.events().note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
         self.store()
     }
-    /// Decides how long chunks are kept that the node stores for others, and tells what it stores. What it answers outlives
-    /// the node.
+    /// Decides how long the node stores chunks for others, and reports them. A confirmed decision survives a restart.
     fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
         let kept = self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))??;
         let saved = || Ok((self.with_messaging(|messaging, _| messaging.unsaved())? == 0).then_some(()));

@@ -1,4 +1,4 @@
-//! Serving what was fetched: as its publisher signed it, so that no secret key is needed.
+//! Serving fetched objects as their publishers signed them, so that no secret key is needed.
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -17,8 +17,8 @@ use crate::{
     notice::Notice,
 };
 
-/// An object that is served while it arrives, until it is complete or its fetch has ended. All is decided on the node's
-/// thread, where nothing else is published or withdrawn meanwhile.
+/// An object that is served while it arrives, until it is complete or its fetch has ended. All decisions are made on
+/// the node's thread, where nothing else is published or withdrawn in between.
 pub(super) struct Arriving<'a> {
     node: &'a LocalNode,
     name: Name,
@@ -27,7 +27,7 @@ pub(super) struct Arriving<'a> {
 
 #[derive(Default)]
 struct Offer {
-    /// Whether the fetch has ended: what comes later is not offered.
+    /// Whether the fetch has ended: later chunks are not offered.
     has_ended: bool,
     /// Whether the node still has it, if it was offered.
     kept: Option<Weak<()>>,
@@ -39,7 +39,7 @@ impl Drop for Arriving<'_> {
         let end = move |node: &mut BoxedNode, now| {
             let mut offer = offer.lock().unwrap_or_else(PoisonError::into_inner);
             offer.has_ended = true;
-            // What was published in its place is somebody else's matter.
+            // A publication that has replaced it stays.
             let is_ours = offer.kept.take().is_some_and(|kept| kept.strong_count() > 0);
             if is_ours {
                 node.unpublish(now, &name);
@@ -140,7 +140,7 @@ impl LocalNode {
         for (name, copy) in copies.collect::<Vec<_>>().into_iter().rev() {
             match room.checked_sub(copy.bytes).filter(|_| copy.since >= oldest) {
                 Some(left) => room = left,
-                // The person may have published something of their own under it meanwhile.
+                // The user may have published another object under it since.
                 None if !self.publications.forget_copy(&name, copy)? => {}
                 None => {
                     self.withdraw(&name)?;

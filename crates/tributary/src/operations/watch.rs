@@ -1,4 +1,4 @@
-//! What happens at a node, for whoever watches it.
+//! Events of a node for its watchers.
 use tributary_core::{
     Duration, Time, TransferId,
     event::{Event, TransferEvent},
