@@ -1,7 +1,7 @@
 //! The one interface that every front end uses, in the same process or over the control socket.
 //!
-//! An operation is a [`Request`]; what comes of it is a series of [`Notice`]. [`LocalApi`](crate::LocalApi) carries
-//! requests out, [`SocketApi`](crate::SocketApi) sends them to a daemon, and a front cannot tell which it has.
+//! An operation is a [`Request`]; its result is a series of [`Notice`]. [`LocalApi`](crate::LocalApi) carries requests
+//! out, [`SocketApi`](crate::SocketApi) sends them to a daemon, and a front cannot tell which it has.
 use std::io::Write;
 
 use crate::{error::ApiError, notice::Notice, request::Request};
@@ -27,7 +27,7 @@ pub trait Api {
     /// Carries out a request whose answer is one object or a few, and gives them all.
     ///
     /// # Errors
-    /// Those of [`Api::ask`].
+    /// The errors of [`Api::ask`].
     fn answers(&self, request: Request) -> Result<Vec<Notice>, ApiError> {
         let mut answers = Vec::new();
         self.ask(request, None, &mut |notice| {
@@ -38,7 +38,7 @@ pub trait Api {
     }
 }
 
-/// Whether an operation goes on.
+/// Whether an operation continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// It does.

@@ -1,4 +1,4 @@
-//! The authority of a network, on the machine of whoever runs it: a folder with its key and what it has signed.
+//! The authority of a network, on its operator's machine: a folder with its key and the certificates that it signed.
 //!
 //! | file | what |
 //! |---|---|
@@ -115,7 +115,7 @@ impl Authority {
     /// Opens the authority in `folder`.
     ///
     /// # Errors
-    /// [`ApiError`] if there is none, or its key is open to others or damaged.
+    /// [`ApiError`] if the folder has no authority, or its key is open to others or damaged.
     pub fn open(folder: &Path) -> Result<Authority, ApiError> {
         let key = folder.join("authority");
         if !key.exists() {
@@ -164,7 +164,7 @@ impl Authority {
         let failed =
             |error: std::io::Error| ApiError::io("write the list of admitted nodes", admitted.display(), &error);
         let mut list = File::options().create(true).append(true).mode(0o600).open(&admitted).map_err(failed)?;
-        // Durable before the certificate is given away: what is not in the list cannot be found to be revoked.
+        // Durable before the certificate is handed out: outside the list it cannot be revoked by label or number.
         list.write_all(format!("{}\n", certificate.to_text()).as_bytes())
             .and_then(|()| list.sync_all())
             .map_err(failed)?;
@@ -185,8 +185,7 @@ impl Authority {
         };
         Ok(self.certificates()?.into_iter().map(admitted).collect())
     }
-    /// Revokes what `text` names: a key, a serial number, or the label of admitted nodes. Gives what is revoked now and
-    /// was not before.
+    /// Revokes the nodes that `text` names: by a key, a serial number, or a label. Returns the newly revoked ones.
     ///
     /// # Errors
     /// [`ApiError`] if nothing has that name, or the list cannot be written.
@@ -206,7 +205,7 @@ impl Authority {
         keys.extend(by_key);
         serials.extend(meant.iter().map(|terms| terms.serial));
         let now = time_of_day();
-        // What has ended, also by a clock that is behind, needs no place in the list.
+        // An ended certificate, also by a clock that is behind, needs no place in the list.
         let ended = issued.iter().map(Certificate::terms).filter(|terms| terms.not_after.after(CLOCK_TOLERANCE) <= now);
         for terms in ended {
             serials.remove(&terms.serial);

@@ -21,7 +21,7 @@ pub struct ApiError {
 pub enum ErrorKind {
     /// The network has no such object, or there is no such thing.
     NotFound,
-    /// It was begun and could not be completed; verified chunks are kept.
+    /// It started and could not be completed; verified chunks are kept.
     Incomplete,
     /// The network refused.
     Rejected,

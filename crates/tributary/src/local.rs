@@ -23,9 +23,9 @@ use crate::{
 
 /// Who waits for a fetch of the queue to begin.
 type Begun = mpsc::Sender<Result<Notice, ApiError>>;
-/// How often it is looked whether the node is to end, while no neighbour answers.
+/// Interval of checks for the node's end while no neighbour answers.
 const NEIGHBOUR_LOOK: Duration = Duration::from_secs(1);
-/// How often it is looked for fetches whose time has come.
+/// Interval of checks for fetches that are due.
 const QUEUE_LOOK: Duration = Duration::from_millis(200);
 /// How long a fetch that was paused may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
@@ -35,11 +35,11 @@ const END_LOOK: Duration = Duration::from_millis(5);
 pub struct LocalApi {
     node: LocalNode,
     on_fetched: OnceLock<OnFetched>,
-    /// Held while fetches of the queue are taken, so that whoever adds one is told what comes of it.
+    /// Held while fetches of the queue are taken, so that a client that adds one gets its result.
     turn: Mutex<()>,
 }
 
-/// What is done with the account of a fetch that the node has carried out by itself.
+/// Takes the report of a fetch that the node has carried out without a client.
 type OnFetched = Box<dyn Fn(&DoneView) + Send + Sync>;
 
 impl LocalApi {
@@ -62,10 +62,10 @@ impl LocalApi {
     pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
         Ok(Self::of(LocalNode::start(config)?))
     }
-    /// The same with a node that the caller made, for tests of fronts.
+    /// Starts a node that the caller made, for tests of fronts.
     ///
     /// # Errors
-    /// Those of [`LocalApi::start`].
+    /// The errors of [`LocalApi::start`].
     pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
         Ok(Self::of(LocalNode::start_node(config, node)?))
     }
@@ -89,8 +89,8 @@ impl LocalApi {
     pub fn publisher(&self) -> PublicKey {
         self.node.key().public()
     }
-    /// Publishes what the config and earlier runs say. What cannot be published any more becomes a note; a publication of
-    /// the config that fails is an error.
+    /// Publishes the entries of the config and of earlier runs. An earlier publication that fails becomes a note; a
+    /// publication of the config that fails is an error.
     ///
     /// # Errors
     /// [`ApiError`] names the entry of the config.
@@ -116,7 +116,7 @@ impl LocalApi {
         operations::alone(&self.node)
     }
     /// Applies a newer config of the same node: publications, readers, groups and the rate limit change now. Returns
-    /// sentences about what has changed and what needs a restart. If something cannot be published, nothing changes.
+    /// sentences about the changes, and about those that need a restart. If one publication fails, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names the part of the new config that cannot be applied.
@@ -127,7 +127,7 @@ impl LocalApi {
     /// not matter; `on_open` gets the object once it is known.
     ///
     /// # Errors
-    /// Those of [`Api::ask`] for a [`Get`].
+    /// The errors of [`Api::ask`] for a [`Get`].
     pub fn read_through(
         &self,
         get: &Get,
@@ -137,8 +137,8 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, notify)
     }
-    /// Finds out which name an object or a folder has that the path `path` means, without waiting, and gives that to `answer`.
-    /// No name that is looked up has fewer than `shortest` components. Nobody sees a lookup among the transfers.
+    /// Finds the name of the object or folder that `path` means, without waiting, and gives it to `answer`. It looks up
+    /// no name with fewer than `shortest` components. The lookup is not listed among the transfers.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone; `answer` gets one that says why the path means nothing.
@@ -151,9 +151,9 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.resolve(path, shortest, patience, answer)
     }
-    /// Carries out a request about the queue that leaves something running: [`Request::Begin`], [`Request::Resume`] and
-    /// [`Request::Move`]; `None` for others. Such a fetch goes on when the client has gone, until `ended` is set, and after
-    /// the next start. How it ends is in the log, in the status and among the events.
+    /// Carries out a request about the queue that leaves a fetch running: [`Request::Begin`], [`Request::Resume`] and
+    /// [`Request::Move`]; `None` for others. Such a fetch runs without the client, until `ended` is set, and continues
+    /// after the next start. Its result is in the log, in the status and among the events.
     pub fn begin(self: &Arc<Self>, request: &Request, ended: &Arc<AtomicBool>) -> Option<Result<Notice, ApiError>> {
         self.node.queue.end_with(ended);
         match request {
@@ -163,7 +163,7 @@ impl LocalApi {
             _ => None,
         }
     }
-    /// Lets the fetches go on that the queue has from before a restart, once a neighbour answers, until `ended` is set.
+    /// Continues the queued fetches from before a restart once a neighbour answers, until `ended` is set.
     pub(crate) fn start_queue(self: &Arc<Self>, ended: &Arc<AtomicBool>) -> Result<(), ApiError> {
         self.node.queue.end_with(ended);
         let api = Arc::downgrade(self);
@@ -205,7 +205,7 @@ impl LocalApi {
             let message = format!("cannot resume '{text}': it is no paused fetch");
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` lists the fetches")
         })?;
-        // What was paused a moment ago still ends.
+        // A fetch that was paused a moment ago is still ending.
         let has_ended = || Ok((!queue.is_active(number) || queue.is_wanted(number)).then_some(()));
         operations::look_until(END_PATIENCE, END_LOOK, has_ended)?;
         let turn = self.queue_turn();

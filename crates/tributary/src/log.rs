@@ -1,8 +1,8 @@
 //! How much a process logs: a level for everything, and other levels for single modules. A config, `trib log` and the API
 //! write both in one text: `info,net=debug`.
 //!
-//! The program owns the log. It [installs](install) what carries out a change, so that a node can change the levels when a
-//! request says so.
+//! The program owns the log. It [installs](install) a function that changes the levels, so that a request to a node can
+//! change them.
 use std::{
     collections::BTreeMap,
     fmt,
@@ -40,7 +40,7 @@ impl LogLevel {
     }
 }
 
-/// The modules that have a level of their own, each with how the targets of its log lines begin and what it logs.
+/// The modules with separate levels, each with the prefix of its log targets and a description.
 pub const MODULES: [(&str, &str, &str); 7] = [
     ("neighbours", "tributary::neighbours", "neighbours that come and go"),
     ("transfers", "tributary::transfers", "sources, paths and chunks of each transfer"),
@@ -61,7 +61,7 @@ pub(crate) mod targets {
 /// A level for everything, and others for single modules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogLevels {
-    /// Of everything that has no level of its own.
+    /// The level of everything else.
     pub all: LogLevel,
     /// Of single modules, by their names in [`MODULES`].
     pub of_modules: BTreeMap<&'static str, LogLevel>,

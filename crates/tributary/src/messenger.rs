@@ -298,7 +298,7 @@ impl StoreHooks for Arrival {
     fn after_finish(&mut self) {
         if let Some(bytes) = self.content.finished(&self.manifest.name) {
             let Manifest { name, version, publisher, .. } = self.manifest.clone();
-            // Nobody reads any more if the messenger was dropped meanwhile.
+            // The receiver is gone if the messenger was dropped.
             let _ = self.sender.send(Message { name, version, publisher, bytes });
         }
     }

@@ -46,8 +46,8 @@ impl NodeConfig {
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
         read(file, text, folder, Disk::NotLooked)
     }
-    /// Takes `text` as the neighbour in place of that of the only `[[face]]`, whose other settings stay. Port and scheme are
-    /// those of the config where `text` has none.
+    /// Takes `text` as the neighbour of the only `[[face]]`, whose other settings stay. Without a port or scheme in
+    /// `text` the config's are used.
     ///
     /// # Errors
     /// [`SetPeerError`] says why it cannot be.
@@ -65,7 +65,8 @@ impl NodeConfig {
         *face = replaced;
         Ok(())
     }
-    /// Reads the sections that say how a node works, whatever it is called and wherever it is. Files are relative to `folder`.
+    /// Reads the sections that say how a node works; labels and addresses are read elsewhere. Files are relative to
+    /// `folder`.
     pub fn read_behaviour(&mut self, section: &Section<'_>, scope: Scope, folder: &Path) {
         let only = (scope == Scope::Node).then_some(self.family());
         let NodeConfig { label, roles, settings, fetch, limits, faults, .. } = self;

@@ -623,7 +623,7 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
     fetch.paths_per_source = section.integer("paths_per_source", 1..=16).map_or(fetch.paths_per_source, |n| n as u8);
     fetch.metric = section.choice("metric", &PathMetric::ALL).unwrap_or(fetch.metric);
     set(duration(&section, "patience", Duration::from_millis(100), Duration::from_secs(86_400)), &mut fetch.patience);
-    // The relations between fields; each field by itself is in range here.
+    // Checks the relations between fields; each single field is in range here.
     if let Err(error) = transfer.check() {
         let message = format!("'{}' is out of range", error.field);
         section.problem(section.span_of(error.field), message, format!("it must be {}", error.range));

@@ -21,10 +21,10 @@ impl Daemon {
     pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
         Self::with_api(LocalApi::start(config)?)
     }
-    /// The same with a node that the caller made, for tests of fronts.
+    /// Starts a node that the caller made, for tests of fronts.
     ///
     /// # Errors
-    /// Those of [`Daemon::start`].
+    /// The errors of [`Daemon::start`].
     pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
         Self::with_api(LocalApi::start_node(config, node)?)
     }

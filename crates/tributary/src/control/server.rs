@@ -28,7 +28,7 @@ use crate::{
 
 /// Streams that wait for their fetch at a time.
 const STREAMS_MAX: usize = 64;
-/// How long a client may take to accept a line before the daemon gives up on it.
+/// How long a client may take to accept a line before the daemon closes the connection.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a client waits when all places are taken: a client that ends frees its place a moment later.
@@ -112,7 +112,7 @@ fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'policies'", &error))
 }
 
-/// Publishes files anew that have changed, as long as the node runs.
+/// Publishes changed files again while the node runs.
 fn watch_files(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     let api = Arc::downgrade(api);
     let look = move || {
@@ -146,7 +146,7 @@ fn watch_copies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     let spawned = std::thread::Builder::new().name("copies".into()).spawn(look);
     spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'copies'", &error))
 }
-/// How often it is looked for copies that are too old, at least.
+/// Longest interval between checks for outdated copies.
 const COPIES_LOOK: Duration = Duration::from_secs(60);
 
 /// Removes the socket of a daemon that is gone.
@@ -210,7 +210,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(client) = client else { continue };
-        // The file's mode keeps others out; somebody may have widened it, or opened the socket before.
+        // The file's mode keeps other users out, but its mode may have been widened, or the socket opened before.
         if !is_unix_peer_owner(&client) {
             let error = ApiError::new(ErrorKind::Io, "the daemon takes commands only from the user that runs it");
             let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
@@ -309,7 +309,7 @@ fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> 
     // A slow reader of a stream is no fault; it slows the fetch down.
     for_fetch.set_write_timeout(None)?;
     let mut streams = shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whoever attached a stream may have gone without a fetch, for instance because there was no place for it.
+    // A client may attach a stream and leave without a fetch, for instance because the queue was full.
     streams.retain(|_, stream| is_there(stream));
     if streams.len() >= STREAMS_MAX || streams.contains_key(&token) {
         drop(streams);
@@ -321,7 +321,7 @@ fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether the client of a stream has not gone. It says nothing on that connection, so only its end can be read.
+/// Whether the client of a stream is still connected. It sends nothing on that connection, so only its end can be read.
 fn is_there(mut stream: &UnixStream) -> bool {
     let silent = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
     let silent = silent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);

@@ -64,7 +64,7 @@ class NotFound(TribError, FileNotFoundError):
 
 
 class Incomplete(TribError):
-    """It was begun and could not be completed; verified chunks are kept."""
+    """It started and could not be completed; verified chunks are kept."""
 
 
 class Refused(TribError, PermissionError):
