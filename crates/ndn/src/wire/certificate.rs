@@ -128,7 +128,7 @@ impl Certificate {
     pub fn key_name(&self) -> Name {
         self.name.prefix(self.name.len() - 2)
     }
-    /// Whom it names: what stands before `KEY`.
+    /// Its identity: the part of the name before `KEY`.
     pub fn identity(&self) -> Name {
         self.name.prefix(self.name.len() - 4)
     }
@@ -157,7 +157,7 @@ impl Certificate {
     pub fn is_signed_by(&self, key: &VerifyKey) -> bool {
         Data::decode(&self.packet).is_ok_and(|data| data.is_signed_by(key))
     }
-    /// Whether a KeyLocator with this name means this certificate: others name the certificate, its key, or what lies
+    /// Whether a KeyLocator with this name means this certificate: packets name the certificate, its key, or a prefix
     /// between them.
     pub fn is_meant_by(&self, locator: &Name) -> bool {
         locator.len() + 2 >= self.name.len() && locator.is_prefix_of(&self.name)

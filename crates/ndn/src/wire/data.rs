@@ -192,7 +192,7 @@ impl<'a> Data<'a> {
         self.encode_signed_part(&mut signed);
         finish(&signed, self.signature_value)
     }
-    /// The packet, signed by `key`; the algorithm in `signature` becomes that of the key.
+    /// The packet, signed by `key`; the algorithm in `signature` becomes the key's.
     pub fn sign(&self, key: &SignKey) -> Vec<u8> {
         let mut data = self.clone();
         data.signature.kind = key.kind();

@@ -254,7 +254,7 @@ pub struct RouteEntry {
     pub origin: u64,
     /// Its cost.
     pub cost: u64,
-    /// 1: children inherit it, 2: it hides those of shorter prefixes.
+    /// 1: children inherit it, 2: it hides the routes of shorter prefixes.
     pub flags: u64,
     /// Milliseconds until it goes.
     pub expiration_millis: Option<u64>,

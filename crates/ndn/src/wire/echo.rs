@@ -1,5 +1,5 @@
 //! Echo requests and their answers: reachability and delay of a name, and the nodes on the way to it. The semantics are
-//! those of ICN ping (RFC 9508) and ICN traceroute (RFC 9507); numbers of elements and codes are this program's.
+//! from ICN ping (RFC 9508) and ICN traceroute (RFC 9507); numbers of elements and codes are this program's.
 //!
 //! ```text
 //!  Interest  /prefix/NONCE/32=ping          MustBeFresh; the nonce, 8 bytes, makes each request a name of its own, so
@@ -34,7 +34,7 @@ const TRACEROUTE: &[u8] = b"traceroute";
 pub enum Purpose {
     /// Whether the name can be reached. RFC 9508.
     Ping,
-    /// Who is on the way there. RFC 9507.
+    /// The nodes on the way there. RFC 9507.
     Traceroute,
 }
 
@@ -59,7 +59,7 @@ pub struct EchoRequest<'a> {
 }
 
 impl<'a> EchoRequest<'a> {
-    /// Reads the name of an Interest or Data; `None` if it is that of no echo request.
+    /// Reads the name of an Interest or Data; `None` if it names no echo request.
     pub fn of(name: NameView<'a>) -> Option<Self> {
         let last = name.last().filter(|last| last.kind == types::KEYWORD)?;
         let purpose = match last.value {

@@ -66,14 +66,14 @@ const PIECE_OVERHEAD_BYTES: usize = 38;
 /// Which pieces have a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Numbering {
-    /// Those of packets that are cut.
+    /// Only packets that are cut.
     WhenCut,
     /// All, as link reliability needs it.
     Always,
 }
 
-/// Cuts a packet with these headers into pieces that fit `mtu`, numbering them from `next_sequence` on.
-/// `None` if the MTU leaves no room at all, or there would be more than `pieces_max`.
+/// Cuts a packet with these headers into pieces that fit `mtu`, numbering them from `next_sequence` on. `None` if the
+/// headers fill the MTU, or there would be more than `pieces_max`.
 pub fn cut(
     headers: &LpPacket<'_>,
     packet: &Bytes,
@@ -215,7 +215,7 @@ impl Reassembler {
         let Some(partial) = self.packets.remove(&key) else { return Ok(None) };
         Ok(partial.first.map(|first| (first, partial.assembled.into())))
     }
-    /// Gives up packets that lack a piece for too long.
+    /// Drops packets that lack a piece for too long.
     pub fn handle_timeout(&mut self, now: Time) {
         let patience = self.limits.patience;
         let before = self.packets.len();

@@ -83,7 +83,7 @@ impl BitStack {
     pub fn bits(&self) -> usize {
         self.bits
     }
-    /// Adds one router's item; false if there is no room.
+    /// Adds one router's item; false if the stack is full.
     pub fn push(&mut self, book: u8, code: Code) -> bool {
         if self.bits + 2 + usize::from(code.bits) > TAG_BITS_MAX {
             return false;
@@ -93,7 +93,7 @@ impl BitStack {
         (0..2).for_each(|bit| self.push_bit(u16::from(book) >> bit & 1));
         true
     }
-    /// Removes the last item, written with one of `books`. `None`, with the stack unchanged, if it is none of them.
+    /// Removes the last item, written with one of `books`. `None`, with the stack unchanged, if no code matches.
     pub fn pop<'b>(&mut self, book: impl FnOnce(u8) -> Option<&'b CodeBook>) -> Option<usize> {
         let mut rest = self.clone();
         let number = rest.pop_bit()? << 1 | rest.pop_bit()?;

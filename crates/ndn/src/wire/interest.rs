@@ -77,7 +77,7 @@ const ORDER: &[u32] = &[
     types::INTEREST_SIGNATURE_VALUE,
 ];
 
-/// What stands in front of a nonce.
+/// The elements before a nonce.
 const BEFORE_NONCE: &[u32] = ORDER.split_at(4).0;
 
 impl<'a> Interest<'a> {
@@ -190,7 +190,7 @@ impl<'a> Interest<'a> {
             _ => contradiction("an Interest has several parameters digests in its name"),
         }
     }
-    /// Whether the parameters digest in the name, if any, is that of the parameters and the elements behind them.
+    /// Whether the parameters digest in the name, if any, matches the parameters and the elements behind them.
     pub fn digest_is_right(&self) -> bool {
         let claimed = self.name.components().find(|component| component.kind == types::PARAMETERS_DIGEST);
         claimed.is_none_or(|claimed| digest(&[self.source.digested]) == claimed.value)
@@ -304,7 +304,7 @@ impl<'a> Interest<'a> {
 }
 
 /// Encodes an Interest with parameters: signs it if there is a key (with `interest.signature`, whose algorithm becomes
-/// that of the key), and appends the parameters digest to its name. A missing `parameters` becomes an empty one.
+/// the key's), and appends the parameters digest to its name. A missing `parameters` becomes an empty one.
 pub fn with_parameters(interest: &Interest<'_>, key: Option<&SignKey>) -> Vec<u8> {
     let mut interest = interest.clone();
     interest.parameters.get_or_insert(&[]);

@@ -32,8 +32,8 @@ pub enum NackReason {
     Duplicate,
     /// No way leads to the name.
     NoRoute,
-    /// The producer cannot deliver what it published, and says why. The NDNLPv2 specification has no numbers for this:
-    /// they are 200 and [`Unavailable::number`], which other programs take for a Nack without a reason.
+    /// The producer cannot deliver its publication, with the reason. The NDNLPv2 specification has no numbers for this:
+    /// they are 200 and [`Unavailable::number`], which other programs read as a Nack without a reason.
     Unavailable(Unavailable),
     /// A number that this program does not know.
     Other(u64),
@@ -74,7 +74,7 @@ impl From<u64> for NackReason {
     }
 }
 
-/// What comes before the number of [`NackReason::Unavailable`].
+/// Added to the number of [`NackReason::Unavailable`].
 const UNAVAILABLE: u64 = 200;
 
 /// Where a Data came from that no producer sent for this very Interest. PTP: the 1-bit flag of §5 D 1.
@@ -368,7 +368,7 @@ impl<'a> LpPacket<'a> {
         self.encode_high(out);
         wrap(start, fragment_len, out);
     }
-    /// Appends the headers that come before those of link reliability.
+    /// Appends the headers that come before link reliability's.
     pub(crate) fn encode_low(&self, out: &mut Vec<u8>) {
         if let Some(sequence) = self.sequence {
             out.put_element(types::LP_SEQUENCE, &sequence.to_be_bytes());
@@ -402,7 +402,7 @@ impl<'a> LpPacket<'a> {
             out.put_integer(types::LP_CONGESTION_MARK, mark);
         }
     }
-    /// Appends the headers that come after those of link reliability.
+    /// Appends the headers that come after link reliability's.
     pub(crate) fn encode_high(&self, out: &mut Vec<u8>) {
         if self.non_discovery {
             out.put_element(types::LP_NON_DISCOVERY, &[]);

@@ -64,10 +64,10 @@ pub enum WireError {
         field: &'static str,
         /// Bytes that it needs.
         needs: u64,
-        /// Bytes that are there.
+        /// Bytes left.
         has: usize,
     },
-    /// The packet goes on after its end.
+    /// Bytes follow the end of the packet.
     #[error("{extra} bytes after the end of the packet")]
     Trailing {
         /// How many.
@@ -234,7 +234,7 @@ pub mod types {
     pub const LP_NACK_REASON: u32 = 801;
     /// LP: the face on which a packet arrived, for a local application.
     pub const LP_INCOMING_FACE: u32 = 812;
-    /// LP: a local application says which face to use.
+    /// LP: the face that a local application selects.
     pub const LP_NEXT_HOP_FACE: u32 = 816;
     /// LP: whether to cache.
     pub const LP_CACHE_POLICY: u32 = 820;
@@ -273,7 +273,8 @@ pub mod types {
     /// LP: a packet of a train that measures the rate of the link: the train's number of 4 bytes, the packet's place in it
     /// and the last place, a byte each, then zeros.
     pub const LP_RATE_PROBE: u32 = 0x03a8;
-    /// LP: the number of the train, then the time from the arrival of its first packet to that of its last, 8 bytes, in ns.
+    /// LP: the number of the train, then the time between the arrivals of its first and its last packet, 8 bytes, in
+    /// ns.
     pub const LP_RATE_ANSWER: u32 = 0x03ac;
 }
 

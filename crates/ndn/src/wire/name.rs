@@ -1,7 +1,7 @@
 //! Names on the wire: views over bytes that were checked once.
 //!
-//! [`tributary_content::Name`] is a name that this program keeps, with limits on components and bytes; a [`NameView`] is
-//! a name in somebody's packet, limited by the packet only.
+//! [`tributary_content::Name`] is a name that this program keeps, with limits on components and bytes; a [`NameView`]
+//! is a name in a received packet, limited by the packet only.
 use core::fmt;
 
 use tributary_content::{Name, NameError};

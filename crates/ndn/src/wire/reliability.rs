@@ -8,8 +8,8 @@
 //!  forgets 7, 9 ◄─────────────────────────  Ack 7, Ack 9, on whatever goes back, or after 5 ms by themselves
 //!  8 again, as TxSequence 12, once three later ones are acknowledged, or after the RTO; given up after three times
 //! ```
-//! Whoever is sent numbers acknowledges them, also if it sends none itself. A neighbour that acknowledges nothing knows no
-//! reliability: it is sent a number now and then, and nothing else twice.
+//! A receiver of numbers acknowledges them, even if it sends none itself. A neighbour that acknowledges nothing has no
+//! link reliability: it gets a number now and then, and no retransmissions.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -157,7 +157,7 @@ impl Reliability {
             && (at + SEEN_FOR <= now || self.seen_order.len() >= SEEN_MAX)
         {
             self.seen_order.pop_front();
-            // What came again since then is remembered from then on.
+            // A piece that came again since is remembered from its latest arrival.
             if self.seen.get(&piece) == Some(&at) {
                 self.seen.remove(&piece);
             }

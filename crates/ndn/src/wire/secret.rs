@@ -40,7 +40,7 @@ pub enum SecretError {
     /// Its key cannot be used for signing.
     #[error("its key is neither of Ed25519 nor of ECDSA over P-256")]
     Key,
-    /// It was changed: it is not signed by itself.
+    /// It was changed: its own key did not sign it.
     #[error("it is damaged: its key does not verify its own signature")]
     Signature,
 }
@@ -58,7 +58,7 @@ impl Secret {
     /// Reads a secret key.
     ///
     /// # Errors
-    /// [`SecretError`] says what is wrong with it.
+    /// [`SecretError`] names the defect.
     pub fn decode(packet: &[u8]) -> Result<Secret, SecretError> {
         let data = Data::decode(packet)?;
         if data.content_type() != SIGNING_KEY {

@@ -86,7 +86,7 @@ pub enum KeyLocator<'a> {
     Digest(&'a [u8]),
 }
 
-/// How a packet is signed. The same for Data (SignatureInfo) and Interests (InterestSignatureInfo).
+/// How a packet is signed, Data (SignatureInfo) as well as Interest (InterestSignatureInfo).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignatureInfo<'a> {
     /// The algorithm.

@@ -52,7 +52,7 @@ impl VerifyKey {
     /// The key in a SubjectPublicKeyInfo.
     ///
     /// # Errors
-    /// [`SpkiError`] says what is wrong with it.
+    /// [`SpkiError`] names the defect.
     pub fn from_spki(der: &[u8]) -> Result<VerifyKey, SpkiError> {
         if let Some(key) = der.strip_prefix(ED25519_INFO) {
             let key = key.try_into().map_err(|_| SpkiError::Malformed)?;

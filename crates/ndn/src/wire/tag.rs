@@ -56,7 +56,7 @@ impl<'a> PathTag<'a> {
 
 /// Bytes of one rate.
 const RATE_BYTES: usize = 2;
-/// Bits of its mantissa; the rest are those of its exponent.
+/// Bits of its mantissa; the rest are its exponent.
 const MANTISSA_BITS: u32 = 11;
 
 /// The rates of the links of a tag of labels, the link behind the first label first. Each router writes the rate of the face
