@@ -269,7 +269,7 @@ fn what_is_done_about_a_link_is_told_for_one_face_or_for_all() {
     let shaping = others.shaping.unwrap();
     assert_eq!((shaping.slack, shaping.interests_max), (Duration::from_millis(3), 99));
     assert_eq!(one, LinkService { reliability: None, ..others });
-    // The rate of a face is that of its link, by default of the emulated one, in every family.
+    // A face has its link's rate, by default the emulated one's, in every family.
     let emulated = "[face.egress]\nrate = \"8Mbps\"\n";
     let rate = |text: &str| parse(text).unwrap().ndn().link_services[&FaceId(1)].rate;
     assert_eq!(rate(&format!("{head}{face}marking = \"linear\"\n{emulated}")), Some(Rate::from_mbps(8)));

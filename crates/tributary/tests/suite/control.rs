@@ -75,7 +75,7 @@ fn an_answer_of_another_version_is_refused_by_the_client() {
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
     let server = std::thread::spawn(move || {
-        // The first connection only looks whether somebody is there.
+        // The first connection only checks for a daemon.
         let _ = listener.accept().unwrap();
         for reply in ["{\"v\":2,\"end\":\"done\"}\n", "220 mail ready\n", ""] {
             let (socket, _) = listener.accept().unwrap();
@@ -143,7 +143,7 @@ fn a_client_that_comes_when_another_has_just_gone_gets_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = daemon(folder.path(), "[limits]\ncontrol_clients = 1\n");
     for _ in 0..50 {
-        // Opening looks whether somebody answers, and the question has a connection of its own.
+        // Opening checks for a daemon, and the request has another connection.
         SocketApi::open(daemon.control()).unwrap().answers(Request::Status).unwrap();
     }
 }

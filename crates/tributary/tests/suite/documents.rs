@@ -13,7 +13,7 @@ fn events() -> BTreeSet<String> {
     list.split('`').skip(1).step_by(2).map(String::from).collect()
 }
 
-/// The fields of each object schema, and those of them that examples show.
+/// The fields of each object schema, and the fields that examples show.
 #[derive(Default)]
 struct Seen(BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>);
 impl Seen {
@@ -83,13 +83,13 @@ fn the_schema_of_requests_has_each_request_with_its_fields() {
         for example in definition["examples"].as_array().unwrap() {
             let request: Request =
                 serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{operation}: {error}"));
-            // What is written is read again, and has no field that the example lacks.
+            // A written request is read again, and has no field that the example lacks.
             let written = serde_json::to_value(&request).unwrap();
             for field in written.as_object().unwrap().keys() {
                 assert!(example.get(field).is_some(), "the example of '{operation}' lacks '{field}'");
             }
             seen.walk(&schema, definition, operation, example);
-            // A request without what is required is refused, one without the rest is not.
+            // A request without a required field is refused, one without an optional field is not.
             let required: Vec<&str> =
                 definition["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
             for field in example.as_object().unwrap().keys() {
@@ -150,7 +150,7 @@ fn the_page_about_limits_has_keys_and_defaults_as_the_page_about_the_config() {
         assert_eq!(documented[3].trim(), default, "{section} {key}");
         keys.insert((section.to_string(), key.to_string()));
     }
-    // All limits of a resolver and a topology manager are there.
+    // The page has all limits of a resolver and a topology manager.
     let psi = config.split_once("\n## `[psi]`\n").unwrap().1.split("\n## ").next().unwrap();
     let named = psi.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |").map(|(key, _)| key));
     for key in named.filter(|key| key.ends_with("_max`")) {

@@ -1,4 +1,4 @@
-//! The examples of the library do what they say.
+//! The library's examples work as documented.
 #[allow(dead_code, reason = "its main is for people")]
 #[path = "../../examples/fetch.rs"]
 mod fetch;

@@ -1,4 +1,4 @@
-//! Messages between real nodes over UDP: one to many, to one that is away, and what a router stores meanwhile.
+//! Messages between real nodes over UDP: to a group, and to an absent node for which a router stores them.
 use std::sync::Arc;
 use tributary::{
     Api, LocalApi, Notice, Request, Term,
@@ -49,7 +49,7 @@ fn one_message_reaches_all_that_are_attached_and_each_has_verified_it() {
     };
     let members: Vec<Messenger> = ["m1", "m2", "m3"].map(|label| open(label, std::slice::from_ref(&group))).into();
     let source = open("source", &[]);
-    // The names are told to the resolver without anybody waiting for it.
+    // The resolver gets the names, but no event reports it.
     std::thread::sleep(Duration::from_millis(500));
     let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     for spread in [Spread::All, Spread::AllByProxies(2)] {
@@ -108,7 +108,7 @@ fn a_messenger_gets_what_is_published_and_follows_its_names() {
     assert!(refused.to_string().contains("cannot fetch '/lab/plan'"), "{refused}");
     let nobody = reader.get(&"/lab/none".parse().unwrap(), &options, Duration::from_millis(300)).unwrap_err();
     assert!(nobody.to_string().contains("cannot fetch '/lab/none'"), "{nobody}");
-    // What is sent to a name comes from attach until detach.
+    // Messages to a name arrive from attach until detach.
     let (group, to) = ("/lab/all".parse().unwrap(), Destination::Name("/lab/all".parse().unwrap()));
     for (attached, text) in [(true, "first"), (false, "second")] {
         if attached {

@@ -1,5 +1,5 @@
-//! The structure of the façade, read from its sources: layers that use only what stands below them, no circles, and one
-//! place that distinguishes families.
+//! The structure of the façade, read from its sources: layers that use only lower layers, no circles, and one place
+//! that distinguishes families.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -116,7 +116,7 @@ fn every_dependency_of_a_crate_is_used() {
         let read = |part: &str, code: fn(&str) -> &str| -> String {
             let folder = folder.join(part);
             let files = if folder.is_dir() { rust_files(&folder) } else { Vec::new() };
-            // Tests share files with those of other crates.
+            // Tests of several crates share files.
             let shared = files.iter().flat_map(|path| {
                 let text = fs::read_to_string(path).unwrap();
                 let paths = text.split("#[path = \"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -138,7 +138,7 @@ fn every_dependency_of_a_crate_is_used() {
     assert!(unused.is_empty(), "{unused:#?}");
 }
 
-/// The scanner itself: what it takes for a use and what not.
+/// The scanner itself: which forms it counts as a use.
 #[test]
 fn uses_are_found_in_trees_in_paths_and_through_reexports() {
     let sources = Sources::of(&[
@@ -171,7 +171,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 /// A module by its path from the root of its crate, which is the empty path.
 type Module = Vec<String>;
 
-/// The modules of a crate: what each of them says, and what it only hands on.
+/// The modules of a crate: the definitions of each, and its re-exports.
 struct Sources {
     texts: BTreeMap<Module, String>,
     reexports: BTreeMap<Module, BTreeMap<String, Module>>,
