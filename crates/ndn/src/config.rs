@@ -54,8 +54,8 @@ pub struct Config {
     pub segment_bytes: u16,
     /// Names of this network, for forwarding hints. Default: none.
     pub regions: Vec<Name>,
-    /// The link service of faces to other machines without a setting of their own, unsolicited ones and those made by
-    /// command included. Default: none.
+    /// The link service of faces to other machines without a separate setting, including unsolicited ones and those
+    /// made by command. Default: none.
     pub link_service: LinkService,
     /// What single faces are like. Default: none.
     pub link_services: BTreeMap<FaceId, LinkService>,
@@ -65,7 +65,7 @@ pub struct Config {
     pub registrars: Vec<Registrar>,
     /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
     pub transit: Transit,
-    /// The commands that are accepted, those of neighbours included. Default: any from this machine.
+    /// The commands that are accepted, including neighbours'. Default: any from this machine.
     pub management: ManagementTrust,
     /// What its tables and queues hold at most.
     pub limits: RouterLimits,
@@ -81,9 +81,10 @@ pub struct Config {
     pub signature: DataSignature,
     /// Keys shared with those who publish below a prefix. Default: none.
     pub shared_keys: Vec<SharedKey>,
-    /// Whether objects without a manifest are fetched that nobody has signed. Default: yes, and that is told.
+    /// Whether unsigned objects without a manifest are fetched. Default: yes, with a notice.
     pub unsigned: Unsigned,
-    /// Trust anchors: below their prefixes only what one of them vouches for is believed. Default: none.
+    /// Trust anchors: objects below an anchor's prefixes are accepted only if the anchor vouches for them. Default:
+    /// none.
     pub anchors: Anchors,
     /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
     pub epoch: Duration,
@@ -133,7 +134,7 @@ pub struct SharedKey {
 }
 
 impl SharedKey {
-    /// The key for a name: that of the longest prefix.
+    /// The key for a name: the longest matching prefix decides.
     pub(crate) fn of<'a>(keys: &'a [SharedKey], name: &Name) -> Option<&'a SharedKey> {
         keys.iter().filter(|key| key.prefix.is_prefix_of(name)).max_by_key(|key| key.prefix.len())
     }
@@ -157,7 +158,7 @@ pub enum Unsigned {
     Refused,
 }
 
-/// A key with its certificates, by which a node signs what it publishes and commands.
+/// A key with its certificates, by which a node signs its publications and commands.
 #[derive(Clone)]
 pub struct Credentials {
     key: SignKey,
@@ -166,7 +167,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A key with its certificates, the best one first, and those of its issuers; `None` without a certificate.
+    /// A key with its certificates, the best one first, and its issuers' certificates; `None` without a certificate.
     pub fn new(secret: Secret, mut own: Vec<Certificate>, issuers: Vec<Certificate>) -> Option<Credentials> {
         own.extend(issuers);
         (!own.is_empty()).then_some(Credentials { key: secret.key, certificates: own })
@@ -311,8 +312,8 @@ impl Config {
             anchors: Anchors::default(),
             epoch: Duration::ZERO,
             paths: PathConfig::default(),
-            // A fetch over one path beside one over several that share its link takes it for a rival, which costs it a
-            // tenth of its share; sub-flows of a group do not look for rivals.
+            // A fetch over one path would take a fetch over several paths that share its link for a rival, which costs
+            // it a tenth of its share; sub-flows of a group do not look for rivals.
             transfer: TransferConfig { watch_rivals: false, ..TransferConfig::default() },
         }
     }

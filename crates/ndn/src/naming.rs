@@ -14,7 +14,7 @@ use tributary_transport::TREE_PACKET_FIRST;
 
 use crate::wire::{Component, Data, KeyLocator, NameView, WireError, tlv, tlv::Writer, types};
 
-/// Keyword of the metadata that says which version there is. RDR.
+/// Keyword of the metadata that names the latest version. RDR.
 pub const METADATA: &[u8] = b"metadata";
 /// Keyword of the manifest.
 pub const MANIFEST: &[u8] = b"manifest";

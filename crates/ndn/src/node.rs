@@ -1,4 +1,4 @@
-//! One node: a forwarder, and in it a producer and a consumer on faces of their own.
+//! One node: a forwarder, and a producer and a consumer on internal faces.
 //!
 //! ```text
 //!  faces ◄──► Router ◄──► FACE_SENDER   ◄──► Sender
@@ -67,7 +67,7 @@ pub struct NdnNode {
     pub(crate) receiver: Receiver,
     pub(crate) registrations: Registrations,
     random: Random,
-    /// Faces that only packets announced; whatever comes by one is an answer.
+    /// Faces that only packets announced; all packets to them are answers.
     pub(crate) unsolicited: UnsolicitedFaces,
     /// Faces that the driver has opened on request, and those whose addresses it is to say.
     opened: BTreeSet<FaceId>,

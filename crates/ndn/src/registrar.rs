@@ -5,9 +5,10 @@
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
-//! Where many names have a prefix in common, that prefix is registered (`cover`). What lies below it and is not published
-//! is returned as a Nack without a route, so that forwarders ask other producers. Some forwarders of others ignore Nacks:
-//! prefixes stand for names only where all neighbours are forwarders of ours, as their answers to probes show.
+//! Where many names have a prefix in common, that prefix is registered (`cover`). An Interest below it for an
+//! unpublished name is returned as a Nack without a route, so that forwarders try other producers. Some foreign
+//! forwarders ignore Nacks: prefixes stand for names only where all neighbours are forwarders of ours, as their answers
+//! to probes show.
 //!
 //! A neighbour that restarts has forgotten all of them. One behind a stream closes it; one behind datagrams is probed
 //! each second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
@@ -78,11 +79,11 @@ pub(crate) struct Registrations {
     outcomes: VecDeque<Registered>,
 }
 
-/// A neighbour, and what is registered there.
+/// A neighbour, and the prefixes that are registered there.
 struct Neighbour {
     scope: RegistrationScope,
     registered: BTreeMap<Name, State>,
-    /// Prefixes of which a request is due, in their order.
+    /// Prefixes with a due request, in their order.
     queue: VecDeque<Name>,
     /// When those that are not in the queue are due.
     timers: BTreeSet<(Time, Name)>,
@@ -131,14 +132,14 @@ impl Neighbour {
             boot: Boot::default(),
         }
     }
-    /// Enters a prefix into a phase; gives the command that is not waited for any more.
+    /// Enters a prefix into a phase; returns the command that no longer waits for an answer.
     fn enter(&mut self, prefix: &Name, phase: Phase) -> Option<Bytes> {
         let state = self.registered.get_mut(prefix)?;
         if matches!((&state.phase, &phase), (Phase::Due, Phase::Due)) {
             return None;
         }
         let before = core::mem::replace(&mut state.phase, Phase::Due);
-        // Whoever does not answer may have forgotten it.
+        // A neighbour that does not answer may have forgotten it.
         state.is_confirmed &= !matches!((&before, &phase), (Phase::InFlight(..), Phase::Due));
         let command = self.leave(prefix, before);
         match &phase {
@@ -163,7 +164,7 @@ impl Neighbour {
                 renewal.map(|at| self.timers.remove(&(at, prefix.clone())));
                 None
             }
-            // It is in the queue once, which skips those that are not due any more.
+            // It is in the queue once, and the queue skips prefixes that are no longer due.
             Phase::Due => None,
         }
     }
@@ -198,7 +199,7 @@ impl Neighbour {
         let all: Vec<Name> = self.registered.keys().cloned().collect();
         all.iter().filter_map(|prefix| self.enter(prefix, Phase::Due)).collect()
     }
-    /// The next prefix of which a request may be sent.
+    /// The next prefix for which a request may be sent.
     fn next_due(&mut self, now: Time) -> Option<Name> {
         while self.in_flight < IN_FLIGHT_MAX {
             let prefix = self.queue.pop_front()?;
@@ -374,7 +375,7 @@ impl Registrations {
                 neighbour.enter(&prefix, Phase::Due).map(|command| self.requested.remove(&command));
             }
         }
-        // Those of neighbours that are away wait for them.
+        // Requests to absent neighbours wait for them.
         let due = self.neighbours.iter_mut().filter(|(face, _)| up(**face));
         let (face, prefix) = due.into_iter().find_map(|(face, of)| of.next_due(now).map(|prefix| (*face, prefix)))?;
         let state = self.neighbours.get_mut(&face)?.registered.get_mut(&prefix)?;

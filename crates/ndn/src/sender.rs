@@ -21,7 +21,7 @@ use crate::{
 
 /// Freshness in milliseconds of metadata and manifest, which may change. Other producers use 4 to 10 s.
 const FRESHNESS_MILLIS: u64 = 1_000;
-/// The same for segments, which never change: their names have versions.
+/// Freshness of segments, which never change: their names have versions.
 const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 
 /// Interests that wait for the disk at most. Further ones are dropped and counted: their consumers repeat them.
@@ -43,7 +43,7 @@ pub struct Sender {
     waiting: WaitQueue<Waiting>,
     /// Interests for what cannot be read or is not here, to be returned.
     refusals: VecDeque<(Bytes, NackReason)>,
-    /// Why the last requested packet is none that is here or can be read.
+    /// Why the last requested packet is missing or unreadable.
     refused: Option<NackReason>,
     /// Interests answered.
     pub answered: u64,
@@ -96,7 +96,7 @@ impl Sender {
         }
         self.certificates = certificates.to_vec();
     }
-    /// The certificate that an Interest asks for: by its name, by the key's, or by what lies between them.
+    /// The certificate that an Interest requests: by its name, by the key's, or by a prefix between them.
     fn certificate(&self, interest: &Interest<'_>) -> Option<Bytes> {
         let name = interest.name;
         let is_meant = |of: &&Certificate| match interest.can_be_prefix {
@@ -153,7 +153,7 @@ impl Sender {
             self.refusals.push_back((interest, why));
         }
     }
-    /// The Data that answers Interests whose chunks were read meanwhile.
+    /// The Data that answers Interests whose chunks have been read since.
     pub fn handle_storage(&mut self) -> Vec<Bytes> {
         if !self.objects.is_reading() {
             return Vec::new();
@@ -276,7 +276,7 @@ impl Sender {
         // A consumer that meets an object by a segment requests its first one; the rest leave the space to content.
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
-    /// Begins to read a chunk, and keeps the Interest until the chunk is here.
+    /// Begins to read a chunk, and keeps the Interest until the chunk arrives.
     fn wait_for(&mut self, index: ChunkIndex, read: Waiting) {
         self.objects.begin_read(&read.object, index);
         self.waiting.push(read);

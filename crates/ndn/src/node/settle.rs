@@ -55,7 +55,7 @@ impl NdnNode {
     fn is_of_certificate(&self, name: &Name) -> bool {
         self.config.signature.certificates().iter().any(|certificate| certificate.key_name() == *name)
     }
-    /// Returns Interests for what this node publishes and cannot read any more, and for what it does not publish.
+    /// Returns Interests for publications that the node can no longer read, and for names that it does not publish.
     pub(super) fn return_refused(&mut self, now: Time) {
         while let Some((interest, why)) = self.sender.poll_refusal() {
             let headers = LpPacket { nack: Some(why), ..LpPacket::default() };

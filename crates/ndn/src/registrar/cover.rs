@@ -30,12 +30,12 @@ struct Registered {
     names: usize,
 }
 
-/// What is to be done at the neighbours.
+/// A change at the neighbours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Change {
-    /// Register this prefix. Those below it that are not wanted any more stay until it is confirmed.
+    /// Register this prefix. Unneeded prefixes below it stay until it is confirmed.
     Register(Name),
-    /// Withdraw this prefix and what is left below it.
+    /// Withdraw this prefix and the remaining ones below it.
     Withdraw(Name),
 }
 
@@ -58,7 +58,7 @@ impl Cover {
         let common = (1..=name.len()).map(|depth| name.prefix(depth)).find(|prefix| self.is_common(prefix));
         common.or_else(|| self.includes(name).then(|| name.clone()))
     }
-    /// From now on prefixes may stand for names: all neighbours pass on elsewhere what is returned.
+    /// From now on prefixes may stand for names: all neighbours send returned Interests to other producers.
     pub(super) fn allow_common(&mut self) -> Vec<Change> {
         if core::mem::replace(&mut self.has_common, true) {
             return Vec::new();
@@ -99,7 +99,7 @@ impl Cover {
         }
         [Change::Register(registered)].into()
     }
-    /// Drops a name that is not published any more.
+    /// Drops a name that is no longer published.
     pub(super) fn remove(&mut self, name: &Name) -> Vec<Change> {
         let Some(prefix) = self.prefix_of(name).filter(|_| self.names.remove(name)) else { return Vec::new() };
         let entry = self.registered.get_mut(&prefix).expect("it is registered");
