@@ -36,7 +36,7 @@ use crate::{
     trust::Anchors,
     wire::{
         Certificate, Component, Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, certificate, lp::Origin,
-        packet_type, types,
+        types,
     },
 };
 
@@ -149,6 +149,9 @@ pub(super) struct Fetching {
     /// Probing Interests in flight for segments of a foreign object.
     segment_probes: BTreeMap<u32, Probe>,
     events: VecDeque<TransferEvent>,
+    /// The next timer of a fetch without an object that has nothing to send; a packet ends the pause. Hundreds of lookups
+    /// may be open, and each input polls all fetches.
+    quiet_until: Option<Time>,
 }
 
 impl tributary_transport::fetches::Fetching for Fetching {
@@ -214,29 +217,37 @@ impl Fetching {
             traffic: Traffic::default(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
+            quiet_until: None,
         }
+    }
+
+    fn is_quiet(&self, now: Time) -> bool {
+        self.quiet_until.is_some_and(|until| now < until)
     }
 
     // Inputs.
 
-    /// Takes a Data or a Nack; whether it belongs to this fetch.
-    pub(super) fn handle_packet(&mut self, now: Time, local: &LocalPacket, random: &mut Random) -> bool {
-        if self.is_ended() {
-            return false;
-        }
+    /// Whether a packet of this name may be an answer to this fetch.
+    pub(super) fn concerns(&self, name: NameView<'_>) -> bool {
+        NameView::from(self.transfer.name()).is_prefix_of(name)
+            || self.vouching.awaits(name)
+            || self.foreign.awaits(name)
+    }
+    /// Takes a Data or a Nack of this name; whether it belongs to this fetch.
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Time,
+        local: &LocalPacket,
+        name: NameView<'_>,
+        data: Option<&Data<'_>>,
+        random: &mut Random,
+    ) -> bool {
+        self.quiet_until = None;
         let object = self.transfer.name().clone();
-        let data = match packet_type(&local.packet) {
-            Some(types::DATA) => Data::decode(&local.packet).ok(),
-            _ => None,
-        };
-        let interest = Interest::decode(&local.packet).ok().filter(|_| local.nack.is_some());
-        let Some(name) = data.as_ref().map(|data| data.name).or(interest.as_ref().map(|interest| interest.name)) else {
-            return false;
-        };
         let object = NameView::from(&object);
-        let is_certificate = self.vouching.handle_packet(now, &local.packet, data.as_ref());
+        let is_certificate = self.vouching.handle_packet(now, &local.packet, data);
         self.on_vouching();
-        if let Some(data) = &data
+        if let Some(data) = data
             && (self.on_discovery(now, local, data, random) || is_certificate)
         {
             return true;
@@ -247,13 +258,13 @@ impl Fetching {
         let requested = naming::requested(object, name);
         let may_be_ours = !self.foreign.is_confirmed() && requested == Some(Requested::Manifest);
         if self.foreign.known().is_some() && !may_be_ours {
-            return self.on_segment(now, local, name, data.as_ref(), random);
+            return self.on_segment(now, local, name, data, random);
         }
         match (requested, data) {
-            (Some(Requested::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
+            (Some(Requested::Manifest), Some(data)) => self.on_probe_answer(now, local, data, random),
             (Some(Requested::Manifest), None) => self.on_probe_returned(now, local, name, random),
             (Some(Requested::Packet { version, packet }), data) if self.is_wanted_version(version) => {
-                self.on_packet(now, local, packet, data.as_ref(), random)
+                self.on_packet(now, local, packet, data, random)
             }
             _ => false,
         }
@@ -443,6 +454,7 @@ impl Fetching {
     }
     /// The policies of faces or the demands of the fetch have changed: paths that were of no use may be now.
     pub(super) fn reconsider_paths(&mut self, now: Time, faces: &Faces, random: &mut Random) {
+        self.quiet_until = None;
         self.transfer.note_rules(now, faces);
         if !self.is_ended() && self.paths.reconsider(|id| self.transfer.is_altered(id), random) {
             self.offer(now, random);
@@ -664,15 +676,17 @@ impl Fetching {
         self.version = self.transfer.manifest().map(|manifest: &Manifest| manifest.version);
     }
     pub(super) fn handle_storage(&mut self, now: Time, random: &mut Random) {
+        self.quiet_until = None;
         self.transfer.handle_storage(now);
         if self.version.is_none() && self.transfer.manifest().is_some() {
             self.offer(now, random);
         }
     }
     pub(super) fn handle_timeout(&mut self, now: Time, random: &mut Random) {
-        if self.is_ended() {
+        if self.is_ended() || self.is_quiet(now) {
             return;
         }
+        self.quiet_until = None;
         if self.transfer.poll_timeout().is_some_and(|due| due <= now) {
             self.transfer.set_obstacle(self.vouching.obstacle().or(self.foreign.obstacle()));
             self.transfer.handle_timeout(now);

@@ -419,6 +419,10 @@ impl Foreign {
             _ => Some(self.requested.as_ref().map_or(Time::ZERO, |(_, requested)| *requested + PATIENCE.max(pause))),
         }
     }
+    /// Whether a Data of this name may answer the last question of the discovery.
+    pub(super) fn awaits(&self, name: NameView<'_>) -> bool {
+        self.requested.as_ref().is_some_and(|(requested, _)| NameView::from(requested).is_prefix_of(name))
+    }
     /// Takes a Data that may answer the last question.
     pub(super) fn handle_data(&mut self, now: Time, packet: &bytes::Bytes, data: &Data<'_>) -> Found {
         if matches!(self.stage, Stage::Gather { .. }) {

@@ -34,7 +34,7 @@ use crate::{
     config::{PathConfig, SharedKey, Unsigned},
     router::LocalPacket,
     trust::Anchors,
-    wire::{Certificate, Interest, LpPacket, NameView, VerifyKey},
+    wire::{Certificate, Data, Interest, LpPacket, VerifyKey, packet_type, types},
 };
 use fetch::{Fetching, Trust};
 
@@ -173,13 +173,16 @@ impl Receiver {
         if self.echoing.handle_packet(now, local) {
             return;
         }
+        // Hundreds of lookups may be open, and few packets concern them: each packet is decoded once.
+        let is_data = packet_type(&local.packet) == Some(types::DATA);
+        let data = if is_data { Data::decode(&local.packet).ok() } else { None };
+        let returned = local.nack.and_then(|_| Interest::decode(&local.packet).ok());
+        let name = data.as_ref().map(|data| data.name).or(returned.as_ref().map(|interest| interest.name));
         // Several fetches may have requested the same: one answer serves all.
         let mut taken = false;
-        // Hundreds of lookups may be open, and each Nack concerns one of them: it is decoded once.
-        let returned = local.nack.and_then(|_| Some(Interest::decode(&local.packet).ok()?.name));
-        for (_, fetch) in self.fetches.iter_mut() {
-            if returned.is_none_or(|name| NameView::from(fetch.transfer.name()).is_prefix_of(name)) {
-                taken |= fetch.handle_packet(now, local, &mut self.random);
+        for (_, fetch) in self.fetches.running_mut() {
+            if let Some(name) = name.filter(|name| fetch.concerns(*name)) {
+                taken |= fetch.handle_packet(now, local, name, data.as_ref(), &mut self.random);
             }
         }
         self.unsolicited += u64::from(!taken);

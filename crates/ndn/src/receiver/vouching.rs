@@ -118,6 +118,10 @@ impl Vouching {
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.running.as_ref().map(|running| running.requested.map_or(Time::ZERO, |requested| requested + PATIENCE))
     }
+    /// Whether a Data of this name may be a certificate that was requested here.
+    pub(super) fn awaits(&self, name: NameView<'_>) -> bool {
+        self.running.as_ref().is_some_and(|running| NameView::from(running.chain.needs()).is_prefix_of(name))
+    }
     /// Takes a Data; whether it was requested here. The discovery of a foreign object may wait for it too.
     pub(super) fn handle_packet(&mut self, now: Time, packet: &Bytes, data: Option<&Data<'_>>) -> bool {
         let unix = self.unix(now);

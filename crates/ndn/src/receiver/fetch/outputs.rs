@@ -8,6 +8,14 @@ impl Fetching {
         shared: &mut Shared,
         random: &mut Random,
     ) -> Option<Outgoing> {
+        if self.is_quiet(now) {
+            return None;
+        }
+        let next = self.next_interest(now, shared, random);
+        self.quiet_until = if next.is_none() && self.version.is_none() { self.poll_timeout() } else { None };
+        next
+    }
+    fn next_interest(&mut self, now: Time, shared: &mut Shared, random: &mut Random) -> Option<Outgoing> {
         if let Some(probe) = self.poll_probe(now, random) {
             return Some(probe);
         }
@@ -213,6 +221,9 @@ impl Fetching {
     pub(in crate::receiver) fn poll_timeout(&self) -> Option<Time> {
         if self.is_ended() {
             return None;
+        }
+        if self.quiet_until.is_some() {
+            return self.quiet_until;
         }
         let oldest = self.probes.values().map(|probe| probe.expires).min();
         let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
