@@ -49,6 +49,10 @@ const PROBE_SHARE: u32 = 20;
 /// Lost packets remembered until they are requested again. The lowest are forgotten first: other paths have probably
 /// requested them.
 const GIVEN_UP_MAX: u64 = 4_096;
+/// Answers over which the share of near caches is averaged.
+const SPARED_PACKETS: f64 = 64.0;
+/// Near caches that answer at most this share of first requests only repair losses.
+const SPARED_MAX: f64 = 1.0 / 16.0;
 /// A cache counts as far as the source if its answers are faster than the source's smallest round trip by at most this
 /// part.
 const AS_FAR_PART: u32 = 8;
@@ -70,6 +74,8 @@ pub(crate) struct Flow {
     highest_arrived: u64,
     /// Packets that this path lost and has not requested again.
     given_up: RangeSet,
+    /// The share of first requests that near caches answer.
+    spared: f64,
     reordering: Reordering,
     /// The rate of the path according to the network, if it is low.
     slow_rate: Option<Rate>,
@@ -129,6 +135,8 @@ pub(crate) enum Came {
     /// Over this path, perhaps in answer to an earlier request or out of turn: its timing measures neither order nor
     /// round trip.
     Repeated,
+    /// From a cache on the path, perhaps in answer to an earlier request.
+    RepeatedFromCache,
     /// Over this path or another one that requested it too: its timing measures neither.
     ByAnyPath,
 }
@@ -137,6 +145,10 @@ impl Came {
     /// The origin of a packet that is matched to its request.
     pub(crate) fn of(data: &PacketData<'_>) -> Came {
         if data.cache.is_some() { Came::FromCache } else { Came::FromSource }
+    }
+    /// For a packet that may answer an earlier request.
+    pub(crate) fn again(data: &PacketData<'_>) -> Came {
+        if data.cache.is_some() { Came::RepeatedFromCache } else { Came::Repeated }
     }
     /// Whether it is known which request it answers.
     pub(crate) fn is_exact(self) -> bool {
@@ -268,6 +280,7 @@ impl Flow {
             next_sequence: 0,
             highest_arrived: 0,
             given_up: RangeSet::new(),
+            spared: 0.0,
             reordering: Reordering::new(config.reorder_packets),
             slow_rate: hints.capacity.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
             in_flight: 0,
@@ -385,7 +398,9 @@ impl Flow {
         let Some(position) = request.position(packet) else { return Answer::Unsolicited };
         let bit = 1u64 << position;
         let sample = now.since(request.sent_at);
-        let is_beside = from_cache && request.again & bit == 0 && self.is_nearer_than_source(sample);
+        let is_near = (from_cache || came == Came::RepeatedFromCache) && self.is_nearer_than_source(sample);
+        let is_again = request.again & bit != 0 || came == Came::RepeatedFromCache;
+        let is_beside = is_near && (!is_again || self.spared > SPARED_MAX);
         let batch = (number, came, is_beside);
         if self.arrived.is_some_and(|arrived| (arrived.number, arrived.came, arrived.is_beside) != batch) {
             self.on_batch_end(now);
@@ -432,6 +447,9 @@ impl Flow {
         if first_of_request && answer == Answer::Expected && !was_silent {
             self.unanswered.on_request(true);
         }
+        if !is_again && answer == Answer::Expected && came.is_exact() {
+            self.spared += (f64::from(u8::from(is_near)) - self.spared) / SPARED_PACKETS;
+        }
 
         let mut rtt = None;
         let is_exact = came.is_exact();
@@ -456,7 +474,7 @@ impl Flow {
         let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, came, is_beside });
         arrived.bytes += bytes;
         arrived.rtt = arrived.rtt.or(rtt);
-        if is_beside {
+        if is_near && !is_again {
             self.on_cached_beside_source();
         }
         answer
@@ -465,8 +483,9 @@ impl Flow {
     /// with a near cache's rate, requests would fill the queue of a far source beyond its rate. A cache as far as the
     /// source, such as its own store, answers over the complete path.
     ///
-    /// A packet that this path lost counts for the path, whichever cache answers the repeated request: a policer at the
-    /// receiver drops packets behind the cache, and only repeated ones show its rate.
+    /// A near cache that answers repeated requests only has kept packets that were lost behind it, such as by a policer at
+    /// the receiver. Its answers count for the path, since only they show the policer's rate. If it answers first requests
+    /// too, other receivers have fetched through it, and its rate is not the path's.
     fn is_nearer_than_source(&self, sample: Duration) -> bool {
         let minimum = self.rtt.minimum().filter(|_| !self.rtt_from_caches);
         minimum.is_some_and(|minimum| sample < minimum - minimum / AS_FAR_PART)
@@ -549,10 +568,13 @@ impl Flow {
             delivered: self.delivered,
             starved: request.starved,
             requested_at: request.sent_at,
+            is_beside,
         };
         match came {
-            Came::FromCache => self.controller.on_cached_data(now, &arrival, is_beside),
-            Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
+            Came::FromCache => self.controller.on_cached_data(now, &arrival),
+            Came::FromSource | Came::Repeated | Came::RepeatedFromCache | Came::ByAnyPath => {
+                self.controller.on_data(now, &arrival);
+            }
         }
     }
     /// Tells the window that `bytes` bytes with a congestion mark answered request `number`.

@@ -485,9 +485,9 @@ impl Transfer {
         let number = earlier.filter(|_| is_too_soon && answers == Answers::This).unwrap_or(data.number);
         let data = &PacketData { number, ..*data };
         let came = match answers {
-            Answers::This if is_too_soon && earlier.is_none() => Came::Repeated,
+            Answers::This if is_too_soon && earlier.is_none() => Came::again(data),
             Answers::This => Came::of(data),
-            Answers::OneOfSeveral => Came::Repeated,
+            Answers::OneOfSeveral => Came::again(data),
             Answers::Any => Came::ByAnyPath,
         };
         self.take(now, data, came);

@@ -79,6 +79,24 @@ fn a_cache_as_far_as_the_source_measures_the_path_and_a_nearer_one_spares_the_so
 }
 
 #[test]
+fn what_was_lost_counts_for_the_path_unless_the_near_cache_answers_first_requests_too() {
+    for first_requests in [0, 8] {
+        let mut flow = flow();
+        let first = ask(&mut flow, ms(0), 0);
+        answer(&mut flow, ms(40), first, 0);
+        let near = |flow: &mut Flow, at: u32, packet: u32| {
+            let number = ask(flow, ms(at), packet);
+            flow.on_data(ms(at + 5), number, packet, PACKET, Came::FromCache);
+        };
+        (0..first_requests).for_each(|at| near(&mut flow, 41, 10 + at));
+        let lost = ask(&mut flow, ms(50), 1);
+        flow.on_refusal(ms(55), lost, 1, &mut Vec::new());
+        near(&mut flow, 60, 1);
+        assert_eq!(flow.delivered(), if first_requests == 0 { 2 * PACKET } else { PACKET });
+    }
+}
+
+#[test]
 fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
     // One that answers all is silent after one timeout, 50 ms from the last answer.
     assert_eq!(silent_after(&mut flow_with_answers(1), 4000), 40);

@@ -96,6 +96,7 @@ mod tests {
             delivered: 0,
             starved: false,
             requested_at: Time::ZERO,
+            is_beside: false,
         }
     }
     fn packets(controller: &LossBased) -> u64 {

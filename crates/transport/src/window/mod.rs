@@ -31,9 +31,8 @@ use crate::{ControllerKind, TransferConfig};
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
-    /// Takes a packet that a cache on the way answered with; `is_beside` if samples describe the path to a farther source.
-    fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
-        let _ = is_beside;
+    /// Takes a packet that a cache on the way answered with.
+    fn on_cached_data(&mut self, now: Time, arrival: &Arrival) {
         self.on_data(now, arrival);
     }
     /// Takes packets lost by order. Called once for each batch found at one time.
@@ -130,6 +129,8 @@ pub struct Arrival {
     pub starved: bool,
     /// When its request was sent.
     pub requested_at: Time,
+    /// Whether a cache nearer than the source answered, so that it does not measure the path.
+    pub is_beside: bool,
 }
 
 /// Packets declared lost, or marked instead of dropped.

@@ -738,6 +738,10 @@ fn is_close(sample: Duration, minimum: Duration) -> bool {
 
 impl Controller for ModelBased {
     fn on_data(&mut self, now: Time, arrival: &Arrival) {
+        // A model describes one responder: a cache's rate says nothing about the path to the source.
+        if arrival.is_beside {
+            return;
+        }
         self.loss.on_delivered(arrival.bytes);
         if self.watches_buckets() {
             let at = self.circumstances(now);
@@ -761,12 +765,6 @@ impl Controller for ModelBased {
         }
         self.advance(now, arrival.in_flight);
         self.conclude();
-    }
-    fn on_cached_data(&mut self, now: Time, arrival: &Arrival, is_beside: bool) {
-        // A model describes one responder: deliveries of a cache do not measure the path to the source.
-        if !is_beside {
-            self.on_data(now, arrival);
-        }
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         self.rivals.on_loss(now, loss.requested_at);

@@ -110,7 +110,7 @@ impl Controller for PathSpecified {
         }
         self.grow(arrival, false);
     }
-    fn on_cached_data(&mut self, _: Time, arrival: &Arrival, _: bool) {
+    fn on_cached_data(&mut self, _: Time, arrival: &Arrival) {
         self.grow(arrival, true);
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
@@ -180,6 +180,7 @@ mod tests {
             delivered: 0,
             starved: false,
             requested_at: Time::ZERO,
+            is_beside: false,
         }
     }
     fn arrive(controller: &mut PathSpecified, packets: u32) {
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn what_caches_answer_adds_to_the_window_and_does_not_double_it() {
         let mut window = controller();
-        (0..17).for_each(|_| window.on_cached_data(Time::ZERO, &arrival(), false));
+        (0..17).for_each(|_| window.on_cached_data(Time::ZERO, &arrival()));
         assert_eq!(state(&window), ("slow start", 17));
     }
 }

@@ -92,7 +92,7 @@ impl Controller for WeightedVegas {
             self.on_round();
         }
     }
-    fn on_cached_data(&mut self, _: Time, _: &Arrival, _: bool) {
+    fn on_cached_data(&mut self, _: Time, _: &Arrival) {
         // A cache's round trip does not measure the path.
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
@@ -141,6 +141,7 @@ mod tests {
                     delivered,
                     starved: false,
                     requested_at: Time::ZERO,
+                    is_beside: false,
                 };
                 controller.on_data(Time::ZERO, &arrival);
             }

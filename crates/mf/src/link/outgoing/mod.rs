@@ -578,6 +578,7 @@ impl Outgoing {
             delivered: self.delivered,
             starved: queried.starved,
             requested_at: queried.at,
+            is_beside: false,
         };
         self.controller.on_data(now, &arrival);
         if lost > 0 {
@@ -710,6 +711,7 @@ impl Outgoing {
                 delivered: self.delivered,
                 starved: false,
                 requested_at: now,
+                is_beside: false,
             };
             controller.on_data(now, &arrival);
         }
