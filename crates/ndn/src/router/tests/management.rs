@@ -184,13 +184,13 @@ fn a_strategy_that_does_not_exist_is_refused() {
 
 #[test]
 fn programs_of_other_users_are_no_readers_and_those_of_the_owner_are() {
-    let rule = NameReaders { prefix: name("/plans"), keys: alloc::vec![tributary_content::PublicKey([1; 32])] };
+    let rule = NameReaders { prefix: name("/plans"), keys: alloc::vec![PublicKey([1; 32])] };
     let mut bench = bench(|config| config.readers = alloc::vec![rule]);
     bench.routes(&[("/", 4)]);
     for (scope, passes) in [(FaceScope::Local, true), (FaceScope::OtherUser, false), (FaceScope::NonLocal, false)] {
         bench.router.add_face(FaceId(1), FaceProfile { scope, ..profile(u32::MAX) });
         let sent = bench.recv(1, &interest("/plans/house", scope as u64));
-        assert_eq!(sent[0].face == FaceId(4), passes, "{scope:?}");
+        assert_eq!(sent[0].face == 4, passes, "{scope:?}");
     }
 }
 
