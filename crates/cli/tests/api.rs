@@ -57,7 +57,7 @@ fn a_file_is_published_fetched_watched_and_removed_over_http(family: &str) {
     assert_eq!(site.get("/publications").json()[0]["name"], "/home/copy");
     let removed = site.ask("DELETE", "/publications?name=/home/copy", &Value::Null);
     assert_eq!((removed.status, &removed.json()["event"]), (200, &json!("unpublished")));
-    // Whoever changes something sees it at once.
+    // A client that changes something sees it immediately.
     assert_eq!(site.get("/publications").json(), json!([]));
     assert_eq!(site.receiver.stop(), Some(0));
 }
@@ -249,7 +249,7 @@ fn tricks_with_paths_lead_to_nothing() {
         ("/api/v1/status/", 404),
         ("/api/v1/STATUS", 404),
         ("/api/v2/status", 404),
-        // These are names of objects, which nobody publishes.
+        // These are names of unpublished objects.
         ("/api/v1x/status", 404),
         ("/%61pi/v1/status", 404),
         ("//api/v1/status", 404),
@@ -426,7 +426,7 @@ fn a_hundred_clients_and_twenty_streams_are_all_served_while_a_fetch_goes_on() {
 #[test]
 fn another_user_of_the_machine_is_refused_without_a_token() {
     use std::os::unix::process::CommandExt;
-    // Only root can become somebody else.
+    // Only root can become another user.
     let id = std::process::Command::new("id").arg("-u").output().unwrap();
     if id.stdout != b"0\n" {
         return;

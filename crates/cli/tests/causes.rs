@@ -31,7 +31,7 @@ fn printed(folder: &Path, receiver: &Path) -> String {
 fn a_neighbour_that_does_not_run_and_one_that_says_nothing_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // It takes what comes and never answers.
+    // It receives packets and never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().unwrap().port();
     let free = port();
@@ -201,7 +201,7 @@ fn a_fetch_that_is_detached_goes_on_without_its_client_and_can_be_followed() {
 fn a_second_command_with_the_config_of_a_running_node_works_through_it() {
     let home = Home::new();
     let config = home.receiver.to_str().unwrap();
-    // First beside a command.
+    // First with the node of a command.
     let mut first = trib(home.folder.path());
     let waits = ["get", "/lab/none", "-o", &home.path("none"), "--timeout", "20s", "--config", config];
     let first = Begun(first.args(waits).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -212,7 +212,7 @@ fn a_second_command_with_the_config_of_a_running_node_works_through_it() {
     assert!(talk(&second).contains("the node 'receiver' runs already and does the work") && home.is_there("copy"));
     first.signal("INT");
     assert_eq!(first.wait(), Some(130));
-    // Then beside a daemon.
+    // Then with a daemon.
     let _receiver = Daemon::start(home.folder.path(), &home.receiver);
     let third = home.run(&["get", "/lab/big", "-o", &home.path("copy3"), "--config", config]);
     assert_eq!(third.status.code(), Some(0), "{}", talk(&third));

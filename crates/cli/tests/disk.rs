@@ -358,7 +358,7 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
         "{notices}"
     );
     assert_eq!(read(&out), b"the next one, and mine");
-    // A folder beside a folder.
+    // A folder next to a folder.
     let (tree, copy) = (folder.join("tree"), folder.join("copy"));
     fs::create_dir(&tree).unwrap();
     fs::write(tree.join("secret"), "key").unwrap();

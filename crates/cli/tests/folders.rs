@@ -1,4 +1,4 @@
-//! A folder that was fetched before: only what has changed crosses the network.
+//! A folder that was fetched before: only changed files cross the network.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path, process::Output};

@@ -17,7 +17,7 @@ use std::{
 
 use crate::common::{self, Begun, Daemon, begin, browser::Browser, config, file, port, talk};
 
-/// A publisher, and a gateway beside it.
+/// A publisher, and a gateway.
 struct Site {
     folder: tempfile::TempDir,
     server: Daemon,
@@ -221,7 +221,7 @@ fn many_clients_of_an_object_share_one_fetch_and_a_warm_cache_needs_no_source() 
             scope.spawn(|| assert!(site.get("/big").2 == bytes));
         }
     });
-    // The publisher is gone, and the object is here.
+    // The publisher is gone, and the object is in the gateway's cache.
     let Site { folder, server, gateway, address, _lines } = site;
     assert_eq!(server.stop(), Some(0));
     let again = port();
@@ -345,7 +345,7 @@ fn curl_wget_and_aria2_read_from_it() {
     if let Some(output) = program("curl", &["-fsSI", &url], folder) {
         assert!(String::from_utf8_lossy(&output.stdout).to_lowercase().contains("content-length: 3000000"));
     }
-    // A download that was cut goes on.
+    // An interrupted download resumes.
     fs::write(folder.join("cut"), &bytes[..1_234_567]).unwrap();
     if let Some(output) = program("curl", &["-fsS", "-C", "-", "-o", "cut", &url], folder) {
         is_done("curl -C -", &output);

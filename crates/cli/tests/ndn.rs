@@ -157,7 +157,7 @@ fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached
         assert_eq!((code, &notices[0]["kind"]), (Some(2), &"usage".into()), "another node named it: {notices:?}");
     }
 
-    // Nobody is at the other end.
+    // The other end is closed.
     let silent =
         fs::read_to_string(&receiver).unwrap().replace(&format!("127.0.0.1:{udp}"), &format!("127.0.0.1:{}", port()));
     fs::write(folder.join("silent.toml"), silent.replace("state_dir = \"ndn-receiver\"", "state_dir = \"silent\""))

@@ -39,7 +39,7 @@ fn ndnd(skipped: &str) -> bool {
     program("ndnd", &["--version"], skipped)
 }
 
-/// A program of others that ends with the test.
+/// A foreign program that ends with the test.
 struct Other(Child);
 
 impl Other {

@@ -13,7 +13,7 @@ use tributary_testkit::schema;
 
 use super::{Daemon, config, server};
 
-/// A publisher, and a daemon beside it whose API is used.
+/// A publisher, and a second daemon whose API is used.
 pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
     _server: Daemon,
@@ -22,7 +22,7 @@ pub(crate) struct Site {
     description: OnceLock<Value>,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,

@@ -205,13 +205,13 @@ impl Machine {
             sleep(Duration::from_millis(100));
         }
     }
-    /// Runs a line to its end, and gives all that it says; it must not fail.
+    /// Runs a line to its end, and returns its output; it must not fail.
     pub(crate) fn run(&self, line: &str) -> String {
         let (code, printed) = self.try_run(line);
         assert_eq!(code, Some(0), "{line}: {printed}");
         printed
     }
-    /// Runs a line to its end, and gives its exit code and all that it says.
+    /// Runs a line to its end, and returns its exit code and its output.
     pub(crate) fn try_run(&self, line: &str) -> (Option<i32>, String) {
         let output = self.shell(line).output().unwrap();
         let printed = [output.stdout, output.stderr].map(|printed| String::from_utf8_lossy(&printed).into_owned());
@@ -272,7 +272,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// All that it has said.
+    /// Its output so far.
     pub(crate) fn printed(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }

@@ -167,7 +167,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A command that goes on, and ends with the test, however that ends.
+/// A running command, killed at the end of the test.
 pub(crate) struct Begun(pub(crate) Child);
 
 impl Begun {
