@@ -711,3 +711,79 @@ fn what_a_router_asks_for_itself_is_accounted_for() {
     domain.run(Duration::from_secs(1));
     domain.assert_conservation();
 }
+
+/// Receivers that fetch one object through one router with a cache, from a source of 16 Mbit/s and 5 ms.
+fn crowd(receivers: u64, seed: u64, set: impl Fn(&mut Config)) -> Domain {
+    let mut domain = Domain::new(seed);
+    domain.node("router", |config| {
+        (config.router, config.resolver) = (true, true);
+        set(config);
+    });
+    domain.node("source", |_| {});
+    domain.link("source", "router", 16, ms(5));
+    for number in 0..receivers {
+        domain.node(&format!("receiver{number}"), |_| {});
+        domain.link("router", &format!("receiver{number}"), 1_000, ms(1));
+    }
+    domain.publish("source", object("/lab/file", random_bytes(CROWD_BYTES, seed)));
+    domain.run(Duration::from_secs(2));
+    domain
+}
+const CROWD_BYTES: usize = 8 << 20;
+
+#[test]
+fn receivers_that_come_at_one_time_share_what_arrives_and_each_chunk_leaves_its_source_once() {
+    for (receivers, spread) in [(2, 0), (4, 600), (4, 0), (8, 2_000), (16, 2_000), (16, 0)] {
+        for has_cache in [true, false] {
+            let mut domain = crowd(receivers, receivers + spread, |config| {
+                config.cache_bytes.0 *= u64::from(has_cache);
+            });
+            let fetches: Vec<_> = (0..receivers)
+                .map(|number| {
+                    let label = format!("receiver{number}");
+                    let (id, content) = domain.fetch(&label, "/lab/file");
+                    domain.run(ms(spread / (receivers - 1)));
+                    (label, id, content)
+                })
+                .collect();
+            let copies = if has_cache { 1.0 } else { receivers as f64 };
+            let ideal = copies * CROWD_BYTES as f64 * 8.0 / 16e6;
+            let mut times: Vec<f64> = Vec::new();
+            for (label, id, content) in fetches {
+                times.push(domain.finish(&label, id, 120).as_secs_f64());
+                assert_eq!(content.finished(&name("/lab/file")).unwrap().len(), CROWD_BYTES);
+                assert_eq!(domain.report(&label, id).duplicate_bytes, 0);
+            }
+            times.sort_by(f64::total_cmp);
+            let (median, last) = (times[times.len() / 2], times[times.len() - 1]);
+            let sent = domain.at("source").sender().chunks.0;
+            println!(
+                "{receivers} in {spread} ms, cache {has_cache}: last {last:.2} s, median {median:.2} s, {ideal:.2} s; {sent} chunks"
+            );
+            assert!(last < 1.3 * median && last < 1.3 * ideal, "{times:?}");
+            assert!(!has_cache || sent <= 9, "{sent} chunks left the source");
+            domain.run(Duration::from_secs(2));
+            domain.assert_conservation();
+        }
+    }
+}
+
+#[test]
+fn when_the_first_receiver_of_a_crowd_goes_another_one_asks_for_the_rest() {
+    for requests_max in [1_024, 0] {
+        let mut domain = crowd(4, 7, |config| config.pending_requests_max = requests_max);
+        domain.fetch("receiver0", "/lab/file");
+        domain.run(ms(200));
+        let fetches: Vec<_> =
+            (1..4).map(|number| (number, domain.fetch(&format!("receiver{number}"), "/lab/file"))).collect();
+        domain.run(ms(1_800));
+        domain.kill("receiver0");
+        for (number, (id, content)) in fetches {
+            domain.finish(&format!("receiver{number}"), id, 60);
+            assert_eq!(content.finished(&name("/lab/file")).unwrap().len(), CROWD_BYTES);
+        }
+        let (sent, joins) = (domain.at("source").sender().chunks.0, domain.at("router").joined_requests());
+        println!("{requests_max} requests: {sent} chunks left the source, {joins:?} joined");
+        assert!((requests_max == 0) == (joins.0 == 0) && (requests_max > 0) == (sent < 14), "{sent} chunks");
+    }
+}
