@@ -1023,7 +1023,7 @@ fn a_lifetime_that_a_router_cuts_short_is_told() {
     for (lifetime, kept) in [("400h", json!(604_800.0)), ("10min", json!(600.0))] {
         let send = world.run(&[&words[..], &["--lifetime", lifetime, "--json"]].concat());
         let notices = lines(&send.stdout);
-        let last = notices.iter().rev().find(|line| line["event"] == "sending").unwrap();
+        let last = notices.iter().rev().find(|line| line["event"] == "sent").unwrap();
         assert_eq!(last["kept_seconds"], kept, "{lifetime}: {last}");
         assert_eq!(last["custodians"].as_array().unwrap().len(), 1, "{last}");
     }
