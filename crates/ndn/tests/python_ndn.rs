@@ -17,7 +17,9 @@ use tributary_ndn::wire::{
     dataset::FacePersistency,
     dataset::{FaceEntry, FaceEvent},
     interest::with_parameters,
-    packet_type, types,
+    packet_type,
+    tlv::{Element, Reader},
+    types,
 };
 
 const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python_ndn_oracle.py");
@@ -220,8 +222,21 @@ fn stricter(packet: &[u8], error: &WireError) -> Option<&'static str> {
     })
 }
 
+fn elements(bytes: &[u8]) -> impl Iterator<Item = Element<'_>> {
+    let mut reader = Reader::new("packet", bytes);
+    std::iter::from_fn(move || reader.element().ok().flatten())
+}
+
 /// What python-ndn 0.5.2 refuses though the formats allow it; `None` if nothing is known.
 fn laxer(packet: &[u8]) -> Option<&'static str> {
+    if packet_type(packet) == Some(types::DATA) {
+        let of_applications = elements(packet)
+            .flat_map(|data| elements(data.value))
+            .filter(|element| element.kind == types::META_INFO)
+            .flat_map(|info| elements(info.value))
+            .any(|element| (128..=252).contains(&element.kind));
+        return of_applications.then_some("ndn-cxx: applications have the types 128 to 252 in a MetaInfo, odd ones too");
+    }
     let is_interest = packet_type(packet) == Some(types::INTEREST);
     let nonce = is_interest.then(|| Interest::decode(packet).ok()?.signature?.nonce)??;
     (!matches!(nonce.len(), 1 | 2 | 4 | 8)).then_some("format, signed Interest: nonces are no numbers")
