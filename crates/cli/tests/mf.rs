@@ -193,7 +193,7 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
     let send = world.run(&[&send[..], &["--json"]].concat());
     assert_eq!(send.status.code(), Some(0), "the network keeps all of it: {}", talk(&send));
     let notices = lines(&send.stdout);
-    let last = notices.iter().rfind(|line| line["event"] == "sending").unwrap();
+    let last = notices.iter().rfind(|line| line["event"] == "sent").unwrap();
     assert_eq!(last["stored_chunks"], last["chunks"], "{last}");
     let held = world.held();
     assert_eq!((held[0]["destination"].as_str(), &held[0]["chunks"]), (Some(&id[..]), &last["chunks"]), "{held:?}");
