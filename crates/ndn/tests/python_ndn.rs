@@ -235,7 +235,8 @@ fn laxer(packet: &[u8]) -> Option<&'static str> {
             .filter(|element| element.kind == types::META_INFO)
             .flat_map(|info| elements(info.value))
             .any(|element| (128..=252).contains(&element.kind));
-        return of_applications.then_some("ndn-cxx: applications have the types 128 to 252 in a MetaInfo, odd ones too");
+        return of_applications
+            .then_some("ndn-cxx: applications have the types 128 to 252 in a MetaInfo, odd ones too");
     }
     let is_interest = packet_type(packet) == Some(types::INTEREST);
     let nonce = is_interest.then(|| Interest::decode(packet).ok()?.signature?.nonce)??;
