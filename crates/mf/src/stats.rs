@@ -241,11 +241,6 @@ impl MfNode {
             }
             None => {}
         }
-        if self.cache.arriving.joins + self.cache.arriving.beyond > 0 {
-            let text =
-                format!("{}, {} beyond pending_requests_max", self.cache.arriving.joins, self.cache.arriving.beyond);
-            lines.push(("requests joined".into(), text));
-        }
         if let Some((used, capacity)) = self.proxy.as_ref().map(Proxy::usage) {
             lines.push(("store".into(), format!("{used} of {capacity}")));
         }

@@ -4,10 +4,7 @@ use crate::{
     config::CustodyUntil,
     custody::Answer,
     router::{
-        NO_ROOM, NO_SHARE, TOO_LARGE,
-        arriving::{Pending, Verdict},
-        link_state::TOO_MANY_ROUTERS,
-        proxy::CHUNK_OVERHEAD_BYTES,
+        NO_ROOM, NO_SHARE, TOO_LARGE, link_state::TOO_MANY_ROUTERS, proxy::CHUNK_OVERHEAD_BYTES,
         signed_state::Untrusted,
     },
     sender::{Cached, is_pushed},
@@ -21,7 +18,7 @@ impl MfNode {
         match output {
             Output::Arrived(slot) => self.on_passing(now, slot),
             Output::Passed(slot) => {
-                self.keep_in_cache(now, slot);
+                self.keep_in_cache(slot);
                 let _ = self.keep_out_of_its_way(now, slot, true);
             }
             Output::Begun(slot) => self.on_begun(now, slot),
@@ -92,7 +89,7 @@ impl MfNode {
         match &header.kind {
             ChunkKind::Transport(_) if self.relay(now, slot, &header) => return,
             ChunkKind::Data(_) => {
-                self.keep_in_cache(now, slot);
+                self.keep_in_cache(slot);
                 if self.keep_out_of_its_way(now, slot, false) {
                     return drop(self.router.consume(slot));
                 }
@@ -123,24 +120,17 @@ impl MfNode {
         }
         self.router.forward(now, slot);
     }
-    /// Caches content that passes; requests that wait for it are answered.
-    fn keep_in_cache(&mut self, now: Time, slot: Slot) {
+    /// Caches content that passes.
+    fn keep_in_cache(&mut self, slot: Slot) {
         if let Some(chunk) = self.router.buffer.chunk(slot)
             && let Some(header) = &chunk.header
             && let Some(tag) = header.tag()
             && header.service == ServiceId::ContentResponse
         {
-            let object = tag.object;
             match header.flags.contains(Flags::NO_CACHE) {
                 true => self.cache.replace(tag, || chunk.payload().to_bytes()),
                 false => self.cache.insert(tag, || chunk.payload().to_bytes(), u64::from(header.payload_bytes)),
             }
-            let is_whole = self.cache.is_whole(&object);
-            let (flows, waiting) = self.cache.arriving.on_chunk(now, &object, is_whole);
-            for id in flows {
-                self.sender.on_cached(id, |number| self.cache.holds(&object, number));
-            }
-            waiting.into_iter().for_each(|pending| self.ask(now, pending));
         }
     }
     /// A chunk that is sent again may be stored here already, and would arrive twice. True if its custodian was told
@@ -190,9 +180,13 @@ impl MfNode {
         {
             self.cache.keep_only(object, held, *chunk_bytes);
         }
-        let pending = Pending { header: header.clone(), payload: payload.clone() };
-        if !passes && self.answer_from_cache(now, &pending) {
+        if let Ok(message @ TransportMessage::Request { object, .. }) = request
+            && !passes
+            && let Some(cut) = self.cache.look(&object)
+        {
             self.router.consume(slot);
+            let under_way = self.under_way(header, &message, cut);
+            self.sender.handle_request(now, header, &message, Some(Cached { cut, under_way }));
             return true;
         }
         if header.addresses.is_empty() && !self.router.is_attached(&header.destination) {
@@ -202,67 +196,6 @@ impl MfNode {
             return true;
         }
         false
-    }
-    /// Answers a request from the cache, at once or when its object has come; false if it is to go on to a source.
-    fn answer_from_cache(&mut self, now: Time, pending: &Pending) -> bool {
-        let Ok(message @ TransportMessage::Request { object, .. }) = TransportMessage::decode(&pending.payload) else {
-            return false;
-        };
-        let cut = match self.cache.look(&object) {
-            Some(cut) => cut,
-            None => match self.cache.join(now, pending, &message) {
-                Verdict::Passes => return false,
-                Verdict::Waits => return true,
-                Verdict::Joins(cut) => cut,
-            },
-        };
-        let under_way = self.under_way(&pending.header, &message, cut);
-        self.sender.handle_request(now, &pending.header, &message, Some(Cached { cut, under_way }));
-        true
-    }
-    /// Takes a request that has waited here as if it came now.
-    fn ask(&mut self, now: Time, pending: Pending) {
-        if !self.answer_from_cache(now, &pending) {
-            self.send_on(now, pending);
-        }
-    }
-    /// Sends a request to the nearest node that has the content, or to the one that was chosen.
-    fn send_on(&mut self, now: Time, Pending { header, payload }: Pending) {
-        if header.addresses.is_empty() && !self.router.is_attached(&header.destination) {
-            let content = header.destination;
-            self.anycasts.insert(now, header, payload);
-            self.resolver.lookup(now, content);
-        } else {
-            self.router.originate(now, header, &payload.into(), Origin::Local);
-        }
-    }
-    /// Where nothing comes any more of an object that others have joined, one of them requests the rest of a source.
-    pub(super) fn replace_leaders(&mut self, now: Time) {
-        let lifetime = self.config.pending_lifetime;
-        let coming = self.router.arriving().filter(|(_, heard)| now.since(*heard) < lifetime);
-        let comes: BTreeSet<ObjectId> = coming.map(|(key, _)| key.object).collect();
-        for (object, mut stream) in self.cache.arriving.take_silent(now, |object| comes.contains(object)) {
-            while let Some((id, Pending { header, payload })) = stream.joined.pop_first() {
-                let Ok(TransportMessage::Request { reliability, .. }) = TransportMessage::decode(&payload) else {
-                    continue;
-                };
-                let Some((held, chunk_bytes, buffer_chunks)) = self.sender.hand_over(id) else { continue };
-                self.cache.arriving.lead(
-                    now,
-                    object,
-                    id,
-                    (held.clone(), chunk_bytes),
-                    core::mem::take(&mut stream.joined),
-                );
-                let transfer = id.1;
-                let message =
-                    TransportMessage::Request { transfer, object, chunk_bytes, reliability, buffer_chunks, held };
-                let mut payload = Vec::new();
-                message.encode(&mut payload);
-                self.send_on(now, Pending { header, payload: payload.into() });
-            }
-            stream.waiting.into_values().for_each(|pending| self.ask(now, pending));
-        }
     }
     /// The chunks of a requested object that are here on their way to the receiver, from whatever source: a request
     /// that is repeated in an outage must not bring them twice. Only those of the same cut count.

@@ -13,8 +13,6 @@
 //! | where a chunk goes | [`binding`] |
 //! | storage for destinations that are away | [`proxy`] |
 //! | content cache | [`cache`] |
-//! | requests that join an object which is arriving | [`arriving`] |
-pub mod arriving;
 pub mod binding;
 pub mod cache;
 mod chunks;

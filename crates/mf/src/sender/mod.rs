@@ -297,15 +297,11 @@ impl Sender {
             let flow = self.flows.get(&id)?;
             let (object, chunk_bytes, count) = (flow.object, flow.chunk_bytes, flow.count);
             let payload = match flow.from_cache {
-                true => match cache.chunk(&object, (chunk_bytes, count), number) {
-                    Some(chunk) => Ok(Some(Payload::from(chunk))),
-                    None if cache.arriving.has_joined(&object, &id) => {
-                        let waiting = Waiting { awaits_storage: true, ..begun };
-                        self.flows.change(&id, |flow| flow.waiting = Some(waiting));
-                        Ok(None)
-                    }
-                    None => Err(Failure::here("it went out of the cache")),
-                },
+                true => cache
+                    .chunk(&object, (chunk_bytes, count), number)
+                    .map(Payload::from)
+                    .map(Some)
+                    .ok_or_else(|| Failure::here("it went out of the cache")),
                 false => self.read_for(id, begun),
             };
             let payload = match payload {
@@ -318,8 +314,6 @@ impl Sender {
             };
             let own = self.own;
             let (header, is_over) = self.flows.change(&id, |flow| {
-                // The receiver may have missed it while this end waited for its bytes.
-                flow.again.remove(&number);
                 // A reminder is no sign of life: its receiver need not be there.
                 if !repeated || number != 0 {
                     flow.sent_at = now;
@@ -346,28 +340,6 @@ impl Sender {
             return Some((header, payload));
         }
         None
-    }
-    /// Chunks of an object have come into the cache: a flow that waits for one goes on.
-    pub fn on_cached(&mut self, id: FlowId, holds: impl Fn(u32) -> bool) {
-        self.flows.change(&id, |flow| {
-            if let Some(waiting) = flow.waiting.as_mut().filter(|waiting| holds(waiting.next.number)) {
-                waiting.awaits_storage = false;
-            }
-        });
-    }
-    /// Ends a flow out of the cache that waits for a chunk, so that another source goes on with it: what its receiver has
-    /// or is sent of it, how large its chunks are, and how many its receiver takes at a time.
-    pub fn hand_over(&mut self, id: FlowId) -> Option<(ChunkRanges, u32, u16)> {
-        let flow = self.flows.get(&id)?;
-        let waits = flow.waiting.as_ref().filter(|waiting| waiting.awaits_storage)?.next.number;
-        let is_missing =
-            |number: u32| number == waits || flow.again.contains(&number) || flow.dropped.contains(&number);
-        let is_sent = |number: u32| number < flow.next || flow.held.contains(number);
-        let held =
-            ChunkRanges::from_ascending((0..flow.count).filter(|number| is_sent(*number) && !is_missing(*number)));
-        let left = (held, flow.chunk_bytes, flow.window.advice.max(1));
-        self.end(id);
-        Some(left)
     }
     /// The next message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
