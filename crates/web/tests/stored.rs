@@ -186,7 +186,7 @@ fn who_is_there_is_asked_when_no_change_has_told_it_and_without_a_watch_question
     assert!(begun.elapsed() > Duration::from_secs(2), "an election may take a while: {:?}", begun.elapsed());
     let watch = NameMessage::Watch { request: 1, place: device(1), lease_ms: 60_000, known: 0 };
     assert_eq!(other.ask(watch), refused);
-    while !other.notes.iter().any(|note| note.contains("no watch of it has stood for 5 s")) {
+    while !other.notes.iter().any(|note| note.contains("no watch has worked for 5 s")) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", other.notes);
         other.turn();
     }
