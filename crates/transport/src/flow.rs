@@ -506,7 +506,10 @@ impl Flow {
     /// A cache has answered a request that was paced for the source: the source sends less than its path carries, and
     /// the next request need not wait for it.
     fn on_cached_beside_source(&mut self) {
-        self.on_starved();
+        // A window without a model is in use whoever answers, and grows (PTP §5 D).
+        if self.controller.models_rate() {
+            self.on_starved();
+        }
         if let Some(rate) = self.pace() {
             self.pace_at = self.pace_at - rate.time_for(self.packet_bytes);
         }

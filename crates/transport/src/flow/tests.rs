@@ -36,6 +36,20 @@ fn what_caches_filled_is_forgotten_when_they_are_passed_by_and_what_the_source_d
     }
 }
 
+#[test]
+fn only_a_window_that_models_the_sources_rate_is_starved_by_a_near_cache() {
+    use ControllerKind::{LossBased, ModelBased, PathSpecified, WeightedVegas};
+    for controller in [LossBased, PathSpecified, WeightedVegas, ModelBased] {
+        let config = TransferConfig { controller, ..TransferConfig::default() };
+        let mut flow = Flow::new(Time::ZERO, &config, PACKET, PathHints::default());
+        let first = ask(&mut flow, ms(0), 0);
+        answer(&mut flow, ms(40), first, 0);
+        let near = ask(&mut flow, ms(50), 1);
+        flow.on_data(ms(55), near, 1, PACKET, Came::FromCache);
+        assert_eq!(flow.is_starved(), controller == ModelBased, "{controller:?}");
+    }
+}
+
 /// Requests a packet every 10 ms for four seconds; every `answered_of`-th is answered 40 ms later.
 fn flow_with_answers(answered_of: u32) -> Flow {
     let mut flow = flow();

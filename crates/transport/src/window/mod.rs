@@ -60,6 +60,10 @@ pub trait Controller: Send {
     fn probe_turn(&self) -> Option<ProbeTurn> {
         None
     }
+    /// Whether it models the source's rate, which a flow that near caches answer does not test.
+    fn models_rate(&self) -> bool {
+        false
+    }
     /// The rate that it takes for its own, in bytes per second; zero if it has no model.
     fn own_rate(&self) -> f64 {
         0.0

@@ -810,6 +810,9 @@ impl Controller for ModelBased {
             Phase::Startup { .. } | Phase::Drain | Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) => None,
         }
     }
+    fn models_rate(&self) -> bool {
+        true
+    }
     fn own_rate(&self) -> f64 {
         self.rate.best()
     }
