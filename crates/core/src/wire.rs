@@ -1,7 +1,11 @@
 //! Fields of packets: a cursor over untrusted bytes, its counterpart for writing, and what can be wrong with them. All
 //! numbers are big-endian. For the families whose formats are ours; NDN's has its own, in type-length-value blocks.
 #![expect(clippy::missing_errors_doc, reason = "every read fails as `Reader` says")]
+pub mod codec;
+
 use alloc::{string::String, vec::Vec};
+
+pub use codec::{Codec, Wire};
 
 /// Why bytes are not a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
