@@ -20,7 +20,6 @@
 //! | the only caller of a node | [`pump`](mod@pump) |
 //! | deadlines by key | [`timer`] |
 //! | links as sans-I/O objects: queue, rate, loss, delay | [`link`] |
-//! | what one node keeps at others, by count and digest | [`holdings`] |
 //! | places on the Earth | [`location`] |
 //! | what a node tells | [`event`] |
 //! | seeded random streams | [`random`] |
@@ -63,7 +62,6 @@ extern crate alloc;
 mod budget;
 pub mod datagram;
 pub mod event;
-pub mod holdings;
 pub mod ids;
 pub mod link;
 pub mod location;

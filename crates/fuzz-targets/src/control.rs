@@ -7,7 +7,7 @@ use tributary_psi::{
     router::neighbour::{Neighbour, NeighbourConfig},
     wire::{
         Beacon, ControlBody, ControlPacket, FID_BYTES_MAX, Fid, FidKind, Header, Heard, Hello, ManagerState, Message,
-        MessageKey, PacketType, Routes, Secrecy, TTL_MAX, seal,
+        MessageKey, PacketType, Routes, Secrecy, TTL_MAX, Wire, seal,
     },
 };
 use tributary_transport::FaceOptions;

@@ -13,7 +13,7 @@ use tributary_psi::{
     wire::{
         Answer, Beacon, BitmapNumbers, ControlBody, ControlPacket, DataHeader, Fid, FidKind, Header, Heard, Hello,
         LinkState, ManagerState, Message, MessageKey, Offer, OfferVersion, PacketType, PathOffer, Rejection, Reply,
-        Request, ResolverRoute, Routes, Secrecy, SharedLink, StreamKey, TTL_MAX, seal, unseal,
+        Request, ResolverRoute, Routes, Secrecy, SharedLink, StreamKey, TTL_MAX, Wire, seal, unseal,
     },
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};

@@ -11,7 +11,7 @@ use tributary_psi::{
     },
     wire::{
         BitmapNumbers, DataHeader, FIXED_BYTES, FLAG_CACHED, Fid, FidKind, Header, PacketType, REQUEST_PACKETS_MAX,
-        Request, Routes, StreamKey,
+        Request, Routes, StreamKey, Wire,
     },
 };
 use tributary_transport::FaceOptions;

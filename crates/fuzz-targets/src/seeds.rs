@@ -15,7 +15,7 @@ use tributary_psi::{
         Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Holding, Limit,
         LinkState, ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion,
         Operation, Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay,
-        Renewal, Renewed, Replicate, Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
+        Renewal, Renewed, Replicate, Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey, Wire,
     },
 };
 use tributary_transport::PathMetric;

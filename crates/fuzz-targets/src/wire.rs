@@ -8,7 +8,7 @@ use tributary_psi::{
         DataHeader, EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState,
         MAC_BYTES, MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX,
         PUBLISHERS_MAX, PathRequest, REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, RESOLVERS_MAX, Request, Routes,
-        SHARED_LINKS_MAX, TTL_MAX, WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
+        SHARED_LINKS_MAX, TTL_MAX, WITHDRAWN_MAX, Wire, WireError, list_fid, seal, unseal,
     },
 };
 

@@ -91,7 +91,7 @@ fn psi_hello(number: u32) -> Vec<u8> {
     let mut packet = Vec::new();
     header.encode(&mut packet);
     let start = packet.len();
-    hello.encode(&mut packet);
+    wire::Wire::encode(&hello, &mut packet);
     wire::seal(&[0; 32], &mut packet, start);
     packet
 }

@@ -1,7 +1,11 @@
 //! The fields that only this family's packets have.
-use tributary_core::wire::{Reader, WireError};
+use tributary_core::wire::{Reader, WireError, Writer, codec::Of};
 
 use crate::ids::{Guid, NetworkAddress};
+
+pub(super) const GUID: Of<Guid> = Of(|reader, field| reader.guid(field), |guid, out| out.put(&guid.0));
+pub(super) const ADDRESS: Of<NetworkAddress> =
+    Of(|reader, field| reader.address(field), |address, out| out.put_u32(address.0));
 
 pub(super) trait Fields {
     fn guid(&mut self, field: &'static str) -> Result<Guid, WireError>;

@@ -2,15 +2,23 @@
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
-use tributary_core::{Time, holdings::read_ascending};
+use tributary_core::{
+    Time,
+    wire::{
+        Codec, Wire,
+        codec::{Blob, List8, Of, Pair, U8, U32, U64},
+    },
+    wire_table,
+};
+use tributary_directory::holdings::Ascending;
 use tributary_trust::{Identity, UnixTime};
 
-use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX};
+use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX, fields::GUID};
 use crate::ids::{Guid, NetworkAddress, Weighted};
 
 /// What a device has said at the places of one bucket: of its records, deletions not counted, the
 /// [marks](crate::resolver::mark) of places, GUIDs and versions.
-pub use tributary_core::holdings::Holding;
+pub use tributary_directory::holdings::Holding;
 
 /// Members of a group in one record at most; larger groups are made of groups (paper §3.5).
 pub const MEMBERS_MAX: usize = 64;
@@ -592,16 +600,32 @@ pub fn bucket_of(place: &Guid) -> u16 {
     u16::from_be_bytes([place.0[0], place.0[1]]) >> 6
 }
 
-fn read_key(reader: &mut Reader<'_>) -> Result<RecordKey, WireError> {
-    Ok((reader.guid("author of the record")?, reader.guid("guid of the record")?))
-}
-fn read_key_if(reader: &mut Reader<'_>, has: bool) -> Result<Option<RecordKey>, WireError> {
-    if has { read_key(reader).map(Some) } else { Ok(None) }
-}
-fn put_key(out: &mut Vec<u8>, (author, guid): &RecordKey) {
-    out.put(&author.0);
-    out.put(&guid.0);
-}
+const KEY: Pair<Of<Guid>, Of<Guid>> = Pair("author of the record", GUID, "guid of the record", GUID);
+const RECORD: Blob = Blob(RECORD_BYTES_MAX);
+const RECORDS: List8<Blob> = List8(RECORDS_MAX, "record", RECORD);
+const REFUSAL: Of<Refusal> = Of(
+    |reader, field| reader.choice(field, |byte| Refusal::ALL.into_iter().find(|refusal| *refusal as u8 == byte)),
+    |refusal, out| out.put_u8(*refusal as u8),
+);
+
+wire_table!(enum NameMessage "message kind" {
+    1 => Put { request: U32 => "request", place: GUID => "place", record: RECORD => "record" }
+    2 => Done { request: U32 => "request", replicas: U8 => "replicas" }
+    3 => Stale { request: U32 => "request", current: U64 => "version" }
+    4 => Refused { request: U32 => "request", refusal: REFUSAL => "refusal" }
+    5 => Lookup { request: U32 => "request", place: GUID => "place" }
+    6 => Found { request: U32 => "request", place: GUID => "place", records: RECORDS => "records" }
+    7 => Watch { request: U32 => "request", place: GUID => "place", lease_ms: U32 => "lease", known: U64 => "known" }
+    8 => Notify { place: GUID => "place", record: RECORD => "record" }
+    10 => Next { request: U32 => "request", place: GUID => "place", after: KEY => "record" }
+    12 => Renew {
+        request: U32 => "request",
+        author: GUID => "author",
+        lease_ms: U32 => "lease",
+        holdings: Ascending(BUCKETS) => "bucket",
+    }
+    13 => Renewed { request: U32 => "request", missing: Ascending(BUCKETS) => "bucket" }
+} else NameMessage::read_rest, NameMessage::encode_rest);
 
 impl NameMessage {
     /// Numbers of questions by which a replica hands records over have this bit, those of fronts do not: a router that is
@@ -649,174 +673,45 @@ impl NameMessage {
     /// # Errors
     /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<NameMessage, WireError> {
-        if bytes.first() == Some(&MANY) {
-            return NameMessage::decode_many(bytes);
-        }
-        let mut reader = Reader::new(bytes);
-        let record = |reader: &mut Reader<'_>| Ok(reader.blob("record", RECORD_BYTES_MAX)?.to_vec());
-        let message = match reader.u8("message kind")? {
-            1 => NameMessage::Put {
-                request: reader.u32("request")?,
-                place: reader.guid("place")?,
-                record: record(&mut reader)?,
-            },
-            2 => NameMessage::Done { request: reader.u32("request")?, replicas: reader.u8("replicas")? },
-            3 => NameMessage::Stale { request: reader.u32("request")?, current: reader.u64("version")? },
-            4 => NameMessage::Refused {
-                request: reader.u32("request")?,
-                refusal: reader
-                    .choice("refusal", |byte| Refusal::ALL.into_iter().find(|refusal| *refusal as u8 == byte))?,
-            },
-            5 => NameMessage::Lookup { request: reader.u32("request")?, place: reader.guid("place")? },
-            6 => NameMessage::Found {
-                request: reader.u32("request")?,
-                place: reader.guid("place")?,
-                records: reader.list("records", RECORDS_MAX, record)?,
-            },
-            7 => NameMessage::Watch {
-                request: reader.u32("request")?,
-                place: reader.guid("place")?,
-                lease_ms: reader.u32("lease")?,
-                known: reader.u64("known")?,
-            },
-            8 => NameMessage::Notify { place: reader.guid("place")?, record: record(&mut reader)? },
-            10 => NameMessage::Next {
-                request: reader.u32("request")?,
-                place: reader.guid("place")?,
-                after: read_key(&mut reader)?,
-            },
-            11 => {
-                let (request, place) = (reader.u32("request")?, reader.guid("place")?);
-                let ends = reader.choice("ends of the page", |byte| (byte <= HAS_AFTER | HAS_LAST).then_some(byte))?;
-                NameMessage::Page {
-                    request,
-                    place,
-                    after: read_key_if(&mut reader, ends & HAS_AFTER != 0)?,
-                    last: read_key_if(&mut reader, ends & HAS_LAST != 0)?,
-                    records: reader.list("records", RECORDS_MAX, record)?,
-                }
-            }
-            12 => NameMessage::Renew {
-                request: reader.u32("request")?,
-                author: reader.guid("author")?,
-                lease_ms: reader.u32("lease")?,
-                holdings: read_ascending(&mut reader, ("bucket", BUCKETS), Holding::decode, |holding| holding.bucket)?,
-            },
-            13 => NameMessage::Renewed {
-                request: reader.u32("request")?,
-                missing: read_ascending(
-                    &mut reader,
-                    ("bucket", BUCKETS),
-                    |reader| reader.u16("bucket"),
-                    |bucket| *bucket,
-                )?,
-            },
-            found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
-        };
-        reader.end()?;
-        Ok(message)
-    }
-    fn decode_many(bytes: &[u8]) -> Result<NameMessage, WireError> {
-        let mut reader = Reader::new(bytes);
-        reader.u8("message kind")?;
-        let count = usize::from(reader.u16("messages")?);
-        if count > MESSAGES_MAX {
-            return Err(WireError::Value { field: "messages", found: count as u64 });
-        }
-        let mut all = Vec::with_capacity(count);
-        for _ in 0..count {
-            let message = reader.blob("message", usize::from(u16::MAX))?;
-            if message.first() == Some(&MANY) {
-                return Err(WireError::Value { field: "message kind", found: u64::from(MANY) });
-            }
-            all.push(NameMessage::decode(message)?);
-        }
-        reader.end()?;
-        Ok(NameMessage::Many(all))
+        Wire::decode(bytes)
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            NameMessage::Put { request, place, record } => {
-                out.put_u8(1);
-                out.put_u32(*request);
-                out.put(&place.0);
-                out.put_blob(record);
+        Wire::encode(self, out);
+    }
+    fn read_rest(kind: u8, reader: &mut Reader<'_>) -> Result<NameMessage, WireError> {
+        match kind {
+            PAGE => {
+                let (request, place) = (reader.u32("request")?, reader.guid("place")?);
+                let ends = reader.choice("ends of the page", |byte| (byte <= HAS_AFTER | HAS_LAST).then_some(byte))?;
+                let mut end = |bit: u8| (ends & bit != 0).then(|| KEY.read(reader, "record")).transpose();
+                let (after, last) = (end(HAS_AFTER)?, end(HAS_LAST)?);
+                Ok(NameMessage::Page { request, place, after, last, records: RECORDS.read(reader, "records")? })
             }
-            NameMessage::Done { request, replicas } => {
-                out.put_u8(2);
-                out.put_u32(*request);
-                out.put_u8(*replicas);
+            MANY => {
+                let count = usize::from(reader.u16("messages")?);
+                if count > MESSAGES_MAX {
+                    return Err(WireError::Value { field: "messages", found: count as u64 });
+                }
+                let each = |_| match reader.blob("message", usize::from(u16::MAX))? {
+                    [MANY, ..] => Err(WireError::Value { field: "message kind", found: u64::from(MANY) }),
+                    message => NameMessage::decode(message),
+                };
+                (0..count).map(each).collect::<Result<_, _>>().map(NameMessage::Many)
             }
-            NameMessage::Stale { request, current } => {
-                out.put_u8(3);
-                out.put_u32(*request);
-                out.put_u64(*current);
-            }
-            NameMessage::Refused { request, refusal } => {
-                out.put_u8(4);
-                out.put_u32(*request);
-                out.put_u8(*refusal as u8);
-            }
-            NameMessage::Lookup { request, place } => {
-                out.put_u8(5);
-                out.put_u32(*request);
-                out.put(&place.0);
-            }
-            NameMessage::Found { request, place, records } => {
-                out.put_u8(6);
-                out.put_u32(*request);
-                out.put(&place.0);
-                out.put_count8(records.len().min(RECORDS_MAX));
-                records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
-            }
-            NameMessage::Watch { request, place, lease_ms, known } => {
-                out.put_u8(7);
-                out.put_u32(*request);
-                out.put(&place.0);
-                out.put_u32(*lease_ms);
-                out.put_u64(*known);
-            }
-            NameMessage::Notify { place, record } => {
-                out.put_u8(8);
-                out.put(&place.0);
-                out.put_blob(record);
-            }
-            _ => self.encode_rest(out),
+            found => Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         }
     }
-    /// Appends messages about pages, renewals and several at once.
     fn encode_rest(&self, out: &mut Vec<u8>) {
         match self {
-            NameMessage::Next { request, place, after } => {
-                out.put_u8(10);
-                out.put_u32(*request);
-                out.put(&place.0);
-                put_key(out, after);
-            }
             NameMessage::Page { request, place, after, last, records } => {
-                out.put_u8(11);
+                out.put_u8(PAGE);
                 out.put_u32(*request);
                 out.put(&place.0);
                 let ends = |key: &Option<RecordKey>, bit: u8| if key.is_some() { bit } else { 0 };
                 out.put_u8(ends(after, HAS_AFTER) | ends(last, HAS_LAST));
-                after.iter().chain(last).for_each(|key| put_key(out, key));
-                out.put_count8(records.len().min(RECORDS_MAX));
-                records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
-            }
-            NameMessage::Renew { request, author, lease_ms, holdings } => {
-                out.put_u8(12);
-                out.put_u32(*request);
-                out.put(&author.0);
-                out.put_u32(*lease_ms);
-                out.put_count16(holdings.len().min(usize::from(BUCKETS)));
-                holdings.iter().take(usize::from(BUCKETS)).for_each(|holding| holding.encode(out));
-            }
-            NameMessage::Renewed { request, missing } => {
-                out.put_u8(13);
-                out.put_u32(*request);
-                out.put_count16(missing.len().min(usize::from(BUCKETS)));
-                missing.iter().take(usize::from(BUCKETS)).for_each(|bucket| out.put_u16(*bucket));
+                after.iter().chain(last).for_each(|key| KEY.write(key, out));
+                RECORDS.write(records, out);
             }
             NameMessage::Many(messages) => {
                 out.put_u8(MANY);
@@ -923,6 +818,8 @@ const NAMES_READERS: u8 = 128;
 const HAS_END: u8 = 64;
 /// The kind of a message between routers.
 const SEALED: u8 = 9;
+/// The kind of a page.
+const PAGE: u8 = 11;
 /// The kind of several messages at once.
 const MANY: u8 = 14;
 /// Which ends of a page are named.

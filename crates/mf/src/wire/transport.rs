@@ -2,10 +2,18 @@
 use alloc::vec::Vec;
 
 use tributary_content::{ObjectId, Unavailable};
+use tributary_core::{
+    wire::{
+        Wire,
+        codec::{Choice, List8, Of, Own, U16, U32},
+    },
+    wire_table,
+};
 
 use super::{
-    Fields, Reader, WireError, Writer,
+    Reader, WireError, Writer,
     chunk::{CHUNK_BYTES_MAX, Reliability},
+    fields::{ADDRESS, GUID},
 };
 use crate::ids::{Flow, Guid, NetworkAddress};
 
@@ -299,163 +307,86 @@ impl TransportMessage {
     /// # Errors
     /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<TransportMessage, WireError> {
-        let mut reader = Reader::new(bytes);
-        let kind = reader.u8("message kind")?;
-        let (transfer, object) = (reader.u32("transfer")?, ObjectId(reader.array("object id")?));
-        let message = match kind {
-            1 => {
-                let chunk_bytes = reader.u32("chunk bytes")?;
-                if chunk_bytes == 0 || chunk_bytes > CHUNK_BYTES_MAX {
-                    return Err(WireError::Value { field: "chunk bytes", found: u64::from(chunk_bytes) });
-                }
-                TransportMessage::Request {
-                    transfer,
-                    object,
-                    chunk_bytes,
-                    reliability: reader.choice("reliability", Reliability::from_byte)?,
-                    buffer_chunks: reader.u16("buffer")?,
-                    held: ChunkRanges::decode(&mut reader)?,
-                }
-            }
-            2 => TransportMessage::Status {
-                transfer,
-                object,
-                window: reader.u16("window")?,
-                advice_chunks: reader.u16("advice")?,
-                sequence: reader.u32("sequence")?,
-                missing: ChunkRanges::decode(&mut reader)?,
-            },
-            3 => TransportMessage::Ack {
-                transfer,
-                object,
-                complete: reader.choice("complete", |byte| (byte < 2).then_some(byte == 1))?,
-                chunks: ChunkRanges::decode(&mut reader)?,
-            },
-            4 => TransportMessage::Stored {
-                transfer,
-                object,
-                flow: read_flow(&mut reader)?,
-                proxy: reader.guid("proxy")?,
-                address: reader.address("proxy address")?,
-                chunks: ChunkRanges::decode(&mut reader)?,
-            },
-            5 => TransportMessage::Dropped {
-                transfer,
-                object,
-                flow: read_flow(&mut reader)?,
-                proxy: reader.guid("proxy")?,
-                chunks: ChunkRanges::decode(&mut reader)?,
-            },
-            6 => TransportMessage::Push {
-                transfer,
-                object,
-                flow: read_flow(&mut reader)?,
-                chunks: ChunkRanges::decode(&mut reader)?,
-            },
-            7 => TransportMessage::Unavailable { transfer, object },
-            10 => {
-                let known = |byte| Unavailable::from_number(byte).filter(|why| why.number() == byte);
-                TransportMessage::Unreadable { transfer, object, why: reader.choice("reason", known)? }
-            }
-            8 => TransportMessage::Completed {
-                transfer,
-                object,
-                members: reader.list("members", MEMBERS_LISTED_MAX, |reader| reader.guid("member"))?,
-            },
-            9 => TransportMessage::Custody {
-                transfer,
-                object,
-                flow: read_flow(&mut reader)?,
-                state: reader.choice("custody", CustodyState::from_byte)?,
-                chunks: ChunkRanges::decode(&mut reader)?,
-            },
-            11 => TransportMessage::KeptFor {
-                transfer,
-                object,
-                flow: read_flow(&mut reader)?,
-                lifetime_ms: reader.u32("lifetime")?,
-            },
-            found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
-        };
-        reader.end()?;
-        Ok(message)
+        Wire::decode(bytes)
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        use TransportMessage::{
-            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable, Unreadable,
-        };
-        let (kind, transfer, object) = match self {
-            Request { transfer, object, .. } => (1, transfer, object),
-            Status { transfer, object, .. } => (2, transfer, object),
-            Ack { transfer, object, .. } => (3, transfer, object),
-            Stored { transfer, object, .. } => (4, transfer, object),
-            Dropped { transfer, object, .. } => (5, transfer, object),
-            Push { transfer, object, .. } => (6, transfer, object),
-            Unavailable { transfer, object } => (7, transfer, object),
-            Unreadable { transfer, object, .. } => (10, transfer, object),
-            Completed { transfer, object, .. } => (8, transfer, object),
-            Custody { transfer, object, .. } => (9, transfer, object),
-            KeptFor { transfer, object, .. } => (11, transfer, object),
-        };
-        out.put_u8(kind);
-        out.put_u32(*transfer);
-        out.put(&object.0);
-        match self {
-            Request { chunk_bytes, reliability, buffer_chunks, held, .. } => {
-                out.put_u32(*chunk_bytes);
-                out.put_u8(*reliability as u8);
-                out.put_u16(*buffer_chunks);
-                held.encode(out);
-            }
-            Status { window, advice_chunks, sequence, missing, .. } => {
-                out.put_u16(*window);
-                out.put_u16(*advice_chunks);
-                out.put_u32(*sequence);
-                missing.encode(out);
-            }
-            Ack { complete, chunks, .. } => {
-                out.put_u8(u8::from(*complete));
-                chunks.encode(out);
-            }
-            Stored { flow, proxy, address, chunks, .. } => {
-                put_flow(out, flow);
-                out.put(&proxy.0);
-                out.put_u32(address.0);
-                chunks.encode(out);
-            }
-            Dropped { flow, proxy, chunks, .. } => {
-                put_flow(out, flow);
-                out.put(&proxy.0);
-                chunks.encode(out);
-            }
-            Push { flow, chunks, .. } => {
-                put_flow(out, flow);
-                chunks.encode(out);
-            }
-            Unavailable { .. } => {}
-            KeptFor { flow, lifetime_ms, .. } => {
-                put_flow(out, flow);
-                out.put_u32(*lifetime_ms);
-            }
-            Custody { flow, state, chunks, .. } => {
-                put_flow(out, flow);
-                out.put_u8(*state as u8);
-                chunks.encode(out);
-            }
-            Unreadable { why, .. } => out.put_u8(why.number()),
-            Completed { members, .. } => {
-                out.put_count8(members.len().min(MEMBERS_LISTED_MAX));
-                members.iter().take(MEMBERS_LISTED_MAX).for_each(|member| out.put(&member.0));
-            }
-        }
+        Wire::encode(self, out);
     }
 }
 
-fn read_flow(reader: &mut Reader<'_>) -> Result<Flow, WireError> {
-    Ok(Flow { source: reader.guid("source")?, destination: reader.guid("destination")? })
-}
-fn put_flow(out: &mut Vec<u8>, flow: &Flow) {
-    out.put(&flow.source.0);
-    out.put(&flow.destination.0);
-}
+wire_table!(enum TransportMessage "message kind" {
+    1 => Request {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        chunk_bytes: CHUNK_BYTES => "chunk bytes",
+        reliability: RELIABILITY => "reliability",
+        buffer_chunks: U16 => "buffer",
+        held: CHUNKS => "chunk ranges",
+    }
+    2 => Status {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        window: U16 => "window",
+        advice_chunks: U16 => "advice",
+        sequence: U32 => "sequence",
+        missing: CHUNKS => "chunk ranges",
+    }
+    3 => Ack {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        complete: Choice(&[false, true]) => "complete",
+        chunks: CHUNKS => "chunk ranges",
+    }
+    4 => Stored {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        flow: Own => "flow",
+        proxy: GUID => "proxy",
+        address: ADDRESS => "proxy address",
+        chunks: CHUNKS => "chunk ranges",
+    }
+    5 => Dropped {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        flow: Own => "flow",
+        proxy: GUID => "proxy",
+        chunks: CHUNKS => "chunk ranges",
+    }
+    6 => Push { transfer: U32 => "transfer", object: OBJECT => "object id", flow: Own => "flow", chunks: CHUNKS => "chunk ranges" }
+    7 => Unavailable { transfer: U32 => "transfer", object: OBJECT => "object id" }
+    8 => Completed {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        members: List8(MEMBERS_LISTED_MAX, "member", GUID) => "members",
+    }
+    9 => Custody {
+        transfer: U32 => "transfer",
+        object: OBJECT => "object id",
+        flow: Own => "flow",
+        state: CUSTODY => "custody",
+        chunks: CHUNKS => "chunk ranges",
+    }
+    10 => Unreadable { transfer: U32 => "transfer", object: OBJECT => "object id", why: WHY => "reason" }
+    11 => KeptFor { transfer: U32 => "transfer", object: OBJECT => "object id", flow: Own => "flow", lifetime_ms: U32 => "lifetime" }
+});
+
+wire_table!(struct Flow { source: GUID => "source", destination: GUID => "destination" });
+
+const OBJECT: Of<ObjectId> = Of(|reader, field| reader.array(field).map(ObjectId), |object, out| out.put(&object.0));
+const CHUNKS: Of<ChunkRanges> = Of(|reader, _| ChunkRanges::decode(reader), ChunkRanges::encode);
+const CHUNK_BYTES: Of<u32> = Of(
+    |reader, field| match reader.u32(field)? {
+        bytes if bytes > 0 && bytes <= CHUNK_BYTES_MAX => Ok(bytes),
+        found => Err(WireError::Value { field, found: found.into() }),
+    },
+    |bytes, out| out.put_u32(*bytes),
+);
+const RELIABILITY: Of<Reliability> =
+    Of(|reader, field| reader.choice(field, Reliability::from_byte), |value, out| out.put_u8(*value as u8));
+const CUSTODY: Of<CustodyState> =
+    Of(|reader, field| reader.choice(field, CustodyState::from_byte), |value, out| out.put_u8(*value as u8));
+const WHY: Of<Unavailable> = Of(
+    |reader, field| reader.choice(field, |byte| Unavailable::from_number(byte).filter(|why| why.number() == byte)),
+    |why, out| out.put_u8(why.number()),
+);

@@ -1,9 +1,16 @@
 //! How topology managers make themselves known, and how every node learns a route to and from them.
 use alloc::{string::String, vec::Vec};
 
-use tributary_core::NodeId;
+use tributary_core::{
+    NodeId,
+    wire::codec::{Bytes, Choice, List8, Text, U8, U32, U64},
+    wire_table,
+};
 
-use super::{FID_BYTES_MAX, Fid, FidKind, Fields, LABEL_BYTES_MAX, Reader, WireError, Writer};
+use super::{
+    FID_BYTES_MAX, Fid, FidKind, LABEL_BYTES_MAX,
+    fields::{ANY_NODE, TERM},
+};
 
 /// Labels in one route of a beacon at most: as many as an FID of kind list holds when it shortens them.
 pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 2;
@@ -51,56 +58,25 @@ pub struct Beacon {
 
 /// Whether a topology manager rules.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
 pub enum ManagerState {
     /// It keeps the same state as the active one and takes over when that falls silent.
-    Standby = 0,
+    Standby,
     /// It computes paths and hands them out.
-    Active = 1,
+    Active,
 }
 
-impl Beacon {
-    /// Reads the bytes between the common header and the authentication code.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<Beacon, WireError> {
-        let mut reader = Reader::new(bytes);
-        let beacon = Beacon {
-            node: NodeId(reader.u64("node id")?),
-            boot: reader.u64("boot")?,
-            sequence: reader.u32("sequence")?,
-            term: reader.term()?,
-            state: match reader.u8("state")? {
-                0 => ManagerState::Standby,
-                1 => ManagerState::Active,
-                found => return Err(WireError::Value { field: "state", found: found.into() }),
-            },
-            priority: reader.u8("priority")?,
-            capability_epoch: reader.u32("capability epoch")?,
-            label: reader.text("label", LABEL_BYTES_MAX)?,
-            to_manager: labels(&mut reader, "route to the manager")?,
-            from_manager: labels(&mut reader, "route from the manager")?,
-        };
-        reader.end()?;
-        Ok(beacon)
-    }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.node.0);
-        out.put_u64(self.boot);
-        out.put_u32(self.sequence);
-        out.put_u32(self.term);
-        out.put_u8(self.state as u8);
-        out.put_u8(self.priority);
-        out.put_u32(self.capability_epoch);
-        out.put_blob(self.label.as_bytes());
-        for route in [&self.to_manager, &self.from_manager] {
-            out.put_count8(route.len());
-            route.iter().for_each(|label| out.extend_from_slice(label));
-        }
-    }
-}
+wire_table!(struct Beacon {
+    node: ANY_NODE => "node id",
+    boot: U64 => "boot",
+    sequence: U32 => "sequence",
+    term: TERM => "term",
+    state: Choice(&[ManagerState::Standby, ManagerState::Active]) => "state",
+    priority: U8 => "priority",
+    capability_epoch: U32 => "capability epoch",
+    label: Text(LABEL_BYTES_MAX) => "label",
+    to_manager: List8(BEACON_LABELS_MAX, "route to the manager", Bytes) => "route to the manager",
+    from_manager: List8(BEACON_LABELS_MAX, "route from the manager", Bytes) => "route from the manager",
+});
 
 /// The FID of kind list that these labels make: shortened to two bytes each if they would not fit otherwise, which is
 /// when a chance of 1 in 65,536 per link and label that a router on the way sends a copy astray is worth taking.
@@ -115,18 +91,13 @@ pub fn list_fid(labels: &[ListLabel]) -> Fid {
     Fid::new(FidKind::List, SHORT_LABELS, short.as_flattened())
 }
 
-fn labels(reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<ListLabel>, WireError> {
-    let count = reader.u8(field)?;
-    if usize::from(count) > BEACON_LABELS_MAX {
-        return Err(WireError::Value { field, found: count.into() });
-    }
-    (0..count).map(|_| reader.array(field)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::golden::{check, hex};
+    use crate::wire::{
+        Wire, WireError,
+        golden::{check, hex},
+    };
 
     #[test]
     fn a_term_that_no_succession_reaches_is_refused() {

@@ -2,12 +2,12 @@
 use alloc::vec::Vec;
 
 use tributary_core::{
-    Location,
-    wire::{Reader, WireError, Writer},
+    FaceId, Location, NodeId,
+    wire::{Reader, WireError, Writer, codec::Of},
 };
-use tributary_transport::PathMetric;
 
 use super::Fid;
+use crate::ids::Roles;
 
 /// No term of a topology manager reaches this: at one succession per minute it takes 4,000 years. Only an attacker that
 /// tries to exhaust the terms sends one.
@@ -37,8 +37,6 @@ pub fn successions(term: u32) -> u32 {
 pub(crate) trait Fields {
     /// The term of a topology manager, below [`TERM_END`]: beyond it no succession of managers can have led.
     fn term(&mut self) -> Result<u32, WireError>;
-    /// What paths are ordered by.
-    fn metric(&mut self) -> Result<PathMetric, WireError>;
     /// A node's position, in two numbers of four bytes: millionths of a degree, both the smallest number without a
     /// position.
     fn location(&mut self) -> Result<Option<Location>, WireError>;
@@ -48,9 +46,6 @@ impl Fields for Reader<'_> {
     fn term(&mut self) -> Result<u32, WireError> {
         let term = self.u32("term")?;
         if term < TERM_END { Ok(term) } else { Err(WireError::Value { field: "term", found: term.into() }) }
-    }
-    fn metric(&mut self) -> Result<PathMetric, WireError> {
-        self.choice("metric", PathMetric::of_number)
     }
     fn location(&mut self) -> Result<Option<Location>, WireError> {
         let mut degrees = |field| self.u32(field).map(u32::cast_signed);
@@ -68,6 +63,17 @@ impl Fields for Reader<'_> {
         Ok(fid)
     }
 }
+
+/// A node, or [`NodeId::NONE`].
+pub(super) const ANY_NODE: Of<NodeId> =
+    Of(|reader, field| reader.u64(field).map(NodeId), |node, out| out.put_u64(node.0));
+pub(super) const FACE: Of<FaceId> = Of(|reader, field| reader.u32(field).map(FaceId), |face, out| out.put_u32(face.0));
+pub(super) const ROLES: Of<Roles> =
+    Of(|reader, field| Roles::from_bits(reader.u8(field)?), |roles, out| out.put_u8(roles.bits()));
+pub(super) const TERM: Of<u32> = Of(|reader, _| reader.term(), |term, out| out.put_u32(*term));
+pub(super) const FID: Of<Fid> = Of(|reader, field| reader.fid(field), Fid::encode);
+pub(super) const LOCATION: Of<Option<Location>> =
+    Of(|reader, _| reader.location(), |location, out| put_location(out, *location));
 
 /// Appends a position for [`Fields::location`].
 pub(crate) fn put_location(out: &mut Vec<u8>, location: Option<Location>) {

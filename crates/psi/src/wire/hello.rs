@@ -1,9 +1,16 @@
 //! The greeting of neighbours: liveness, two-way check, round-trip time and MTU of one hop.
-use alloc::{string::String, vec::Vec};
+use alloc::string::String;
 
-use tributary_core::{FaceId, NodeId};
+use tributary_core::{
+    FaceId, NodeId,
+    wire::codec::{Of, Optional, Own, Text, U32, U64},
+    wire_table,
+};
 
-use super::{LABEL_BYTES_MAX, Reader, WireError, Writer};
+use super::{
+    LABEL_BYTES_MAX, WireError, Writer,
+    fields::{ANY_NODE, FACE, ROLES},
+};
 use crate::ids::Roles;
 
 /// What a Hello carries behind the common header (type Hello, empty FID) and before its authentication code.
@@ -51,68 +58,47 @@ pub struct Heard {
     pub received_bytes_max: u32,
 }
 
-impl Hello {
-    /// Reads the bytes between the common header and the authentication code.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
-        let mut reader = Reader::new(bytes);
-        let node = NodeId(reader.u64("node id")?);
-        let nonce = reader.u64("nonce")?;
-        let face = FaceId(reader.u32("face")?);
-        let roles = Roles::from_bits(reader.u8("roles")?)?;
-        let label = reader.text("label", LABEL_BYTES_MAX)?;
-        let sent_us = reader.u64("time sent")?;
-        let heard = match reader.u8("heard")? {
-            0 => None,
-            1 => Some(Heard {
-                node: NodeId(reader.u64("heard node id")?),
-                nonce: reader.u64("heard nonce")?,
-                face: FaceId(reader.u32("heard face")?),
-                echo_us: reader.u64("echo")?,
-                age_us: reader.u32("age of echo")?,
-                received_bytes_max: reader.u32("largest datagram")?,
-            }),
-            found => return Err(WireError::Value { field: "heard", found: found.into() }),
-        };
-        let padding = reader.blob("padding", usize::from(u16::MAX))?;
-        if let Some(found) = padding.iter().find(|byte| **byte != 0) {
-            return Err(WireError::Value { field: "padding", found: u64::from(*found) });
+wire_table!(struct Hello {
+    node: ANY_NODE => "node id",
+    nonce: U64 => "nonce",
+    face: FACE => "face",
+    roles: ROLES => "roles",
+    label: Text(LABEL_BYTES_MAX) => "label",
+    sent_us: U64 => "time sent",
+    heard: Optional(Own) => "heard",
+    padding_bytes: PADDING => "padding",
+});
+
+wire_table!(struct Heard {
+    node: ANY_NODE => "heard node id",
+    nonce: U64 => "heard nonce",
+    face: FACE => "heard face",
+    echo_us: U64 => "echo",
+    age_us: U32 => "age of echo",
+    received_bytes_max: U32 => "largest datagram",
+});
+
+const PADDING: Of<u16> = Of(
+    |reader, field| {
+        let padding = reader.blob(field, usize::from(u16::MAX))?;
+        match padding.iter().find(|byte| **byte != 0) {
+            Some(found) => Err(WireError::Value { field, found: u64::from(*found) }),
+            None => Ok(u16::try_from(padding.len()).unwrap_or(u16::MAX)),
         }
-        reader.end()?;
-        let padding_bytes = u16::try_from(padding.len()).unwrap_or(u16::MAX);
-        Ok(Hello { node, nonce, face, roles, label, sent_us, heard, padding_bytes })
-    }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.node.0);
-        out.put_u64(self.nonce);
-        out.put_u32(self.face.0);
-        out.put_u8(self.roles.bits());
-        out.put_blob(self.label.as_bytes());
-        out.put_u64(self.sent_us);
-        match &self.heard {
-            None => out.put_u8(0),
-            Some(heard) => {
-                out.put_u8(1);
-                out.put_u64(heard.node.0);
-                out.put_u64(heard.nonce);
-                out.put_u32(heard.face.0);
-                out.put_u64(heard.echo_us);
-                out.put_u32(heard.age_us);
-                out.put_u32(heard.received_bytes_max);
-            }
-        }
-        out.put_u16(self.padding_bytes);
-        out.resize(out.len() + usize::from(self.padding_bytes), 0);
-    }
-}
+    },
+    |padding, out| {
+        out.put_u16(*padding);
+        out.resize(out.len() + usize::from(*padding), 0);
+    },
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::golden::{check, hex};
+    use crate::wire::{
+        Wire,
+        golden::{check, hex},
+    };
 
     #[test]
     fn golden_hello_reads_and_re_emits() {

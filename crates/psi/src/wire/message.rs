@@ -1,9 +1,14 @@
 //! Every control message.
 use alloc::vec::Vec;
 
+use tributary_core::{
+    wire::codec::{Own, U32},
+    wire_table,
+};
+
 use super::{
     ClientRequest, Digest, Forward, LinkState, Offer, Operation, Overtaken, PathRequest, Reader, Refused, Relay,
-    Renewal, Renewed, Replicate, Reply, Routes, ScopeNotice, WireError, Writer,
+    Renewal, Renewed, Replicate, Reply, Routes, ScopeNotice, Wire, WireError, Writer,
 };
 
 /// The most bytes of one message; longer ones cannot be sent and are refused.
@@ -67,125 +72,36 @@ impl Message {
     /// # Errors
     /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
-        let mut reader = Reader::new(bytes);
-        let kind = reader.u8("message kind")?;
-        let message = match kind {
-            1 => return LinkState::decode(reader.rest()).map(Message::LinkState),
-            2 => return Routes::decode(reader.rest()).map(Message::Routes),
-            3 => return PathRequest::decode(reader.rest()).map(Message::PathRequest),
-            4 => return Offer::decode(reader.rest()).map(Message::Offer),
-            5 => Message::Request(ClientRequest::decode(&mut reader)?),
-            6 => Message::Reply(Reply::decode(&mut reader)?),
-            7 => Message::ScopeNotice(ScopeNotice::decode(&mut reader)?),
-            8 => Message::Forward(Forward::decode(&mut reader)?),
-            9 => Message::Replicate(Replicate::decode(&mut reader)?),
-            10 => Message::Sync { request: reader.u32("request")? },
-            11 => Message::Digest(Digest::decode(&mut reader)?),
-            12 => Message::Relay(Relay::decode(&mut reader)?),
-            15 => Message::Refused(Refused::decode(&mut reader)?),
-            14 => Message::Ready { request: reader.u32("request")? },
-            16 => Message::Renewal(Renewal::decode(&mut reader)?),
-            17 => Message::Renewed(Renewed::decode(&mut reader)?),
-            MANY => {
-                let count = reader.u16("messages")?;
-                // Each has two bytes of length at least.
-                if usize::from(count) > reader.rest().len() / 2 {
-                    return Err(WireError::Value { field: "messages", found: count.into() });
-                }
-                let mut all = Vec::new();
-                for _ in 0..count {
-                    let bytes = reader.blob("message", MESSAGE_BYTES_MAX)?;
-                    if bytes.first() == Some(&MANY) {
-                        return Err(WireError::Value { field: "message kind", found: MANY.into() });
-                    }
-                    all.push(Message::decode(bytes)?);
-                }
-                Message::Many(all)
-            }
-            13 => return Overtaken::decode(reader.rest()).map(Message::Overtaken),
-            found => return Err(WireError::Value { field: "message kind", found: found.into() }),
-        };
-        reader.end()?;
-        Ok(message)
+        Wire::decode(bytes)
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let at = out.len();
-        out.push(0);
-        out[at] = match self {
-            Message::LinkState(inner) => {
-                inner.encode(out);
-                1
-            }
-            Message::Routes(inner) => {
-                inner.encode(out);
-                2
-            }
-            Message::PathRequest(inner) => {
-                inner.encode(out);
-                3
-            }
-            Message::Offer(inner) => {
-                inner.encode(out);
-                4
-            }
-            Message::Request(inner) => {
-                inner.encode(out);
-                5
-            }
-            Message::Reply(inner) => {
-                inner.encode(out);
-                6
-            }
-            Message::ScopeNotice(inner) => {
-                inner.encode(out);
-                7
-            }
-            Message::Forward(inner) => {
-                inner.encode(out);
-                8
-            }
-            Message::Replicate(inner) => {
-                inner.encode(out);
-                9
-            }
-            Message::Sync { request } => {
-                out.extend_from_slice(&request.to_be_bytes());
-                10
-            }
-            Message::Digest(inner) => {
-                inner.encode(out);
-                11
-            }
-            Message::Relay(inner) => {
-                inner.encode(out);
-                12
-            }
-            Message::Overtaken(inner) => {
-                inner.encode(out);
-                13
-            }
-            Message::Refused(inner) => {
-                inner.encode(out);
-                15
-            }
-            Message::Ready { request } => {
-                out.extend_from_slice(&request.to_be_bytes());
-                14
-            }
-            Message::Renewal(inner) => {
-                inner.encode(out);
-                16
-            }
-            Message::Renewed(inner) => {
-                inner.encode(out);
-                17
-            }
-            Message::Many(all) => {
-                encode_many(all, out);
-                MANY
-            }
+        Wire::encode(self, out);
+    }
+    fn read_many(kind: u8, reader: &mut Reader<'_>) -> Result<Message, WireError> {
+        if kind != MANY {
+            return Err(WireError::Value { field: "message kind", found: kind.into() });
+        }
+        let count = reader.u16("messages")?;
+        // Each has two bytes of length at least.
+        if usize::from(count) > reader.rest().len() / 2 {
+            return Err(WireError::Value { field: "messages", found: count.into() });
+        }
+        let each = |_| match reader.blob("message", MESSAGE_BYTES_MAX)? {
+            [MANY, ..] => Err(WireError::Value { field: "message kind", found: MANY.into() }),
+            bytes => Message::decode(bytes),
         };
+        (0..count).map(each).collect::<Result<_, _>>().map(Message::Many)
+    }
+    fn encode_many(&self, out: &mut Vec<u8>) {
+        let Message::Many(all) = self else { return };
+        out.put_u8(MANY);
+        out.put_count16(all.len());
+        for message in all {
+            let mut bytes = Vec::with_capacity(256);
+            message.encode(&mut bytes);
+            out.put_blob(&bytes);
+        }
     }
     /// Whether it may wait behind others: publications are bulk, because they are many, while a client waits for the
     /// answer to a subscription.
@@ -251,14 +167,25 @@ impl Message {
     }
 }
 
-fn encode_many(all: &[Message], out: &mut Vec<u8>) {
-    out.put_count16(all.len());
-    for message in all {
-        let mut bytes = Vec::with_capacity(256);
-        message.encode(&mut bytes);
-        out.put_blob(&bytes);
-    }
-}
+wire_table!(enum Message "message kind" {
+    1 => LinkState(inner: Own => "link state")
+    2 => Routes(inner: Own => "routes")
+    3 => PathRequest(inner: Own => "path request")
+    4 => Offer(inner: Own => "offer")
+    5 => Request(inner: Own => "request")
+    6 => Reply(inner: Own => "reply")
+    7 => ScopeNotice(inner: Own => "notice")
+    8 => Forward(inner: Own => "request")
+    9 => Replicate(inner: Own => "records")
+    10 => Sync { request: U32 => "request" }
+    11 => Digest(inner: Own => "digest")
+    12 => Relay(inner: Own => "notice")
+    13 => Overtaken(inner: Own => "overtaken entries")
+    14 => Ready { request: U32 => "request" }
+    15 => Refused(inner: Own => "refusal")
+    16 => Renewal(inner: Own => "renewal")
+    17 => Renewed(inner: Own => "renewed")
+} else Message::read_many, Message::encode_many);
 
 /// The kind of [`Message::Many`].
 const MANY: u8 = 18;

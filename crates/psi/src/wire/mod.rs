@@ -54,7 +54,7 @@ pub use topology::{
     Offer, OfferVersion, Overtaken, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher,
     RESOLVERS_MAX, ResolverRoute, Routes, SHARED_LINKS_MAX, SharedLink, WITHDRAWN_MAX,
 };
-pub use tributary_core::wire::{Reader, WireError, Writer};
+pub use tributary_core::wire::{Reader, Wire, WireError, Writer};
 
 /// The version of the wire format: one more with each change that a node without it misreads. 2 has the boot numbers of
 /// rendezvous nodes in [`Routes`]; 3 has versions in [`PathRequest`], the values of limits in [`Rejection`], and

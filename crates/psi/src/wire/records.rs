@@ -2,17 +2,23 @@
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
-use tributary_core::{Duration, NodeId};
+use tributary_core::{
+    Duration, NodeId,
+    wire::{
+        Codec,
+        codec::{COUNT_MAX, Choice, List16, Of, Own, Pair, U32, U64},
+    },
+    wire_table,
+};
 use tributary_transport::PathMetric;
 
 use super::{
-    Fields, LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, Reader, WireError, Writer,
-    control::node_id,
+    LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, Reader, Wire, WireError, Writer,
     rendezvous::{
-        ChildState, ClientRequest, ScopeNotice, choice, component, known_revision, lease, name, paths_per_source,
-        put_lease, put_name, version,
+        COMPONENT, ChildState, ClientRequest, KNOWN, LEASE, METRIC, NAME, NODE, PATHS_PER_SOURCE, ScopeNotice, VERSION,
     },
 };
+use crate::ids::RecordKey;
 
 /// A request on its way from the rendezvous node that received it to the responsible one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +119,7 @@ pub struct Digest {
     /// What the receiver is to do.
     pub kind: DigestKind,
     /// Key and fingerprint of each.
-    pub records: Vec<(crate::ids::RecordKey, u64)>,
+    pub records: Vec<(RecordKey, u64)>,
 }
 
 /// The kinds of [`Digest`].
@@ -129,10 +135,6 @@ pub enum DigestKind {
     Held,
 }
 
-impl DigestKind {
-    const ALL: [DigestKind; 4] = [DigestKind::Compare, DigestKind::Differs, DigestKind::Leaving, DigestKind::Held];
-}
-
 /// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relay {
@@ -145,135 +147,59 @@ pub struct Relay {
 /// How many records a [`Digest`] covers at most.
 pub const DIGEST_RECORDS_MAX: usize = 1_024;
 
-impl Forward {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Forward {
-            request: reader.u32("request")?,
-            client: node_id(reader, "client")?,
-            inner: ClientRequest::decode(reader)?,
-        })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_u64(self.client.0);
-        self.inner.encode(out);
-    }
-}
+wire_table!(struct Forward { request: U32 => "request", client: NODE => "client", inner: Own => "request" });
 
-impl Relay {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Relay { client: node_id(reader, "client")?, notice: ScopeNotice::decode(reader)? })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.client.0);
-        self.notice.encode(out);
-    }
-}
+wire_table!(struct Relay { client: NODE => "client", notice: Own => "notice" });
 
-impl Digest {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let kind = choice(reader, "digest kind", &DigestKind::ALL)?;
-        let count = reader.u16("records")?;
-        if usize::from(count) > DIGEST_RECORDS_MAX {
-            return Err(WireError::Value { field: "records", found: count.into() });
-        }
-        let records = (0..count)
-            .map(|_| Ok((crate::ids::RecordKey(reader.array("record key")?), reader.u64("fingerprint")?)))
-            .collect::<Result<_, WireError>>()?;
-        Ok(Digest { kind, records })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.kind as u8);
-        out.put_count16(self.records.len());
-        for (key, fingerprint) in &self.records {
-            out.extend_from_slice(&key.0);
-            out.put_u64(*fingerprint);
-        }
-    }
-}
+wire_table!(struct Digest {
+    kind: DIGEST_KIND => "digest kind",
+    records: List16(DIGEST_RECORDS_MAX, "record", Pair("record key", RECORD_KEY, "fingerprint", U64)) => "records",
+});
+const DIGEST_KIND: Choice<DigestKind> =
+    Choice(&[DigestKind::Compare, DigestKind::Differs, DigestKind::Leaving, DigestKind::Held]);
+const RECORD_KEY: Of<RecordKey> = Of(|reader, field| reader.array(field).map(RecordKey), |key, out| out.put(&key.0));
 
-impl Replicate {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let request = reader.u32("request")?;
-        let count = reader.u16("records")?;
-        let records = (0..count).map(|_| RecordUpdate::decode(reader)).collect::<Result<_, _>>()?;
-        Ok(Replicate { request, records })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_count16(self.records.len());
-        self.records.iter().for_each(|record| record.encode(out));
-    }
-}
+wire_table!(struct Replicate { request: U32 => "request", records: List16(COUNT_MAX, "record", Own) => "records" });
+
+wire_table!(struct RecordUpdate {
+    name: NAME => "name",
+    revision: VERSION => "revision",
+    registration: VERSION => "registration",
+    entries: List16(COUNT_MAX, "entry", Own) => "entries",
+});
 
 impl RecordUpdate {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let name = name(reader)?;
-        let revision = version(reader, "revision")?;
-        let registration = version(reader, "registration")?;
-        let count = reader.u16("entries")?;
-        let entries = (0..count).map(|_| Entry::decode(reader)).collect::<Result<_, _>>()?;
-        Ok(RecordUpdate { name, revision, registration, entries })
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_name(&self.name, out);
-        out.put_u64(self.revision);
-        out.put_u64(self.registration);
-        out.put_count16(self.entries.len());
-        self.entries.iter().for_each(|entry| entry.encode(out));
-    }
     /// Bytes of an update without its entries.
     pub(crate) fn head_bytes(name: &Name) -> usize {
         20 + name.as_tlv().len()
     }
 }
 
-impl Entry {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let key = match reader.u8("entry kind")? {
-            0 => EntryKey::Publisher(node_id(reader, "publisher")?),
-            1 => EntryKey::ScopePublisher(node_id(reader, "scope publisher")?),
-            2 => EntryKey::Subscription(node_id(reader, "subscriber")?, reader.u32("transfer")?),
-            3 => EntryKey::ScopeSubscriber(node_id(reader, "scope subscriber")?),
-            4 => EntryKey::Child(component(reader)?),
-            found => return Err(WireError::Value { field: "entry kind", found: found.into() }),
-        };
-        let version = version(reader, "version")?;
-        let lease = lease(reader)?;
+wire_table!(enum EntryKey "entry kind" {
+    0 => Publisher(node: NODE => "publisher")
+    1 => ScopePublisher(node: NODE => "scope publisher")
+    2 => Subscription(node: NODE => "subscriber", transfer: U32 => "transfer")
+    3 => ScopeSubscriber(node: NODE => "scope subscriber")
+    4 => Child(component: COMPONENT => "name component")
+});
+
+/// The kind of the value is that of the key.
+impl Wire for Entry {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let key = EntryKey::read(reader)?;
+        let version = VERSION.read(reader, "version")?;
+        let lease = LEASE.read(reader, "lease")?;
         let value = match reader.u8("entry state")? {
             0 => None,
-            1 => Some(EntryValue::decode(&key, reader)?),
+            1 => Some(EntryValue::read(&key, reader)?),
             found => return Err(WireError::Value { field: "entry state", found: found.into() }),
         };
         Ok(Entry { key, version, lease, value })
     }
-    /// Appends the entry to `out`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match &self.key {
-            EntryKey::Publisher(node) => {
-                out.put_u8(0);
-                out.put_u64(node.0);
-            }
-            EntryKey::ScopePublisher(node) => {
-                out.put_u8(1);
-                out.put_u64(node.0);
-            }
-            EntryKey::Subscription(node, transfer) => {
-                out.put_u8(2);
-                out.put_u64(node.0);
-                out.put_u32(*transfer);
-            }
-            EntryKey::ScopeSubscriber(node) => {
-                out.put_u8(3);
-                out.put_u64(node.0);
-            }
-            EntryKey::Child(component) => {
-                out.put_u8(4);
-                out.put_blob(component);
-            }
-        }
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.key.encode(out);
         out.put_u64(self.version);
-        put_lease(self.lease, out);
+        LEASE.write(&self.lease, out);
         out.put_u8(u8::from(self.value.is_some()));
         if let Some(value) = &self.value {
             value.encode(out);
@@ -282,7 +208,7 @@ impl Entry {
 }
 
 impl EntryValue {
-    fn decode(key: &EntryKey, reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn read(key: &EntryKey, reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match key {
             EntryKey::Publisher(_) => EntryValue::Publisher {
                 object_bytes: reader.u64("object bytes")?,
@@ -290,13 +216,15 @@ impl EntryValue {
                 manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
             },
             EntryKey::ScopePublisher(_) => EntryValue::ScopePublisher,
-            EntryKey::Subscription(..) => {
-                EntryValue::Subscription { k: paths_per_source(reader)?, metric: reader.metric()? }
-            }
-            EntryKey::ScopeSubscriber(_) => {
-                EntryValue::ScopeSubscriber { home: node_id(reader, "home")?, known: known_revision(reader)? }
-            }
-            EntryKey::Child(_) => match ChildState::decode(reader)? {
+            EntryKey::Subscription(..) => EntryValue::Subscription {
+                k: PATHS_PER_SOURCE.read(reader, "paths per source")?,
+                metric: METRIC.read(reader, "metric")?,
+            },
+            EntryKey::ScopeSubscriber(_) => EntryValue::ScopeSubscriber {
+                home: NODE.read(reader, "home")?,
+                known: KNOWN.read(reader, "known revision")?,
+            },
+            EntryKey::Child(_) => match ChildState::read(reader)? {
                 ChildState::Absent => return Err(WireError::Value { field: "child state", found: 0 }),
                 child => EntryValue::Child(child),
             },

@@ -4,10 +4,14 @@ use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 use tributary_content::Name;
-use tributary_core::Duration;
+use tributary_core::{
+    Duration, NodeId,
+    wire::codec::{Blob, COUNT_MAX, Choice, List16, Of, Own, Pair, Text, U8, U16, U32, U64},
+    wire_table,
+};
 use tributary_transport::PathMetric;
 
-use super::{Fields, LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer};
+use super::{LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, Wire, WireError, Writer, control::node_id};
 
 /// A host's request to a rendezvous node; rendezvous nodes also pass it on to the responsible one.
 ///
@@ -226,56 +230,43 @@ pub enum Limit {
     Clients,
 }
 
+macro_rules! limits {
+    ($($limit:ident $name:literal $text:literal)*) => {
+        impl Limit {
+            /// All of them, in the order of their codes.
+            pub(crate) const ALL: [Limit; 12] = [$(Limit::$limit),*];
+            /// The name of the setting.
+            pub fn name(self) -> &'static str {
+                match self { $(Limit::$limit => $name),* }
+            }
+            /// The counter of refusals for it.
+            pub(crate) fn counter(self) -> &'static str {
+                match self { $(Limit::$limit => concat!("refusals for ", $name)),* }
+            }
+        }
+        impl fmt::Display for Limit {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Limit::$limit => $text),* })
+            }
+        }
+    };
+}
+limits! {
+    Records "records_max" "records of the resolver"
+    Publishers "publishers_max" "publishers of the item"
+    Subscriptions "subscriptions_max" "subscriptions to the item"
+    Children "children_max" "entries of the scope"
+    ScopeSubscribers "scope_subscribers_max" "subscribers of the scope"
+    ManifestBytes "manifest_bytes_max" "bytes of the manifest"
+    Requests "requests_max" "requests that the resolver works on"
+    Wishes "wishes_max" "publications and subscriptions of the node"
+    Transfers "transfers_max" "transfers in the domain of the topology manager"
+    Nodes "nodes_max" "nodes in the domain of the topology manager"
+    Links "links_max" "links in the domain of the topology manager"
+    Clients "clients_max" "hosts that the resolver serves"
+}
+
 impl Limit {
-    /// All of them, in the order of their codes.
-    pub(crate) const ALL: [Limit; 12] = [
-        Limit::Records,
-        Limit::Publishers,
-        Limit::Subscriptions,
-        Limit::Children,
-        Limit::ScopeSubscribers,
-        Limit::ManifestBytes,
-        Limit::Requests,
-        Limit::Wishes,
-        Limit::Transfers,
-        Limit::Nodes,
-        Limit::Links,
-        Limit::Clients,
-    ];
-    /// The name of the setting.
-    pub fn name(self) -> &'static str {
-        match self {
-            Limit::Records => "records_max",
-            Limit::Publishers => "publishers_max",
-            Limit::Subscriptions => "subscriptions_max",
-            Limit::Children => "children_max",
-            Limit::ScopeSubscribers => "scope_subscribers_max",
-            Limit::ManifestBytes => "manifest_bytes_max",
-            Limit::Requests => "requests_max",
-            Limit::Wishes => "wishes_max",
-            Limit::Transfers => "transfers_max",
-            Limit::Nodes => "nodes_max",
-            Limit::Links => "links_max",
-            Limit::Clients => "clients_max",
-        }
-    }
-    /// The counter of refusals for it.
-    pub(crate) fn counter(self) -> &'static str {
-        match self {
-            Limit::Records => "refusals for records_max",
-            Limit::Publishers => "refusals for publishers_max",
-            Limit::Subscriptions => "refusals for subscriptions_max",
-            Limit::Children => "refusals for children_max",
-            Limit::ScopeSubscribers => "refusals for scope_subscribers_max",
-            Limit::ManifestBytes => "refusals for manifest_bytes_max",
-            Limit::Requests => "refusals for requests_max",
-            Limit::Wishes => "refusals for wishes_max",
-            Limit::Transfers => "refusals for transfers_max",
-            Limit::Nodes => "refusals for nodes_max",
-            Limit::Links => "refusals for links_max",
-            Limit::Clients => "refusals for clients_max",
-        }
-    }
     /// The rejection for this limit, whose value is `max`.
     pub(crate) fn reached(self, max: usize) -> Rejection {
         Rejection::LimitReached(self, u32::try_from(max).unwrap_or(u32::MAX))
@@ -326,24 +317,6 @@ impl fmt::Display for Rejection {
         })
     }
 }
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Limit::Records => "records of the resolver",
-            Limit::Publishers => "publishers of the item",
-            Limit::Subscriptions => "subscriptions to the item",
-            Limit::Children => "entries of the scope",
-            Limit::ScopeSubscribers => "subscribers of the scope",
-            Limit::ManifestBytes => "bytes of the manifest",
-            Limit::Requests => "requests that the resolver works on",
-            Limit::Wishes => "publications and subscriptions of the node",
-            Limit::Transfers => "transfers in the domain of the topology manager",
-            Limit::Nodes => "nodes in the domain of the topology manager",
-            Limit::Links => "links in the domain of the topology manager",
-            Limit::Clients => "hosts that the resolver serves",
-        })
-    }
-}
 impl core::error::Error for Rejection {}
 
 /// A notice to a scope's subscriber.
@@ -382,167 +355,97 @@ pub const VERSION_STEP_MAX: u64 = 1 << 40;
 /// The highest version of an unknown entry: it leaves as much room above as below.
 pub const VERSION_FIRST_MAX: u64 = 1 << 62;
 /// A version or revision.
+pub(super) const VERSION: Of<u64> = Of(version, |value, out| out.put_u64(*value));
+/// The revision that a subscriber has seen. A rendezvous node that lost everything continues beyond it, so far less
+/// than the limit of [`version`] is legal.
+pub(super) const KNOWN: Of<u64> = Of(
+    |reader, field| match reader.u64(field)? {
+        NOTHING_KNOWN => Ok(NOTHING_KNOWN),
+        found if found >> 62 == 0 => Ok(found),
+        found => Err(WireError::Value { field, found }),
+    },
+    |value, out| out.put_u64(*value),
+);
+pub(super) const LEASE: Of<Duration> = Of(
+    |reader, field| Ok(Duration::from_millis(reader.u32(field)?.into())),
+    |lease, out| out.put_u32(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX)),
+);
+pub(super) const NAME: Of<Name> =
+    Of(|reader, field| name_of(reader.blob(field, Name::BYTES_MAX)?, field), |name, out| out.put_blob(name.as_tlv()));
+/// A single name component as NDN TLV.
+pub(super) const COMPONENT: Of<Vec<u8>> = Of(
+    |reader, field| {
+        let tlv = reader.blob(field, Name::BYTES_MAX)?;
+        match name_of(tlv, field)?.len() {
+            1 => Ok(tlv.into()),
+            found => Err(WireError::Value { field, found: found as u64 }),
+        }
+    },
+    |component, out| out.put_blob(component),
+);
+pub(super) const NODE: Of<NodeId> = Of(node_id, |node, out| out.put_u64(node.0));
+pub(super) const METRIC: Of<PathMetric> =
+    Of(|reader, field| reader.choice(field, PathMetric::of_number), |metric, out| out.put_u8(metric.number()));
+pub(super) const PATHS_PER_SOURCE: Of<u8> = Of(
+    |reader, field| match reader.u8(field)? {
+        k if k > 0 && usize::from(k) <= PATHS_MAX => Ok(k),
+        found => Err(WireError::Value { field, found: found.into() }),
+    },
+    |k, out| out.put_u8(*k),
+);
+const SCOPES: Choice<MissingScopes> = Choice(&[MissingScopes::Refuse, MissingScopes::Create]);
+
 pub(super) fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
     match reader.u64(field)? {
         found if found <= VERSION_MAX => Ok(found),
         found => Err(WireError::Value { field, found }),
     }
 }
-/// The revision that a subscriber has seen. A rendezvous node that lost everything continues beyond it, so far less
-/// than the limit of [`version`] is legal.
-pub(super) fn known_revision(reader: &mut Reader<'_>) -> Result<u64, WireError> {
-    match reader.u64("known revision")? {
-        NOTHING_KNOWN => Ok(NOTHING_KNOWN),
-        found if found >> 62 == 0 => Ok(found),
-        found => Err(WireError::Value { field: "known revision", found }),
-    }
-}
-pub(super) fn put_lease(lease: Duration, out: &mut Vec<u8>) {
-    out.put_u32(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
-}
-pub(super) fn lease(reader: &mut Reader<'_>) -> Result<Duration, WireError> {
-    Ok(Duration::from_millis(reader.u32("lease")?.into()))
-}
-pub(super) fn put_name(name: &Name, out: &mut Vec<u8>) {
-    out.put_blob(name.as_tlv());
-}
-pub(super) fn name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
-    let tlv = reader.blob("name", Name::BYTES_MAX)?;
-    Name::from_tlv(bytes::Bytes::copy_from_slice(tlv))
-        .map_err(|_| WireError::Value { field: "name", found: tlv.first().copied().unwrap_or(0).into() })
-}
-/// A single name component as NDN TLV.
-pub(super) fn component(reader: &mut Reader<'_>) -> Result<Vec<u8>, WireError> {
-    let tlv = reader.blob("name component", Name::BYTES_MAX)?;
-    match Name::from_tlv(bytes::Bytes::copy_from_slice(tlv)) {
-        Ok(name) if name.len() == 1 => Ok(tlv.into()),
-        Ok(name) => Err(WireError::Value { field: "name component", found: name.len() as u64 }),
-        Err(_) => Err(WireError::Value { field: "name component", found: tlv.first().copied().unwrap_or(0).into() }),
-    }
-}
-pub(super) fn choice<T: Copy>(reader: &mut Reader<'_>, field: &'static str, values: &[T]) -> Result<T, WireError> {
-    reader.choice(field, |found| values.get(usize::from(found)).copied())
-}
-pub(super) fn paths_per_source(reader: &mut Reader<'_>) -> Result<u8, WireError> {
-    match reader.u8("paths per source")? {
-        k if k > 0 && usize::from(k) <= PATHS_MAX => Ok(k),
-        found => Err(WireError::Value { field: "paths per source", found: found.into() }),
-    }
+fn name_of(tlv: &[u8], field: &'static str) -> Result<Name, WireError> {
+    let found = tlv.first().copied().unwrap_or(0).into();
+    Name::from_tlv(bytes::Bytes::copy_from_slice(tlv)).map_err(|_| WireError::Value { field, found })
 }
 
-impl MissingScopes {
-    fn encode(self, out: &mut Vec<u8>) {
-        out.put_u8(u8::from(self == MissingScopes::Create));
-    }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        choice(reader, "missing scopes", &[MissingScopes::Refuse, MissingScopes::Create])
-    }
-}
+wire_table!(enum ChildState "child state" {
+    0 => Absent {}
+    1 => Scope {}
+    2 => Item { publishers: U32 => "publishers", bytes: U64 => "bytes" }
+});
 
-impl ChildState {
-    pub(super) fn encode(self, out: &mut Vec<u8>) {
-        match self {
-            ChildState::Absent => out.put_u8(0),
-            ChildState::Scope => out.put_u8(1),
-            ChildState::Item { publishers, bytes } => {
-                out.put_u8(2);
-                out.put_u32(publishers);
-                out.put_u64(bytes);
-            }
-        }
-    }
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(match reader.u8("child state")? {
-            0 => ChildState::Absent,
-            1 => ChildState::Scope,
-            2 => ChildState::Item { publishers: reader.u32("publishers")?, bytes: reader.u64("bytes")? },
-            found => return Err(WireError::Value { field: "child state", found: found.into() }),
-        })
-    }
-}
+wire_table!(struct ClientRequest {
+    request: U32 => "request",
+    version: VERSION => "version",
+    name: NAME => "name",
+    operation: Own => "operation",
+});
 
-impl ClientRequest {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let request = reader.u32("request")?;
-        let version = version(reader, "version")?;
-        let name = name(reader)?;
-        let operation = match reader.u8("operation")? {
-            0 => Operation::Publish {
-                lease: lease(reader)?,
-                scopes: MissingScopes::decode(reader)?,
-                object_bytes: reader.u64("object bytes")?,
-                label: reader.text("label", LABEL_BYTES_MAX)?,
-                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
-            },
-            1 => Operation::Unpublish,
-            2 => Operation::PublishScope { lease: lease(reader)?, scopes: MissingScopes::decode(reader)? },
-            3 => Operation::UnpublishScope,
-            4 => Operation::Subscribe {
-                lease: lease(reader)?,
-                transfer: reader.u32("transfer")?,
-                k: paths_per_source(reader)?,
-                metric: reader.metric()?,
-            },
-            5 => Operation::Unsubscribe { transfer: reader.u32("transfer")? },
-            6 => Operation::SubscribeScope { lease: lease(reader)?, known: known_revision(reader)? },
-            7 => Operation::UnsubscribeScope,
-            8 => Operation::SetChild {
-                lease: lease(reader)?,
-                scopes: MissingScopes::decode(reader)?,
-                component: component(reader)?,
-                child: ChildState::decode(reader)?,
-            },
-            found => return Err(WireError::Value { field: "operation", found: found.into() }),
-        };
-        Ok(ClientRequest { request, version, name, operation })
+wire_table!(enum Operation "operation" {
+    0 => Publish {
+        lease: LEASE => "lease",
+        scopes: SCOPES => "missing scopes",
+        object_bytes: U64 => "object bytes",
+        label: Text(LABEL_BYTES_MAX) => "label",
+        manifest: Blob(MANIFEST_BYTES_MAX) => "manifest",
     }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_u64(self.version);
-        put_name(&self.name, out);
-        match &self.operation {
-            Operation::Publish { label, manifest, object_bytes, lease, scopes } => {
-                out.put_u8(0);
-                put_lease(*lease, out);
-                scopes.encode(out);
-                out.put_u64(*object_bytes);
-                out.put_blob(label.as_bytes());
-                out.put_blob(manifest);
-            }
-            Operation::Unpublish => out.put_u8(1),
-            Operation::PublishScope { lease, scopes } => {
-                out.put_u8(2);
-                put_lease(*lease, out);
-                scopes.encode(out);
-            }
-            Operation::UnpublishScope => out.put_u8(3),
-            Operation::Subscribe { transfer, k, metric, lease } => {
-                out.put_u8(4);
-                put_lease(*lease, out);
-                out.put_u32(*transfer);
-                out.put_u8(*k);
-                out.put_u8(metric.number());
-            }
-            Operation::Unsubscribe { transfer } => {
-                out.put_u8(5);
-                out.put_u32(*transfer);
-            }
-            Operation::SubscribeScope { known, lease } => {
-                out.put_u8(6);
-                put_lease(*lease, out);
-                out.put_u64(*known);
-            }
-            Operation::UnsubscribeScope => out.put_u8(7),
-            Operation::SetChild { component, child, lease, scopes } => {
-                out.put_u8(8);
-                put_lease(*lease, out);
-                scopes.encode(out);
-                out.put_blob(component);
-                child.encode(out);
-            }
-        }
+    1 => Unpublish {}
+    2 => PublishScope { lease: LEASE => "lease", scopes: SCOPES => "missing scopes" }
+    3 => UnpublishScope {}
+    4 => Subscribe {
+        lease: LEASE => "lease",
+        transfer: U32 => "transfer",
+        k: PATHS_PER_SOURCE => "paths per source",
+        metric: METRIC => "metric",
     }
-}
+    5 => Unsubscribe { transfer: U32 => "transfer" }
+    6 => SubscribeScope { lease: LEASE => "lease", known: KNOWN => "known revision" }
+    7 => UnsubscribeScope {}
+    8 => SetChild {
+        lease: LEASE => "lease",
+        scopes: SCOPES => "missing scopes",
+        component: COMPONENT => "name component",
+        child: Own => "child state",
+    }
+});
 
 impl Rejection {
     const PLAIN: [Rejection; 14] = [
@@ -580,7 +483,9 @@ impl Rejection {
             other => 1 + position(Rejection::PLAIN.iter().position(|r| *r == other)),
         }
     }
-    fn decode(reader: &mut Reader<'_>) -> Result<Rejection, WireError> {
+}
+impl Wire for Rejection {
+    fn read(reader: &mut Reader<'_>) -> Result<Rejection, WireError> {
         let found = reader.u8("rejection")?;
         match Rejection::all().find(|rejection| rejection.code() == found) {
             Some(Rejection::LimitReached(limit, _)) => Ok(Rejection::LimitReached(limit, reader.u32("limit")?)),
@@ -588,10 +493,10 @@ impl Rejection {
             None => Err(WireError::Value { field: "rejection", found: found.into() }),
         }
     }
-    fn encode(self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(self.code());
         if let Rejection::LimitReached(_, max) = self {
-            out.put_u32(max);
+            out.put_u32(*max);
         }
     }
 }
@@ -605,81 +510,34 @@ pub struct Refused {
     pub rejection: Rejection,
 }
 
-impl Refused {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Refused { transfer: reader.u32("transfer")?, rejection: Rejection::decode(reader)? })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.transfer);
-        self.rejection.encode(out);
-    }
-}
+wire_table!(struct Refused { transfer: U32 => "transfer", rejection: Own => "rejection" });
 
-impl Reply {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let request = reader.u32("request")?;
-        let answer = match reader.u8("answer")? {
-            0 => Answer::Done { replicas: reader.u8("replicas")? },
-            1 => Answer::Rejected(Rejection::decode(reader)?),
-            2 => Answer::Stale { current: version(reader, "current version")? },
-            3 => Answer::NotReady,
-            found => return Err(WireError::Value { field: "answer", found: found.into() }),
-        };
-        Ok(Reply { request, answer })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        match self.answer {
-            Answer::Done { replicas } => out.extend_from_slice(&[0, replicas]),
-            Answer::Rejected(rejection) => {
-                out.put_u8(1);
-                rejection.encode(out);
-            }
-            Answer::Stale { current } => {
-                out.put_u8(2);
-                out.put_u64(current);
-            }
-            Answer::NotReady => out.put_u8(3),
-        }
-    }
-}
+wire_table!(struct Reply { request: U32 => "request", answer: Own => "answer" });
 
-impl ScopeNotice {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let scope = name(reader)?;
-        let revision = version(reader, "revision")?;
-        let kind = match reader.u8("notice kind")? {
-            0 => {
-                let (part, parts) = (reader.u16("part")?, reader.u16("parts")?);
-                if part >= parts {
-                    return Err(WireError::Value { field: "part", found: part.into() });
-                }
-                NoticeKind::Listing { part, parts }
-            }
-            1 => NoticeKind::Change,
-            found => return Err(WireError::Value { field: "notice kind", found: found.into() }),
-        };
-        let count = reader.u16("children")?;
-        let children = (0..count)
-            .map(|_| Ok((component(reader)?, ChildState::decode(reader)?)))
-            .collect::<Result<_, WireError>>()?;
-        Ok(ScopeNotice { scope, revision, kind, children })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_name(&self.scope, out);
-        out.put_u64(self.revision);
-        match self.kind {
-            NoticeKind::Listing { part, parts } => {
-                out.put_u8(0);
-                out.put_u16(part);
-                out.put_u16(parts);
-            }
-            NoticeKind::Change => out.put_u8(1),
+wire_table!(enum Answer "answer" {
+    0 => Done { replicas: U8 => "replicas" }
+    1 => Rejected(rejection: Own => "rejection")
+    2 => Stale { current: VERSION => "current version" }
+    3 => NotReady {}
+});
+
+wire_table!(struct ScopeNotice {
+    scope: NAME => "name",
+    revision: VERSION => "revision",
+    kind: NOTICE_KIND => "notice kind",
+    children: List16(COUNT_MAX, "child", Pair("name component", COMPONENT, "child state", Own)) => "children",
+});
+
+wire_table!(enum NoticeKind "notice kind" {
+    0 => Listing { part: U16 => "part", parts: U16 => "parts" }
+    1 => Change {}
+});
+const NOTICE_KIND: Of<NoticeKind> = Of(
+    |reader, _| match NoticeKind::read(reader)? {
+        NoticeKind::Listing { part, parts } if part >= parts => {
+            Err(WireError::Value { field: "part", found: part.into() })
         }
-        out.put_count16(self.children.len());
-        for (component, child) in &self.children {
-            out.put_blob(component);
-            child.encode(out);
-        }
-    }
-}
+        kind => Ok(kind),
+    },
+    NoticeKind::encode,
+);

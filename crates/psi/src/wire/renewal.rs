@@ -1,15 +1,11 @@
 //! Renewal of all publications of a host at once.
 use alloc::vec::Vec;
 
-use tributary_core::{Duration, NodeId, holdings::read_ascending};
+use tributary_core::{Duration, NodeId, wire::codec::U32, wire_table};
+pub use tributary_directory::holdings::Holding;
+use tributary_directory::holdings::{self, Ascending};
 
-pub use tributary_core::holdings::Holding;
-
-use super::{
-    Reader, WireError, Writer,
-    control::node_id,
-    rendezvous::{lease, put_lease},
-};
+use super::rendezvous::{LEASE, NODE};
 use crate::ids::RecordKey;
 
 /// Records are spread over rendezvous nodes by buckets, so that few numbers describe a host's publications at each of
@@ -25,9 +21,7 @@ pub fn bucket_of(key: RecordKey) -> u16 {
 
 /// What one publication adds to the sum of its bucket: a hash of its record and its version.
 pub fn mark(key: RecordKey, version: u64) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&key.0).update(&version.to_be_bytes());
-    u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes"))
+    holdings::mark(&[&key.0, &version.to_be_bytes()])
 }
 
 /// A host still publishes everything that it has published: one lease per host and bucket, not one per item. Rendezvous
@@ -57,30 +51,11 @@ pub struct Renewed {
     pub missing: Vec<u16>,
 }
 
-impl Renewal {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let (request, client, lease) = (reader.u32("request")?, node_id(reader, "host")?, lease(reader)?);
-        let holdings = read_ascending(reader, ("buckets", BUCKETS), Holding::decode, |holding| holding.bucket)?;
-        Ok(Renewal { request, client, lease, holdings })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_u64(self.client.0);
-        put_lease(self.lease, out);
-        out.put_count16(self.holdings.len());
-        self.holdings.iter().for_each(|holding| holding.encode(out));
-    }
-}
+wire_table!(struct Renewal {
+    request: U32 => "request",
+    client: NODE => "host",
+    lease: LEASE => "lease",
+    holdings: Ascending(BUCKETS) => "buckets",
+});
 
-impl Renewed {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let request = reader.u32("request")?;
-        let missing = read_ascending(reader, ("buckets", BUCKETS), |reader| reader.u16("bucket"), |bucket| *bucket)?;
-        Ok(Renewed { request, missing })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_count16(self.missing.len());
-        self.missing.iter().for_each(|bucket| out.put_u16(*bucket));
-    }
-}
+wire_table!(struct Renewed { request: U32 => "request", missing: Ascending(BUCKETS) => "buckets" });

@@ -2,10 +2,21 @@
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::PublicKey;
-use tributary_core::{FaceId, Location, NodeId};
+use tributary_core::{
+    FaceId, Location, NodeId,
+    wire::{
+        Codec,
+        codec::{Blob, Bytes, List8, List16, Of, Own, Pair, Text, U8, U16, U32, U64},
+    },
+    wire_table,
+};
 use tributary_transport::PathMetric;
 
-use super::{Fid, Fields, Reader, WireError, Writer, fields::put_location, rendezvous::version};
+use super::{
+    FID_BYTES_MAX, Fid, Fields, Reader, Wire, WireError, Writer,
+    fields::{ANY_NODE, FACE, FID, LOCATION, ROLES, TERM},
+    rendezvous::{METRIC, VERSION},
+};
 use crate::{
     capability::{CapabilityKey, KEYS_MAX},
     ids::{ItemId, Roles},
@@ -79,64 +90,27 @@ pub struct Adjacency {
     pub mtu: u32,
 }
 
-impl LinkState {
-    /// Reads a link-state message.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<LinkState, WireError> {
-        let mut reader = Reader::new(bytes);
-        let mut state = LinkState {
-            node: NodeId(reader.u64("node id")?),
-            boot: reader.u64("boot")?,
-            sequence: reader.u32("sequence")?,
-            term: reader.term()?,
-            roles: Roles::from_bits(reader.u8("roles")?)?,
-            label: reader.text("label", LABEL_BYTES_MAX)?,
-            secret: reader.array("label secret")?,
-            location: reader.location()?,
-            adjacencies: Vec::new(),
-        };
-        let count = reader.u16("number of links")?;
-        if usize::from(count) > ADJACENCIES_MAX {
-            return Err(WireError::Value { field: "number of links", found: count.into() });
-        }
-        for _ in 0..count {
-            state.adjacencies.push(Adjacency {
-                face: FaceId(reader.u32("face")?),
-                neighbour: NodeId(reader.u64("neighbour")?),
-                neighbour_face: FaceId(reader.u32("neighbour's face")?),
-                rtt_us: reader.u32("rtt")?,
-                capacity_kbps: reader.u32("capacity")?,
-                used_kbps: reader.u32("used rate")?,
-                mtu: reader.u32("mtu")?,
-            });
-        }
-        reader.end()?;
-        Ok(state)
-    }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.node.0);
-        out.put_u64(self.boot);
-        out.put_u32(self.sequence);
-        out.put_u32(self.term);
-        out.put_u8(self.roles.bits());
-        out.put_blob(self.label.as_bytes());
-        out.extend_from_slice(&self.secret);
-        put_location(out, self.location);
-        out.put_count16(self.adjacencies.len());
-        for adjacency in &self.adjacencies {
-            out.put_u32(adjacency.face.0);
-            out.put_u64(adjacency.neighbour.0);
-            out.put_u32(adjacency.neighbour_face.0);
-            out.put_u32(adjacency.rtt_us);
-            out.put_u32(adjacency.capacity_kbps);
-            out.put_u32(adjacency.used_kbps);
-            out.put_u32(adjacency.mtu);
-        }
-    }
-}
+wire_table!(struct LinkState {
+    node: ANY_NODE => "node id",
+    boot: U64 => "boot",
+    sequence: U32 => "sequence",
+    term: TERM => "term",
+    roles: ROLES => "roles",
+    label: Text(LABEL_BYTES_MAX) => "label",
+    secret: Bytes => "label secret",
+    location: LOCATION => "location",
+    adjacencies: List16(ADJACENCIES_MAX, "link", Own) => "number of links",
+});
+
+wire_table!(struct Adjacency {
+    face: FACE => "face",
+    neighbour: ANY_NODE => "neighbour",
+    neighbour_face: FACE => "neighbour's face",
+    rtt_us: U32 => "rtt",
+    capacity_kbps: U32 => "capacity",
+    used_kbps: U32 => "used rate",
+    mtu: U32 => "mtu",
+});
 
 /// What a node needs from the active topology manager; sent to every node when it changes.
 ///
@@ -193,83 +167,57 @@ pub struct BitmapNumbers {
 
 const NO_BIT: u16 = u16::MAX;
 
-impl Routes {
-    /// Reads a routes message.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<Routes, WireError> {
-        let mut reader = Reader::new(bytes);
-        let manager = NodeId(reader.u64("manager")?);
-        let term = reader.term()?;
-        let sequence = reader.u32("sequence")?;
-        let count = reader.u16("number of resolvers")?;
-        if usize::from(count) > RESOLVERS_MAX {
-            return Err(WireError::Value { field: "number of resolvers", found: count.into() });
-        }
-        let mut resolvers = Vec::new();
-        for _ in 0..count {
-            resolvers.push(ResolverRoute {
-                node: NodeId(reader.u64("resolver")?),
-                boot: reader.u32("boot number of the resolver")?,
-                label: reader.text("label", LABEL_BYTES_MAX)?,
-                to: reader.fid("FID")?,
-                back: reader.fid("FID")?,
-                key: None,
-            });
-        }
-        let epoch = reader.u8("bitmap epoch")?;
-        let local = Some(reader.u16("local bit")?).filter(|bit| *bit != NO_BIT);
-        let count = reader.u16("number of faces")?;
-        if usize::from(count) > ADJACENCIES_MAX {
-            return Err(WireError::Value { field: "number of faces", found: count.into() });
-        }
-        let mut faces = Vec::new();
-        for _ in 0..count {
-            faces.push((FaceId(reader.u32("face")?), reader.u16("bit")?));
-        }
-        let count = reader.u8("number of keys")?;
-        if usize::from(count) > KEYS_MAX {
-            return Err(WireError::Value { field: "number of keys", found: count.into() });
-        }
-        let mut keys = Vec::new();
-        for _ in 0..count {
-            keys.push(CapabilityKey { epoch: reader.u32("key epoch")?, key: reader.array("key")? });
-        }
+wire_table!(struct ResolverRoute {
+    node: ANY_NODE => "resolver",
+    boot: U32 => "boot number of the resolver",
+    label: Text(LABEL_BYTES_MAX) => "label",
+    to: FID => "FID",
+    back: FID => "FID",
+    key: KEY_LATER => "key of the resolver",
+});
+/// The keys of all resolvers follow at the end of the message.
+const KEY_LATER: Of<Option<PublicKey>> = Of(|_, _| Ok(None), |_, _| {});
+
+wire_table!(struct BitmapNumbers {
+    epoch: U8 => "bitmap epoch",
+    local: LOCAL_BIT => "local bit",
+    faces: List16(ADJACENCIES_MAX, "face", Pair("face", FACE, "bit", U16)) => "number of faces",
+});
+const LOCAL_BIT: Of<Option<u16>> = Of(
+    |reader, field| Ok(Some(reader.u16(field)?).filter(|bit| *bit != NO_BIT)),
+    |bit, out| out.put_u16(bit.unwrap_or(NO_BIT)),
+);
+
+wire_table!(struct CapabilityKey { epoch: U32 => "key epoch", key: Bytes => "key" });
+
+const RESOLVERS: List16<Own> = List16(RESOLVERS_MAX, "resolver", Own);
+const KEYS: List8<Own> = List8(KEYS_MAX, "key", Own);
+
+impl Wire for Routes {
+    fn read(reader: &mut Reader<'_>) -> Result<Routes, WireError> {
+        let mut routes = Routes {
+            manager: NodeId(reader.u64("manager")?),
+            term: reader.term()?,
+            sequence: reader.u32("sequence")?,
+            resolvers: RESOLVERS.read(reader, "number of resolvers")?,
+            bitmap: BitmapNumbers::read(reader)?,
+            keys: KEYS.read(reader, "number of keys")?,
+        };
         // Fewer bytes are no key.
         if reader.rest().len() >= 32 {
-            for route in &mut resolvers {
+            for route in &mut routes.resolvers {
                 route.key = Some(PublicKey(reader.array("key of the resolver")?));
             }
         }
-        reader.end()?;
-        Ok(Routes { manager, term, sequence, resolvers, bitmap: BitmapNumbers { epoch, local, faces }, keys })
+        Ok(routes)
     }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.manager.0);
         out.put_u32(self.term);
         out.put_u32(self.sequence);
-        out.put_count16(self.resolvers.len());
-        for route in &self.resolvers {
-            out.put_u64(route.node.0);
-            out.put_u32(route.boot);
-            out.put_blob(route.label.as_bytes());
-            route.to.encode(out);
-            route.back.encode(out);
-        }
-        out.put_u8(self.bitmap.epoch);
-        out.put_u16(self.bitmap.local.unwrap_or(NO_BIT));
-        out.put_count16(self.bitmap.faces.len());
-        for (face, bit) in &self.bitmap.faces {
-            out.put_u32(face.0);
-            out.put_u16(*bit);
-        }
-        out.put_count8(self.keys.len());
-        for key in &self.keys {
-            out.put_u32(key.epoch);
-            out.extend_from_slice(&key.key);
-        }
+        RESOLVERS.write(&self.resolvers, out);
+        self.bitmap.encode(out);
+        KEYS.write(&self.keys, out);
         self.resolvers.iter().filter_map(|route| route.key).for_each(|key| out.extend_from_slice(&key.0));
     }
 }
@@ -323,67 +271,33 @@ pub struct Publisher {
     pub manifest: Vec<u8>,
 }
 
-impl PathRequest {
-    /// Reads a path request.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<PathRequest, WireError> {
-        let mut reader = Reader::new(bytes);
-        let subscriber = NodeId(reader.u64("subscriber")?);
-        let transfer = reader.u32("transfer")?;
-        let version = version(&mut reader, "version")?;
-        let item = ItemId::decode(&mut reader)?;
-        let metric = reader.metric()?;
-        let paths = reader.u8("number of paths")?;
-        if usize::from(paths) > PATHS_MAX {
-            return Err(WireError::Value { field: "number of paths", found: paths.into() });
-        }
-        let lease_ms = reader.u32("lease")?;
-        let count = reader.u8("number of publishers")?;
-        if usize::from(count) > PUBLISHERS_MAX {
-            return Err(WireError::Value { field: "number of publishers", found: count.into() });
-        }
-        let mut publishers = Vec::new();
-        for _ in 0..count {
-            publishers.push(Publisher {
-                node: NodeId(reader.u64("publisher")?),
-                version: self::version(&mut reader, "version of the publication")?,
-                label: reader.text("label", LABEL_BYTES_MAX)?,
-                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
-            });
-        }
-        let mut withdrawn = Vec::new();
-        for _ in 0..reader.u8("number of withdrawn publishers")? {
-            let node = NodeId(reader.u64("withdrawn publisher")?);
-            withdrawn.push((node, self::version(&mut reader, "version of the withdrawal")?));
-        }
-        reader.end()?;
-        Ok(PathRequest { subscriber, transfer, version, item, metric, paths, lease_ms, publishers, withdrawn })
-    }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.subscriber.0);
-        out.put_u32(self.transfer);
-        out.put_u64(self.version);
-        self.item.encode(out);
-        out.put_u8(self.metric.number());
-        out.put_u8(self.paths);
-        out.put_u32(self.lease_ms);
-        out.put_count8(self.publishers.len());
-        for publisher in &self.publishers {
-            out.put_u64(publisher.node.0);
-            out.put_u64(publisher.version);
-            out.put_blob(publisher.label.as_bytes());
-            out.put_blob(&publisher.manifest);
-        }
-        out.put_count8(self.withdrawn.len());
-        for (node, version) in &self.withdrawn {
-            out.put_u64(node.0);
-            out.put_u64(*version);
-        }
-    }
-}
+wire_table!(struct PathRequest {
+    subscriber: ANY_NODE => "subscriber",
+    transfer: U32 => "transfer",
+    version: VERSION => "version",
+    item: ITEM => "item",
+    metric: METRIC => "metric",
+    paths: PATHS => "number of paths",
+    lease_ms: U32 => "lease",
+    publishers: List8(PUBLISHERS_MAX, "publisher", Own) => "number of publishers",
+    withdrawn: List8(
+        WITHDRAWN_MAX,
+        "withdrawn publisher",
+        Pair("withdrawn publisher", ANY_NODE, "version of the withdrawal", VERSION)
+    ) => "number of withdrawn publishers",
+});
+const ITEM: Of<ItemId> = Of(|reader, _| ItemId::decode(reader), ItemId::encode);
+const PATHS: Of<u8> = Of(
+    |reader, field| reader.choice(field, |paths| Some(paths).filter(|paths| usize::from(*paths) <= PATHS_MAX)),
+    |paths, out| out.put_u8(*paths),
+);
+
+wire_table!(struct Publisher {
+    node: ANY_NODE => "publisher",
+    version: VERSION => "version of the publication",
+    label: Text(LABEL_BYTES_MAX) => "label",
+    manifest: Blob(MANIFEST_BYTES_MAX) => "manifest",
+});
 
 /// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than those it knows.
 /// If the rendezvous node has nothing newer either, as after a restart without memory, it has the hosts in question
@@ -410,50 +324,15 @@ pub enum MatchKey {
     Subscription(NodeId, u32),
 }
 
-impl Overtaken {
-    /// Reads the message.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<Overtaken, WireError> {
-        let mut reader = Reader::new(bytes);
-        let item = ItemId::decode(&mut reader)?;
-        let count = reader.u8("number of entries")?;
-        if usize::from(count) > OVERTAKEN_MAX {
-            return Err(WireError::Value { field: "number of entries", found: count.into() });
-        }
-        let mut entries = Vec::new();
-        for _ in 0..count {
-            let key = match reader.u8("entry kind")? {
-                0 => MatchKey::Publisher(NodeId(reader.u64("publisher")?)),
-                1 => MatchKey::Subscription(NodeId(reader.u64("subscriber")?), reader.u32("transfer")?),
-                found => return Err(WireError::Value { field: "entry kind", found: found.into() }),
-            };
-            entries.push((key, version(&mut reader, "version")?));
-        }
-        reader.end()?;
-        Ok(Overtaken { item, entries })
-    }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        self.item.encode(out);
-        out.put_count8(self.entries.len());
-        for (key, version) in &self.entries {
-            match key {
-                MatchKey::Publisher(node) => {
-                    out.put_u8(0);
-                    out.put_u64(node.0);
-                }
-                MatchKey::Subscription(node, transfer) => {
-                    out.put_u8(1);
-                    out.put_u64(node.0);
-                    out.put_u32(*transfer);
-                }
-            }
-            out.put_u64(*version);
-        }
-    }
-}
+wire_table!(struct Overtaken {
+    item: ITEM => "item",
+    entries: List8(OVERTAKEN_MAX, "entry", Pair("entry kind", Own, "version", VERSION)) => "number of entries",
+});
+
+wire_table!(enum MatchKey "entry kind" {
+    0 => Publisher(node: ANY_NODE => "publisher")
+    1 => Subscription(node: ANY_NODE => "subscriber", transfer: U32 => "transfer")
+});
 
 /// One source of a transfer and the paths to it (paper §III-B1 step 3). The offers of one version are together the full
 /// present state: missing sources and paths are withdrawn.
@@ -532,47 +411,35 @@ pub struct SharedLink {
     pub residual_kbps: u32,
 }
 
-impl Offer {
-    /// Reads an offer.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<Offer, WireError> {
-        let mut reader = Reader::new(bytes);
-        let transfer = reader.u32("transfer")?;
-        let version = OfferVersion { term: reader.term()?, sequence: reader.u32("sequence")? };
+const OFFERED_PATHS: List8<Own> = List8(PATHS_MAX, "path", Own);
+
+impl Wire for Offer {
+    fn read(reader: &mut Reader<'_>) -> Result<Offer, WireError> {
+        let (transfer, version) = (reader.u32("transfer")?, OfferVersion::read(reader)?);
         let index = reader.u8("source index")?;
         let count = reader.u8("number of sources")?;
         if index > 0 && index >= count {
             return Err(WireError::Value { field: "source index", found: index.into() });
         }
         if count == 0 {
-            reader.end()?;
             return Ok(Offer::none(transfer, version));
         }
-        let source = NodeId(reader.u64("source")?);
-        let source_label = reader.text("label", LABEL_BYTES_MAX)?;
-        let manifest = reader.blob("manifest", MANIFEST_BYTES_MAX)?.into();
-        let fid_room = match reader.u8("room for FIDs")? {
-            room if usize::from(room) <= super::FID_BYTES_MAX => room,
-            room => return Err(WireError::Value { field: "room for FIDs", found: room.into() }),
-        };
-        let number = reader.u8("number of paths")?;
-        if usize::from(number) > PATHS_MAX {
-            return Err(WireError::Value { field: "number of paths", found: number.into() });
-        }
-        let mut paths = Vec::new();
-        for _ in 0..number {
-            paths.push(PathOffer::decode(&mut reader)?);
-        }
-        reader.end()?;
-        Ok(Offer { transfer, version, index, count, source, source_label, manifest, fid_room, paths })
+        Ok(Offer {
+            transfer,
+            version,
+            index,
+            count,
+            source: NodeId(reader.u64("source")?),
+            source_label: reader.text("label", LABEL_BYTES_MAX)?,
+            manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
+            fid_room: reader
+                .choice("room for FIDs", |room| Some(room).filter(|_| usize::from(room) <= FID_BYTES_MAX))?,
+            paths: OFFERED_PATHS.read(reader, "number of paths")?,
+        })
     }
-    /// Appends it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.transfer);
-        out.put_u32(self.version.term);
-        out.put_u32(self.version.sequence);
+        self.version.encode(out);
         out.put_u8(self.index);
         out.put_u8(self.count);
         if self.count == 0 {
@@ -582,9 +449,11 @@ impl Offer {
         out.put_blob(self.source_label.as_bytes());
         out.put_blob(&self.manifest);
         out.put_u8(self.fid_room);
-        out.put_count8(self.paths.len());
-        self.paths.iter().for_each(|path| path.encode(out));
+        OFFERED_PATHS.write(&self.paths, out);
     }
+}
+
+impl Offer {
     /// The offer without sources.
     pub fn none(transfer: u32, version: OfferVersion) -> Offer {
         Offer {
@@ -601,51 +470,23 @@ impl Offer {
     }
 }
 
-impl PathOffer {
-    fn decode(reader: &mut Reader<'_>) -> Result<PathOffer, WireError> {
-        Ok(PathOffer {
-            id: reader.u16("path id")?,
-            reverse: reader.fid("FID")?,
-            forward: reader.fid("FID")?,
-            capability: reader.array("capability")?,
-            hops: reader.u8("hops")?,
-            mtu: reader.u32("mtu")?,
-            latency_us: reader.u32("latency")?,
-            capacity_kbps: reader.u32("capacity")?,
-            residual_kbps: reader.u32("residual capacity")?,
-            shared_links: shared_links(reader)?,
-            label: reader.text("path label", PATH_LABEL_BYTES_MAX)?,
-        })
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u16(self.id);
-        self.reverse.encode(out);
-        self.forward.encode(out);
-        out.extend_from_slice(&self.capability);
-        out.put_u8(self.hops);
-        out.put_u32(self.mtu);
-        out.put_u32(self.latency_us);
-        out.put_u32(self.capacity_kbps);
-        out.put_u32(self.residual_kbps);
-        out.put_count8(self.shared_links.len());
-        for link in &self.shared_links {
-            out.put_u16(link.number);
-            out.put_u32(link.residual_kbps);
-        }
-        out.put_blob(self.label.as_bytes());
-    }
-}
+wire_table!(struct OfferVersion { term: TERM => "term", sequence: U32 => "sequence" });
 
-fn shared_links(reader: &mut Reader<'_>) -> Result<Vec<SharedLink>, WireError> {
-    let count = reader.u8("number of shared links")?;
-    if usize::from(count) > SHARED_LINKS_MAX {
-        return Err(WireError::Value { field: "number of shared links", found: count.into() });
-    }
-    let link = |_| {
-        Ok(SharedLink { number: reader.u16("shared link")?, residual_kbps: reader.u32("residual of the shared link")? })
-    };
-    (0..count).map(link).collect()
-}
+wire_table!(struct PathOffer {
+    id: U16 => "path id",
+    reverse: FID => "FID",
+    forward: FID => "FID",
+    capability: Bytes => "capability",
+    hops: U8 => "hops",
+    mtu: U32 => "mtu",
+    latency_us: U32 => "latency",
+    capacity_kbps: U32 => "capacity",
+    residual_kbps: U32 => "residual capacity",
+    shared_links: List8(SHARED_LINKS_MAX, "shared link", Own) => "number of shared links",
+    label: Text(PATH_LABEL_BYTES_MAX) => "path label",
+});
+
+wire_table!(struct SharedLink { number: U16 => "shared link", residual_kbps: U32 => "residual of the shared link" });
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use tributary_core::{Duration, NodeId, Time};
 use super::leases::Leases;
 use crate::{
     ids::ItemId,
-    wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer},
+    wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Wire, Writer},
 };
 
 /// An entry as it is held.

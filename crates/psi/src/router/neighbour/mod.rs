@@ -27,7 +27,7 @@ use crate::{
     ids::Roles,
     wire::{
         ADJACENCIES_MAX, Adjacency, BEACON_LABELS_MAX, Beacon, DATAGRAM_BYTES_MIN, Fid, Header, Heard, Hello,
-        LinkState, ListLabel, MAC_BYTES, ManagerState, OPEN_KEY, PacketType, Routes, WireError, list_fid, seal,
+        LinkState, ListLabel, MAC_BYTES, ManagerState, OPEN_KEY, PacketType, Routes, Wire, WireError, list_fid, seal,
         successions, unseal,
     },
 };

@@ -11,7 +11,7 @@ use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 
 use crate::{
     ids::{Roles, node_of_key},
-    wire::{Beacon, WireError, Writer},
+    wire::{Beacon, Wire, WireError, Writer},
 };
 
 /// Signatures that a neighbour may cause to be checked in a second, and in a row: a check takes 50 µs, and a topology manager
