@@ -25,7 +25,7 @@ pub struct Holding {
 pub fn mark(parts: &[&[u8]]) -> u64 {
     first_bits(blake3::Hasher::new(), parts)
 }
-fn first_bits(mut hasher: blake3::Hasher, parts: &[&[u8]]) -> u64 {
+pub(crate) fn first_bits(mut hasher: blake3::Hasher, parts: &[&[u8]]) -> u64 {
     for part in parts {
         hasher.update(part);
     }

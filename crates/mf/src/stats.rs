@@ -74,7 +74,7 @@ impl MfNode {
             ]);
         }
         if let Some(Records::Stored(stored)) = &self.replica {
-            let stats = stored.stats;
+            let stats = stored.stats();
             counters.extend([
                 ("names put into the store of names", stats.stored),
                 ("names older than those in the store of names", stats.stale),

@@ -26,10 +26,10 @@ use tributary_core::{
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
+use tributary_directory::engine::Engine;
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
-    engine::Engine,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
     policy::{FacePolicy, PathDemands},
 };

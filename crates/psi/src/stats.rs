@@ -53,7 +53,7 @@ impl PsiNode {
                 ("entries put into the store of records", stats.stored),
                 ("changes told by the store of records", stats.changes),
                 ("failed requests to the store of records", stats.failed),
-                ("malformed entries in the store of records", stats.malformed),
+                ("malformed entries in the store of records", stats.forged),
                 ("restarts of the store of records", stats.restarts),
             ]);
         }

@@ -13,6 +13,7 @@
 //! | how does a source behave while its disk hangs? | [`OnDisk`] |
 //! | which data does a receiver have on its disk when it is killed? | [`Inbox`] |
 //! | how does a client behave while members of its store fail? | [`etcd::EtcdCluster`] |
+//! | how does a resolver behave while its store fails, restarts, reports no changes? | [`engine::MemoryStore`] |
 //! | does a whole domain survive people, faults and liars? | [`vopr`] |
 //! | how fast does real protocol code run in the simulator? | `chain` (feature `psi`) |
 //!
@@ -45,6 +46,7 @@ pub mod checked;
 pub mod conformance;
 pub mod crowd;
 pub mod disk;
+pub mod engine;
 pub mod etcd;
 pub mod faults;
 pub mod golden;

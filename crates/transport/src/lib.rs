@@ -19,7 +19,6 @@
 //! | all fetches of a node | – | [`fetches`] |
 //! | the publications of a node, and chunks that are read from a disk first | – | [`catalogue`] |
 //! | commands and questions of a node | | [`endpoint`] |
-//! | records of names in an outside store | – | [`engine`] |
 //! | events, unsolicited faces and wake-ups of a node | | [`host`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
@@ -62,7 +61,6 @@ pub mod config;
 pub mod coupling;
 pub mod echo;
 pub mod endpoint;
-pub mod engine;
 pub mod fetches;
 mod flow;
 pub mod forwarding;

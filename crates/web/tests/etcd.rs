@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tributary_directory::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
 use tributary_testkit::etcd::{EtcdCluster, is_installed};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
 use tributary_web::{
     Url,
     etcd::{Etcd, EtcdOptions},

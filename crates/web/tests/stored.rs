@@ -224,14 +224,14 @@ fn a_flood_of_changes_is_taken_in_rounds() {
     }
     // They are all there by now.
     thread::sleep(Duration::from_secs(1));
-    let (now, before) = (resolver.now(), resolver.stored.stats.changes);
+    let (now, before) = (resolver.now(), resolver.stored.stats().changes);
     (0..5).for_each(|_| resolver.stored.settle(now));
-    let taken = resolver.stored.stats.changes - before;
+    let taken = resolver.stored.stats().changes - before;
     assert!((1..=1_024).contains(&taken), "{taken} at once");
     assert_eq!(resolver.stored.poll_timeout(), Some(now), "the next round begins at once");
     let begun = Instant::now();
-    while resolver.stored.stats.changes < before + 6_000 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{}", resolver.stored.stats.changes);
+    while resolver.stored.stats().changes < before + 6_000 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", resolver.stored.stats().changes);
         resolver.turn();
     }
     assert_eq!(resolver.stored.size().2, 6_000);

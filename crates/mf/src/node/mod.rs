@@ -34,9 +34,9 @@ use tributary_core::{
     Datagram, DatagramBatch, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
+use tributary_directory::engine::Engine;
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus,
-    engine::Engine,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
     policy::FacePolicy,
 };

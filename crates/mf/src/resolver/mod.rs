@@ -42,6 +42,7 @@ mod tests;
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 use tributary_core::{Duration, Time};
+use tributary_directory::holdings;
 use tributary_trust::Identity;
 
 pub use client::GnrsClient;
@@ -179,9 +180,7 @@ pub fn digest(records: impl Iterator<Item = (RecordKey, u64)>) -> u64 {
 
 /// What one record adds to a sum: a hash of two GUIDs and its version.
 pub fn mark(first: &Guid, second: &Guid, version: u64) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&first.0).update(&second.0).update(&version.to_be_bytes());
-    u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes"))
+    holdings::mark(&[&first.0, &second.0, &version.to_be_bytes()])
 }
 
 /// The records of a place behind `after`, as many as fit into one answer: [`NameMessage::Found`] if these are all that
@@ -216,15 +215,8 @@ pub fn place_on(place: &Guid, routers: impl Iterator<Item = NetworkAddress>, cou
 
 /// The same, of all places in a bucket.
 pub fn bucket_on(bucket: u16, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {
-    let mut ranked: Vec<(u64, NetworkAddress)> = routers
-        .map(|router| {
-            let mut hasher = blake3::Hasher::new();
-            hasher.update(&bucket.to_be_bytes());
-            hasher.update(&router.0.to_be_bytes());
-            let hash = hasher.finalize();
-            (u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("8 of 32 bytes")), router)
-        })
-        .collect();
+    let weight = |router: NetworkAddress| holdings::mark(&[&bucket.to_be_bytes(), &router.0.to_be_bytes()]);
+    let mut ranked: Vec<(u64, NetworkAddress)> = routers.map(|router| (weight(router), router)).collect();
     ranked.sort_unstable_by(|a, b| b.cmp(a));
     ranked.truncate(count);
     ranked.into_iter().map(|(_, router)| router).collect()

@@ -1,7 +1,7 @@
 //! The engine under the records of a resolver: names of `mf`, rendezvous records of `psi`.
 use std::{collections::VecDeque, path::Path};
+use tributary_directory::engine::{Answer, Engine, Priority, Request};
 use tributary_net::Bell;
-use tributary_transport::engine::{Answer, Engine, Priority, Request};
 use tributary_web::etcd::{Etcd, EtcdOptions};
 
 use crate::{

@@ -11,7 +11,7 @@ use std::{
 use reqwest::{Client, Response, Url, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use tributary_transport::engine::{Answer, Entry, If, Lease, Request};
+use tributary_directory::engine::{Answer, Entry, If, Lease, Request};
 
 use super::{
     EtcdOptions,
@@ -116,10 +116,7 @@ impl Cluster {
     }
     /// A lease belongs to one prefix: other networks in the same cluster have others.
     pub(super) fn lease(&self, id: u64) -> u64 {
-        let mut hasher = blake3::Hasher::new_derive_key("tributary 2026 etcd leases");
-        hasher.update(&self.prefix).update(&id.to_be_bytes());
-        let first = hasher.finalize().as_bytes().first_chunk().copied().expect("8 of 32 bytes");
-        (u64::from_be_bytes(first) >> 1).max(1)
+        Lease::of("tributary 2026 etcd leases", &[&self.prefix, &id.to_be_bytes()], 0).id
     }
     /// The number of the member in use.
     pub(super) fn current(&self) -> usize {

@@ -24,7 +24,7 @@ use std::{
 
 use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tributary_transport::engine::{Answer, Engine, Priority, Request};
+use tributary_directory::engine::{Answer, Engine, Priority, Request};
 
 use self::calls::Cluster;
 use crate::{

@@ -17,7 +17,7 @@ use std::{
 use reqwest::Response;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
-use tributary_transport::engine::{Answer, Lease};
+use tributary_directory::engine::{Answer, Lease};
 
 use super::{
     Inbox,

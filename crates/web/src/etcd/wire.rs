@@ -2,7 +2,7 @@
 use base64ct::{Base64, Encoding};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tributary_transport::engine::{Before, Entry};
+use tributary_directory::engine::{Before, Entry};
 
 /// The head of every answer.
 #[derive(Deserialize, Default, Debug)]

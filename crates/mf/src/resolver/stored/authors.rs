@@ -5,7 +5,10 @@ use alloc::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Before, Entry};
+use tributary_directory::{
+    Snapshot,
+    engine::{Before, Entry},
+};
 
 use super::{
     super::mark,
@@ -26,33 +29,22 @@ pub(super) struct Authors {
     known: BTreeMap<(Guid, u16), Known>,
     /// Devices whose presence lasts, and the revision as of which that is known.
     there: BTreeMap<Guid, u64>,
-    /// While these are being read: what changes meanwhile.
-    reading: Option<Vec<(u64, Guid, bool)>>,
-    /// Whether they were read.
+    /// Whether they were ever read.
     is_there_known: bool,
+    /// The list of them, and what of it has come.
+    list: Snapshot<(Guid, bool)>,
+    listed: BTreeSet<Guid>,
 }
 
 #[derive(Debug, Default)]
-enum Bucket {
-    #[default]
-    Unread,
-    Reading(Reading),
-    /// As of this revision.
-    Read(u64),
-}
-
-#[derive(Debug, Default)]
-struct Reading {
-    /// The request for the page that is to come.
-    expects: u64,
-    at: Option<u64>,
+struct Bucket {
+    snapshot: Snapshot<Change>,
+    /// What each author has on the pages that have come.
     sums: BTreeMap<Guid, Holding>,
-    changes: Vec<Change>,
 }
 
 #[derive(Debug)]
 struct Change {
-    revision: u64,
     slot: Slot,
     after: Option<Entry>,
     before: Before,
@@ -88,11 +80,12 @@ pub(super) enum Comparison {
 impl Default for Authors {
     fn default() -> Authors {
         Authors {
-            buckets: (0..BUCKETS).map(|_| Bucket::Unread).collect(),
+            buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
             known: BTreeMap::new(),
             there: BTreeMap::new(),
-            reading: None,
             is_there_known: false,
+            list: Snapshot::default(),
+            listed: BTreeSet::new(),
         }
     }
 }
@@ -100,16 +93,32 @@ impl Default for Authors {
 impl Authors {
     /// Nothing is known any more; all of it is to be read.
     pub(super) fn restart(&mut self) {
-        self.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::Unread);
+        self.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::default());
         self.known.values_mut().for_each(|known| known.holding = Holding::default());
-        self.reading = Some(Vec::new());
+        self.list.give_up();
     }
 
     // Who is there.
 
-    /// Whether no list of them is outstanding since the last restart.
-    pub(super) fn is_listed(&self) -> bool {
-        self.reading.is_none()
+    /// Whether they have to be read and are not being read.
+    pub(super) fn is_unlisted(&self) -> bool {
+        self.list.is_unread()
+    }
+    /// The list of them comes by this request.
+    pub(super) fn expect_list(&mut self, request: u64) {
+        self.listed.clear();
+        self.list.begin(request);
+    }
+    pub(super) fn on_list_failed(&mut self, request: u64) {
+        if self.list.expects(request) {
+            self.list.give_up();
+        }
+    }
+    /// Takes a page of the list, if it is expected.
+    pub(super) fn take_list(&mut self, request: u64, there: impl Iterator<Item = Guid>) -> bool {
+        let is_expected = self.list.expects(request);
+        self.listed.extend(there.filter(|_| is_expected));
+        is_expected
     }
     pub(super) fn is_there_known(&self) -> bool {
         self.is_there_known
@@ -117,20 +126,20 @@ impl Authors {
     pub(super) fn there(&self) -> &BTreeMap<Guid, u64> {
         &self.there
     }
-    /// All who are there as of a revision.
-    pub(super) fn take_there(&mut self, there: BTreeSet<Guid>, revision: u64) {
-        let changes = self.reading.take().unwrap_or_default();
-        let there = there.into_iter().map(|author| (author, revision)).collect();
-        (self.there, self.is_there_known) = (there, true);
-        for (at, author, is_there) in changes.into_iter().filter(|(at, ..)| *at > revision) {
+    /// All who are there as of a revision have come; false if they have to be read again.
+    pub(super) fn finish_list(&mut self, revision: u64) -> bool {
+        let Some(changes) = self.list.finish(revision) else { return false };
+        self.there = core::mem::take(&mut self.listed).into_iter().map(|author| (author, revision)).collect();
+        self.is_there_known = true;
+        for (at, (author, is_there)) in changes.into_iter().filter(|(at, _)| *at > revision) {
             self.set_there(at, author, is_there);
         }
+        true
     }
     /// An author is there or has gone as of a revision; what is known of a later one stays.
     pub(super) fn set_there(&mut self, revision: u64, author: Guid, is_there: bool) {
-        if let Some(reading) = &mut self.reading {
-            reading.push((revision, author, is_there));
-        }
+        // The list that is known stays in use while it is read anew.
+        self.list.on_change(revision, (author, is_there), BUFFERED_MAX);
         match (is_there, self.there.get(&author)) {
             (true, known) => {
                 let revision = known.map_or(revision, |known| revision.max(*known));
@@ -143,60 +152,50 @@ impl Authors {
 
     // Buckets.
 
-    /// A bucket that is not read yet; it is being read from now on.
-    pub(super) fn next_unread(&mut self) -> Option<u16> {
-        let at = self.buckets.iter().position(|bucket| matches!(bucket, Bucket::Unread))?;
-        self.buckets[at] = Bucket::Reading(Reading::default());
-        Some(at as u16)
+    /// A bucket that is not read yet.
+    pub(super) fn next_unread(&self) -> Option<u16> {
+        Some(self.buckets.iter().position(|bucket| bucket.snapshot.is_unread())? as u16)
     }
-    /// The next page of a bucket comes by this request.
+    /// A bucket is read by this request.
     pub(super) fn expect(&mut self, bucket: u16, request: u64) {
-        if let Bucket::Reading(reading) = &mut self.buckets[usize::from(bucket)] {
-            reading.expects = request;
+        let bucket = &mut self.buckets[usize::from(bucket)];
+        bucket.sums.clear();
+        bucket.snapshot.begin(request);
+    }
+    /// It is read again later, if it was read by this request.
+    pub(super) fn on_failed(&mut self, bucket: u16, request: u64) {
+        let snapshot = &mut self.buckets[usize::from(bucket)].snapshot;
+        if snapshot.expects(request) {
+            snapshot.give_up();
         }
     }
-    pub(super) fn expects(&self, bucket: u16, request: u64) -> bool {
-        matches!(&self.buckets[usize::from(bucket)], Bucket::Reading(reading) if reading.expects == request)
+    fn is_read(&self, bucket: u16) -> bool {
+        self.buckets[usize::from(bucket)].snapshot.is_read()
     }
-    pub(super) fn reads_at(&self, bucket: u16) -> Option<u64> {
-        match &self.buckets[usize::from(bucket)] {
-            Bucket::Reading(reading) => reading.at,
-            _ => None,
-        }
-    }
-    /// It is read again later.
-    pub(super) fn give_up(&mut self, bucket: u16) {
-        self.buckets[usize::from(bucket)] = Bucket::Unread;
-    }
-    pub(super) fn is_read(&self, bucket: u16) -> bool {
-        matches!(self.buckets[usize::from(bucket)], Bucket::Read(_))
-    }
-    /// Takes a page of a bucket.
+    /// Takes a page of a bucket, if it is expected.
     pub(super) fn take_page<'a>(
         &mut self,
-        bucket: u16,
+        (bucket, request): (u16, u64),
         records: impl Iterator<Item = (Slot, &'a Entry)>,
-        revision: u64,
-    ) {
-        let Bucket::Reading(reading) = &mut self.buckets[usize::from(bucket)] else { return };
-        reading.at.get_or_insert(revision);
+    ) -> bool {
+        let Bucket { snapshot, sums } = &mut self.buckets[usize::from(bucket)];
+        if !snapshot.expects(request) {
+            return false;
+        }
         for ((place, (author, guid)), entry) in records.filter(|(_, entry)| is_stated(entry)) {
-            let sum = reading.sums.entry(author).or_insert(Holding { bucket, ..Holding::default() });
+            let sum = sums.entry(author).or_insert(Holding { bucket, ..Holding::default() });
             sum.add(mark(&place, &guid, entry.version));
         }
+        true
     }
     /// All pages of a bucket are there.
-    pub(super) fn finish(&mut self, bucket: u16) {
-        let at = usize::from(bucket);
-        let Bucket::Reading(Reading { at: Some(revision), sums, changes, .. }) = core::mem::take(&mut self.buckets[at])
-        else {
-            return;
-        };
-        self.buckets[at] = Bucket::Read(revision);
-        for (author, holding) in sums {
+    pub(super) fn finish(&mut self, bucket: u16, revision: u64) {
+        let Bucket { snapshot, sums } = &mut self.buckets[usize::from(bucket)];
+        let Some(changes) = snapshot.finish(revision) else { return };
+        for (author, holding) in core::mem::take(sums) {
             self.known.entry((author, bucket)).or_default().holding = holding;
         }
-        for Change { revision, slot, after, before } in changes {
+        for (revision, Change { slot, after, before }) in changes {
             self.change(revision, slot, after, before);
         }
     }
@@ -204,22 +203,19 @@ impl Authors {
     pub(super) fn change(&mut self, revision: u64, slot: Slot, after: Option<Entry>, before: Before) {
         let (place, (author, guid)) = slot;
         let bucket = bucket_of(&place);
-        match &mut self.buckets[usize::from(bucket)] {
-            Bucket::Unread => return,
-            Bucket::Reading(reading) if reading.changes.len() >= BUFFERED_MAX => {
-                return self.give_up(bucket);
-            }
-            Bucket::Reading(reading) => return reading.changes.push(Change { revision, slot, after, before }),
-            Bucket::Read(known) if revision <= *known => return,
-            Bucket::Read(_) => {}
-        }
+        let snapshot = &mut self.buckets[usize::from(bucket)].snapshot;
+        let Some(Change { after, before, .. }) =
+            snapshot.on_change(revision, Change { slot, after, before }, BUFFERED_MAX)
+        else {
+            return;
+        };
         let before = match before {
             Before::Unknown => {
                 // What is to be counted out is not known.
                 self.known.iter_mut().filter(|((_, at), _)| *at == bucket).for_each(|(_, known)| {
                     known.holding = Holding::default();
                 });
-                return self.give_up(bucket);
+                return self.buckets[usize::from(bucket)].snapshot.give_up();
             }
             Before::Nothing => None,
             Before::Entry(entry) => Some(entry),
@@ -296,7 +292,7 @@ impl Authors {
     /// Records that are said, as far as buckets are read; buckets that are.
     pub(super) fn size(&self) -> (u64, usize) {
         let records = self.known.values().map(|known| u64::from(known.holding.count)).sum();
-        (records, self.buckets.iter().filter(|bucket| matches!(bucket, Bucket::Read(_))).count())
+        (records, self.buckets.iter().filter(|bucket| bucket.snapshot.is_read()).count())
     }
 }
 
@@ -307,7 +303,10 @@ mod tests {
     #[test]
     fn what_is_said_of_records_that_are_not_here_takes_no_memory() {
         let (mut authors, lease) = (Authors::default(), Duration::from_secs(30));
-        authors.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::Read(1));
+        for bucket in 0..BUCKETS {
+            authors.expect(bucket, 1);
+            authors.finish(bucket, 1);
+        }
         for number in 0..=u8::MAX {
             let author = Guid([number; 20]);
             let stated = Holding { bucket: u16::from(number), count: 1, ..Holding::default() };

@@ -13,7 +13,7 @@
 use alloc::{format, string::String, vec::Vec};
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Entry, Lease};
+use tributary_directory::engine::{Entry, Lease};
 
 use super::super::replica::MEMORY;
 use crate::{
@@ -123,12 +123,12 @@ impl Leases {
     /// While this lasts, the author is there.
     pub(super) fn presence(author: &Guid, lifetime: Duration) -> Lease {
         let seconds = seconds(lifetime.max(LEASE_MIN));
-        Lease { id: number(author, b"presence", u64::from(seconds)), seconds }
+        lease(author, b"presence", u64::from(seconds), seconds)
     }
     /// While this lasts, what the author said is remembered.
     pub(super) fn memory(&self, author: &Guid) -> Lease {
         let seconds = self.remembered(RECORD_SPAN);
-        Lease { id: number(author, b"memory", u64::from(seconds)), seconds }
+        lease(author, b"memory", u64::from(seconds), seconds)
     }
     /// Under this it is remembered that a record was deleted, which may hold for `lifetime`, and for at most `span` seconds
     /// by its signature.
@@ -151,7 +151,7 @@ impl Leases {
         let slot = slot.as_secs().max(1);
         let number_of_slot = now.since(Time::ZERO).as_secs() / slot;
         let seconds = lasts.saturating_add(u32::try_from(slot).unwrap_or(u32::MAX));
-        Lease { id: number(author, what, self.salt ^ number_of_slot ^ u64::from(seconds) << 32), seconds }
+        lease(author, what, self.salt ^ number_of_slot ^ u64::from(seconds) << 32, seconds)
     }
 }
 
@@ -162,11 +162,8 @@ pub(super) const LEASE_MIN: Duration = Duration::from_secs(30);
 fn seconds(lifetime: Duration) -> u32 {
     u32::try_from(lifetime.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
-fn number(author: &Guid, what: &[u8], more: u64) -> u64 {
-    let mut hasher = blake3::Hasher::new_derive_key("tributary 2026 mobilityfirst leases");
-    hasher.update(&author.0).update(&more.to_be_bytes()).update(what);
-    let first = hasher.finalize().as_bytes().first_chunk().copied().expect("8 of 32 bytes");
-    (u64::from_be_bytes(first) >> 1).max(1)
+fn lease(author: &Guid, what: &[u8], more: u64, seconds: u32) -> Lease {
+    Lease::of("tributary 2026 mobilityfirst leases", &[&author.0, &more.to_be_bytes(), what], seconds)
 }
 
 #[cfg(test)]

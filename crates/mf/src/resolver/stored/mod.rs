@@ -7,7 +7,7 @@
 //! | keys, values, leases | [`keys`] |
 //! | places that are watched | [`places`] |
 //! | what each device has in which bucket, and which devices are there | [`authors`] |
-//! | whether the store can be used, and what people are told of that | [`Health`] |
+//! | requests, rounds, whether the store can be used | [`Outside`] |
 //!
 //! - What is put is one transaction on its version; whoever puts it is answered when the store has it.
 //! - A lookup reads the store, as its majority has it. Which devices are there is known from the changes that the store
@@ -32,7 +32,11 @@ use alloc::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, Health, Priority, Request, Words};
+use tributary_directory::{
+    Outside, Page, Pages, StoreEvent, StoreStats,
+    engine::{Answer, Before, Engine, Entry, Lease, Priority},
+    health::Words,
+};
 use tributary_trust::Identity;
 
 use self::{
@@ -55,8 +59,6 @@ const WATCHED_MAX: usize = 65_536;
 /// Records of a page of what is read in the background, and pages that are being read at the same time.
 const PAGE: u32 = 1_000;
 const READS_MAX: usize = 2;
-/// Records and changes that are taken at the same time of the clock, some 5 µs each: what else the node does waits for them.
-const ROUND_MAX: usize = 1_024;
 /// How often it is forgotten what memory is kept for in vain.
 const FORGET_EACH: Duration = Duration::from_secs(60);
 /// How people are told of the store.
@@ -66,7 +68,7 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// A resolver's view of an outside store.
 pub struct Stored {
-    engine: Box<dyn Engine>,
+    outside: Outside<Part>,
     leases: Leases,
     identity: Option<Identity>,
     /// Places and records that are watched at most.
@@ -75,23 +77,15 @@ pub struct Stored {
     /// Records of watched places, counted each second; what came since then is added.
     held: usize,
     authors: Authors,
-    next_id: u64,
-    /// What was asked of the store, and for what.
-    pending: BTreeMap<u64, Part>,
+    /// Questions in the order in which they came, which is that of their ends.
     jobs: BTreeMap<u64, Job>,
-    due: BTreeSet<(Time, u64)>,
+    job_next: u64,
     /// Buckets that are being read.
     reads: usize,
-    /// The request for the next page of all authors.
-    lists_authors: Option<u64>,
     read_at: Option<Time>,
-    health: Health,
     is_started: bool,
     /// The highest revision of which changes were told.
     notified: u64,
-    /// What was taken at this time of the clock, and whether more may be there.
-    round: (Time, usize),
-    is_behind: bool,
     /// Authors of records that were stored anew, and whose presence could not be put yet.
     unannounced: BTreeSet<Guid>,
     outbox: VecDeque<(Asker, NameMessage)>,
@@ -99,32 +93,8 @@ pub struct Stored {
     /// The buckets in which this resolver, and no other, ends what is not said any more: those that renewals ask it for
     /// first. None before it knows who else is.
     ends: BTreeSet<u16>,
-    notes: VecDeque<String>,
     swept_at: Time,
     forgot_at: Time,
-    /// Counters for people.
-    pub stats: StoreStats,
-}
-
-/// What a resolver has had to do with its store.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct StoreStats {
-    /// Records that the store has acknowledged.
-    pub stored: u64,
-    /// Records that were older than what the store has.
-    pub stale: u64,
-    /// Lookups that it has answered.
-    pub read: u64,
-    /// Changes that it has told.
-    pub changes: u64,
-    /// Requests that it did not carry out in time.
-    pub failed: u64,
-    /// Records in it that nobody has signed.
-    pub forged: u64,
-    /// Records that ended because their authors did not say them any more.
-    pub ended: u64,
-    /// How often all of it was read anew.
-    pub restarts: u64,
 }
 
 /// A question that is not answered yet.
@@ -158,7 +128,7 @@ enum Part {
     Record {
         job: u64,
         entry: Entry,
-        lease: tributary_transport::engine::Lease,
+        lease: Lease,
     },
     /// That its author is there.
     Presence {
@@ -182,7 +152,7 @@ enum Part {
     },
     Place(Guid),
     Bucket(u16),
-    Authors(BTreeSet<Guid>),
+    Authors,
     /// What a device has in a bucket of which not all is to stay.
     Surplus {
         author: Guid,
@@ -197,33 +167,25 @@ impl Stored {
     /// others.
     pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) -> Stored {
         Stored {
-            health: Health::new(engine.name(), WORDS),
-            engine,
+            outside: Outside::new(engine, WORDS),
             leases: Leases::new(seed),
             identity: None,
             records_max,
             watched: BTreeMap::new(),
             held: 0,
             authors: Authors::default(),
-            next_id: 0,
-            pending: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            due: BTreeSet::new(),
+            job_next: 0,
             reads: 0,
-            lists_authors: None,
             read_at: None,
             is_started: false,
             notified: 0,
-            round: (Time::ZERO, 0),
-            is_behind: false,
             unannounced: BTreeSet::new(),
             outbox: VecDeque::new(),
             watch_order: WatchOrder::default(),
             ends: BTreeSet::new(),
-            notes: VecDeque::new(),
             swept_at: Time::ZERO,
             forgot_at: Time::ZERO,
-            stats: StoreStats::default(),
         }
     }
     /// In a network with an authority: takes records that have an end from now on.
@@ -233,16 +195,20 @@ impl Stored {
     }
     /// What the engine is called.
     pub fn engine(&self) -> &'static str {
-        self.engine.name()
+        self.outside.name()
+    }
+    /// Counters for people.
+    pub fn stats(&self) -> StoreStats {
+        self.outside.stats
     }
     /// Since when the store does not answer, or does not tell its changes.
     #[cfg(test)]
     pub fn failing_since(&self) -> Option<Time> {
-        self.health.failing_since()
+        self.outside.health().failing_since()
     }
     /// How the store stands, for people.
     pub fn state(&self) -> String {
-        self.health.state()
+        self.outside.health().state()
     }
     /// Records that are said, as far as the store was read; buckets that were, of [`BUCKETS`](crate::wire::BUCKETS);
     /// devices that are there.
@@ -262,7 +228,7 @@ impl Stored {
     }
     /// Something worth telling.
     pub fn poll_note(&mut self) -> Option<String> {
-        self.notes.pop_front()
+        self.outside.poll_note()
     }
     /// An answer or a notification to send.
     pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
@@ -270,48 +236,24 @@ impl Stored {
     }
     /// When to call [`Stored::settle`], if the engine has nothing earlier.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let more = self.is_behind.then_some(self.round.0);
-        self.due.first().map(|(at, _)| *at).into_iter().chain(self.read_at).chain(more).min()
-    }
-    fn ask(&mut self, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
-        self.ask_as(Priority::Question, part, request)
-    }
-    fn ask_as(&mut self, priority: Priority, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
-        self.next_id += 1;
-        self.pending.insert(self.next_id, part);
-        self.engine.ask(request(self.next_id), priority);
-        self.next_id
+        let first = self.jobs.values().next().map(|job| job.due);
+        first.into_iter().chain(self.read_at).chain(self.outside.behind_since()).min()
     }
     /// Takes what the engine says, as much as fits a round, and refuses what it takes too long for.
     pub fn settle(&mut self, now: Time) {
-        if self.round.0 != now {
-            self.round = (now, 0);
+        while let Some(event) = self.outside.poll(now) {
+            self.on_store_event(now, event);
         }
-        self.is_behind = false;
-        loop {
-            if self.round.1 >= ROUND_MAX {
-                // The next round begins at once.
-                self.is_behind = true;
-                break;
-            }
-            let Some(answer) = self.engine.poll() else { break };
-            self.round.1 += match &answer {
-                Answer::Listed { entries, .. } => entries.len().max(1),
-                _ => 1,
-            };
-            self.on_answer(now, answer);
-        }
-        while let Some((_, job)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
-            self.stats.failed += 1;
-            let note = self.health.on_trouble(now, "it does not answer");
-            self.notes.extend(note);
+        let first = |jobs: &BTreeMap<u64, Job>| jobs.first_key_value().map(|(number, job)| (*number, job.due));
+        while let Some((job, _)) = first(&self.jobs).filter(|(_, due)| *due <= now) {
+            self.outside.on_late(now);
             self.refuse(job, Refusal::Engine);
         }
         if self.read_at.take_if(|at| *at <= now).is_some() {
-            if self.lists_authors.is_none() && !self.authors.is_listed() {
-                self.list_authors(BTreeSet::new(), None);
+            if self.is_started && self.authors.is_unlisted() {
+                self.list_authors();
             }
-            self.read_on();
+            self.read_next();
         }
     }
     /// Forgets who watches no more.
@@ -320,7 +262,7 @@ impl Stored {
             return;
         }
         self.swept_at = now;
-        self.notes.extend(self.health.look(now));
+        self.outside.look(now);
         if now.since(self.forgot_at) >= FORGET_EACH {
             self.forgot_at = now;
             self.authors.forget_absent();
@@ -332,35 +274,25 @@ impl Stored {
         });
         self.held = self.watched.values().map(Place::len).sum();
     }
-    fn on_answer(&mut self, now: Time, answer: Answer) {
-        match answer {
-            Answer::Changed { revision, key, after, before } => {
+    fn on_store_event(&mut self, now: Time, event: StoreEvent<Part>) {
+        match event {
+            StoreEvent::Changed { revision, key, after, before } => {
                 self.notified = self.notified.max(revision);
-                return self.on_change(now, revision, &key, after, before);
+                self.on_change(now, revision, &key, after, before);
             }
-            Answer::Restarted { revision } => {
+            StoreEvent::Restarted(revision) => {
                 self.notified = revision;
-                self.notes.extend(self.health.on_current(now));
-                return self.restart();
+                self.restart();
             }
-            Answer::Current => return self.notes.extend(self.health.on_current(now)),
-            _ => {}
+            StoreEvent::Current(_) => {}
+            StoreEvent::Done { part, answer } => self.on_done(now, part, answer),
+            StoreEvent::Page(page) => self.on_page(now, page),
+            StoreEvent::Failed { id, part, is_full } => {
+                self.on_failed(now, id, part, if is_full { Refusal::EngineFull } else { Refusal::Engine });
+            }
         }
-        let Some(id) = answer.id() else { return };
-        let Some(part) = self.pending.remove(&id) else { return };
-        if let Answer::Failed { reason, is_full, .. } = &answer {
-            self.stats.failed += 1;
-            let (note, refusal) = match is_full {
-                true => (self.health.on_full(now, reason), Refusal::EngineFull),
-                false => (self.health.on_trouble(now, reason), Refusal::Engine),
-            };
-            self.notes.extend(note);
-            return self.on_failed(now, id, part, refusal);
-        }
-        self.notes.extend(self.health.on_success());
-        if let Answer::Stored { is_new: true, .. } = &answer {
-            self.health.on_kept();
-        }
+    }
+    fn on_done(&mut self, now: Time, part: Part, answer: Answer) {
         match (part, answer) {
             (Part::Record { job, entry, lease }, Answer::Stale { entry: there, revision, .. }) => {
                 self.on_stale(now, job, (entry, lease), there, revision);
@@ -385,20 +317,15 @@ impl Stored {
             (Part::There { job, authors }, Answer::Listed { entries, revision, .. }) => {
                 self.on_there(now, job, authors, &entries, revision);
             }
-            (Part::Place(place), Answer::Listed { entries, more, revision, .. }) => {
-                self.on_place(now, (id, place), entries, more, revision);
-            }
-            (Part::Bucket(bucket), Answer::Listed { entries, more, revision, .. }) => {
-                self.on_bucket((id, bucket), &entries, more, revision);
-            }
-            (Part::Authors(there), Answer::Listed { entries, more, revision, .. })
-                if self.lists_authors == Some(id) =>
-            {
-                self.on_authors(there, &entries, more, revision);
-            }
-            (Part::Surplus { author, bucket, stated }, Answer::Listed { entries, more, .. }) => {
-                self.on_surplus(now, (author, bucket), stated, entries, more);
-            }
+            _ => {}
+        }
+    }
+    fn on_page(&mut self, now: Time, page: Page<Part>) {
+        match page.part {
+            Part::Place(place) => self.on_place(now, place, page),
+            Part::Bucket(bucket) => self.on_bucket(bucket, page),
+            Part::Authors => self.on_authors(page),
+            Part::Surplus { .. } => self.on_surplus(now, page),
             _ => {}
         }
     }
@@ -411,23 +338,21 @@ impl Stored {
             | Part::There { job, .. }
             | Part::Found { job } => self.refuse(job, refusal),
             Part::Place(place) => {
-                let Some(known) = self.watched.get_mut(&place).filter(|known| known.expects(id)) else { return };
-                known.give_up();
+                let Some(known) = self.watched.get_mut(&place).filter(|known| known.snapshot.expects(id)) else {
+                    return;
+                };
+                known.snapshot.give_up();
                 for waiting in core::mem::take(&mut known.waiting) {
                     self.refuse_to(waiting.asker, waiting.request, refusal);
                 }
             }
             Part::Bucket(bucket) => {
                 self.reads -= 1;
-                if self.authors.expects(bucket, id) {
-                    self.authors.give_up(bucket);
-                }
+                self.authors.on_failed(bucket, id);
                 self.read_at = Some(now + READ_AGAIN);
             }
-            Part::Authors(_) => {
-                if self.lists_authors == Some(id) {
-                    self.lists_authors = None;
-                }
+            Part::Authors => {
+                self.authors.on_list_failed(id);
                 self.read_at = Some(now + READ_AGAIN);
             }
             Part::Surplus { .. } | Part::Ended => {}
@@ -437,13 +362,9 @@ impl Stored {
         self.outbox.push_back((to, NameMessage::Refused { request, refusal }));
     }
     fn refuse(&mut self, job: u64, refusal: Refusal) {
-        let Some(job) = self.end(job) else { return };
-        self.refuse_to(job.to, job.request, refusal);
-    }
-    fn end(&mut self, number: u64) -> Option<Job> {
-        let job = self.jobs.remove(&number)?;
-        self.due.remove(&(job.due, number));
-        Some(job)
+        if let Some(job) = self.jobs.remove(&job) {
+            self.refuse_to(job.to, job.request, refusal);
+        }
     }
 
     // What is read in the background.
@@ -451,82 +372,66 @@ impl Stored {
     /// Changes may have been missed: all that is known is read anew.
     fn restart(&mut self) {
         self.is_started = true;
-        self.stats.restarts += 1;
         self.authors.restart();
-        self.list_authors(BTreeSet::new(), None);
+        self.list_authors();
         let places: Vec<Guid> = self.watched.keys().copied().collect();
         for place in places {
-            self.list_place(place, None, Priority::Background);
+            self.list_place(place, Priority::Background);
         }
-        self.read_on();
+        self.read_next();
     }
-    fn list_authors(&mut self, there: BTreeSet<Guid>, behind: Option<(&[u8], u64)>) {
-        let (first, to) = keys::authors_range();
-        let (from, at) = match behind {
-            Some((key, revision)) => (keys::behind(key), Some(revision)),
-            None => (first, None),
-        };
-        // Until they are read nothing is found.
-        let id = self.ask(Part::Authors(there), |id| Request::List { id, from, to, count: PAGE, at });
-        self.lists_authors = Some(id);
+    /// Until they are read nothing is found.
+    fn list_authors(&mut self) {
+        let range = keys::authors_range();
+        let id = self.outside.read(Priority::Question, Part::Authors, range, PAGE, Pages::OfOneRevision);
+        self.authors.expect_list(id);
     }
-    fn on_authors(&mut self, mut there: BTreeSet<Guid>, entries: &[Entry], more: bool, revision: u64) {
-        there.extend(entries.iter().filter_map(|entry| match Key::read(&entry.key) {
+    fn on_authors(&mut self, Page { id, entries, revision, rest, .. }: Page<Part>) {
+        let there = entries.iter().filter_map(|entry| match Key::read(&entry.key) {
             Some(Key::Author(author)) => Some(author),
             _ => None,
-        }));
-        match entries.last().filter(|_| more) {
-            Some(last) => self.list_authors(there, Some((&last.key, revision))),
-            None => {
-                self.lists_authors = None;
-                self.authors.take_there(there, revision);
-            }
+        });
+        if !self.authors.take_list(id, there) {
+            return;
+        }
+        match rest {
+            Some(rest) => self.outside.read_on(id, Part::Authors, rest),
+            None if self.authors.finish_list(revision) => {}
+            None => self.list_authors(),
         }
     }
     /// Reads the next buckets.
-    fn read_on(&mut self) {
+    fn read_next(&mut self) {
         while self.reads < READS_MAX && self.is_started {
             let Some(bucket) = self.authors.next_unread() else { return };
             self.reads += 1;
-            self.list_bucket(bucket, None);
+            let (range, part) = (keys::bucket_range(bucket), Part::Bucket(bucket));
+            let id = self.outside.read(Priority::Background, part, range, PAGE, Pages::OfOneRevision);
+            self.authors.expect(bucket, id);
         }
     }
-    fn list_bucket(&mut self, bucket: u16, behind: Option<&[u8]>) {
-        let (first, to) = keys::bucket_range(bucket);
-        let from = behind.map_or(first, keys::behind);
-        let at = self.authors.reads_at(bucket);
-        let list = |id| Request::List { id, from, to, count: PAGE, at };
-        let id = self.ask_as(Priority::Background, Part::Bucket(bucket), list);
-        self.authors.expect(bucket, id);
-    }
-    fn on_bucket(&mut self, (id, bucket): (u64, u16), entries: &[Entry], more: bool, revision: u64) {
-        if self.authors.expects(bucket, id) {
-            let records = entries.iter().filter_map(|entry| match Key::read(&entry.key) {
-                Some(Key::Record(slot)) => Some((slot, entry)),
-                _ => None,
-            });
-            self.authors.take_page(bucket, records, revision);
-            if let Some(last) = entries.last().filter(|_| more) {
-                return self.list_bucket(bucket, Some(&last.key));
+    fn on_bucket(&mut self, bucket: u16, Page { id, entries, revision, rest, .. }: Page<Part>) {
+        let records = entries.iter().filter_map(|entry| match Key::read(&entry.key) {
+            Some(Key::Record(slot)) => Some((slot, entry)),
+            _ => None,
+        });
+        if self.authors.take_page((bucket, id), records) {
+            if let Some(rest) = rest {
+                return self.outside.read_on(id, Part::Bucket(bucket), rest);
             }
-            self.authors.finish(bucket);
+            self.authors.finish(bucket, revision);
         }
         self.reads -= 1;
-        self.read_on();
+        self.read_next();
     }
-    fn list_place(&mut self, place: Guid, behind: Option<&crate::wire::RecordKey>, priority: Priority) {
+    fn list_place(&mut self, place: Guid, priority: Priority) {
         let Some(known) = self.watched.get_mut(&place) else { return };
-        if behind.is_none() {
-            known.begin(priority);
-        }
-        let (at, (from, to)) = (known.reads_at(), keys::place_range(&place, behind));
-        let list = |id| Request::List { id, from, to, count: PAGE, at };
-        let id = self.ask_as(priority, Part::Place(place), list);
-        self.watched.entry(place).or_default().expect(id);
+        let (range, part) = (keys::place_range(&place, None), Part::Place(place));
+        known.begin(self.outside.read(priority, part, range, PAGE, Pages::OfOneRevision), priority);
     }
-    fn on_place(&mut self, now: Time, (id, place): (u64, Guid), entries: Vec<Entry>, more: bool, revision: u64) {
+    fn on_place(&mut self, now: Time, place: Guid, Page { id, entries, revision, rest, .. }: Page<Part>) {
         let held = self.held;
-        let Some(known) = self.watched.get_mut(&place).filter(|known| known.expects(id)) else { return };
+        let Some(known) = self.watched.get_mut(&place).filter(|known| known.snapshot.expects(id)) else { return };
         if held + entries.len() > self.records_max {
             for waiting in core::mem::take(&mut known.waiting) {
                 let refused = NameMessage::Refused { request: waiting.request, refusal: Refusal::Full };
@@ -536,14 +441,13 @@ impl Stored {
             return;
         }
         let records: Vec<_> = entries.into_iter().filter_map(|entry| Some((slot_at(place, &entry)?, entry))).collect();
-        let last = records.last().map(|(key, _)| *key);
         self.held += records.len();
-        let priority = known.priority();
-        self.stats.forged += known.take_page(place, records, revision);
-        if let Some(last) = last.filter(|_| more) {
-            return self.list_place(place, Some(&last), priority);
+        self.outside.stats.forged += known.take_page(place, records);
+        if let Some(rest) = rest {
+            return self.outside.read_on(id, Part::Place(place), rest);
         }
-        let Some(news) = known.finish(place) else { return self.list_place(place, None, priority) };
+        let priority = known.priority;
+        let Some(news) = known.finish(place, revision) else { return self.list_place(place, priority) };
         for news in news {
             self.notify_watchers(now, place, news);
         }
@@ -556,7 +460,6 @@ impl Stored {
     // What changes.
 
     fn on_change(&mut self, now: Time, revision: u64, key: &[u8], after: Option<Entry>, before: Before) {
-        self.stats.changes += 1;
         match Key::read(key) {
             Some(Key::Author(author)) => self.authors.set_there(revision, author, after.is_some()),
             Some(Key::Record(slot)) => {
@@ -573,7 +476,7 @@ impl Stored {
                     }
                 }
                 self.authors.change(revision, slot, after, before);
-                self.read_on();
+                self.read_next();
             }
             None => {}
         }
@@ -581,7 +484,7 @@ impl Stored {
     fn notify_watchers(&mut self, now: Time, place: Guid, news: News) {
         let record = match news {
             News::Record(record) => record,
-            News::Forged => return self.stats.forged += 1,
+            News::Forged => return self.outside.stats.forged += 1,
             News::None => return,
         };
         let Some(known) = self.watched.get_mut(&place) else { return };

@@ -5,7 +5,10 @@ use alloc::{
 };
 
 use tributary_core::Time;
-use tributary_transport::engine::{Entry, Priority};
+use tributary_directory::{
+    Snapshot,
+    engine::{Entry, Priority},
+};
 
 use super::{
     super::{Asker, digest},
@@ -34,9 +37,10 @@ pub(super) struct Place {
     pub(super) watchers: BTreeMap<Asker, Time>,
     pub(super) waiting: Vec<Waiting>,
     records: BTreeMap<RecordKey, Seen>,
-    reading: Option<Reading>,
-    /// The state of the store that `records` are, if nothing is being read.
-    revision: Option<u64>,
+    pub(super) snapshot: Snapshot<(RecordKey, Option<Entry>)>,
+    /// How it is being read, or was, and what pages have come.
+    pub(super) priority: Priority,
+    found: BTreeMap<RecordKey, Seen>,
     /// Watchers were told what there is.
     was_notified: bool,
 }
@@ -50,18 +54,6 @@ struct Seen {
     outlives_author: bool,
 }
 
-#[derive(Debug)]
-struct Reading {
-    priority: Priority,
-    /// The request for the page that is to come.
-    expects: u64,
-    /// More has changed meanwhile than was kept; it is read again.
-    is_spoilt: bool,
-    at: Option<u64>,
-    found: BTreeMap<RecordKey, Seen>,
-    changes: Vec<(u64, RecordKey, Option<Entry>)>,
-}
-
 /// What a change of the store means for watchers.
 pub(super) enum News {
     /// They are told this record.
@@ -72,60 +64,36 @@ pub(super) enum News {
 }
 
 impl Place {
-    pub(super) fn is_known(&self) -> bool {
-        self.revision.is_some()
-    }
     /// Records held here.
     pub(super) fn len(&self) -> usize {
-        self.records.len() + self.reading.as_ref().map_or(0, |reading| reading.found.len())
+        self.records.len() + self.found.len()
     }
     /// Whether it is being read, and somebody waits for that.
     pub(super) fn is_queried(&self) -> bool {
-        self.reading.as_ref().is_some_and(|reading| reading.priority == Priority::Question)
+        self.snapshot.is_reading() && self.priority == Priority::Question
     }
-    /// How it is being read.
-    pub(super) fn priority(&self) -> Priority {
-        self.reading.as_ref().map_or(Priority::Background, |reading| reading.priority)
-    }
-    /// It is read from the first record on.
-    pub(super) fn begin(&mut self, priority: Priority) {
-        let (found, changes) = (BTreeMap::new(), Vec::new());
-        let reading = Reading { priority, expects: 0, is_spoilt: false, at: None, found, changes };
-        (self.reading, self.revision) = (Some(reading), None);
-    }
-    /// The next page comes by this request.
-    pub(super) fn expect(&mut self, request: u64) {
-        self.reading.iter_mut().for_each(|reading| reading.expects = request);
-    }
-    pub(super) fn expects(&self, request: u64) -> bool {
-        self.reading.as_ref().is_some_and(|reading| reading.expects == request)
-    }
-    /// It cannot be read now.
-    pub(super) fn give_up(&mut self) {
-        self.reading = None;
-    }
-    /// As of which revision the next page is read.
-    pub(super) fn reads_at(&self) -> Option<u64> {
-        self.reading.as_ref().and_then(|reading| reading.at)
+    /// It is read by this request.
+    pub(super) fn begin(&mut self, request: u64, priority: Priority) {
+        self.found.clear();
+        self.priority = priority;
+        self.snapshot.begin(request);
     }
     /// Takes a page of its records; gives how many of them are forged.
-    pub(super) fn take_page(&mut self, place: Guid, records: Vec<(RecordKey, Entry)>, revision: u64) -> u64 {
-        let Some(reading) = &mut self.reading else { return 0 };
-        reading.at.get_or_insert(revision);
+    pub(super) fn take_page(&mut self, place: Guid, records: Vec<(RecordKey, Entry)>) -> u64 {
         let mut forged = 0;
         for (key, entry) in records {
             match seen(&(place, key), &entry) {
-                Some(seen) => drop(reading.found.insert(key, seen)),
+                Some(seen) => drop(self.found.insert(key, seen)),
                 None => forged += 1,
             }
         }
         forged
     }
     /// All pages are there: gives what watchers do not know yet; `None` if it has to be read again.
-    pub(super) fn finish(&mut self, place: Guid) -> Option<Vec<News>> {
-        let Reading { at, found, changes, .. } = self.reading.take().filter(|reading| !reading.is_spoilt)?;
+    pub(super) fn finish(&mut self, place: Guid, revision: u64) -> Option<Vec<News>> {
+        let changes = self.snapshot.finish(revision)?;
+        let found = core::mem::take(&mut self.found);
         let before = core::mem::replace(&mut self.records, found);
-        self.revision = at;
         let is_news = |(key, seen): &(&RecordKey, &Seen)| {
             before.get(*key).is_none_or(|known| (known.version, known.is_stated) != (seen.version, seen.is_stated))
         };
@@ -135,21 +103,14 @@ impl Place {
         if !core::mem::replace(&mut self.was_notified, true) {
             news.clear();
         }
-        news.extend(changes.into_iter().map(|(revision, key, after)| self.change(place, key, revision, after)));
+        news.extend(changes.into_iter().map(|(revision, (key, after))| self.change(place, key, revision, after)));
         Some(news)
     }
     /// Takes a change.
     pub(super) fn change(&mut self, place: Guid, key: RecordKey, revision: u64, after: Option<Entry>) -> News {
-        if let Some(reading) = &mut self.reading {
-            match reading.changes.len() < BUFFERED_MAX {
-                true => reading.changes.push((revision, key, after)),
-                false => reading.is_spoilt = true,
-            }
+        let Some((key, after)) = self.snapshot.on_change(revision, (key, after), BUFFERED_MAX) else {
             return News::None;
-        }
-        if self.revision.is_none_or(|known| revision <= known) {
-            return News::None;
-        }
+        };
         let Some(entry) = after else {
             self.records.remove(&key);
             return News::None;

@@ -5,7 +5,10 @@ use alloc::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Entry, If, KEYS_MAX, Lease, Priority, Request};
+use tributary_directory::{
+    Page, Pages,
+    engine::{Entry, If, KEYS_MAX, Lease, Priority, Request},
+};
 
 use super::{
     super::{
@@ -14,7 +17,7 @@ use super::{
     },
     Found, Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
     authors::Comparison,
-    keys::{self, Key, LEASE_MIN, Leases, Slot},
+    keys::{self, Key, LEASE_MIN, Leases},
     places::Waiting,
     slot_at,
 };
@@ -55,15 +58,17 @@ impl Stored {
     }
     /// Opens a question; `None` and a refusal if there are too many.
     fn open(&mut self, now: Time, to: Asker, request: u32, what: What, left: u8) -> Option<u64> {
-        if self.jobs.len() >= OPEN_MAX || self.pending.len() >= 4 * OPEN_MAX {
+        if self.jobs.len() >= OPEN_MAX || self.outside.open() >= 4 * OPEN_MAX {
             self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Busy }));
             return None;
         }
-        self.next_id += 1;
-        let due = now + PATIENCE;
-        self.due.insert((due, self.next_id));
-        self.jobs.insert(self.next_id, Job { to, request, what, left, due, there: BTreeSet::new() });
-        Some(self.next_id)
+        self.job_next += 1;
+        let job = Job { to, request, what, left, due: now + PATIENCE, there: BTreeSet::new() };
+        self.jobs.insert(self.job_next, job);
+        Some(self.job_next)
+    }
+    fn ask(&mut self, part: Part, request: impl FnOnce(u64) -> Request) {
+        self.outside.ask(Priority::Question, part, request);
     }
 
     // Put.
@@ -100,7 +105,7 @@ impl Stored {
     /// A record is in the store. If it is new there, its author is there too: whoever repeats an old record, which anybody
     /// can, brings nobody back.
     pub(super) fn on_stored(&mut self, now: Time, job: u64, is_new: bool) {
-        self.stats.stored += 1;
+        self.outside.stats.stored += 1;
         let Some(What::Put { slot, lifetime, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
         let (slot, lifetime) = (*slot, *lifetime);
         let author = slot.1.0;
@@ -136,12 +141,12 @@ impl Stored {
         let is_signed = there.as_ref().is_some_and(|there| keys::verified(slot, there).is_some());
         let when = match there {
             Some(there) if is_signed && there.version >= entry.version => {
-                self.stats.stale += 1;
+                self.outside.stats.stale += 1;
                 *stale = Some(there.version);
                 return self.on_part(now, job);
             }
             Some(_) if !is_signed => {
-                self.stats.forged += 1;
+                self.outside.stats.forged += 1;
                 If::Unchanged(revision)
             }
             _ => If::Below(entry.version),
@@ -155,7 +160,7 @@ impl Stored {
         if job.left > 0 {
             return;
         }
-        let Some(Job { to, request, what, .. }) = self.end(number) else { return };
+        let Some(Job { to, request, what, .. }) = self.jobs.remove(&number) else { return };
         let answer = match what {
             What::Put { stale: Some(current), .. } => NameMessage::Stale { request, current },
             What::Put { .. } => NameMessage::Done { request, replicas: 1 },
@@ -171,7 +176,7 @@ impl Stored {
     // Look up.
 
     fn find(&mut self, now: Time, from: Asker, request: u32, place: Guid, after: Option<RecordKey>) {
-        if !self.authors.is_there_known() || self.health.is_blind(now) {
+        if !self.authors.is_there_known() || self.outside.health().is_blind(now) {
             // Nothing would be found, whatever there is, or what has gone; another resolver may know.
             return self.refuse_to(from, request, Refusal::Engine);
         }
@@ -229,7 +234,7 @@ impl Stored {
         match job.what {
             What::Find { .. } => self.answer_find(now, number, &there),
             What::Watch { place, waiting } => {
-                self.end(number);
+                self.jobs.remove(&number);
                 self.notify_watcher(place, waiting, &there);
             }
             What::Put { .. } | What::Renew { .. } => {}
@@ -237,17 +242,18 @@ impl Stored {
     }
     /// Answers a lookup. These are there beside those who are known to be.
     fn answer_find(&mut self, now: Time, number: u64, more_there: &BTreeSet<Guid>) {
-        let Some(Job { to, request, what: What::Find { place, after, found: Some(found) }, .. }) = self.end(number)
+        let Some(Job { to, request, what: What::Find { place, after, found: Some(found) }, .. }) =
+            self.jobs.remove(&number)
         else {
             return;
         };
         let Found { entries, more } = found;
-        self.stats.read += 1;
+        self.outside.stats.read += 1;
         let mut live: Vec<(RecordKey, &[u8])> = Vec::new();
         for entry in &entries {
             let Some(key) = slot_at(place, entry) else { continue };
             let Some((record, is_stated)) = keys::verified(&(place, key), entry) else {
-                self.stats.forged += 1;
+                self.outside.stats.forged += 1;
                 continue;
             };
             let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
@@ -289,8 +295,9 @@ impl Stored {
         }
         let is_new = known.watchers.insert(asker, now + lease).is_none();
         let waiting = Waiting { asker, request, digest, is_new };
-        let is_away = self.health.failing_since().is_some() || !self.is_started || self.health.is_blind(now);
-        let knows = known.is_known() && !self.health.is_blind(now);
+        let is_away =
+            self.outside.health().failing_since().is_some() || !self.is_started || self.outside.health().is_blind(now);
+        let knows = known.snapshot.is_read() && !self.outside.health().is_blind(now);
         if is_away && !knows && !known.is_queried() {
             self.refuse_to(asker, request, Refusal::Engine);
             // It is tried again all the same.
@@ -309,9 +316,9 @@ impl Stored {
     }
     fn list_place_if(&mut self, place: Guid) {
         // What is being read in the background may have many others before it.
-        let is_idle = self.watched.get(&place).is_some_and(|known| !known.is_known() && !known.is_queried());
+        let is_idle = self.watched.get(&place).is_some_and(|known| !known.snapshot.is_read() && !known.is_queried());
         if self.is_started && is_idle {
-            self.list_place(place, None, Priority::Question);
+            self.list_place(place, Priority::Question);
         }
     }
     /// Answers a question about a watch, once it is known which authors are there.
@@ -385,43 +392,31 @@ impl Stored {
         surplus.extend(unclaimed.into_iter().filter(|bucket| self.ends.contains(bucket)));
         for bucket in surplus {
             let stated = self.authors.take_unmatched(author, bucket);
-            let (from, _) = keys::bucket_range(bucket);
-            self.list_surplus((author, bucket), stated, from);
+            let (range, part) = (keys::bucket_range(bucket), Part::Surplus { author, bucket, stated });
+            self.outside.read(Priority::Background, part, range, PAGE, Pages::AsTheyAre);
         }
         missing
     }
-    fn list_surplus(&mut self, (author, bucket): (Guid, u16), stated: BTreeSet<Slot>, from: Vec<u8>) {
-        let (_, to) = keys::bucket_range(bucket);
-        let part = Part::Surplus { author, bucket, stated };
-        self.ask_as(Priority::Background, part, |id| Request::List { id, from, to, count: PAGE, at: None });
-    }
     /// What an author has not put again ends, but for the subscriptions of an earlier life, which hold until their own end.
     /// Its version stays known.
-    pub(super) fn on_surplus(
-        &mut self,
-        now: Time,
-        (author, bucket): (Guid, u16),
-        stated: BTreeSet<Slot>,
-        entries: Vec<Entry>,
-        more: bool,
-    ) {
-        let lease = self.leases.deletions(&author, now, (MEMORY, RECORD_SPAN));
-        let last = entries.last().map(|entry| entry.key.clone()).filter(|_| more);
+    pub(super) fn on_surplus(&mut self, now: Time, Page { id, part, entries, rest, .. }: Page<Part>) {
+        let Part::Surplus { author, bucket, stated } = &part else { return };
+        let lease = self.leases.deletions(author, now, (MEMORY, RECORD_SPAN));
         for entry in entries.into_iter().filter(keys::is_stated) {
             let Some(Key::Record(slot)) = Key::read(&entry.key) else { continue };
             let outlives =
                 || keys::verified(&slot, &entry).is_some_and(|(record, _)| record.statement().body.outlives_author());
-            if slot.1.0 != author || bucket_of(&slot.0) != bucket || stated.contains(&slot) || outlives() {
+            if slot.1.0 != *author || bucket_of(&slot.0) != *bucket || stated.contains(&slot) || outlives() {
                 continue;
             }
-            self.stats.ended += 1;
+            self.outside.stats.ended += 1;
             // A record that says the highest version of all is let alone; it goes with its author's memory.
             let when = If::Below(entry.version.saturating_add(1));
             let entry = keys::ended(entry);
-            self.ask_as(Priority::Background, Part::Ended, |id| Request::Put { id, entry, when, lease });
+            self.outside.ask(Priority::Background, Part::Ended, |id| Request::Put { id, entry, when, lease });
         }
-        if let Some(last) = last {
-            self.list_surplus((author, bucket), stated, keys::behind(&last));
+        if let Some(rest) = rest {
+            self.outside.read_on(id, part, rest);
         }
     }
 }

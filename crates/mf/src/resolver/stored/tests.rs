@@ -1,9 +1,10 @@
-use alloc::{boxed::Box, collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, format, string::ToString, sync::Arc, vec, vec::Vec};
 use std::sync::Mutex;
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
+use tributary_directory::engine::{Answer, Engine, Entry, Priority, Request};
+use tributary_testkit::engine::MemoryStore;
 
 use super::{
     super::{Answer as Told, Asker, Front, GnrsClient, NameResolver},
@@ -15,132 +16,10 @@ const LIFE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(86_400);
 const TICK: Duration = Duration::from_millis(100);
 
-/// What several engines share: a store in memory that does what etcd does.
-#[derive(Default)]
-struct Store {
-    now: Time,
-    revision: u64,
-    records: BTreeMap<Vec<u8>, (Entry, u64)>,
-    /// The revisions that made them.
-    revisions: BTreeMap<Vec<u8>, u64>,
-    /// Somebody else's record, put just before the next put of what is to be unchanged.
-    overtakes: Option<Entry>,
-    leases: BTreeMap<u64, (Time, u32)>,
-    inboxes: Vec<VecDeque<Answer>>,
-    /// It answers nothing but that it cannot.
-    is_broken: bool,
-    /// It keeps nothing.
-    is_full: bool,
-    /// It tells no changes.
-    is_mute: bool,
-    puts: usize,
-}
-
-impl Store {
-    fn tell(&mut self, answer: &Answer) {
-        if self.is_mute {
-            return;
-        }
-        self.inboxes.iter_mut().for_each(|inbox| inbox.push_back(answer.clone()));
-    }
-    fn set(&mut self, entry: Entry, lease: u64) {
-        self.revision += 1;
-        let key = entry.key.clone();
-        self.revisions.insert(key.clone(), self.revision);
-        let before = self.records.insert(key.clone(), (entry.clone(), lease));
-        let before = before.map_or(Before::Nothing, |(entry, _)| Before::Entry(entry));
-        self.tell(&Answer::Changed { revision: self.revision, key, after: Some(entry), before });
-    }
-    fn advance(&mut self, now: Time) {
-        self.now = now;
-        if now.since(Time::ZERO).as_millis().is_multiple_of(2_000) && !self.is_broken {
-            self.tell(&Answer::Current);
-        }
-        let over: Vec<u64> = self.leases.iter().filter(|(_, (until, _))| *until <= now).map(|(id, _)| *id).collect();
-        for lease in over {
-            self.leases.remove(&lease);
-            let gone: Vec<Vec<u8>> =
-                self.records.iter().filter(|(_, (_, of))| *of == lease).map(|(key, _)| key.clone()).collect();
-            for key in gone {
-                let Some((entry, _)) = self.records.remove(&key) else { continue };
-                self.revision += 1;
-                let before = Before::Entry(entry);
-                self.tell(&Answer::Changed { revision: self.revision, key, after: None, before });
-            }
-        }
-    }
-    fn ask(&mut self, request: Request) -> Answer {
-        let id = request.id();
-        if self.is_broken || self.is_full && matches!(request, Request::Put { .. }) {
-            return Answer::Failed { id, reason: "it is broken".into(), is_full: self.is_full };
-        }
-        match request {
-            Request::Put { entry, when, lease: Lease { id: lease, seconds }, .. } => {
-                self.puts += 1;
-                let until = self.now + Duration::from_secs(u64::from(seconds));
-                self.leases.entry(lease).or_insert((until, seconds));
-                if let Some(other) = self.overtakes.take_if(|_| matches!(when, If::Unchanged(_))) {
-                    self.set(other, lease);
-                }
-                let there = self.records.get(&entry.key).map(|(there, _)| there.clone());
-                let revision = self.revisions.get(&entry.key).copied().unwrap_or_default();
-                let is_free = match (&there, when) {
-                    (_, If::Always) | (None, If::Below(_)) => true,
-                    (Some(there), If::Below(below)) => there.version < below,
-                    (there, If::Unchanged(at)) => there.is_some() && revision == at,
-                };
-                if there.as_ref() == Some(&entry) {
-                    self.records.insert(entry.key.clone(), (entry, lease));
-                    return Answer::Stored { id, is_new: false };
-                }
-                if !is_free {
-                    return Answer::Stale { id, entry: there, revision };
-                }
-                self.set(entry, lease);
-                Answer::Stored { id, is_new: true }
-            }
-            Request::Renew { lease, .. } => {
-                let now = self.now;
-                let known = self.leases.get_mut(&lease.id);
-                let is_alive = known.map(|(until, seconds)| {
-                    *until = now + Duration::from_secs(u64::from(*seconds));
-                });
-                Answer::Renewed { id, is_alive: is_alive.is_some() }
-            }
-            Request::Get { keys, .. } => {
-                let entries = keys.iter().filter_map(|key| Some(self.records.get(key)?.0.clone())).collect();
-                Answer::Listed { id, entries, more: false, revision: self.revision }
-            }
-            Request::List { from, to, count, .. } => {
-                let found = self.records.range(from..to).map(|(_, (entry, _))| entry.clone());
-                let mut entries: Vec<Entry> = found.take(count as usize + 1).collect();
-                let more = entries.len() > count as usize;
-                entries.truncate(count as usize);
-                Answer::Listed { id, entries, more, revision: self.revision }
-            }
-        }
-    }
-}
-
-struct Shared(Arc<Mutex<Store>>, usize);
-impl Engine for Shared {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-    fn ask(&mut self, request: Request, _: Priority) {
-        let mut store = self.0.lock().unwrap();
-        let answer = store.ask(request);
-        store.inboxes[self.1].push_back(answer);
-    }
-    fn poll(&mut self) -> Option<Answer> {
-        self.0.lock().unwrap().inboxes[self.1].pop_front()
-    }
-}
-
 /// Two resolvers over one store, and an access router with clients.
 struct World {
     now: Time,
-    store: Arc<Mutex<Store>>,
+    store: Arc<Mutex<MemoryStore>>,
     resolvers: Vec<(NetworkAddress, Stored)>,
     front: Front,
     clients: Vec<(Asker, GnrsClient)>,
@@ -177,12 +56,10 @@ fn content_at(label: &str) -> Guid {
 
 impl World {
     fn new(clients: u8) -> World {
-        let store = Arc::new(Mutex::new(Store::default()));
-        store.lock().unwrap().inboxes = vec![VecDeque::new(), VecDeque::new()];
-        store.lock().unwrap().tell(&Answer::Restarted { revision: 0 });
+        let store = Arc::default();
         let addresses = [NetworkAddress(1), NetworkAddress(2)];
         let resolver = |(at, address): (usize, &NetworkAddress)| {
-            let mut stored = Stored::new(Box::new(Shared(Arc::clone(&store), at)), 1_000, at as u64);
+            let mut stored = Stored::new(MemoryStore::engine(&store), 1_000, at as u64);
             stored.handle_members(Time::ZERO, *address, &addresses);
             (*address, stored)
         };
@@ -269,7 +146,7 @@ impl World {
         core::iter::from_fn(|| self.clients[client].1.poll_answer()).collect()
     }
     fn stats(&self, resolver: usize) -> StoreStats {
-        self.resolvers[resolver].1.stats
+        self.resolvers[resolver].1.stats()
     }
 }
 
@@ -339,7 +216,7 @@ fn what_replaces_a_forged_record_replaces_no_newer_one_that_came_meanwhile() {
         store.overtakes = Some(newer);
     }
     assert_eq!(world.put(0, &honest), NameMessage::Stale { request: 1, current: 9 });
-    let there = world.store.lock().unwrap().records[&keys::key_of(&slot)].0.version;
+    let there = world.store.lock().unwrap().kept[&keys::key_of(&slot)].0.version;
     assert_eq!(there, 9);
 }
 
@@ -473,7 +350,7 @@ fn a_deletion_is_remembered_for_minutes_and_then_forgotten() {
     let put = NameMessage::Put { request: 1, place, record: old };
     assert!(matches!(&world.ask(1, put)[..], [NameMessage::Stale { .. }]));
     world.run(Duration::from_secs(1_000));
-    let left = world.store.lock().unwrap().records.keys().filter(|key| key.starts_with(b"r/")).count();
+    let left = world.store.lock().unwrap().kept.keys().filter(|key| key.starts_with(b"r/")).count();
     assert_eq!(left, 0, "deletions do not heap up");
 }
 
@@ -516,13 +393,12 @@ fn a_store_that_answers_every_other_request_is_told_of_now_and_then() {
 #[test]
 fn a_device_that_no_change_has_told_of_is_found_and_one_that_has_gone_is_not() {
     let mut world = World::new(0);
-    let mute = |world: &World, is_mute| world.store.lock().unwrap().is_mute = is_mute;
-    mute(&world, true);
+    world.store.lock().unwrap().mute = [0, 1].into();
     world.put(0, &signed(1, 3, 7));
     assert_eq!(world.found(1, device(1)), [3]);
     let watch = NameMessage::Watch { request: 5, place: device(1), lease_ms: 60_000, known: 0 };
     assert!(matches!(&world.ask(1, watch)[..], [NameMessage::Found { records, .. }] if records.len() == 1));
-    mute(&world, false);
+    world.store.lock().unwrap().mute.clear();
     world.run(LIFE * 2);
     assert!(world.found(1, device(1)).is_empty(), "its lease is over");
 }
@@ -531,13 +407,13 @@ fn a_device_that_no_change_has_told_of_is_found_and_one_that_has_gone_is_not() {
 fn a_store_that_tells_no_changes_is_not_believed_for_long_and_one_that_is_full_is_read() {
     let mut world = World::new(0);
     world.put(0, &signed(1, 3, 7));
-    world.store.lock().unwrap().is_mute = true;
+    world.store.lock().unwrap().mute = [0, 1].into();
     world.run(Duration::from_secs(8));
     let refused = [NameMessage::Refused { request: 2, refusal: Refusal::Engine }];
     assert_eq!(world.ask(1, NameMessage::Lookup { request: 2, place: device(1) }), refused);
     let notes: Vec<String> = core::iter::from_fn(|| world.resolvers[1].1.poll_note()).collect();
     assert!(notes.len() == 1 && notes[0].contains("no watch"), "{notes:?}");
-    world.store.lock().unwrap().is_mute = false;
+    world.store.lock().unwrap().mute.clear();
     world.run(Duration::from_secs(3));
     assert_eq!((world.found(1, device(1)), world.resolvers[1].1.state().as_str()), (vec![3], "in use"));
 
@@ -563,7 +439,7 @@ fn an_answer_that_comes_too_late_is_a_refusal() {
             None
         }
     }
-    world.resolvers[0].1.engine = Box::new(Mute);
+    world.resolvers[0].1 = Stored::new(Box::new(Mute), 1_000, 0);
     let put = NameMessage::Put { request: 1, place: device(1), record: signed(1, 5, 7).encode() };
     assert!(world.ask(0, put).is_empty());
     assert_eq!(world.resolvers[0].1.poll_timeout(), Some(world.now + PATIENCE));

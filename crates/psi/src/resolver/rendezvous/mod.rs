@@ -67,7 +67,6 @@ use members::Members;
 use operation::{Operating, Origin};
 use record::Record;
 use stored::Store;
-pub use stored::StoreStats;
 
 /// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
 #[derive(Clone, PartialEq, Debug)]
@@ -482,7 +481,7 @@ impl Rendezvous {
     }
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop_front().or_else(|| self.stored.as_mut()?.poll_note())
     }
 
     /// Whether this node has the records that it is responsible for. A newcomer has them when all others have sent

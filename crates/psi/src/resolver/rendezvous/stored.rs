@@ -24,10 +24,14 @@ use alloc::{
     string::String,
     vec::Vec,
 };
-use core::fmt;
+use core::{fmt, ops::RangeInclusive};
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
-use tributary_transport::engine::{self, Answer as StoreAnswer, Engine, Health, If, Lease, Priority, Request, Words};
+use tributary_directory::{
+    Outside, Page, Pages, Rest, StoreEvent, StoreStats,
+    engine::{self, Answer as StoreAnswer, Engine, If, Lease, Priority, Request},
+    health::Words,
+};
 
 use super::{Rendezvous, Target, Timer, key_of, members};
 use crate::{
@@ -51,9 +55,8 @@ const RENEW_EACH: Duration = Duration::from_secs(100);
 const SHORT_LEASE: Duration = Duration::from_secs(300);
 /// Life in the store of entries with longer leases; the longest that are granted are renewed after 20 minutes.
 const LONG_MEMORY_SECONDS: u32 = 7_200;
-/// Records of a page, and records that the node takes in one round.
+/// Records of a page.
 const PAGE: u32 = 500;
-const ROUND_MAX: usize = 1_024;
 /// Leases whose last renewal is remembered.
 const RENEWED_MAX: usize = 8_192;
 /// Puts of the same entry at most, while others change it.
@@ -63,50 +66,21 @@ const WORDS: Words = Words { topic: "rendezvous", blind: "this node does not act
 
 /// A rendezvous node's view of an outside store.
 pub(super) struct Store {
-    engine: Box<dyn Engine>,
+    outside: Outside<Part>,
     /// Distinguishes this node's leases of withdrawn entries from other nodes'.
     salt: u64,
-    next_id: u64,
-    pending: BTreeMap<u64, Part>,
     is_started: bool,
     /// The buckets that this node is responsible for, and the ones among them that have not been read yet.
     held: BTreeSet<u16>,
     unread: BTreeSet<u16>,
-    reading: Option<Reading>,
+    /// The request that reads some of the unread buckets.
+    reading: Option<u64>,
     /// Whether all buckets have been read since the store began to report changes. Buckets that are added later are
     /// read while the node keeps acting for the others.
     is_read: bool,
-    health: Health,
-    is_blind: bool,
     renewed: BTreeMap<Lease, Time>,
-    round: (Time, usize),
-    is_behind: bool,
     /// When this node last announced to the others that it does not act, and the number of that message.
     excused: Option<(Time, u32)>,
-    /// Counters for people.
-    pub(super) stats: StoreStats,
-}
-
-/// Buckets that are being read, page by page.
-struct Reading {
-    id: u64,
-    first: u16,
-    last: u16,
-}
-
-/// What a rendezvous node has had to do with its store.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct StoreStats {
-    /// Entries that the store has acknowledged.
-    pub stored: u64,
-    /// Changes that it has reported.
-    pub changes: u64,
-    /// Requests that it did not carry out in time.
-    pub failed: u64,
-    /// Values in the store that are no entries.
-    pub malformed: u64,
-    /// How often all buckets were read again.
-    pub restarts: u64,
 }
 
 /// The purpose of a request to the store.
@@ -115,87 +89,62 @@ enum Part {
     Entry { operation: u32, entry: engine::Entry, lease: Lease, races: u8 },
     /// To renew the lease of a host; `renewal` waits for that, if any.
     Lease { renewal: Option<u32> },
-    /// The next page.
-    Page,
+    /// To read these buckets.
+    Buckets(RangeInclusive<u16>),
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store")
-            .field("unread", &self.unread.len())
-            .field("is_read", &self.is_read)
-            .field("is_blind", &self.is_blind)
-            .finish_non_exhaustive()
+        let (unread, is_read) = (self.unread.len(), self.is_read);
+        f.debug_struct("Store").field("unread", &unread).field("is_read", &is_read).finish_non_exhaustive()
     }
 }
 
 impl Store {
     fn new(engine: Box<dyn Engine>, salt: u64) -> Store {
         Store {
-            health: Health::new(engine.name(), WORDS),
-            engine,
+            outside: Outside::new(engine, WORDS),
             salt,
-            next_id: 0,
-            pending: BTreeMap::new(),
             is_started: false,
             held: BTreeSet::new(),
             unread: BTreeSet::new(),
             reading: None,
             is_read: false,
-            is_blind: false,
             renewed: BTreeMap::new(),
-            round: (Time::ZERO, 0),
-            is_behind: false,
             excused: None,
-            stats: StoreStats::default(),
         }
     }
     pub(super) fn is_ready(&self) -> bool {
-        self.is_read && !self.is_blind
+        self.is_read && !self.outside.health().is_found_blind()
     }
     pub(super) fn has_read(&self, bucket: u16) -> bool {
         !self.unread.contains(&bucket)
     }
+    pub(super) fn poll_note(&mut self) -> Option<Event> {
+        self.outside.poll_note().map(Event::Note)
+    }
     /// Its state, for people.
-    pub(super) fn state(&self) -> String {
-        let state = self.health.state();
+    fn state(&self) -> String {
+        let state = self.outside.health().state();
         if self.is_read || state != "in use" { state } else { "being read".into() }
     }
-    pub(super) fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-    fn ask(&mut self, priority: Priority, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
-        self.next_id += 1;
-        self.pending.insert(self.next_id, part);
-        self.engine.ask(request(self.next_id), priority);
-        self.next_id
-    }
     /// Reads the next buckets that have not been read, if nothing is being read.
-    fn read_on(&mut self) {
+    fn read_next(&mut self) {
         if !self.is_started || self.reading.is_some() {
             return;
         }
         let Some(first) = self.unread.first().copied() else { return };
         let last = (first..BUCKETS).take_while(|bucket| self.unread.contains(bucket)).last().unwrap_or(first);
-        self.read(first, last, format!("e/{first:04x}/").into_bytes());
-    }
-    fn read(&mut self, first: u16, last: u16, from: Vec<u8>) {
         // What follows a slash.
-        let to = format!("e/{last:04x}0").into_bytes();
-        let id = self.ask(Priority::Background, Part::Page, |id| Request::List { id, from, to, count: PAGE, at: None });
-        self.reading = Some(Reading { id, first, last });
+        let range = (format!("e/{first:04x}/").into_bytes(), format!("e/{last:04x}0").into_bytes());
+        let part = Part::Buckets(first..=last);
+        self.reading = Some(self.outside.read(Priority::Background, part, range, PAGE, Pages::AsTheyAre));
     }
-    /// A page has come, whose last key is this if there are more.
-    fn on_page(&mut self, reading: &Reading, more: Option<&[u8]>) {
-        let Reading { first, last, .. } = *reading;
-        match more {
-            Some(key) => self.read(first, last, [key, &[0]].concat()),
-            None => {
-                self.unread.retain(|bucket| !(first..=last).contains(bucket));
-                self.is_read |= self.unread.is_empty();
-                self.read_on();
-            }
-        }
+    fn on_read(&mut self, buckets: &RangeInclusive<u16>) {
+        self.reading = None;
+        self.unread.retain(|bucket| !buckets.contains(bucket));
+        self.is_read |= self.unread.is_empty();
+        self.read_next();
     }
     /// The store reports all changes from now on, and may have reported no earlier ones.
     fn restart(&mut self, is_joined: bool) {
@@ -203,7 +152,7 @@ impl Store {
         self.reading = None;
         self.unread = self.held.clone();
         self.is_read = is_joined && self.unread.is_empty();
-        self.read_on();
+        self.read_next();
     }
     /// This node is responsible for these buckets now.
     fn hold(&mut self, held: BTreeSet<u16>) {
@@ -211,11 +160,11 @@ impl Store {
         self.unread.retain(|bucket| held.contains(bucket));
         self.held = held;
         self.is_read |= self.is_started && self.unread.is_empty();
-        self.read_on();
+        self.read_next();
     }
     fn put(&mut self, operation: u32, entry: engine::Entry, lease: Lease, when: If, races: u8) {
         let part = Part::Entry { operation, entry: entry.clone(), lease, races };
-        self.ask(Priority::Question, part, |id| Request::Put { id, entry, when, lease });
+        self.outside.ask(Priority::Question, part, |id| Request::Put { id, entry, when, lease });
     }
     /// Renews a lease, unless that was done lately and no renewal waits for it.
     fn renew(&mut self, now: Time, lease: Lease, renewal: Option<u32>) {
@@ -227,7 +176,7 @@ impl Store {
             self.renewed.clear();
         }
         self.renewed.insert(lease, now);
-        self.ask(Priority::Question, Part::Lease { renewal }, |id| Request::Renew { id, lease });
+        self.outside.ask(Priority::Question, Part::Lease { renewal }, |id| Request::Renew { id, lease });
     }
 }
 
@@ -240,7 +189,7 @@ impl Rendezvous {
     }
     /// The counters, the name and the state of its external store; `None` without one.
     pub fn store_status(&self) -> Option<(StoreStats, &'static str, String)> {
-        self.stored.as_ref().map(|store| (store.stats, store.name(), store.state()))
+        self.stored.as_ref().map(|store| (store.outside.stats, store.outside.name(), store.state()))
     }
     /// Whether it keeps records in an outside store.
     pub fn has_store(&self) -> bool {
@@ -252,21 +201,11 @@ impl Rendezvous {
         self.settle(now);
     }
     fn take_round(&mut self, now: Time) {
-        loop {
-            let Some(store) = &mut self.stored else { return };
-            if store.round.0 != now {
-                store.round = (now, 0);
-            }
-            store.is_behind = store.round.1 >= ROUND_MAX;
-            if store.is_behind {
-                return self.timers.set(Timer::Store, now + BETWEEN_ROUNDS);
-            }
-            let Some(store_answer) = store.engine.poll() else { return };
-            store.round.1 += match &store_answer {
-                StoreAnswer::Listed { entries, .. } => entries.len().max(1),
-                _ => 1,
-            };
-            self.on_store_answer(now, store_answer);
+        while let Some(event) = self.stored.as_mut().and_then(|store| store.outside.poll(now)) {
+            self.on_store_event(now, event);
+        }
+        if self.stored.as_ref().is_some_and(|store| store.outside.behind_since().is_some()) {
+            self.timers.set(Timer::Store, now + BETWEEN_ROUNDS);
         }
     }
     /// Checks that the store reports its changes, and retries failed reads.
@@ -274,19 +213,13 @@ impl Rendezvous {
         let me = self.me;
         let Some(store) = &mut self.stored else { return };
         self.timers.set(Timer::Store, now + LOOK);
-        if let Some(note) = store.health.look(now) {
-            self.events.push_back(Event::Note(note));
-        }
-        let is_blind = store.health.is_found_blind();
-        if is_blind != core::mem::replace(&mut store.is_blind, is_blind) {
+        if store.outside.look(now) {
             self.touched.extend(self.records.keys().copied());
         }
-        store.read_on();
+        store.read_next();
         // This node's registrations of names with their scopes are under its own lease.
         store.renew(now, lease_of(me, self.config.registration_lease), None);
-        if store.is_behind {
-            self.take_round(now);
-        }
+        self.take_round(now);
         self.excuse(now);
     }
     /// While this node does not act, it announces that to the others, which do its work.
@@ -370,61 +303,62 @@ impl Rendezvous {
     }
     /// The store has not confirmed the change of an operation in time.
     pub(super) fn on_store_late(&mut self, now: Time, operation: u32) {
-        if let Some(store) = &mut self.stored {
-            store.stats.failed += 1;
-            let note = store.health.on_trouble(now, "it does not answer in time");
-            self.events.extend(note.map(Event::Note));
-        }
+        self.stored.iter_mut().for_each(|store| store.outside.on_late(now));
         self.refuse_operation(now, operation, Answer::Rejected(Rejection::StoreUnavailable));
     }
 
-    fn on_store_answer(&mut self, now: Time, store_answer: StoreAnswer) {
+    fn on_store_event(&mut self, now: Time, event: StoreEvent<Part>) {
         let Some(store) = &mut self.stored else { return };
-        let is_turn = match store_answer {
-            StoreAnswer::Changed { after, .. } => {
-                store.stats.changes += 1;
-                // Entries that the store dropped with their host's lease have expired here long ago.
-                return after.iter().for_each(|entry| self.take_entry(now, entry));
-            }
-            StoreAnswer::Restarted { .. } => {
-                store.stats.restarts += 1;
+        match event {
+            // Entries that the store dropped with their host's lease have expired here long ago.
+            StoreEvent::Changed { after, .. } => after.iter().for_each(|entry| self.take_entry(now, entry)),
+            StoreEvent::Restarted(_) => {
                 store.restart(self.joined);
-                true
+                self.touch_all();
+                self.excuse(now);
             }
-            StoreAnswer::Current => {
-                // It answers, even without new requests.
-                self.events.extend(store.health.on_success().map(Event::Note));
-                store.is_blind
+            StoreEvent::Current(is_back) => {
+                if is_back {
+                    self.touch_all();
+                    self.excuse(now);
+                }
             }
-            store_answer => return self.on_answer(now, store_answer),
-        };
-        self.events.extend(store.health.on_current(now).map(Event::Note));
-        store.is_blind = false;
-        if is_turn {
-            self.touch_all();
-            self.excuse(now);
+            StoreEvent::Page(Page { id, part: Part::Buckets(buckets), entries, rest, .. }) => {
+                if store.reading == Some(id) {
+                    entries.iter().for_each(|entry| self.take_entry(now, entry));
+                    self.on_buckets(id, buckets, rest);
+                }
+            }
+            StoreEvent::Page(_) => {}
+            StoreEvent::Done { part, answer } => self.on_store_done(now, part, answer),
+            StoreEvent::Failed { part: Part::Entry { operation, .. }, is_full, .. } => {
+                let rejection = if is_full { Rejection::StoreFull } else { Rejection::StoreUnavailable };
+                self.refuse_operation(now, operation, Answer::Rejected(rejection));
+            }
+            // The host's entries stay for some minutes; it renews again before that.
+            StoreEvent::Failed { part: Part::Lease { renewal }, .. } => {
+                renewal.into_iter().for_each(|renewal| self.on_renewed_outside(renewal, true));
+            }
+            // They are read again when the timer looks.
+            StoreEvent::Failed { id, part: Part::Buckets(_), .. } => drop(store.reading.take_if(|at| *at == id)),
         }
     }
-    /// Takes the answer to a request.
-    fn on_answer(&mut self, now: Time, store_answer: StoreAnswer) {
+    /// Continues after a page of these buckets.
+    fn on_buckets(&mut self, id: u64, buckets: RangeInclusive<u16>, rest: Option<Rest>) {
         let Some(store) = &mut self.stored else { return };
-        let Some((id, part)) = store_answer.id().and_then(|id| Some((id, store.pending.remove(&id)?))) else { return };
-        if let StoreAnswer::Failed { reason, is_full, .. } = &store_answer {
-            store.stats.failed += 1;
-            let note = match is_full {
-                true => store.health.on_full(now, reason),
-                false => store.health.on_trouble(now, reason),
-            };
-            self.events.extend(note.map(Event::Note));
-            return self.on_store_failed(now, id, part, *is_full);
+        match rest {
+            Some(rest) => store.outside.read_on(id, Part::Buckets(buckets), rest),
+            None => {
+                store.on_read(&buckets);
+                self.touched.extend(self.records.keys().filter(|key| buckets.contains(&bucket_of(**key))).copied());
+            }
         }
-        self.events.extend(store.health.on_success().map(Event::Note));
-        match (part, store_answer) {
-            (Part::Entry { operation, .. }, StoreAnswer::Stored { is_new, .. }) => {
-                store.stats.stored += 1;
-                if is_new {
-                    store.health.on_kept();
-                }
+    }
+    fn on_store_done(&mut self, now: Time, part: Part, answer: StoreAnswer) {
+        let Some(store) = &mut self.stored else { return };
+        match (part, answer) {
+            (Part::Entry { operation, .. }, StoreAnswer::Stored { .. }) => {
+                store.outside.stats.stored += 1;
                 self.on_stored(now, operation, STORE, Answer::Done { replicas: 0 });
             }
             (Part::Entry { operation, entry, lease, races }, StoreAnswer::Stale { entry: there, revision, .. }) => {
@@ -433,33 +367,7 @@ impl Rendezvous {
             (Part::Lease { renewal: Some(renewal) }, StoreAnswer::Renewed { is_alive, .. }) => {
                 self.on_renewed_outside(renewal, is_alive);
             }
-            (Part::Page, StoreAnswer::Listed { entries, more, .. }) => {
-                let Some(reading) = store.reading.take_if(|reading| reading.id == id) else { return };
-                entries.iter().for_each(|entry| self.take_entry(now, entry));
-                let last = entries.last().filter(|_| more).map(|entry| &entry.key[..]);
-                self.stored.iter_mut().for_each(|store| store.on_page(&reading, last));
-                if last.is_none() {
-                    let range = reading.first..=reading.last;
-                    self.touched.extend(self.records.keys().filter(|key| range.contains(&bucket_of(**key))).copied());
-                }
-            }
             _ => {}
-        }
-    }
-    fn on_store_failed(&mut self, now: Time, id: u64, part: Part, is_full: bool) {
-        match part {
-            Part::Entry { operation, .. } => {
-                let rejection = if is_full { Rejection::StoreFull } else { Rejection::StoreUnavailable };
-                self.refuse_operation(now, operation, Answer::Rejected(rejection));
-            }
-            // The host's entries stay for some minutes; it renews again before that.
-            Part::Lease { renewal } => renewal.into_iter().for_each(|renewal| self.on_renewed_outside(renewal, true)),
-            Part::Page => {
-                // It is read again when the timer looks.
-                if let Some(store) = &mut self.stored {
-                    store.reading.take_if(|reading| reading.id == id);
-                }
-            }
         }
     }
     /// The store has another entry there.
@@ -496,7 +404,7 @@ impl Rendezvous {
     /// Merges an entry of the store, if this node is responsible for it.
     fn take_entry(&mut self, now: Time, entry: &engine::Entry) {
         let Some(update) = read_entry(entry) else {
-            self.stored.iter_mut().for_each(|store| store.stats.malformed += 1);
+            self.stored.iter_mut().for_each(|store| store.outside.stats.forged += 1);
             return;
         };
         if self.members.is_responsible(key_of(&update.name)) {
@@ -532,12 +440,7 @@ fn withdrawn_lease(salt: u64, now: Time) -> Lease {
     lease(&[b"withdrawn", &salt.to_be_bytes(), &slot.to_be_bytes()], 2 * MEMORY_SECONDS)
 }
 fn lease(parts: &[&[u8]], seconds: u32) -> Lease {
-    let mut hasher = blake3::Hasher::new_derive_key("tributary 2026 psi leases");
-    for part in parts {
-        hasher.update(part);
-    }
-    let first = hasher.finalize().as_bytes().first_chunk().copied().expect("8 of 32 bytes");
-    Lease { id: (u64::from_be_bytes(first) >> 1).max(1), seconds }
+    Lease::of("tributary 2026 psi leases", parts, seconds)
 }
 
 /// The key of an entry of a record.

@@ -1,18 +1,12 @@
 //! Rendezvous nodes over one store in memory, which behaves like etcd.
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    string::String,
-    sync::Arc,
-    vec,
-    vec::Vec,
-};
+use alloc::{string::String, sync::Arc, vec, vec::Vec};
 extern crate std;
 
 use std::sync::Mutex;
 
-use tributary_core::{Duration, NodeId, Time};
-use tributary_transport::engine::{Answer as StoreAnswer, Before, Engine, Entry as Kept, If, Lease, Priority, Request};
+use tributary_core::{Duration, NodeId};
+use tributary_directory::engine::{Answer as StoreAnswer, Entry as Kept};
+use tributary_testkit::engine::MemoryStore;
 
 use super::{stored::lease_of, tests::World, *};
 use crate::{
@@ -21,115 +15,7 @@ use crate::{
     wire::{ClientRequest, Operation},
 };
 
-/// What several engines share.
-#[derive(Default)]
-struct Memory {
-    now: Time,
-    revision: u64,
-    /// Entries by key, with their leases and the revisions that made them.
-    kept: BTreeMap<Vec<u8>, (Kept, u64, u64)>,
-    /// Leases, with their seconds and ends.
-    leases: BTreeMap<u64, (u32, Time)>,
-    inboxes: Vec<VecDeque<StoreAnswer>>,
-    /// Engines without notices of changes.
-    mute: Vec<usize>,
-    pages: usize,
-    is_broken: bool,
-    is_full: bool,
-}
-
-impl Memory {
-    fn tell(&mut self, store_answer: &StoreAnswer) {
-        let inboxes = self.inboxes.iter_mut().enumerate().filter(|(at, _)| !self.mute.contains(at));
-        inboxes.for_each(|(_, inbox)| inbox.push_back(store_answer.clone()));
-    }
-    fn renew(&mut self, lease: Lease) {
-        self.leases.insert(lease.id, (lease.seconds, self.now + Duration::from_secs(u64::from(lease.seconds))));
-    }
-    /// Lets leases end, and the entries under them.
-    fn pass(&mut self, now: Time) {
-        self.now = now;
-        self.leases.retain(|_, (_, until)| *until > now);
-        let is_over = |(_, lease, _): &(Kept, u64, u64)| !self.leases.contains_key(lease);
-        let over: Vec<Vec<u8>> =
-            self.kept.iter().filter(|(_, kept)| is_over(kept)).map(|(key, _)| key.clone()).collect();
-        for key in over {
-            self.revision += 1;
-            let revision = self.revision;
-            self.kept.remove(&key);
-            self.tell(&StoreAnswer::Changed { revision, key, after: None, before: Before::Unknown });
-        }
-    }
-    fn ask(&mut self, request: Request) -> StoreAnswer {
-        let id = request.id();
-        if self.is_broken {
-            return StoreAnswer::Failed { id, reason: "it is broken".into(), is_full: false };
-        }
-        match request {
-            Request::Put { .. } if self.is_full => StoreAnswer::Failed { id, reason: "no room".into(), is_full: true },
-            Request::Put { entry, when, lease, .. } => {
-                if !self.leases.contains_key(&lease.id) {
-                    self.renew(lease);
-                }
-                let there = self.kept.get(&entry.key).cloned();
-                let may = match (&there, when) {
-                    (None, If::Below(_)) | (_, If::Always) => true,
-                    (Some((there, ..)), If::Below(below)) => there.version < below,
-                    (there, If::Unchanged(at)) => there.as_ref().is_some_and(|(_, _, revision)| *revision == at),
-                };
-                match there {
-                    Some((there, ..)) if there == entry => return StoreAnswer::Stored { id, is_new: false },
-                    Some((there, _, revision)) if !may => {
-                        return StoreAnswer::Stale { id, entry: Some(there), revision };
-                    }
-                    None if !may => return StoreAnswer::Stale { id, entry: None, revision: self.revision },
-                    _ => {}
-                }
-                self.revision += 1;
-                self.kept.insert(entry.key.clone(), (entry.clone(), lease.id, self.revision));
-                let (revision, key) = (self.revision, entry.key.clone());
-                self.tell(&StoreAnswer::Changed { revision, key, after: Some(entry), before: Before::Unknown });
-                StoreAnswer::Stored { id, is_new: true }
-            }
-            Request::Renew { lease, .. } => {
-                let is_alive = self.leases.contains_key(&lease.id);
-                if is_alive {
-                    self.renew(lease);
-                }
-                StoreAnswer::Renewed { id, is_alive }
-            }
-            Request::Get { keys, .. } => {
-                let entries = keys.iter().filter_map(|key| Some(self.kept.get(key)?.0.clone())).collect();
-                StoreAnswer::Listed { id, entries, more: false, revision: self.revision }
-            }
-            Request::List { from, to, count, .. } => {
-                self.pages += 1;
-                let found = self.kept.range(from..to).map(|(_, (entry, ..))| entry.clone());
-                let mut entries: Vec<Kept> = found.take(count as usize + 1).collect();
-                let more = entries.len() > count as usize;
-                entries.truncate(count as usize);
-                StoreAnswer::Listed { id, entries, more, revision: self.revision }
-            }
-        }
-    }
-}
-
-struct Shared(Arc<Mutex<Memory>>, usize);
-impl Engine for Shared {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-    fn ask(&mut self, request: Request, _: Priority) {
-        let mut memory = self.0.lock().unwrap();
-        let store_answer = memory.ask(request);
-        memory.inboxes[self.1].push_back(store_answer);
-    }
-    fn poll(&mut self) -> Option<StoreAnswer> {
-        self.0.lock().unwrap().inboxes[self.1].pop_front()
-    }
-}
-
-type Memories = Arc<Mutex<Memory>>;
+type Memories = Arc<Mutex<MemoryStore>>;
 
 /// A domain whose rendezvous nodes keep records in one store.
 fn world(resolvers: u64, hosts: u64) -> (World, Memories) {
@@ -144,28 +30,18 @@ fn world_with(resolvers: u64, hosts: u64, config: RendezvousConfig) -> (World, M
     (world, memory)
 }
 fn start(world: &mut World, memory: &Memories, node: NodeId) {
-    let at = {
-        let mut memory = memory.lock().unwrap();
-        memory.inboxes.push(VecDeque::from([StoreAnswer::Restarted { revision: 0 }]));
-        memory.inboxes.len() - 1
-    };
     world.start_resolver(node);
     let resolver = world.resolvers.get_mut(&node).unwrap();
-    resolver.keep_records_by(Box::new(Shared(Arc::clone(memory), at)), node.0);
+    resolver.keep_records_by(MemoryStore::engine(memory), node.0);
 }
 fn run(world: &mut World, memory: &Memories, time: Duration) {
     run_in_steps(world, memory, time, Duration::from_millis(50));
 }
 fn run_in_steps(world: &mut World, memory: &Memories, time: Duration, step: Duration) {
     let end = world.now() + time;
-    let mut next = world.now();
     while world.now() < end {
         let now = world.now();
-        memory.lock().unwrap().pass(now);
-        if now >= next {
-            memory.lock().unwrap().tell(&StoreAnswer::Current);
-            next = now + Duration::from_secs(2);
-        }
+        memory.lock().unwrap().advance(now);
         world.resolvers.values_mut().for_each(|resolver| resolver.handle_store(now));
         world.run(step);
     }
@@ -240,7 +116,7 @@ fn without_the_store_nothing_is_acknowledged_and_what_was_refused_is_kept_once_i
 fn a_node_to_which_no_changes_are_told_does_not_act() {
     let (mut world, memory) = world(1, 1);
     assert!(world.resolvers[&NodeId(1)].is_ready());
-    memory.lock().unwrap().mute = vec![0];
+    memory.lock().unwrap().mute = [0].into();
     run(&mut world, &memory, Duration::from_secs(8));
     assert!(!world.resolvers[&NodeId(1)].is_ready());
     memory.lock().unwrap().mute.clear();
@@ -256,16 +132,12 @@ fn what_lies_in_the_store_and_is_no_entry_is_counted_and_gives_way() {
     let key = memory.lock().unwrap().kept.keys().find(|key| key.contains(&b'p')).unwrap().clone();
     {
         let mut memory = memory.lock().unwrap();
-        memory.revision += 1;
-        let revision = memory.revision;
-        let entry = Kept { key: key.clone(), version: u64::MAX, value: vec![1, 2, 3] };
         let lease = memory.kept[&key].1;
-        memory.kept.insert(key.clone(), (entry.clone(), lease, revision));
-        memory.tell(&StoreAnswer::Changed { revision, key: key.clone(), after: Some(entry), before: Before::Unknown });
+        memory.set(Kept { key: key.clone(), version: u64::MAX, value: vec![1, 2, 3] }, lease);
     }
     run(&mut world, &memory, Duration::from_secs(1));
     let (stats, ..) = world.resolvers[&NodeId(1)].store_status().unwrap();
-    assert_eq!((stats.malformed, holders(&world, "/a")), (1, 1));
+    assert_eq!((stats.forged, holders(&world, "/a")), (1, 1));
     let now = world.now();
     world.client(1).unpublish(now, &name("/a"));
     run(&mut world, &memory, Duration::from_secs(3));
@@ -283,7 +155,7 @@ fn a_node_that_is_told_nothing_leaves_its_work_to_the_others() {
     run(&mut world, &memory, Duration::from_secs(5));
     let acting = |world: &World, node: u64| world.resolvers[&NodeId(node)].status().acting;
     assert!(acting(&world, 1) > 0 && acting(&world, 2) > 0);
-    memory.lock().unwrap().mute = vec![0];
+    memory.lock().unwrap().mute = [0].into();
     run(&mut world, &memory, Duration::from_secs(10));
     assert_eq!((acting(&world, 1), world.resolvers[&NodeId(1)].is_ready()), (0, false));
     (0..20).for_each(|number| world.subscribe(2, &format!("/a/{number}"), number));

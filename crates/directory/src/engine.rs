@@ -17,11 +17,9 @@
 //! - While the watch is up to date, [`Answer::Current`] is sent every few seconds. Without it, the reported state may
 //!   be out of date.
 //! - The store is untrusted: a resolver verifies the records that it reads there like those from the network.
-mod health;
-
 use alloc::{string::String, vec::Vec};
 
-pub use health::{BLIND_AFTER, Health, Words};
+use crate::holdings::first_bits;
 
 /// Keeps records alive: the store deletes the records under a lease that was not renewed for `seconds`. Clients that
 /// use the same number share the lease.
@@ -31,6 +29,13 @@ pub struct Lease {
     pub id: u64,
     /// How long it lasts without being renewed, in seconds.
     pub seconds: u32,
+}
+
+impl Lease {
+    /// The lease that `parts` name within a context.
+    pub fn of(context: &'static str, parts: &[&[u8]], seconds: u32) -> Lease {
+        Lease { id: (first_bits(blake3::Hasher::new_derive_key(context), parts) >> 1).max(1), seconds }
+    }
 }
 
 /// A record.
@@ -115,11 +120,12 @@ impl Request {
 }
 
 /// How long a request may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Priority {
     /// A client waits for the answer. It overtakes background requests.
     Question,
     /// One of many, such as the requests that list all records after a restart.
+    #[default]
     Background,
 }
 
