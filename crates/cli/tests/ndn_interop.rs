@@ -141,11 +141,23 @@ impl Bench {
         let done = command.env("NDN_CLIENT_TRANSPORT", self.socket(socket)).output().unwrap();
         assert!(done.status.success(), "{}", talk(&done));
     }
-    /// `ndnd put` of the file at the forwarder behind a socket.
+    /// `ndnd`'s routing daemon at our forwarder `name`, next to a forwarder at a port.
+    fn ndnd_dv(&self, name: &str, neighbour: u16) -> Other {
+        let config = self.path(&format!("{name}-dv.yml"));
+        let text = format!(
+            "dv:\n  network: /net\n  router: /net/{name}\n  keychain: insecure\n  advertise_interval: 1000\n  \
+             router_dead_interval: 5000\n  neighbors:\n    - uri: udp4://127.0.0.1:{neighbour}\n"
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = Command::new("ndnd");
+        command.args(["dv", "run"]).arg(&config).env("NDN_CLIENT_TRANSPORT", self.socket(&format!("{name}.sock")));
+        Other::start(&mut command, &self.path(&format!("{name}-dv.log")))
+    }
+    /// `ndnd put` of the file at the forwarder behind a socket, for a routing daemon to advertise.
     fn ndnd_put(&self, socket: &str, name: &str) -> Other {
         let log = self.path("put.log");
         let mut command = Command::new("ndnd");
-        command.args(["put", name]).env("NDN_CLIENT_TRANSPORT", self.socket(socket));
+        command.args(["put", "--expose", name]).env("NDN_CLIENT_TRANSPORT", self.socket(socket));
         let output = File::create(&log).unwrap();
         command.stdout(output.try_clone().unwrap()).stderr(output).stdin(File::open(&self.original).unwrap());
         let put = Other(command.spawn().unwrap());
@@ -241,6 +253,40 @@ fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_guide_says() {
             assert!(fs::read(bench.path("copy")).unwrap() == fs::read(&bench.original).unwrap());
         }
     }
+}
+
+#[test]
+fn ndnd_s_routing_daemon_finds_neighbours_over_our_forwarders_and_advertises_what_applications_expose() {
+    if !ndnd("ndnd's routing daemon on our forwarders") {
+        return;
+    }
+    let bench = Bench::new();
+    let [left, right] = [port(), port()];
+    let forwarder = |name: &str, udp: u16| {
+        let listen = format!("\"127.0.0.1:{udp}\", \"@{name}.sock\"");
+        Daemon::start(bench.folder.path(), &bench.config(name, "router", &listen, ""))
+    };
+    let _forwarders = [forwarder("left", left), forwarder("right", right)];
+    let cat = |name: &str| {
+        let mut command = Command::new("ndnd");
+        command.args(["cat", name]).env("NDN_CLIENT_TRANSPORT", bench.socket("left.sock"));
+        let cat = command.output().unwrap();
+        cat.status.success() && cat.stdout == fs::read(&bench.original).unwrap()
+    };
+    // An application may be there before the routing daemon, and after it.
+    let early = bench.ndnd_put("right.sock", "/net/early");
+    let _daemons = [bench.ndnd_dv("left", right), bench.ndnd_dv("right", left)];
+    until("the routing daemons to advertise an application", || cat("/net/early"));
+    let _late = bench.ndnd_put("right.sock", "/net/late");
+    until("a later application to be advertised", || cat("/net/late"));
+    drop(early);
+    let routes = || {
+        let mut command = Command::new("ndnd");
+        let command = command.args(["fw", "route-list"]).env("NDN_CLIENT_TRANSPORT", bench.socket("left.sock"));
+        String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+    };
+    until("the route of one that has gone to be withdrawn", || !routes().contains("/net/early"));
+    assert!(routes().contains("/net/late"));
 }
 
 #[test]

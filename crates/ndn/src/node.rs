@@ -66,6 +66,8 @@ pub struct NdnNode {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) registrations: Registrations,
+    /// What a routing daemon of this machine advertises.
+    readvertised: Registrations,
     random: Random,
     /// Faces that only packets announced; all packets to them are answers.
     pub(crate) unsolicited: UnsolicitedFaces,
@@ -125,11 +127,9 @@ impl NdnNode {
         let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
         sender.share(config.shared_keys.clone());
         sender.certify(config.signature.certificates());
-        let mut registrations = Registrations::new(
-            config.registrars.clone(),
-            (key, config.signature.certificates().first().map(|own| own.name().clone())),
-            config.epoch,
-        );
+        let signer = (key, config.signature.certificates().first().map(|own| own.name().clone()));
+        let readvertised = Registrations::new(b"nlsr", Vec::new(), signer.clone(), config.epoch);
+        let mut registrations = Registrations::new(b"nfd", config.registrars.clone(), signer, config.epoch);
         for certificate in config.signature.certificates() {
             // They answer for the key's name, and lie below it.
             let name = certificate.key_name();
@@ -144,6 +144,7 @@ impl NdnNode {
             sender,
             receiver,
             registrations,
+            readvertised,
             random: Random::new(config.seed, 9),
             router,
             unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
@@ -170,12 +171,13 @@ impl NdnNode {
         &self.receiver
     }
 
-    fn deadlines(&self) -> [(Option<Time>, Wake); 4] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 5] {
         [
             (self.router.poll_timeout(), Wake::Router),
             (self.receiver.poll_timeout(), Wake::Receiver),
             (self.unsolicited.poll_timeout(), Wake::UnsolicitedFaces),
             (self.registrations.poll_timeout(), Wake::Registrations),
+            (self.readvertised.poll_timeout(), Wake::Registrations),
         ]
     }
 }

@@ -10,6 +10,9 @@
 //! forwarders ignore Nacks: prefixes stand for names only where all neighbours are forwarders of ours, as their answers
 //! to probes show.
 //!
+//! The same commands tell a routing daemon of this machine, such as NLSR, which routes of applications to advertise (NFD's
+//! `readvertise_nlsr`).
+//!
 //! A neighbour that restarts has forgotten all of them. One behind a stream closes it; one behind datagrams is probed
 //! each second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
 //! ignore the probe.
@@ -63,6 +66,8 @@ pub(crate) enum Registered {
 
 /// The registrations of a node.
 pub(crate) struct Registrations {
+    /// The program that takes the commands, as their second component.
+    program: &'static [u8],
     /// Signs the commands.
     key: SignKey,
     /// The certificate of the key, if it has one.
@@ -242,12 +247,14 @@ impl Command {
 
 impl Registrations {
     pub(crate) fn new(
+        program: &'static [u8],
         registrars: Vec<Registrar>,
         (key, certificate): (SignKey, Option<Name>),
         epoch: Duration,
     ) -> Registrations {
         let neighbour = |registrar: Registrar| (registrar.face, Neighbour::new(registrar.scope));
         Registrations {
+            program,
             key,
             certificate,
             epoch,
@@ -258,6 +265,12 @@ impl Registrations {
             unconfirmed: BTreeSet::new(),
             outcomes: VecDeque::new(),
         }
+    }
+    /// Registers at the local program behind `face` only, and starts without names; `None` for no program.
+    pub(crate) fn move_to(&mut self, face: Option<FaceId>) {
+        (self.cover, self.requested, self.unconfirmed) = Default::default();
+        let neighbour = |face| (face, Neighbour { is_up: true, ..Neighbour::new(RegistrationScope::Localhost) });
+        self.neighbours = face.map(neighbour).into_iter().collect();
     }
     /// The key that verifies its commands.
     pub(crate) fn key(&self) -> VerifyKey {
@@ -474,7 +487,7 @@ impl Registrations {
             RegistrationScope::Localhost => b"localhost",
             RegistrationScope::Localhop => b"localhop",
         };
-        let parts = [door, b"nfd", b"rib", verb, &parameters.encode()];
+        let parts = [door, self.program, b"rib", verb, &parameters.encode()];
         let base = parts.iter().try_fold(Name::root(), |name, part| name.child(part)).ok()?;
         let nonce = random.bits().to_be_bytes();
         self.signed_at = (self.signed_at + 1).max((self.epoch + now.since(Time::ZERO)).as_millis() as u64);

@@ -1,5 +1,6 @@
 //! Moves packets and events between the parts of a node until none is left.
 use super::*;
+use crate::router::rib;
 
 impl NdnNode {
     /// Moves packets between the parts until none is left.
@@ -9,6 +10,7 @@ impl NdnNode {
                 self.receiver.handle_packet(now, &local);
             } else if local.face == FACE_REGISTRAR {
                 self.registrations.handle_packet(now, &local);
+                self.readvertised.handle_packet(now, &local);
                 // An answer makes room for the next request.
                 self.register_due(now);
             } else if local.nack.is_none()
@@ -24,6 +26,7 @@ impl NdnNode {
             self.register_due(now);
         }
         self.report_registered();
+        self.readvertise(now);
         while let Some((name, error)) = self.sender.poll_failure() {
             self.events.on_unreadable(&name, &error);
         }
@@ -52,6 +55,28 @@ impl NdnNode {
             self.events.push(Event::Resolver(event));
         }
     }
+    /// Tells a routing daemon of this machine which routes it is to advertise.
+    fn readvertise(&mut self, now: Time) {
+        let mut has_changed = false;
+        while let Some(prefix) = self.router.poll_changed_route() {
+            has_changed = true;
+            let rib = self.router.rib();
+            if rib::is_of_routing_daemon(&prefix) {
+                self.readvertised.move_to(rib.get(&prefix).last().map(|route| route.face));
+                let all = rib.iter().map(|(prefix, _)| prefix).filter(|prefix| rib.is_advertised(prefix));
+                all.for_each(|prefix| self.readvertised.add(now, prefix));
+            } else if rib.is_advertised(&prefix) {
+                self.readvertised.add(now, &prefix);
+            } else {
+                self.readvertised.remove(now, &prefix);
+            }
+        }
+        // What it refuses is asked again; nobody waits for it.
+        while self.readvertised.poll_outcome().is_some() {}
+        if has_changed {
+            self.register_due(now);
+        }
+    }
     fn is_of_certificate(&self, name: &Name) -> bool {
         self.config.signature.certificates().iter().any(|certificate| certificate.key_name() == *name)
     }
@@ -63,19 +88,16 @@ impl NdnNode {
         }
     }
     pub(super) fn register_due(&mut self, now: Time) {
-        loop {
-            let router = &self.router;
-            let has_datagrams = |face| router.mtu(face).is_some();
-            let Some((face, number)) = self.registrations.poll_boot_probe(now, &mut self.random, has_datagrams) else {
-                break;
-            };
-            self.router.probe_boot(face, number);
-        }
-        loop {
-            let router = &self.router;
-            let is_up = |face| router.is_up(face);
-            let Some(command) = self.registrations.poll(now, &mut self.random, is_up) else { return };
-            self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
+        for registrations in [&mut self.registrations, &mut self.readvertised] {
+            let router = &mut self.router;
+            while let Some((face, number)) =
+                registrations.poll_boot_probe(now, &mut self.random, |face| router.mtu(face).is_some())
+            {
+                router.probe_boot(face, number);
+            }
+            while let Some(command) = registrations.poll(now, &mut self.random, |face| router.is_up(face)) {
+                router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
+            }
         }
     }
 }

@@ -3,7 +3,10 @@ use alloc::format;
 
 fn registrations(scope: RegistrationScope) -> (Registrations, Random) {
     let registrar = Registrar { face: FaceId(3), scope };
-    (Registrations::new([registrar].into(), (SignKey::Digest, None), Duration::from_secs(1_000)), Random::new(1, 1))
+    (
+        Registrations::new(b"nfd", [registrar].into(), (SignKey::Digest, None), Duration::from_secs(1_000)),
+        Random::new(1, 1),
+    )
 }
 fn answer(command: &Command, code: u64, text: &str) -> LocalPacket {
     let interest = Interest::decode(&command.interest).unwrap();

@@ -634,6 +634,11 @@ impl Router {
         self.events.pop_front()
     }
 
+    /// The next prefix where a route came or went.
+    pub fn poll_changed_route(&mut self) -> Option<Name> {
+        self.rib.poll_changed()
+    }
+
     // Questions.
 
     /// What was searched, signed and built since the start because faces came and went: searches of the routes, packets of the

@@ -1,6 +1,9 @@
 //! The routes that were registered, and the forwarding table that follows from them: routes are inherited by longer
 //! prefixes unless these capture. NFD management, "RIB".
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use tributary_content::Name;
 use tributary_core::{FaceId, Time};
@@ -15,13 +18,20 @@ pub const CAPTURE: u64 = 2;
 pub const ORIGIN_STATIC: u64 = 255;
 /// Origin of routes that an application registered.
 pub const ORIGIN_APP: u64 = 0;
+/// Origin of routes that an application registered and wants a routing daemon to advertise.
+pub const ORIGIN_CLIENT: u64 = 65;
+
+/// Whether a routing daemon of this machine, such as NLSR or `ndnd dv`, takes commands below a prefix.
+pub fn is_of_routing_daemon(prefix: &Name) -> bool {
+    prefix.components().eq([&b"localhost"[..], b"nlsr"])
+}
 
 /// What NFD's tools call an origin.
 pub fn origin_word(origin: u64) -> alloc::string::String {
     let word = match origin {
         ORIGIN_APP => "app",
         64 => "autoreg",
-        65 => "client",
+        ORIGIN_CLIENT => "client",
         66 => "autoconf",
         128 => "nlsr",
         129 => "prefixann",
@@ -60,13 +70,24 @@ pub struct Rib {
     searches: u64,
     /// No route expires before; `None` if none does.
     expires_from: Option<Time>,
+    /// The prefixes where routes came or went since the last look.
+    changed: BTreeSet<Name>,
 }
 
 impl Rib {
     /// No routes, at most `routes_max`.
     pub fn new(routes_max: usize) -> Self {
         let (registered, by_face) = (BTreeMap::new(), BTreeMap::new());
-        Rib { entries: BTreeMap::new(), routes: 0, routes_max, registered, by_face, searches: 0, expires_from: None }
+        Rib {
+            entries: BTreeMap::new(),
+            routes: 0,
+            routes_max,
+            registered,
+            by_face,
+            searches: 0,
+            expires_from: None,
+            changed: BTreeSet::new(),
+        }
     }
     /// Registers a route; one with the same face and origin is replaced. False if there is no room: one face may
     /// register as many routes as are left for others.
@@ -87,6 +108,7 @@ impl Rib {
                 }
                 self.entries.entry(prefix.clone()).or_default().push(route);
                 self.routes += 1;
+                self.changed.insert(prefix.clone());
                 *self.by_face.entry(route.face).or_default() += 1;
             }
         }
@@ -121,6 +143,9 @@ impl Rib {
         });
         let gone = before - routes.len();
         self.routes -= gone;
+        if gone > 0 {
+            self.changed.insert(prefix.clone());
+        }
         if routes.is_empty() {
             self.entries.remove(prefix);
         }
@@ -201,6 +226,16 @@ impl Rib {
     /// All prefixes with their routes, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))
+    }
+    /// The next prefix where a route came or went.
+    pub fn poll_changed(&mut self) -> Option<Name> {
+        self.changed.pop_first()
+    }
+    /// Whether a routing daemon is to advertise a prefix: an application asks for that, and the name is valid beyond this
+    /// machine.
+    pub fn is_advertised(&self, prefix: &Name) -> bool {
+        let first = prefix.components().next();
+        first != Some(b"localhost") && self.get(prefix).iter().any(|route| route.origin == ORIGIN_CLIENT)
     }
     /// How often all routes were looked through.
     #[cfg(test)]
