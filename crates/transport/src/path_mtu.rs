@@ -60,6 +60,8 @@ pub struct PathMtu {
     is_known: bool,
     /// Whether datagrams have left since the last round, or since one of the size in use is known to have arrived.
     is_used: bool,
+    /// Until then data is more likely than a probe to show that the size in use gets through.
+    rests_until: Time,
     next_number: u32,
     round: Option<Round>,
     check_at: Time,
@@ -97,6 +99,7 @@ impl PathMtu {
             size: size_max,
             is_known: false,
             is_used: false,
+            rests_until: Time::ZERO,
             next_number: number_first,
             round: None,
             check_at: Time::ZERO,
@@ -131,6 +134,7 @@ impl PathMtu {
             return;
         }
         let patience = self.patience;
+        self.rests_until = self.rests_until.max(now + patience);
         if let Some(round) = &mut self.round {
             if round.answered < bytes && now.since(round.began) < RAISE_INTERVAL {
                 round.due = now + patience;
@@ -144,16 +148,25 @@ impl PathMtu {
             self.check_at = self.check_at.min(self.raise_at);
         }
     }
-    /// There are signs that large datagrams are lost: the size in use is tried at once.
+    /// There are signs that large datagrams are lost: the size in use is tried at once, unless one has just arrived or
+    /// may be on its way.
     pub fn check(&mut self, now: Time) {
         if self.is_used && self.round.is_none() {
-            self.check_at = now;
+            self.check_at = self.check_at.min(now.max(self.rests_until));
         }
     }
-    /// The first look whether the size in use gets through is not before `until`: the link is slow, and has better to do.
+    /// Sends the smallest probe unless the neighbour has answered one; its round trip shows how slow the link is.
+    pub fn probe_smallest(&mut self, now: Time) {
+        if !self.is_known && self.round.is_none() && self.check_at <= now {
+            self.begin(now);
+        }
+    }
+    /// The size in use is not probed before `until`: on a slow link a probe takes the time of data, whose
+    /// acknowledgement may come first and confirm that size.
     pub fn put_off(&mut self, until: Time) {
-        if self.round.is_none() && self.sent.is_empty() {
+        if !self.is_known || self.round.is_none() {
             self.check_at = self.check_at.max(until);
+            self.rests_until = self.rests_until.max(until);
         }
     }
     /// The round-trip time of the link: answers are awaited for twice as long, and for a second at least.
@@ -187,7 +200,10 @@ impl PathMtu {
         round.answered = round.answered.max(probe.size);
         self.size = self.size.max(round.answered);
         if !core::mem::replace(&mut self.is_known, true) {
-            self.begin(now);
+            match self.check_at <= now {
+                true => self.begin(now),
+                false => self.round = None,
+            }
         } else if round.sent.iter().all(|(probe, _)| probe.size <= round.answered) {
             self.end(now);
         } else if core::mem::take(&mut round.life_tries) > 0 {
@@ -244,8 +260,9 @@ impl PathMtu {
     fn check_interval(&self) -> Duration {
         self.pace.interval(CHECK_INTERVAL, self.size as usize, CHECK_PARTS)
     }
-    /// The size in use first; if it stays unanswered, the smallest, which shows whether the link works; then every
-    /// candidate to replace it. Sent together, all of them would occupy a link of 9,600 bit/s for 12 s.
+    /// The size in use first; if it stays unanswered, the smallest, which shows whether the link works; then the size in
+    /// use once more, since a full queue may have dropped it; then every candidate to replace it. Sent together, all of
+    /// them occupy a link of 9,600 bit/s for 12 s.
     fn try_again(&mut self, now: Time) {
         let Some(round) = &mut self.round else { return };
         let is_dead = self.is_known && round.attempts > 0 && round.answered == 0;
@@ -257,7 +274,7 @@ impl PathMtu {
         let range = match (self.is_known, round.attempts) {
             (false, _) => 0..=self.sizes[0],
             (true, _) if is_dead => 0..=self.sizes[0],
-            (true, 1) => self.size..=self.size,
+            (true, 1 | 2) => self.size..=self.size,
             (true, _) => round.answered + 1..=self.size,
         };
         let sizes: Vec<u32> = self.sizes.iter().copied().filter(|size| range.contains(size)).collect();
@@ -386,6 +403,30 @@ mod tests {
             link.mtu.on_arrived(link.now, 1_200);
         }
         assert_eq!(link.mtu.size(), 1_232);
+    }
+
+    #[test]
+    fn the_first_data_on_a_slow_link_takes_the_place_of_a_probe() {
+        let second = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let probed_at = |arrives_at: Option<u64>| {
+            let mut mtu = PathMtu::new(1_472, 7);
+            mtu.probe_smallest(second(0));
+            assert_eq!(mtu.poll_probe().map(|probe| probe.size), Some(576));
+            mtu.put_off(second(4));
+            mtu.on_answer(second(0), 7);
+            (1..20).find(|at| {
+                mtu.on_sent(1_472);
+                if arrives_at.is_some_and(|from| *at >= from) {
+                    mtu.on_arrived(second(*at), 1_472);
+                    // An answer to something else is late.
+                    mtu.on_sent(1_472);
+                    mtu.check(second(*at));
+                }
+                mtu.handle_timeout(second(*at));
+                mtu.poll_probe().is_some()
+            })
+        };
+        assert_eq!([None, Some(2), Some(5)].map(probed_at), [Some(4), None, Some(4)]);
     }
 
     #[test]

@@ -71,10 +71,8 @@ const HELLO_BYTES: usize = 112;
 /// A check waits for the packets of this length that may be on their way to the neighbour or back.
 const CHECK_BEHIND: (u32, usize) = (8, 1_472);
 const ANSWER_BEHIND: u32 = 4;
-/// How many times as long as the longest datagram takes on a link, its first trial waits.
+/// The size in use is first probed after so many times as long as a datagram of full length takes on the link.
 const MTU_PARTS: u32 = 20;
-/// The least time between two probes that tell a slow link from a long one.
-const LENGTH_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Probes whose answers tell how long a byte takes, at most.
 const PROBES_SENT_MAX: usize = 16;
 /// Every link carries datagrams of so many bytes (RFC 791: what every host takes).
@@ -192,8 +190,6 @@ struct Face {
     cadence: Cadence,
     /// Probes of lengths that were sent last: number, bytes, and when.
     probed: VecDeque<(u32, usize, Time)>,
-    /// When a probe was last sent only to tell a slow link from a long one.
-    length_probed_at: Option<Time>,
     /// Bytes that went over this face, either way, other than greetings.
     carried: u64,
     /// The same when the last hello left, when more than a packet was last carried from one hello to the next, and whether that
@@ -340,7 +336,6 @@ impl Neighbour {
             ramp: Ramp::default(),
             cadence: Cadence::default(),
             probed: VecDeque::new(),
-            length_probed_at: None,
             carried: 0,
             carried_at_hello: 0,
             busy_at: now,
@@ -414,7 +409,7 @@ impl Neighbour {
             }
             (face.silent, face.unanswered) = (None, 0..0);
             (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
-            (face.heard_sequence, face.heard, face.greetings) = (0, 0, 0);
+            (face.heard_sequence, face.heard, face.greetings, face.replied) = (0, 0, 0, 0);
         }
         face.check_sequence(now, hello.sequence)?;
         face.on_hello(now, &hello);
@@ -456,11 +451,13 @@ impl Neighbour {
             face.silent = None;
             face.counted_from = face.sequence;
             face.path_mtu = Some(search);
+            face.put_mtu_off(now);
             (face.ramp, face.cadence) = (Ramp::default(), Cadence::default());
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
             // At once: what comes before the proof would count as said in an earlier life.
             self.send_hello(now, face_id);
+            self.probe_length(now, face_id);
         } else if !face.accepted || wants_answer {
             self.reply_to(now, face_id, heard);
         }
@@ -501,8 +498,7 @@ impl Neighbour {
                 if let Some((_, bytes, sent)) = state.probed.iter().find(|(probe, ..)| *probe == number) {
                     state.pace.on_round_trip(now, *bytes, now.since(*sent));
                     self.measured = true;
-                    let until = now + state.pace.interval(Duration::ZERO, CHECK_BEHIND.1, MTU_PARTS);
-                    state.path_mtu.iter_mut().for_each(|search| search.put_off(until));
+                    state.put_mtu_off(now);
                     state.shorten_interval(&self.rhythm);
                 }
                 state.path_mtu.iter_mut().for_each(|search| search.on_answer(now, number));
@@ -555,17 +551,12 @@ impl Neighbour {
     }
     /// Sends a longer datagram where hellos alone would make the link seem slow, which may only be long.
     fn probe_length(&mut self, now: Time, face: FaceId) {
-        let Some(state) = self.faces.get_mut(&face).filter(|state| state.up.is_some()) else { return };
+        let Some(state) = self.faces.get_mut(&face) else { return };
         let seems_slow = state.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS) > self.interval;
-        let pause = LENGTH_PROBE_INTERVAL.max(state.pace.airtime(DATAGRAM_BYTES_MIN as usize) * HELLO_PARTS);
-        let is_due = state.length_probed_at.is_none_or(|at| now.since(at) >= pause);
-        if !seems_slow || state.pace.tells_lengths() || !is_due {
-            return;
+        if seems_slow && !state.pace.tells_lengths() {
+            state.path_mtu.iter_mut().for_each(|search| search.probe_smallest(now));
+            self.on_mtu(now, face);
         }
-        state.length_probed_at = Some(now);
-        // As hard to guess as the nonce, and none of the numbers of the search for the largest datagram.
-        let number = (state.nonce >> 32) as u32 ^ state.sequence;
-        self.send_probe(now, face, MtuProbe { number, size: DATAGRAM_BYTES_MIN });
     }
     fn send_mtu(&mut self, face: FaceId, message: MtuMessage) {
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use super::*;
 const SIZE: usize = 200_000;
 const RATE: u64 = 64_000;
 /// What leaves for an object, of its size: greetings, names and routes of each contact with it.
-const RATIO_MAX: f64 = 1.25;
+const RATIO_MAX: f64 = 1.15;
 
 /// Who starts anew between two contacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -40,6 +40,11 @@ impl Face {
     pub(super) fn expected_interval(&self, base: Duration) -> Duration {
         self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
     }
+    /// Gives the first data of a contact the time to confirm the size in use, before a probe of that size takes the link.
+    pub(super) fn put_mtu_off(&mut self, now: Time) {
+        let until = now + self.known_airtime(CHECK_BEHIND.1) * MTU_PARTS;
+        self.path_mtu.iter_mut().for_each(|search| search.put_off(until));
+    }
     /// For how long a datagram occupies the link, if it is known not to be only a long one; else zero.
     pub(super) fn known_airtime(&self, bytes: usize) -> Duration {
         if self.pace.tells_lengths() { self.pace.airtime(bytes) } else { Duration::ZERO }

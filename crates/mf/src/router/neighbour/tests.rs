@@ -322,6 +322,24 @@ fn hellos_of_earlier_starts_are_replayed_in_vain() {
 }
 
 #[test]
+fn a_neighbour_that_starts_anew_on_a_slow_link_is_answered_at_once() {
+    let mut pair = Pair::new();
+    pair.run(2_000, Weather::Clear);
+    pair.ends[0].faces.entry(FaceId(1)).and_modify(|face| face.rtt = Some(Duration::from_secs(1)));
+    pair.run(400_000, Weather::Loses);
+    // It has just searched, and does so again in half a second.
+    while pair.now.since(pair.ends[0].faces[&FaceId(1)].sent_at) > Duration::from_millis(5) {
+        pair.run(5, Weather::Loses);
+    }
+    pair.changes();
+    pair.ends[1] = neighbour(2);
+    pair.ends[1].identity.boot = 3;
+    pair.ends[1].add_face(pair.now, FaceId(1), 1_472);
+    pair.run(50, Weather::Clear);
+    assert!(matches!(pair.changes()[..], [Change::Up(..)]));
+}
+
+#[test]
 fn searches_are_few_where_the_link_brings_later_what_it_does_not_bring_at_once() {
     let searches = |link: Weather| {
         let mut pair = Pair::new();
