@@ -167,6 +167,8 @@ pub struct MfNode {
     unsolicited: UnsolicitedFaces,
     /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
     boots: BTreeMap<Guid, u64>,
+    /// GUIDs that two machines had at the last sweep, and whether that was reported.
+    copies: BTreeMap<Guid, bool>,
     /// The addresses of the last record of this node.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
@@ -252,6 +254,7 @@ impl MfNode {
             faces: BTreeMap::new(),
             unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
             boots: BTreeMap::new(),
+            copies: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
             looks_at_groups: false,
@@ -463,6 +466,7 @@ impl MfNode {
             self.detach_face(now, face);
         }
         self.router.expire(now);
+        self.report_copies();
         self.settle_partials(now);
         self.review_routers(now);
         for guid in self.anycasts.expire(now) {

@@ -120,6 +120,26 @@ impl MfNode {
         faces.collect::<Vec<FaceId>>().into_iter().for_each(|face| self.neighbour.check(now, face));
         self.report_suspects();
     }
+    /// Reports once that two machines have the same key, as clones of one disk do: chunks reach either of them. A machine
+    /// that has restarted at another face leaves its former one within a sweep.
+    pub(super) fn report_copies(&mut self) {
+        let (mut before, mut met) = (core::mem::take(&mut self.copies), BTreeMap::new());
+        for (face, peer) in self.router.peers().filter(|(face, _)| !self.neighbour.is_suspect(*face)) {
+            let other = met.insert(peer.guid, (face, peer.boot)).filter(|(_, boot)| *boot != peer.boot);
+            let (Some((other, _)), true) = (other, self.copies.len() < FACES_MAX) else { continue };
+            let was_there = before.remove(&peer.guid);
+            if was_there == Some(false) {
+                self.events.push(Event::Note(format!(
+                    "two machines have the key of {} ({}), at {other} and {face}: what is sent to it reaches either of them; \
+                     delete the file 'key' in the state folder of one, which then makes its own",
+                    peer.label, peer.guid
+                )));
+            }
+            self.copies.insert(peer.guid, was_there.is_some());
+        }
+        let reported = before.into_iter().filter(|(_, is_reported)| *is_reported);
+        self.copies.extend(reported.take(FACES_MAX));
+    }
     pub(super) fn report_suspects(&mut self) {
         for (face, _) in self.neighbour.faces() {
             self.router.set_suspect(face, self.neighbour.is_suspect(face));

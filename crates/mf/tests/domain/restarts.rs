@@ -103,3 +103,30 @@ fn a_face_that_is_removed_leaves_nothing_in_the_buffer() {
     let router = domain.at("r1").router();
     assert!(router.buffer.used() == 0 && router.face_stats(face).is_none());
 }
+
+#[test]
+fn two_machines_with_one_key_are_reported_once_and_a_restart_is_not() {
+    let mut domain = Domain::new(31);
+    domain.router("r1");
+    for label in ["phone", "clone"] {
+        domain.node(label, |config| config.secret = [7; 32]);
+        domain.link(label, "r1", 100, ms(1));
+    }
+    domain.cut("clone", "r1");
+    domain.run(Duration::from_secs(2));
+    domain.kill("phone");
+    domain.restart("phone");
+    // The same machine at another address.
+    domain.run(Duration::from_secs(3));
+    domain.mend("clone", "r1");
+    domain.cut("phone", "r1");
+    domain.run(Duration::from_secs(5));
+    let reports = |domain: &Domain| {
+        let is_report = |event: &Event| matches!(event, Event::Note(text) if text.contains("two machines"));
+        domain.events.borrow().iter().filter(|(.., event)| is_report(event)).count()
+    };
+    assert_eq!(reports(&domain), 0);
+    domain.mend("phone", "r1");
+    domain.run(Duration::from_secs(20));
+    assert_eq!(reports(&domain), 1);
+}
