@@ -28,11 +28,16 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Explanation { lines, .. } => lines.clone(),
         Notice::Cache(cache) => self::cache(cache),
         Notice::Done(done) => self::done(done),
-        Notice::Ready { label, family, roles, listen, control, publisher, http: _ } => vec![
-            format!("node '{label}' ({family}: {}) listens on {}", roles.join(", "), listen.join(", ")),
-            format!("  control socket {control}"),
-            format!("  publishes with key {publisher}"),
-        ],
+        Notice::Ready { label, family, roles, listen, control, publisher, invitation, http: _ } => {
+            let mut lines = vec![
+                format!("node '{label}' ({family}: {}) listens on {}", roles.join(", "), listen.join(", ")),
+                format!("  control socket {control}"),
+                format!("  publishes with key {publisher}"),
+            ];
+            lines.extend(invitation.iter().map(|line| format!("  others connect with --peer {line}")));
+            lines
+        }
+        Notice::Invitation { invitation, .. } => vec![invitation.clone()],
         Notice::Published { name, bytes, version, publisher, confirmed } => {
             let state = if *confirmed { "published" } else { "offered (not confirmed yet)" };
             vec![format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes))]

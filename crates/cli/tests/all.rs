@@ -17,6 +17,7 @@ mod ndn;
 mod ndn_interop;
 mod network;
 mod parts;
+mod peers;
 mod policies;
 mod program;
 mod python;

@@ -463,7 +463,7 @@ impl<E: FnMut(Time, Event)> World<E> {
                 self.faces.add(config, now)
             }
             None => {
-                let peer = address::numeric(uri).map_err(FaceRefusal::Address)?;
+                let peer = uri.parse().map_err(FaceRefusal::Address)?;
                 match self.streams.dialled(&peer) {
                     Some(face) => return Err(FaceRefusal::Exists(face)),
                     None => self.streams.dial(StreamFaceConfig { id, peer }, now),

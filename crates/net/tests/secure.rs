@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tributary_core::{event::Event, *};
 use tributary_net::{Driver, DriverConfig, DriverHandle, FaceConfig, ListenConfig};
-use tributary_secure::{Admission, Config, Peer, Protection, Secured};
+use tributary_secure::{Admission, Config, Peer, Protection, Refusal, Secured};
 
 /// Sends its outbox, and in echo mode sends back received packets.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Node for Talker {
 struct Anybody;
 
 impl Admission for Anybody {
-    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, Refusal> {
         Ok(Peer { key: PeerKey(*key), label: "somebody".into() })
     }
 }

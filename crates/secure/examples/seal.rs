@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tributary_core::{
     Datagram, DatagramBatch, FaceId, FaceProtection, Node, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event,
 };
-use tributary_secure::{Admission, Config, Peer, Protection, Secured};
+use tributary_secure::{Admission, Config, Peer, Protection, Refusal, Secured};
 
 #[derive(Default)]
 struct Pipe {
@@ -37,7 +37,7 @@ impl Node for Pipe {
 struct Anybody;
 
 impl Admission for Anybody {
-    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, Refusal> {
         Ok(Peer { key: PeerKey(*key), label: String::new() })
     }
 }

@@ -22,7 +22,7 @@ use rustc_hash::FxBuildHasher;
 use tributary_core::{Budget, Duration, FaceId, FaceProtection, Time, TransmitBuf, event::Event, printable::escape};
 
 use crate::{
-    Admission, Config, Entropy, Peer, Protection, Stats,
+    Admission, Config, Entropy, HELD_FOR, Peer, Protection, Refusal, Stats,
     cookie::{Cookie, CookieJar},
     noise::{Handshake, public_key},
     session::{Refused, Session},
@@ -62,6 +62,9 @@ pub(crate) struct Layer {
 struct Face {
     policy: FaceProtection,
     peer: Option<Peer>,
+    /// The static key of the sessions, and when an authentic packet last came under one.
+    key: Option<[u8; 32]>,
+    heard: Option<Time>,
     /// The session in use, and the one before it, whose packets may still arrive.
     current: Option<Session>,
     previous: Option<Session>,
@@ -289,7 +292,7 @@ impl Layer {
         }
         self.forget_sessions(id);
         self.part(id);
-        self.refuse(now, id, reason);
+        self.refuse(now, id, reason.into());
     }
     /// Forgets the neighbour on a face.
     fn part(&mut self, id: FaceId) {
@@ -379,6 +382,9 @@ impl Layer {
                 return None;
             }
         };
+        face.heard = Some(now);
+        // The true neighbour is there, whoever else has tried.
+        face.trouble = None;
         if face.finishing.as_ref().is_some_and(|finishing| finishing.session.ours == to) {
             self.confirm(owner);
         }
@@ -697,6 +703,13 @@ impl Face {
         let sessions = [&mut self.current, &mut self.previous].into_iter().flatten();
         let finishing = self.finishing.iter_mut().map(|finishing| &mut finishing.session);
         sessions.chain(finishing).find(|session| session.ours == ours)
+    }
+    /// Whether a handshake of `key` would replace the sessions of another key, and whether that key is still heard.
+    fn is_of_another(&self, key: Option<[u8; 32]>) -> bool {
+        self.key.is_some() && self.key != key && (self.current.is_some() || self.finishing.is_some())
+    }
+    fn is_heard(&self, now: Time) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard) < HELD_FOR)
     }
     fn may_initiate(&self, now: Time) -> bool {
         self.initiating.is_none() && self.finishing.is_none() && now >= self.not_before

@@ -16,6 +16,8 @@
 //! - Each packet under a session is sealed with AES-128-GCM under its own number and opened once; [`OVERHEAD`] bytes more on
 //!   the wire. With [`Protection::Authenticated`] it is readable and cannot be changed.
 //! - Keys live for two minutes or four million packets; the next ones are agreed on while these are used.
+//! - A session in use gives way to a handshake of the same key only; to another key after [`HELD_FOR`] of silence, and if
+//!   [`Admission`] agrees.
 //! - A neighbour whose address changes, as behind a NAT that was started again, keeps its face once it has answered from the
 //!   new one.
 //!
@@ -32,7 +34,7 @@ mod session;
 mod wire;
 
 use alloc::{boxed::Box, string::String, vec::Vec};
-use tributary_core::{FaceId, FaceProtection, PeerKey, Time};
+use tributary_core::{Duration, FaceId, FaceProtection, PeerKey, Time};
 
 pub use node::Secured;
 pub use wire::NOTICE_BYTES_MAX;
@@ -41,6 +43,10 @@ pub use wire::NOTICE_BYTES_MAX;
 pub const OVERHEAD: u32 = wire::DATA_OVERHEAD as u32;
 /// The longest credential that a node presents, in bytes.
 pub const PRESENTED_BYTES_MAX: usize = wire::PRESENTED_BYTES_MAX - 1;
+
+/// How long a face must be silent before a handshake under another key may replace its session. Whoever is on the path can
+/// begin one; a neighbour that was started again under another key waits that long.
+pub const HELD_FOR: Duration = Duration::from_secs(20);
 
 /// Fills a buffer with unpredictable bytes; in a simulation, with bytes derived from its seed.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -84,8 +90,22 @@ pub trait Admission: Send {
     /// proven possession of the key; this function checks that `presented` belongs to it.
     ///
     /// # Errors
-    /// Why it may not be a neighbour; the layer sends the reason to it.
-    fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String>;
+    /// [`Refusal`] says why it may not be a neighbour.
+    fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, Refusal>;
+}
+
+/// Why somebody may not be a neighbour.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The reason; the layer sends it to the refused neighbour.
+    pub reason: String,
+    /// What the owner of this node can do about it; the neighbour does not see it.
+    pub remedy: Option<String>,
+}
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(reason: T) -> Refusal {
+        Refusal { reason: reason.into(), remedy: None }
+    }
 }
 
 /// Tells the node about the neighbour on a face: before its first packet, and with `None` when its session has ended.

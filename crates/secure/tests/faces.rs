@@ -9,7 +9,7 @@ use tributary_core::{
     Datagram, Duration, FaceChange, FaceId, FaceProtection, FaceRequest, Node, PeerKey, Random, Time, TimerId,
     Transmit, TransmitBuf, event::Event,
 };
-use tributary_secure::{Admission, Config, OVERHEAD, Peer, Protection, Secured, public_key};
+use tributary_secure::{Admission, Config, HELD_FOR, OVERHEAD, Peer, Protection, Refusal, Secured, public_key};
 
 /// A node that sends the test's packets and keeps received ones.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Node for Toy {
 struct Word(&'static [u8]);
 
 impl Admission for Word {
-    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, Refusal> {
         match presented == self.0 {
             true => Ok(Peer { key: PeerKey(*key), label: String::from_utf8_lossy(presented).into() }),
             false => Err("it does not know the word".into()),
@@ -598,22 +598,27 @@ fn flood(pair: &mut Pair, faces: impl Iterator<Item = FaceId>) -> usize {
 }
 
 #[test]
-fn nothing_counts_as_said_by_a_neighbour_that_another_one_said_at_its_address_before() {
+fn a_session_in_use_gives_way_to_another_key_after_silence_only_and_then_for_good() {
     let mut pair = Pair::usual();
     let mut other = node(config(3), 3);
-    let say = |other: &mut Secured<Toy>, packet: &[u8]| {
+    let mut say = |pair: &mut Pair, packet: &[u8]| {
         other.node_mut().sending.push_back((FaceId(1), vec![packet.to_vec()]));
+        exchange(pair, &mut other, FaceId(2), 3);
+        pair.heard(1)
     };
-    say(&mut other, b"before");
-    exchange(&mut pair, &mut other, FaceId(2), 3);
-    assert_eq!(pair.heard(1), ["before"]);
+    assert_eq!(say(&mut pair, b"before"), ["before"]);
+    pair.say(0, &[b"hello"]);
+    pair.run_ms(1_000);
+    assert!(pair.heard(1).is_empty());
+    pair.assert_noted("the neighbour on face-2 is refused: a session under another key is in use here");
+    assert_eq!(say(&mut pair, b"still here"), ["still here"]);
+    assert!(!pair.nodes[1].is_refused(FaceId(2)), "what was refused harms nobody");
+    pair.run(HELD_FOR + Duration::from_secs(30));
     pair.say(0, &[b"hello"]);
     pair.run_ms(100);
     assert_eq!(pair.heard(1), ["hello"]);
     assert_eq!(pair.nodes[1].peer(FaceId(2)).map(|peer| peer.key), Some(PeerKey(public_key(&[1; 32]))));
-    say(&mut other, b"in its name");
-    exchange(&mut pair, &mut other, FaceId(2), 3);
-    assert!(pair.heard(1).is_empty());
+    assert!(say(&mut pair, b"in its name").is_empty());
 }
 
 #[test]

@@ -105,12 +105,14 @@ pub struct FaceOptions {
 }
 
 /// How a face is protected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaceSecurity {
     /// Protection of datagrams outside a session.
     pub protection: FaceProtection,
-    /// The key that the neighbour must have; `None` for any.
+    /// The key that the neighbour must have; `None` for the key remembered for its addresses, or else the first one.
     pub peer_key: Option<PublicKey>,
+    /// Its addresses as the config writes them; empty if no key is to be remembered for them.
+    pub endpoints: Vec<String>,
 }
 
 /// A fetch to start.

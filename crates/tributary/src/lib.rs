@@ -62,7 +62,7 @@ pub use error::{ApiError, ErrorKind};
 pub use families::{Credential, key_chain};
 pub use family::Family;
 pub use local::LocalApi;
-pub use node::{files::load_key, log_limit::warn_bounded};
+pub use node::{files::load_key, log_limit::warn_bounded, membership::time_of_day, peer_keys::accept_key};
 pub use notice::Notice;
 pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Sealed, Send, Term};
 pub use tributary_net::Clock;

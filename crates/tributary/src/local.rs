@@ -10,7 +10,7 @@ use tributary_net::disk::{ObjectCache, OnOpen};
 
 use crate::{
     api::{Api, Flow},
-    config::NodeConfig,
+    config::{Invitation, NodeConfig},
     error::{ApiError, ErrorKind},
     families::BoxedNode,
     log,
@@ -84,6 +84,10 @@ impl LocalApi {
     /// Where it listens, with the ports that the system chose.
     pub fn listen(&self) -> Vec<String> {
         self.node.runtime.listen_addrs()
+    }
+    /// Its address with its key, for others to name it by; `None` if nobody proves keys there.
+    pub fn invitation(&self) -> Option<Invitation> {
+        self.node.invitation()
     }
     /// The key that it publishes with.
     pub fn publisher(&self) -> PublicKey {

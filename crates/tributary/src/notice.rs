@@ -124,6 +124,9 @@ pub enum Notice {
         control: String,
         /// The key that it publishes with.
         publisher: String,
+        /// Its address with its key, for `peer` and `--peer` of others; `None` if nobody proves keys there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invitation: Option<String>,
         /// Where its gateway and its API listen; `None` without `[http]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         http: Option<String>,
@@ -309,6 +312,14 @@ pub enum Notice {
         file: String,
         /// The public half, for `get --publisher`.
         public: String,
+    },
+    /// An invitation.
+    Invitation {
+        /// The line for `peer` and `--peer`.
+        invitation: String,
+        /// When it ends, in Unix seconds; `None` for never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
     },
     /// An NDN certificate.
     Certificate {

@@ -4,7 +4,10 @@ use tributary_content::SigningKey;
 use tributary_core::{Location, Random};
 use tributary_net::Bell;
 
-use crate::{config::NodeConfig, node::secure};
+use crate::{
+    config::NodeConfig,
+    node::{peer_keys::PeerKeys, secure},
+};
 
 pub use crate::families::{AssignedRoute, BoxedNode};
 
@@ -28,7 +31,7 @@ impl NodeConfig {
         let key = SigningKey::from_secret(&blake3::derive_key("tributary simulated key", self.label.as_bytes()));
         let mut random = Random::new(seed, KEY_STREAM);
         let entropy = move |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8);
-        secure::protect(node, &self, &key, None, Box::new(|_| Ok(())), Box::new(entropy))
+        secure::protect(node, &self, &key, None, Box::new(|_| Ok(())), PeerKeys::default(), Box::new(entropy))
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct OnDone {
 #[derive(Args, Debug, Default)]
 pub(crate) struct Peer {
     /// Replaces the config's neighbour [default: $TRIB_PEER]
-    #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
+    #[arg(long, value_name = "INVITATION|HOST[:PORT]", requires = "config")]
     pub(crate) peer: Option<String>,
 }
 

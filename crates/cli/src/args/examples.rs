@@ -101,6 +101,13 @@ pub(super) const EXAMPLES: &Examples = &[
     ("lab", &["trib lab list", "trib lab run mmftp-failure --runs 2"]),
     ("sim", &["trib sim scenario.toml --runs 20 --json"]),
     ("config check", &["trib config check /etc/tributary/router.toml"]),
+    ("invite", &["trib invite", "trib invite --host router.example.org --for 7d --qr --control router"]),
+    (
+        "key accept",
+        &[
+            "trib key accept router.example.org:7001 ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c receiver.toml",
+        ],
+    ),
     ("key new", &["trib key new publisher.key"]),
     ("key show", &["trib key show publisher.key"]),
     ("ndn-key new", &["trib ndn-key new /lab/alice --algorithm ecdsa"]),

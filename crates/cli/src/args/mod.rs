@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 use tributary::{
     Family, Request,
+    config::PeerAddress,
     key_chain::Algorithm,
     log::{self, LogLevels},
     request::{InNetwork, Place, Reliability},
@@ -24,7 +25,7 @@ pub(crate) use self::{
     common::{Control, OnDone, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
     http_proxy::{HttpOptions, HttpProxy, LogFormat},
-    network::{Admit, Network, Revoke},
+    network::{Admit, Network, Revoke, parse_seconds},
     web::{Target, WebOptions, WebTarget},
 };
 
@@ -174,7 +175,9 @@ pub(crate) enum Command {
     /// Check a config file
     #[command(subcommand)]
     Config(Config),
-    /// Create or show a publisher's key
+    /// Print a node's addresses and key as one line, for `peer` and --peer of nodes that connect to it
+    Invite(Invite),
+    /// Create or show a node's key, or accept the new one of a neighbour
     #[command(subcommand)]
     Key(Key),
     /// Create, show and sign NDN keys and certificates (family ndn)
@@ -829,6 +832,31 @@ pub(crate) enum Key {
         /// The file with the secret key
         file: PathBuf,
     },
+    /// Accept a neighbour's new key in place of the remembered one
+    Accept {
+        /// The neighbour's address, as the config or --peer names it
+        address: PeerAddress,
+        /// Its new key
+        key: PublicKey,
+        /// The node that remembers keys: its config or its state folder
+        node: PathBuf,
+    },
+}
+
+/// Prints an invitation.
+#[derive(Args, Debug)]
+pub(crate) struct Invite {
+    /// Where others reach the node; may be repeated [default: where it listens]
+    #[arg(long = "host", value_name = "HOST[:PORT]")]
+    pub(crate) hosts: Vec<String>,
+    /// Time for the first contact, such as 7d; a node that has remembered the key stays [default: no end]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_seconds)]
+    pub(crate) seconds: Option<u64>,
+    /// Draw it as a QR code
+    #[arg(long)]
+    pub(crate) qr: bool,
+    #[command(flatten)]
+    pub(crate) control: Control,
 }
 
 /// Commands about NDN keys and certificates.

@@ -83,7 +83,7 @@ fn role() -> impl TypedValueParser<Value = Roles> {
 }
 
 /// A time in seconds with its unit: seconds, minutes, hours, days or weeks.
-fn parse_seconds(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
     let split = text.find(|byte: char| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let units = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];

@@ -24,16 +24,23 @@ pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
     running(&find_controls(control.control.as_deref())?)
 }
 
+/// The status of the daemon that the arguments name, or of the only one that runs.
+pub(super) fn only(control: &Control) -> Result<StatusView, ApiError> {
+    status(&connect(control, &Request::Status)?)
+}
+fn status(api: &SocketApi) -> Result<StatusView, ApiError> {
+    let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
+        Notice::Status(status) => Some(*status),
+        _ => None,
+    });
+    status.ok_or_else(|| ApiError::new(ErrorKind::Protocol, "the daemon sends no status"))
+}
+
 /// The daemons that answer. A daemon that has just ended is left out, unless it is the only one.
 fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
     let ask = |socket: &std::path::PathBuf| {
         let api = SocketApi::open(socket)?;
-        let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
-            Notice::Status(status) => Some(*status),
-            _ => None,
-        });
-        let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' sends no status", socket.display()));
-        Ok(Running { api, status: status.ok_or_else(gone)? })
+        Ok(Running { status: status(&api)?, api })
     };
     let answers: Vec<Result<Running, ApiError>> = sockets.iter().map(ask).collect();
     if answers.iter().all(Result::is_err) {

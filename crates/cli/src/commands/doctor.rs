@@ -4,15 +4,13 @@ use std::{
     net::{SocketAddr, UdpSocket},
     path::Path,
     process::Command,
-    time::SystemTime,
 };
 use tributary::{
-    Api, ApiError, ErrorKind, LocalApi, NodeConfig, Notice, Request, SocketApi, control::find_controls,
+    Api, ApiError, ErrorKind, LocalApi, NodeConfig, Notice, Request, SocketApi, control::find_controls, time_of_day,
     views::StatusView,
 };
 use tributary_core::{ByteCount, Duration};
 use tributary_terminal::out;
-use tributary_trust::UnixTime;
 
 use super::{choice, hand::LOOK, load::load};
 use crate::{args, tables};
@@ -130,10 +128,8 @@ fn buffers() -> Finding {
     finding("buffers", State::Warning, text).with_hint(hint)
 }
 /// Whether the clock can be right: certificates and versions depend on it.
-#[expect(clippy::disallowed_methods, reason = "the clock itself is examined")]
 fn clock() -> Finding {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = UnixTime(since.as_secs());
+    let now = time_of_day();
     if now.0 < CLOCK_MIN {
         let text = format!("this machine takes it to be {now}");
         return finding("clock", State::Problem, text).with_hint("set the clock: certificates count as not valid yet");

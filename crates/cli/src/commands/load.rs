@@ -19,10 +19,11 @@ pub(super) fn load_with(path: &Path, peer: &Peer) -> Result<NodeConfig, ApiError
     let Some(named) = peer.named().filter(|_| peer.peer.is_some() || config.faces.len() == 1) else {
         return Ok(config);
     };
-    config.set_peer(&named).map_err(|reason| {
+    config.set_peer(&named).map_err(|error| {
         let source = if peer.peer.is_some() { "--peer" } else { "$TRIB_PEER" };
-        let message = format!("{source} cannot be '{named}': {reason}");
-        ApiError::new(ErrorKind::Usage, message).with_hint("write it like router.lan, 192.0.2.7:7001 or [fe80::1%eth0]")
+        let message = format!("{source} cannot be '{named}': {}", error.message);
+        let hint = "write it like router.lan, 192.0.2.7:7001 or [fe80::1%eth0], or as `trib invite` prints it there";
+        ApiError::new(ErrorKind::Usage, message).with_hint(error.hint.unwrap_or_else(|| hint.into()))
     })?;
     Ok(config)
 }

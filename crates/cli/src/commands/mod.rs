@@ -92,6 +92,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Lab(lab) => laboratory::run("lab", &lab, json),
         Command::Sim(sim) => laboratory::run("sim", &sim, json),
         Command::Config(config) => simple::config(&config, json),
+        Command::Invite(invite) => simple::invite(&invite, json),
         Command::Key(key) => simple::key(&key, json),
         Command::NdnKey(command) => ndn_key::run(&command, json),
         Command::Network(network) => network::run(&network, json),

@@ -1,10 +1,13 @@
 //! Commands that need a line or two.
-use std::path::Path;
-use tributary::{Api, ApiError, ErrorKind, Flow, Notice, Request, load_key};
+use std::{fmt::Display, path::Path};
+use tributary::{
+    Api, ApiError, ErrorKind, Flow, Notice, Request, accept_key, config::Invitation, load_key, time_of_day,
+};
 use tributary_terminal::out;
 use tributary_terminal::{
     arguments,
     manual::{self, Page},
+    qr,
 };
 
 use super::{
@@ -14,7 +17,7 @@ use super::{
     load::load,
 };
 use crate::{
-    args::{Config, Control, Key, Ls, declared},
+    args::{Config, Control, Invite, Key, Ls, declared},
     signals::Wish,
     tables,
 };
@@ -86,6 +89,30 @@ pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// `trib invite`.
+pub(crate) fn invite(invite: &Invite, json: bool) -> Result<(), ApiError> {
+    let wrong = |reason: &dyn Display| ApiError::new(ErrorKind::Usage, format!("cannot invite: {reason}"));
+    let status = choice::only(&invite.control)?;
+    let Some(line) = &status.invitation else {
+        return Err(wrong(&format!("'{}' takes no protected datagrams", status.label)));
+    };
+    let mut invitation: Invitation = line.parse().map_err(|error| wrong(&error))?;
+    if !invite.hosts.is_empty() {
+        let full = |host: &String| invitation.address.replaced(host).map(|address| address.to_string());
+        let hosts = invite.hosts.iter().map(full).collect::<Result<Vec<_>, _>>().map_err(|error| wrong(&error))?;
+        invitation.address = hosts.join(",").parse().map_err(|error| wrong(&error))?;
+    }
+    invitation.family = status.family.parse().ok();
+    invitation.network = status.network.and_then(|network| network.authority.parse().ok());
+    invitation.until = invite.seconds.map(|seconds| time_of_day().after(seconds));
+    let text = invitation.to_string();
+    if invite.qr {
+        qr::draw(&text).map_err(|error| wrong(&error))?.iter().for_each(|line| out::talk(line));
+    }
+    print(&Notice::Invitation { invitation: text, until: invitation.until.map(|until| until.0) }, json);
+    Ok(())
+}
+
 /// `trib key`.
 pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
     let file = match key {
@@ -101,6 +128,12 @@ pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
             return Err(ApiError::new(ErrorKind::Io, message).with_hint("make one with `trib key new`"));
         }
         Key::Show { file } => file,
+        Key::Accept { address, key, node } => {
+            let folder = if node.is_dir() { node.clone() } else { load(node)?.state_dir };
+            accept_key(&folder, address, key)?;
+            out::talk(&format!("{address} is known by {key} from now on"));
+            return Ok(());
+        }
     };
     let public = load_key(file)?.public().to_string();
     print(&Notice::Key { file: file.display().to_string(), public }, json);

@@ -501,7 +501,8 @@ impl Plan {
         let Some(endpoint) = made.endpoint_mut() else { return };
         for (link, face) in self.links_at[node].iter().zip(1..) {
             let (spec, _) = self.leave(NodeIndex(node as u32), *link);
-            let security = FaceSecurity { protection: FaceProtection::Required, peer_key: None };
+            let protection = FaceProtection::Required;
+            let security = FaceSecurity { protection, peer_key: None, endpoints: Vec::new() };
             endpoint.set_security(FaceId(face), security);
             endpoint.add_face(now, FaceId(face), FaceOptions { mtu: spec.mtu, rate: spec.rate });
         }

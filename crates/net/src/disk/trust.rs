@@ -1,8 +1,10 @@
-//! The first key seen for each name.
+//! The first key seen for each name, or for each neighbour's address.
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io,
     path::PathBuf,
+    str::FromStr,
     sync::{Arc, Mutex},
 };
 use tributary_content::{Name, PublicKey, StoreError};
@@ -13,7 +15,8 @@ use super::{
     io_error, parent, refusal, with_suffix,
 };
 
-/// Remembers which key first signed each name, and refuses another one.
+/// Remembers which key first signed each name, and refuses another one; with other subjects than names, such as addresses,
+/// it remembers theirs. The text of a subject has no space.
 ///
 /// A plain file with one line per name, `NAME KEY`, rather than a database: a person can read and edit it to decide
 /// about a changed key. Lines that start with `#` are comments. It is read for each check, so that several processes
@@ -22,12 +25,12 @@ use super::{
 /// trust, because skipping it could mean to trust a wrong key; except for a last line that a power cut has torn, which
 /// was never reported.
 #[derive(Clone, Debug)]
-pub struct TrustStore {
+pub struct TrustStore<Subject = Name> {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
     settled: Arc<Mutex<Settled>>,
     /// The keys read once, if questions are not to read the file again.
-    remembered: Option<Arc<Result<BTreeMap<Name, PublicKey>, StoreError>>>,
+    remembered: Option<Arc<Result<BTreeMap<Subject, PublicKey>, StoreError>>>,
 }
 
 /// The state that is known to be on the disk.
@@ -44,15 +47,14 @@ struct Settled {
 type Stamp = ((u64, u64), u64);
 
 /// The contents of the file.
-#[derive(Default)]
-struct Contents {
-    keys: BTreeMap<Name, PublicKey>,
+struct Contents<Subject> {
+    keys: BTreeMap<Subject, PublicKey>,
     /// Where an incomplete last line begins.
     torn_at: Option<u64>,
     stamp: Option<Stamp>,
 }
 
-impl TrustStore {
+impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject> {
     /// How many names are remembered at most.
     pub const NAMES_MAX: usize = 100_000;
 
@@ -81,46 +83,11 @@ impl TrustStore {
             None => self.read().map(drop),
         }
     }
-    fn current(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
-        match &self.remembered {
-            Some(remembered) => (**remembered).clone(),
-            None => Ok(self.read()?.keys),
-        }
-    }
-    /// Checks that `publisher` is trusted for `name`. Changes nothing.
-    ///
-    /// If `pinned` is given, it alone decides; otherwise the key remembered for the name does, and any key will do for
-    /// a name that is not known.
-    ///
-    /// # Errors
-    /// [`StoreError::Untrusted`] names both keys and how to accept the new one; [`StoreError::Io`] if the file cannot
-    /// be read.
-    pub fn check(&self, name: &Name, publisher: &PublicKey, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
-        let refuse = |reason| Err(StoreError::Untrusted { reason });
-        if let Some(pinned) = pinned {
-            return if pinned == publisher {
-                Ok(())
-            } else {
-                refuse(format!(
-                    "'{name}' is offered with a signature by {publisher}, but you asked for {pinned}; \
-                     if you trust the offered key, fetch with --publisher {publisher}"
-                ))
-            };
-        }
-        match self.known(name)? {
-            Some(known) if known != *publisher => refuse(format!(
-                "'{name}' was published by {known} before, and is now offered with a signature by {publisher}: \
-                 either its publisher has a new key, or somebody else uses its name; \
-                 if you trust the new key, fetch with --publisher {publisher}"
-            )),
-            _ => Ok(()),
-        }
-    }
     /// The key remembered for `name`.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read.
-    pub fn known(&self, name: &Name) -> Result<Option<PublicKey>, StoreError> {
+    pub fn known(&self, name: &Subject) -> Result<Option<PublicKey>, StoreError> {
         match &self.remembered {
             Some(remembered) => match &**remembered {
                 Ok(keys) => Ok(keys.get(name).copied()),
@@ -133,50 +100,45 @@ impl TrustStore {
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read.
-    pub fn entries(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
-        self.current()
+    pub fn entries(&self) -> Result<BTreeMap<Subject, PublicKey>, StoreError> {
+        match &self.remembered {
+            Some(remembered) => (**remembered).clone(),
+            None => Ok(self.read()?.keys),
+        }
     }
     /// Remembers `publisher` for `name`, in place of any other key.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be written or is full.
-    pub fn accept(&self, name: &Name, publisher: &PublicKey) -> Result<(), StoreError> {
+    pub fn accept(&self, name: &Subject, publisher: &PublicKey) -> Result<(), StoreError> {
         self.change(name, |_| Some(*publisher)).map(drop)
     }
-    /// Checks as [`TrustStore::check`] does and remembers the key: a pinned one in place of any other, otherwise the
-    /// first one. Of two processes that see different first keys for one name, one is refused.
+    /// Remembers `key` for `name`: a pinned one in place of any other, otherwise the first one. Returns the key that counts
+    /// from now on: of two processes that see different first keys, one gets the other's.
     ///
     /// # Errors
-    /// Errors of [`TrustStore::check`] and [`TrustStore::accept`].
-    pub fn check_and_remember(
-        &self,
-        name: &Name,
-        publisher: &PublicKey,
-        pinned: Option<&PublicKey>,
-    ) -> Result<(), StoreError> {
-        self.check(name, publisher, pinned)?;
+    /// [`StoreError::Io`] if the file cannot be read or written, or is full.
+    pub fn remember(&self, name: &Subject, key: &PublicKey, is_pinned: bool) -> Result<PublicKey, StoreError> {
         let contents = self.read()?;
         // It may be of a process that was killed before it waited for the disk.
-        if self.is_settled(contents.stamp) && contents.keys.get(name) == Some(publisher) {
-            return Ok(());
+        if self.is_settled(contents.stamp) && contents.keys.get(name) == Some(key) {
+            return Ok(*key);
         }
-        match self.change(name, |known| if pinned.is_none() { known.or(Some(*publisher)) } else { Some(*publisher) })? {
-            Some(first) if first != *publisher => self.check(name, publisher, pinned),
-            _ => Ok(()),
-        }
+        let first = |known: Option<PublicKey>| known.filter(|_| !is_pinned).unwrap_or(*key);
+        Ok(first(self.change(name, |known| Some(first(known)))?))
     }
     /// Forgets the key of `name`, and returns it.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be written.
-    pub fn forget(&self, name: &Name) -> Result<Option<PublicKey>, StoreError> {
+    pub fn forget(&self, name: &Subject) -> Result<Option<PublicKey>, StoreError> {
         self.change(name, |_| None)
     }
 
     /// Stores for `name` the result of `decide` on the present key, and returns it.
     fn change(
         &self,
-        name: &Name,
+        name: &Subject,
         decide: impl FnOnce(Option<PublicKey>) -> Option<PublicKey>,
     ) -> Result<Option<PublicKey>, StoreError> {
         if lock(&self.settled).stamp.is_none() {
@@ -265,7 +227,7 @@ impl TrustStore {
     fn lock_path(&self) -> PathBuf {
         with_suffix(&self.path, ".lock")
     }
-    fn read(&self) -> Result<Contents, StoreError> {
+    fn read(&self) -> Result<Contents<Subject>, StoreError> {
         // Without it half of a line that is being written could be read. Without a lock file nothing was written yet.
         let _lock = self.fs.open(&self.lock_path(), OpenOptions::READ).and_then(|file| {
             file.lock(Lock::Shared, Wait::UntilFree)?;
@@ -273,12 +235,14 @@ impl TrustStore {
         });
         self.read_locked()
     }
-    fn read_locked(&self) -> Result<Contents, StoreError> {
+    fn read_locked(&self) -> Result<Contents<Subject>, StoreError> {
         let (text, stamp) = match self.read_file() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Contents { keys: BTreeMap::new(), torn_at: None, stamp: None });
+            }
             read => read.map_err(|error| io_error("read", &self.path, &error))?,
         };
-        let mut contents = Contents { stamp: Some(stamp), ..Contents::default() };
+        let mut contents = Contents { keys: BTreeMap::new(), torn_at: None, stamp: Some(stamp) };
         let mut at = 0;
         for (number, bytes) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
             let start = at;
@@ -314,20 +278,69 @@ impl TrustStore {
     }
 }
 
+impl TrustStore {
+    /// Checks that `publisher` is trusted for `name`. Changes nothing.
+    ///
+    /// If `pinned` is given, it alone decides; otherwise the key remembered for the name does, and any key will do for
+    /// a name that is not known.
+    ///
+    /// # Errors
+    /// [`StoreError::Untrusted`] names both keys and how to accept the new one; [`StoreError::Io`] if the file cannot
+    /// be read.
+    pub fn check(&self, name: &Name, publisher: &PublicKey, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
+        let refuse = |reason| Err(StoreError::Untrusted { reason });
+        if let Some(pinned) = pinned {
+            return if pinned == publisher {
+                Ok(())
+            } else {
+                refuse(format!(
+                    "'{name}' is offered with a signature by {publisher}, but you asked for {pinned}; \
+                     if you trust the offered key, fetch with --publisher {publisher}"
+                ))
+            };
+        }
+        match self.known(name)? {
+            Some(known) if known != *publisher => refuse(format!(
+                "'{name}' was published by {known} before, and is now offered with a signature by {publisher}: \
+                 either its publisher has a new key, or somebody else uses its name; \
+                 if you trust the new key, fetch with --publisher {publisher}"
+            )),
+            _ => Ok(()),
+        }
+    }
+    /// Checks as [`TrustStore::check`] does and remembers the key: a pinned one in place of any other, otherwise the
+    /// first one. Of two processes that see different first keys for one name, one is refused.
+    ///
+    /// # Errors
+    /// Errors of [`TrustStore::check`] and [`TrustStore::accept`].
+    pub fn check_and_remember(
+        &self,
+        name: &Name,
+        publisher: &PublicKey,
+        pinned: Option<&PublicKey>,
+    ) -> Result<(), StoreError> {
+        self.check(name, publisher, pinned)?;
+        match self.remember(name, publisher, pinned.is_some())? {
+            known if known != *publisher => self.check(name, publisher, pinned),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The contents of a line; nothing if it is empty or a comment.
-fn parse(line: &[u8]) -> Result<Option<(Name, PublicKey)>, String> {
+fn parse<Subject: FromStr<Err: Display>>(line: &[u8]) -> Result<Option<(Subject, PublicKey)>, String> {
     let line = std::str::from_utf8(line).map_err(|error| error.to_string())?.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
     let (name, key) = line.split_once(char::is_whitespace).ok_or("a line is a name, a space and a key")?;
-    let name = name.parse::<Name>().map_err(|error| error.to_string())?;
+    let name = name.parse::<Subject>().map_err(|error| error.to_string())?;
     let key = key.trim().parse::<PublicKey>().map_err(|error| error.to_string())?;
     Ok(Some((name, key)))
 }
 
 const HEADER: &str =
-    "# The publisher's key first seen for each name. Remove a line to trust the next key that offers it.\n";
+    "# The key first seen for each name or address. Remove a line to trust the next key that comes for it.\n";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Where a stream face leads to, or where one is waited for.
 use std::{
     fmt, io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     str::FromStr,
 };
@@ -73,15 +73,6 @@ pub(crate) fn datagram_address(uri: &str) -> Option<Result<SocketAddr, String>> 
     })
 }
 
-/// A stream's address without a host name, so that reading it waits for no resolver.
-pub(crate) fn numeric(uri: &str) -> Result<StreamAddress, String> {
-    let is_numeric = |rest: &str| rest.starts_with('/') || rest.trim_end_matches('/').parse::<SocketAddr>().is_ok();
-    match uri.split_once("://") {
-        Some((_, rest)) if !is_numeric(rest) => Err(format!("'{uri}' has no IP address and port")),
-        _ => uri.parse(),
-    }
-}
-
 impl fmt::Display for StreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,24 +84,22 @@ impl fmt::Display for StreamAddress {
 }
 impl FromStr for StreamAddress {
     type Err = String;
-    /// Takes `tcp`, `tcp4`, `tcp6`, `unix` and `ws`; host names are resolved, once.
+    /// Takes `tcp`, `tcp4`, `tcp6` and `ws` with an IP address, so that reading waits for no resolver, and `unix`.
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || format!("'{text}' is no stream address; use tcp://HOST:PORT, unix:///PATH or ws://HOST:PORT");
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
-        let resolve = || {
-            let mut addresses =
-                rest.trim_end_matches('/').to_socket_addrs().map_err(|error| format!("'{rest}': {error}"))?;
-            addresses
-                .find(|address| match scheme {
-                    "tcp4" => address.is_ipv4(),
-                    "tcp6" => address.is_ipv6(),
-                    _ => true,
-                })
-                .ok_or_else(|| format!("'{rest}' has no address for {scheme}"))
+        let numeric = || {
+            let address = rest.trim_end_matches('/').parse::<SocketAddr>().ok();
+            let fits = |address: &SocketAddr| match scheme {
+                "tcp4" => address.is_ipv4(),
+                "tcp6" => address.is_ipv6(),
+                _ => true,
+            };
+            address.filter(fits).ok_or_else(|| format!("'{text}' has no IP address and port of its kind"))
         };
         match scheme {
-            "tcp" | "tcp4" | "tcp6" => resolve().map(StreamAddress::Tcp),
-            "ws" => resolve().map(StreamAddress::WebSocket),
+            "tcp" | "tcp4" | "tcp6" => numeric().map(StreamAddress::Tcp),
+            "ws" => numeric().map(StreamAddress::WebSocket),
             "unix" if rest.starts_with('/') => Ok(StreamAddress::Unix(rest.into())),
             _ => Err(unknown()),
         }
@@ -141,8 +130,9 @@ mod tests {
         ] {
             assert_eq!(read(uri), Some(address.map(Into::into)), "{uri}");
         }
-        assert!(numeric("tcp4://192.0.2.1:1").is_ok() && numeric("unix:///run/x").is_ok());
-        assert!(numeric("tcp://router.example:1").is_err() && numeric("quic://192.0.2.1:1").is_err());
+        let is_read = |uri: &str| uri.parse::<StreamAddress>().is_ok();
+        assert!(is_read("tcp4://192.0.2.1:1") && is_read("unix:///run/x"));
+        assert!(!is_read("tcp://router.example:1") && !is_read("quic://192.0.2.1:1"));
         assert_eq!((read("tcp4://192.0.2.1:1"), read("192.0.2.1:1")), (None, None));
     }
 }

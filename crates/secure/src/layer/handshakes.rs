@@ -104,30 +104,18 @@ impl Layer {
         };
         let Some(Initiating { mut noise, retry, .. }) = self.face(id).initiating.take() else { return };
         let key = noise.remote_key();
-        let peer = match self.admit(now, id, key, &payload) {
-            Ok((peer, protection)) => noise.write(&self.presented).map(|third| (peer, protection, third)),
-            Err(reason) => {
-                // It hears why, under the keys of the session that it does not get.
-                let third = noise.write(&self.presented);
-                self.disown(to);
-                if let Some(third) = third {
-                    self.send(id, &Packet::Finish { to: from, noise: &third });
-                    let mut session =
-                        Session::new(&noise.into_keys(), (to, from), Protection::Encrypted, now, (true, false));
-                    let mut sealed = BytesMut::new();
-                    session.seal(Kind::Control, &Control::Refuse(&reason).encode(), &[], &mut sealed);
-                    self.out.push_back((id, sealed.to_vec()));
-                }
-                self.end_refused(id);
-                return self.refuse(now, id, &reason);
-            }
-        };
-        let Some((peer, protection, third)) = peer else { return };
+        let admitted = self.admit(now, id, key, &payload);
+        let Some(third) = noise.write(&self.presented) else { return self.disown(to) };
         let finish = Packet::Finish { to: from, noise: &third }.encode();
         self.out.push_back((id, finish.clone()));
         let leads = key.is_some_and(|key| self.public < key);
+        let protection = admitted.as_ref().map_or(Protection::Encrypted, |(_, protection)| *protection);
         let session = Session::new(&noise.into_keys(), (to, from), protection, now, (true, leads));
-        self.meet(id, peer);
+        let peer = match admitted {
+            Ok((peer, _)) => peer,
+            Err(refusal) => return self.reject(now, id, session, key, &refusal),
+        };
+        self.meet(now, id, key, peer);
         let face = self.face(id);
         let is_first = face.current.is_none();
         let before = face.finishing.replace(Finishing { session, finish, retry: Retry { attempts: 1, ..retry } });
@@ -156,19 +144,36 @@ impl Layer {
         let session = Session::new(&noise.into_keys(), (to, theirs), protection, now, (false, leads));
         match admitted {
             Ok((peer, _)) => {
-                self.meet(id, peer);
+                self.meet(now, id, key, peer);
                 self.use_session(id, session);
                 self.send_control(id, id, to, Control::Confirm);
                 self.flush(id);
             }
-            Err(reason) => {
-                // It hears why, under the keys of the session that it does not get.
-                self.use_session(id, session);
-                self.send_control(id, id, to, Control::Refuse(&reason));
-                self.end_refused(id);
-                self.refuse(now, id, &reason);
-            }
+            Err(refusal) => self.reject(now, id, session, key, &refusal),
         }
+    }
+    /// Refuses the holder of `key`, which hears why under the keys of the session that it does not get. Sessions of another
+    /// key stay: whoever is on the path can begin a handshake.
+    fn reject(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        mut session: Session,
+        key: Option<[u8; 32]>,
+        Refusal { reason, remedy }: &Refusal,
+    ) {
+        let mut sealed = BytesMut::new();
+        session.seal(Kind::Control, &Control::Refuse(reason).encode(), &[], &mut sealed);
+        self.out.push_back((id, sealed.to_vec()));
+        self.disown(session.ours);
+        let reason = remedy.iter().fold(reason.clone(), |reason, remedy| format!("{reason}; {remedy}"));
+        if self.face(id).is_of_another(key) {
+            self.stats.refused += 1;
+            return self.note(now, id, Trouble::Refused(reason));
+        }
+        self.forget_sessions(id);
+        self.part(id);
+        self.refuse(now, id, reason);
     }
     /// The neighbour uses the session that this node began.
     pub(super) fn confirm(&mut self, id: FaceId) {
@@ -196,38 +201,37 @@ impl Layer {
         id: FaceId,
         key: Option<[u8; 32]>,
         payload: &[u8],
-    ) -> Result<(Peer, Protection), String> {
+    ) -> Result<(Peer, Protection), Refusal> {
         let (Some(key), Some((protection, presented))) = (key, payload.split_first()) else {
             return Err("its handshake has another form: is its program of another version?".into());
         };
         let theirs = if *protection == 0 { Protection::Authenticated } else { Protection::Encrypted };
         let peer = self.admission.admit(now, id, &key, presented)?;
+        if self.faces.get(&id).is_some_and(|face| face.is_heard(now) && face.is_of_another(Some(key))) {
+            return Err("a session under another key is in use here, and ends when that key is silent".into());
+        }
         Ok((peer, self.config.protection.max(theirs)))
     }
-    pub(super) fn refuse(&mut self, now: Time, id: FaceId, reason: &str) {
+    pub(super) fn refuse(&mut self, now: Time, id: FaceId, reason: String) {
         self.stats.refused += 1;
         self.face(id).not_before = now + REFUSED_FOR;
-        self.note(now, id, Trouble::Refused(reason.into()));
+        self.note(now, id, Trouble::Refused(reason));
     }
     /// Sets the neighbour on a face before its session is used. Sessions of another neighbour end, because their
     /// packets would count as this one's.
-    pub(super) fn meet(&mut self, id: FaceId, peer: Peer) {
-        if self.peer(id).is_some_and(|before| before.key != peer.key) {
+    pub(super) fn meet(&mut self, now: Time, id: FaceId, key: Option<[u8; 32]>, peer: Peer) {
+        if self.face(id).is_of_another(key) {
             self.end_sessions(id);
         }
         // Reported even for the same neighbour: its rights may have changed.
         self.peers.push_back((id, Some(peer.clone())));
         let face = self.face(id);
-        face.trouble = None;
+        (face.key, face.heard, face.trouble) = (key, Some(now), None);
         if face.peer.as_ref() != Some(&peer) {
             let note = format!("{id} is {} ({})", peer.label, peer.key);
             face.peer = Some(peer);
             self.events.push_back(Event::Note(note));
         }
-    }
-    pub(super) fn end_refused(&mut self, id: FaceId) {
-        self.forget_sessions(id);
-        self.part(id);
     }
     /// Whether a handshake of a face may be answered, which costs more than the request. Each address has its own
     /// share, and all unproven faces together leave time for neighbours.

@@ -14,6 +14,7 @@
 pub mod documented;
 mod error;
 mod http;
+mod invitation;
 pub mod link;
 mod peer;
 pub mod reader;
@@ -27,25 +28,29 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 use tributary_content::{BlindingKey, Name, NameError, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{Endpoint, PathMetric};
-use tributary_trust::{Access, Roles};
+use tributary_trust::{Access, CLOCK_TOLERANCE, Roles, UnixTime};
 
 pub use error::{ConfigErrors, Drawing, Problem};
 pub use http::{HttpConfig, HttpMirror};
-pub(crate) use peer::is_own;
-pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
+pub use invitation::Invitation;
+pub use peer::{NamedPeer, PeerAddress, PeerError};
+pub(crate) use peer::{is_own, reached_at};
 pub use reader::{nearest, parse_share};
 pub use resolver::{EngineConfig, EtcdConfig};
 pub use settings::Settings;
 
 pub use crate::views::QuotaPeriod;
 
-use crate::error::{ApiError, ErrorKind};
+use crate::{
+    error::{ApiError, ErrorKind},
+    family::Family,
+};
 
 /// Everything that makes one node. Only [`NodeConfig::parse`] makes it, so every value has been checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -191,6 +196,38 @@ pub struct NetworkConfig {
     pub clock_tolerance: Duration,
 }
 
+impl NetworkConfig {
+    /// The closed network of an authority, whose files are in the state folder.
+    pub fn new(authority: PublicKey, state_dir: &Path) -> NetworkConfig {
+        NetworkConfig {
+            authority,
+            access: Access::Closed,
+            certificate: state_dir.join("certificate"),
+            revoked: state_dir.join("revoked"),
+            clock_tolerance: Duration::from_secs(CLOCK_TOLERANCE),
+        }
+    }
+    /// Takes over what an invitation says of the network, for a node of `family` in `network`.
+    ///
+    /// # Errors
+    /// [`PeerError`] if it invites to another network, or to nodes of another family.
+    pub(crate) fn join(
+        network: &mut Option<NetworkConfig>,
+        invitation: &Invitation,
+        (family, state_dir): (Family, &Path),
+    ) -> Result<(), PeerError> {
+        let wrong = |part, reason| Err(PeerError::Invitation { part, reason });
+        if let Some(of) = invitation.family.filter(|of| *of != family) {
+            return wrong("family", format!("it is {of}, and this node is of family {family}"));
+        }
+        let Some(authority) = invitation.network else { return Ok(()) };
+        match network.get_or_insert_with(|| NetworkConfig::new(authority, state_dir)).authority {
+            own if own == authority => Ok(()),
+            own => wrong("network", format!("its authority is {authority}, and that of [network] is {own}")),
+        }
+    }
+}
+
 /// What a node does for its network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
@@ -251,8 +288,10 @@ pub struct FaceConfig {
     pub egress: Option<LinkConfig>,
     /// How packets are protected. Whether they can be read follows from the node's and the neighbour's.
     pub security: Security,
-    /// The key that the neighbour must have; `None` for any.
+    /// The key that the neighbour must have; `None` for the key that answers first there.
     pub peer_key: Option<PublicKey>,
+    /// Until when `peer` invites to a first contact; `None` for ever.
+    pub invited_until: Option<UnixTime>,
     /// What the face is called in tables; `None` for its number alone.
     pub label: Option<String>,
     /// What fetches may take over it.
@@ -422,37 +461,6 @@ impl NodeConfig {
 /// The number of the face that a config lists at `index`.
 pub(crate) fn face_id(index: usize) -> FaceId {
     FaceId(index as u32 + 1)
-}
-
-/// Why the neighbour of a config cannot be replaced.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetPeerError {
-    /// The config does not have exactly one neighbour.
-    #[error("the config has {faces} [[face]] section{}, and exactly one can be given another peer", if *.faces == 1 { "" } else { "s" })]
-    NotOne {
-        /// How many it has.
-        faces: usize,
-    },
-    /// The text is no address.
-    #[error(transparent)]
-    Address(#[from] PeerError),
-    /// Datagrams cannot take the place of a stream, nor the other way round.
-    #[error("'{text}' would be reached in another way than {peer}")]
-    OtherTransport {
-        /// The neighbour as it was written.
-        text: String,
-        /// The neighbour of the config.
-        peer: PeerAddress,
-    },
-    /// No datagram can come to that neighbour and back.
-    #[error("{reason}; {hint}")]
-    Unreachable {
-        /// Why.
-        reason: String,
-        /// What to do about it.
-        hint: String,
-    },
 }
 
 /// Why a config file gives no node.

@@ -1,14 +1,15 @@
 //! Addresses of neighbours.
+use nix::ifaddrs::getifaddrs;
 use std::{
     fmt,
-    net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
     str::FromStr,
 };
 use tributary_core::PeerPlace;
 use tributary_net::StreamAddress;
 
 /// Where a neighbour is: `192.0.2.7:7001`, `router.example:7001`, `[fe80::1%eth0]:7001` or `udp://…` for datagrams,
-/// `tcp://…`, `unix://…` or `ws://…` for a stream.
+/// `tcp://…`, `unix://…` or `ws://…` for a stream. A neighbour with several addresses has commas between them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerAddress {
     /// It takes datagrams.
@@ -19,12 +20,12 @@ pub enum PeerAddress {
     Named(NamedPeer),
 }
 
-/// A neighbour whose address may change: by the name of its host, or on a link that may not be there yet.
+/// A neighbour whose address may change: by the name of its host, with several, or on a link that may not be there yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedPeer {
     scheme: Scheme,
-    host: String,
-    port: u16,
+    /// Hosts with their ports, at least one.
+    hosts: Vec<(String, u16)>,
 }
 
 /// The protocol over the addresses of a name, and their kind.
@@ -67,15 +68,24 @@ impl NamedPeer {
     /// Looks its addresses up with the system's resolver. That may take many seconds.
     ///
     /// # Errors
-    /// [`LookupError`] if the resolver finds no address of the required kind.
-    pub fn look_up(&self) -> Result<Vec<SocketAddr>, LookupError> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
-            let error = error.to_string();
-            let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error).into();
-            LookupError::Refused { host: self.host.clone(), reason }
-        })?;
-        let found: Vec<_> = found.filter(|address| self.scheme.takes(*address)).collect();
-        if found.is_empty() { Err(LookupError::OtherKind { host: self.host.clone() }) } else { Ok(found) }
+    /// Why there is no address of the required kind.
+    pub fn look_up(&self) -> Result<Vec<SocketAddr>, String> {
+        let mut all = Vec::new();
+        let mut failed = None;
+        for (host, port) in &self.hosts {
+            match (host.as_str(), *port).to_socket_addrs() {
+                Ok(found) => all.extend(found.filter(|address| self.scheme.takes(*address))),
+                Err(error) => failed = Some((host, error.to_string())),
+            }
+        }
+        match failed.filter(|_| all.is_empty()) {
+            None if all.is_empty() => Err(format!("'{self}' has no address of this kind")),
+            None => Ok(all),
+            Some((host, error)) => {
+                let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
+                Err(format!("cannot look up '{host}': {reason}"))
+            }
+        }
     }
     /// The stream to one of its addresses; `None` if it takes datagrams.
     pub fn stream(&self, address: SocketAddr) -> Option<StreamAddress> {
@@ -85,40 +95,53 @@ impl NamedPeer {
             Scheme::WebSocket => Some(StreamAddress::WebSocket(address)),
         }
     }
-    /// Reads `HOST:PORT`; a host is a name, or an IPv6 address in brackets with its zone.
+    /// Reads `HOST:PORT`, or several with commas between them; a host is a name, or an IPv6 address in brackets with its zone.
     fn parse(scheme: Scheme, text: &str) -> Result<Self, PeerError> {
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| PeerError::NoPort { text: text.into() })?;
+        let is_alone = !text.contains(',');
+        let hosts = text.split(',').map(|text| match text.parse::<SocketAddr>() {
+            Ok(address) if !is_alone && scheme.takes(address) => Ok((address.ip().to_string(), address.port())),
+            Ok(_) | Err(_) => Self::parse_host(text),
+        });
+        Ok(NamedPeer { scheme, hosts: hosts.collect::<Result<_, _>>()? })
+    }
+    fn parse_host(text: &str) -> Result<(String, u16), PeerError> {
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| PeerError::NoPort(text.into()))?;
         let number = port.parse::<u16>();
-        let port = number.map_err(|_| PeerError::Port { text: port.into() })?;
+        let port = number.map_err(|_| PeerError::Port(port.into()))?;
         let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inside) => {
                 let (address, zone) = inside.split_once('%').unwrap_or((inside, ""));
                 if address.parse::<Ipv6Addr>().is_err() || !is_word(zone, ZONE_BYTES_MAX) {
-                    return Err(PeerError::Zone { text: inside.into() });
+                    return Err(PeerError::Zone(inside.into()));
                 }
                 inside
             }
             None if host.parse::<IpAddr>().is_ok() => {
-                return Err(PeerError::Brackets { text: text.into() });
+                return Err(PeerError::Brackets(text.into()));
             }
             None => host,
         };
         let is_name =
             host.contains('%') || is_word(host, HOST_BYTES_MAX) && host.bytes().any(|byte| byte.is_ascii_alphabetic());
-        match is_name {
-            true => Ok(NamedPeer { scheme, host: host.into(), port }),
-            false => Err(PeerError::Host { text: host.into() }),
-        }
+        if is_name { Ok((host.into(), port)) } else { Err(PeerError::Host(host.into())) }
     }
 }
 impl fmt::Display for NamedPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, port) = (&self.host, self.port);
         let (word, _) = Scheme::ALL.iter().find(|(_, scheme)| *scheme == self.scheme).expect("ALL lists every scheme");
         if self.scheme != Scheme::Udp {
             write!(f, "{word}://")?;
         }
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+        f.write_str(&self.endpoints().collect::<Vec<_>>().join(","))
+    }
+}
+impl NamedPeer {
+    fn endpoints(&self) -> impl Iterator<Item = String> {
+        let text = |(host, port): &(String, u16)| match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        self.hosts.iter().map(text)
     }
 }
 
@@ -127,34 +150,27 @@ impl fmt::Display for NamedPeer {
 #[non_exhaustive]
 pub enum PeerError {
     /// The host has no port.
-    #[error("'{text}' has no port")]
-    NoPort {
-        /// The text.
-        text: String,
-    },
+    #[error("'{0}' has no port")]
+    NoPort(String),
     /// The text in its place is no port.
-    #[error("'{text}' is not a port from 1 to 65535")]
-    Port {
-        /// The text in its place.
-        text: String,
-    },
+    #[error("'{0}' is not a port from 1 to 65535")]
+    Port(String),
     /// The text in brackets is no IPv6 address, or its zone is invalid.
-    #[error("'{text}' is no IPv6 address with a zone such as fe80::1%eth0")]
-    Zone {
-        /// The text in brackets.
-        text: String,
-    },
+    #[error("'{0}' is no IPv6 address with a zone such as fe80::1%eth0")]
+    Zone(String),
     /// An IPv6 address has no brackets, so that its port cannot be distinguished.
-    #[error("'{text}' has an IPv6 address without [brackets]")]
-    Brackets {
-        /// The text.
-        text: String,
-    },
+    #[error("'{0}' has an IPv6 address without [brackets]")]
+    Brackets(String),
     /// The host is neither an address nor a name.
-    #[error("'{text}' is neither an IP address nor the name of a host")]
-    Host {
-        /// The host.
-        text: String,
+    #[error("'{0}' is neither an IP address nor the name of a host")]
+    Host(String),
+    /// A part of an invitation is wrong.
+    #[error("the {part} in the invitation is wrong: {reason}")]
+    Invitation {
+        /// Which.
+        part: &'static str,
+        /// Why.
+        reason: String,
     },
     /// The address is of a kind that the scheme does not take.
     #[error("{address} is no address for {scheme}://")]
@@ -165,31 +181,8 @@ pub enum PeerError {
         scheme: String,
     },
     /// It is no address of a stream.
-    #[error("{reason}")]
-    Stream {
-        /// Its mistake.
-        reason: String,
-    },
-}
-
-/// Why the name of a neighbour gives no address.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LookupError {
-    /// The system finds none.
-    #[error("cannot look up '{host}': {reason}")]
-    Refused {
-        /// The host.
-        host: String,
-        /// What the system says.
-        reason: String,
-    },
-    /// It has addresses, but none of the kind that the scheme takes.
-    #[error("'{host}' has no address of this kind")]
-    OtherKind {
-        /// The host.
-        host: String,
-    },
+    #[error("{0}")]
+    Stream(String),
 }
 
 /// How long the name of a host may be (RFC 1035 §2.3.4).
@@ -207,27 +200,39 @@ pub(crate) fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
+/// Where others reach a socket that listens on `own`: if that is every address, the one that leads out of this machine.
+pub(crate) fn reached_at(own: IpAddr) -> IpAddr {
+    if !own.is_unspecified() {
+        return own;
+    }
+    // No packet leaves: connecting a datagram socket only asks the routing table (RFC 5737, RFC 3849).
+    let far = if own.is_ipv4() { "192.0.2.1:9" } else { "[2001:db8::1]:9" };
+    let loopback = if own.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    let out = UdpSocket::bind((own, 0)).and_then(|socket| socket.connect(far).and_then(|()| socket.local_addr()));
+    // Without a default route, the address of some interface.
+    let of_interfaces = || {
+        let addresses = getifaddrs().ok()?.filter_map(|interface| {
+            let address = interface.address?;
+            let v6 = address.as_sockaddr_in6().map(|v6| v6.ip()).filter(|ip| !ip.is_unicast_link_local());
+            address.as_sockaddr_in().map(|v4| v4.ip().into()).or(v6.map(IpAddr::V6))
+        });
+        addresses.into_iter().find(|ip: &IpAddr| ip.is_ipv4() == own.is_ipv4() && !ip.is_loopback())
+    };
+    out.ok().map(|address| address.ip()).or_else(of_interfaces).unwrap_or(loopback)
+}
+
 impl PeerAddress {
     /// The address for datagrams.
     pub fn datagrams(&self) -> Option<SocketAddr> {
-        match self {
-            PeerAddress::Datagrams(address) => Some(*address),
-            PeerAddress::Stream(_) | PeerAddress::Named(_) => None,
-        }
+        if let PeerAddress::Datagrams(address) = self { Some(*address) } else { None }
     }
     /// The address of the stream.
     pub fn stream(&self) -> Option<&StreamAddress> {
-        match self {
-            PeerAddress::Stream(address) => Some(address),
-            PeerAddress::Datagrams(_) | PeerAddress::Named(_) => None,
-        }
+        if let PeerAddress::Stream(address) = self { Some(address) } else { None }
     }
     /// The name to look up.
     pub fn named(&self) -> Option<&NamedPeer> {
-        match self {
-            PeerAddress::Named(named) => Some(named),
-            PeerAddress::Datagrams(_) | PeerAddress::Stream(_) => None,
-        }
+        if let PeerAddress::Named(named) = self { Some(named) } else { None }
     }
     /// Whether it is at the end of a stream.
     pub fn is_stream(&self) -> bool {
@@ -235,6 +240,14 @@ impl PeerAddress {
             PeerAddress::Datagrams(_) => false,
             PeerAddress::Stream(_) => true,
             PeerAddress::Named(named) => !named.is_datagrams(),
+        }
+    }
+    /// Each `HOST:PORT` of a neighbour that takes datagrams: its key is remembered for them.
+    pub fn endpoints(&self) -> Vec<String> {
+        match self {
+            PeerAddress::Datagrams(address) => vec![address.to_string()],
+            PeerAddress::Named(named) if named.is_datagrams() => named.endpoints().collect(),
+            PeerAddress::Stream(_) | PeerAddress::Named(_) => Vec::new(),
         }
     }
     /// Its port, if given.
@@ -245,7 +258,7 @@ impl PeerAddress {
                 Some(address.port())
             }
             PeerAddress::Stream(StreamAddress::Unix(_)) => None,
-            PeerAddress::Named(named) => Some(named.port),
+            PeerAddress::Named(named) => Some(named.hosts[0].1),
         }
     }
     /// Whether the system vouches that it is on this machine; of datagrams it does not.
@@ -253,7 +266,9 @@ impl PeerAddress {
         match self {
             PeerAddress::Stream(stream) => stream.place(),
             // RFC 6761 §6.3: it is this machine everywhere.
-            PeerAddress::Named(named) if !named.is_datagrams() && named.host == "localhost" => PeerPlace::ThisMachine,
+            PeerAddress::Named(named) if !named.is_datagrams() && named.hosts[0].0 == "localhost" => {
+                PeerPlace::ThisMachine
+            }
             PeerAddress::Datagrams(_) | PeerAddress::Named(_) => PeerPlace::Elsewhere,
         }
     }
@@ -262,6 +277,9 @@ impl PeerAddress {
     /// # Errors
     /// [`PeerError`] if the text is no address.
     pub fn replaced(&self, text: &str) -> Result<PeerAddress, PeerError> {
+        if text.contains(',') {
+            return text.parse();
+        }
         let scheme = match text.split_once("://") {
             Some(_) => String::new(),
             None => self.to_string().split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://")),
@@ -294,14 +312,14 @@ impl FromStr for PeerAddress {
     fn from_str(text: &str) -> Result<Self, PeerError> {
         let (word, rest) = text.split_once("://").unwrap_or(("udp", text));
         let Some((_, scheme)) = Scheme::ALL.iter().find(|(known, _)| *known == word) else {
-            let stream = text.parse().map_err(|reason| PeerError::Stream { reason });
+            let stream = text.parse().map_err(PeerError::Stream);
             return stream.map(PeerAddress::Stream);
         };
         let rest = rest.trim_end_matches('/');
         let Ok(address) = rest.parse::<SocketAddr>() else {
             return NamedPeer::parse(*scheme, rest).map(PeerAddress::Named);
         };
-        let named = NamedPeer { scheme: *scheme, host: String::new(), port: 0 };
+        let named = NamedPeer { scheme: *scheme, hosts: Vec::new() };
         match named.stream(address) {
             _ if !scheme.takes(address) => Err(PeerError::Scheme { address, scheme: word.into() }),
             Some(stream) => Ok(PeerAddress::Stream(stream)),
@@ -340,6 +358,8 @@ mod tests {
             "two words:7001",
             "router.lan:70000",
             "udp4://[::1]:7001",
+            "router.lan:7001,",
+            "router.lan:7001,192.0.2.300:7001",
         ] {
             assert!(wrong.parse::<PeerAddress>().is_err(), "{wrong}");
         }
@@ -353,6 +373,7 @@ mod tests {
             ("[fe80::1%eth0]:7001", "[fe80::1%eth0]:7001", false),
             ("tcp://router.lan:6363", "tcp://router.lan:6363", true),
             ("ws://router.lan:9696/", "ws://router.lan:9696", true),
+            ("router.lan:7001,192.0.2.7:7002,[::1]:7003", "router.lan:7001,192.0.2.7:7002,[::1]:7003", false),
         ] {
             let address: PeerAddress = text.parse().expect(text);
             assert!(address.named().is_some(), "{text}");
@@ -365,7 +386,7 @@ mod tests {
         let SocketAddr::V6(found) = named.look_up().expect("every machine has lo")[0] else { panic!("not IPv6") };
         assert_eq!(found.scope_id(), 1);
         let PeerAddress::Named(named) = "nobody.invalid:1".parse().expect("a name") else { panic!("not named") };
-        assert!(named.look_up().expect_err("RFC 6761").to_string().starts_with("cannot look up 'nobody.invalid': "));
+        assert!(named.look_up().expect_err("RFC 6761").starts_with("cannot look up 'nobody.invalid': "));
     }
 
     #[test]

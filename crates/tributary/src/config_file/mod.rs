@@ -13,11 +13,12 @@ use tributary_trust::Roles;
 use self::sections::Disk;
 use crate::{
     config::{
-        ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
-        Role, Security, SetPeerError, Settings, Wrapper,
+        ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Invitation, Limits, LoadError, NetworkConfig,
+        NodeConfig, PublishConfig, Role, Security, Settings, Wrapper,
         reader::{Scope, Section},
         values::document,
     },
+    error::{ApiError, ErrorKind},
     family::Family,
 };
 
@@ -46,21 +47,36 @@ impl NodeConfig {
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
         read(file, text, folder, Disk::NotLooked)
     }
-    /// Takes `text` as the neighbour of the only `[[face]]`, whose other settings stay. Without a port or scheme in
-    /// `text` the config's are used.
+    /// Takes `text`, an address or an invitation, as the neighbour of the only `[[face]]`, whose other settings stay.
+    /// Without a port or scheme in `text` the config's are used.
     ///
     /// # Errors
-    /// [`SetPeerError`] says why it cannot be.
-    pub fn set_peer(&mut self, text: &str) -> Result<(), SetPeerError> {
+    /// [`ApiError`] says why it cannot be.
+    pub fn set_peer(&mut self, text: &str) -> Result<(), ApiError> {
+        let wrong = |reason: String| ApiError::new(ErrorKind::Usage, reason);
         let framing = self.family().framing();
-        let [face] = &mut self.faces[..] else { return Err(SetPeerError::NotOne { faces: self.faces.len() }) };
-        let peer = face.peer.replaced(text)?;
+        let faces = self.faces.len();
+        let [face] = &mut self.faces[..] else {
+            let reason = "[[face]] sections, and exactly one can be given another peer";
+            return Err(wrong(format!("the config has {faces} {reason}")));
+        };
+        let invitation = Invitation::read(text, |address| face.peer.replaced(address));
+        let invitation = invitation.map_err(|error| wrong(error.to_string()))?;
+        NetworkConfig::join(&mut self.network, &invitation, (self.settings.family(), &self.state_dir))
+            .map_err(|error| wrong(error.to_string()))?;
+        let Invitation { address: peer, key, until, .. } = invitation;
         if peer.is_stream() != face.peer.is_stream() || peer.is_stream() && framing.is_none() {
-            return Err(SetPeerError::OtherTransport { text: text.into(), peer: face.peer.clone() });
+            return Err(wrong(format!("'{text}' would be reached in another way than {}", face.peer)));
         }
-        let replaced = FaceConfig { peer, ..face.clone() };
+        if key.is_some() && face.security == Security::None {
+            let reason = "the [[face]] has security = \"none\", so that nobody proves a key there";
+            return Err(wrong(reason.into()));
+        }
+        let security = sections::secured(face.security, key.as_ref());
+        let replaced =
+            FaceConfig { peer, peer_key: key.or(face.peer_key), invited_until: until, security, ..face.clone() };
         if let Some((reason, hint)) = sections::unreachable(&replaced, &self.listen) {
-            return Err(SetPeerError::Unreachable { reason, hint });
+            return Err(wrong(reason).with_hint(hint));
         }
         *face = replaced;
         Ok(())
@@ -139,13 +155,15 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     );
     let (state_dir, security) =
         head.as_ref().map_or((folder, Security::Encrypted), |head| (&head.state_dir, head.security));
-    let network = root.section("network").and_then(|section| sections::network(section, folder, state_dir, security));
+    let mut network =
+        root.section("network").and_then(|section| sections::network(section, folder, state_dir, security));
     let mut faces: Vec<FaceConfig> = Vec::new();
     let publishes = roles.contains(&Role::Sender);
     let security = head.as_ref().map_or(Security::Encrypted, |head| head.security);
     for section in root.sections("face") {
         let of_family = settings.of_family_mut();
-        let face = sections::face(section, listen, folder, (family, publishes, security), of_family, &faces);
+        let joined = (&mut network, state_dir);
+        let face = sections::face(section, listen, folder, (family, publishes, security), joined, of_family, &faces);
         faces.extend(face);
     }
     let http = root.section("http").and_then(|section| sections::http(section, folder, state_dir));

@@ -9,13 +9,13 @@ use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
-use tributary_trust::{Access, CLOCK_TOLERANCE};
+use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, MirrorsConfig,
-        NetworkConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate, Security,
-        ServeConfig, face_id, is_own, link, published_name,
+        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Invitation, Limits, LogFormat,
+        MirrorsConfig, NetworkConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate,
+        Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
@@ -25,8 +25,8 @@ use crate::{
     paths::{control_in, state_dir as usual_state_dir},
 };
 
-const PEER_HINT: &str =
-    "write a host and a port, such as \"192.0.2.7:7001\", \"router.example:7001\" or \"[fe80::1%eth0]:7001\"";
+const PEER_HINT: &str = "write the line that `trib invite` prints there, or a host and a port, such as \"192.0.2.7:7001\", \
+    \"router.example:7001\" or \"[fe80::1%eth0]:7001\"";
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 const ORIGIN_HINT: &str =
     "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
@@ -234,12 +234,13 @@ pub(super) fn network(
     if authority.is_none() && !section.has("authority") {
         section.missing("authority", hint);
     }
-    let certificate = section.path("certificate", folder).unwrap_or_else(|| state_dir.join("certificate"));
-    let revoked = section.path("revoked", folder).unwrap_or_else(|| state_dir.join("revoked"));
+    let default = NetworkConfig::new(authority.unwrap_or(PublicKey([0; 32])), state_dir);
+    let certificate = section.path("certificate", folder).unwrap_or(default.certificate);
+    let revoked = section.path("revoked", folder).unwrap_or(default.revoked);
     let access = section.choice("access", &[("closed", Access::Closed), ("open", Access::Open)]).unwrap_or_default();
     let clock_tolerance =
         duration(&section, "clock_tolerance", Duration::from_secs(60), Duration::from_secs(7 * 86_400))
-            .unwrap_or(Duration::from_secs(CLOCK_TOLERANCE));
+            .unwrap_or(default.clock_tolerance);
     if security == Security::None {
         let message =
             "a network with an authority needs protected faces, and [node] has security = \"none\"".to_string();
@@ -256,10 +257,16 @@ pub(super) fn face(
     listen: &[SocketAddr],
     folder: &Path,
     (family, publishes, security): (Family, bool, Security),
+    (network, state_dir): (&mut Option<NetworkConfig>, &Path),
     settings: &mut dyn FamilySettings,
     before: &[FaceConfig],
 ) -> Option<FaceConfig> {
-    let address = section.parsed::<PeerAddress>("peer", PEER_HINT);
+    let invitation = section.parsed::<Invitation>("peer", PEER_HINT);
+    if let Some(Err(error)) = invitation.as_ref().map(|to| NetworkConfig::join(network, to, (family, state_dir))) {
+        section.problem(section.span_of("peer"), error.to_string(), "ask whom you know there for another one".into());
+    }
+    let (address, invited, invited_until) =
+        invitation.map_or((None, None, None), |to| (Some(to.address), to.key, to.until));
     let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
     let peer = address.as_ref().and_then(PeerAddress::datagrams);
     if address.is_none() && !section.has("peer") {
@@ -299,8 +306,14 @@ pub(super) fn face(
         }
     }
     let rate = link::rate(&section);
-    let of_face = section.choice("security", &Security::ALL).unwrap_or(security);
     let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
+    if peer_key.is_some() && invited.is_some_and(|invited| Some(invited) != peer_key) {
+        let message = "'peer_key' is another key than that of the invitation in 'peer'".to_string();
+        section.problem(section.span_of("peer_key"), message, "remove one of them".into());
+    }
+    let peer_key = peer_key.or(invited);
+    let of_face = section.choice("security", &Security::ALL);
+    let of_face = of_face.unwrap_or_else(|| secured(security, peer_key.as_ref()));
     if security == Security::None && of_face != Security::None {
         let hint = "write security = \"encrypted\" in [node], and \"none\" at the others".to_string();
         let message = "[node] has security = \"none\", so that no face is protected".into();
@@ -309,7 +322,8 @@ pub(super) fn face(
     let is_required = matches!(of_face, Security::Encrypted | Security::Authenticated);
     if peer_key.is_some() && !is_required {
         let hint = "write security = \"encrypted\" here".to_string();
-        section.problem(section.span_of("peer_key"), "'peer_key' needs a face that is protected".into(), hint);
+        let span = section.span_of(if section.has("peer_key") { "peer_key" } else { "peer" });
+        section.problem(span, "a neighbour with a key needs a face that is protected".into(), hint);
     }
     let label = face_label(&section, before);
     let policy = section.section("policy").map(|policy| face_policy(policy, family)).unwrap_or_default();
@@ -324,8 +338,19 @@ pub(super) fn face(
         },
     );
     let security = of_face;
-    let face =
-        address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress, security, peer_key, label, policy });
+    let face = address.map(|peer| FaceConfig {
+        peer,
+        local,
+        device,
+        mtu,
+        rate,
+        egress,
+        security,
+        peer_key,
+        invited_until,
+        label,
+        policy,
+    });
     if let Some(face) = &face {
         let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
         let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));
@@ -339,6 +364,11 @@ pub(super) fn face(
     }
     section.finish();
     face
+}
+
+/// How a face without its own setting is protected: whoever has a key can prove it.
+pub(super) fn secured(security: Security, peer_key: Option<&PublicKey>) -> Security {
+    if peer_key.is_some() && security == Security::Preferred { Security::Encrypted } else { security }
 }
 
 /// Reads the label of a face, which no other has.

@@ -53,6 +53,7 @@ impl Daemon {
             listen: self.api.listen(),
             control: self.control().display().to_string(),
             publisher: self.api.publisher().to_string(),
+            invitation: self.api.invitation().map(|invitation| invitation.to_string()),
             http: None,
         })
     }

@@ -35,7 +35,7 @@ pub(super) fn security(face: &PeerConfig) -> FaceSecurity {
         Security::Preferred => FaceProtection::Preferred,
         Security::Encrypted | Security::Authenticated => FaceProtection::Required,
     };
-    FaceSecurity { protection, peer_key: face.peer_key }
+    FaceSecurity { protection, peer_key: face.peer_key, endpoints: face.peer.endpoints() }
 }
 
 /// The driver of a node.

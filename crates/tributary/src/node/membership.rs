@@ -56,7 +56,7 @@ fn wall_clock() -> WallClock {
     clippy::disallowed_methods,
     reason = "certificates end by the time of day, which only the machine's clock knows"
 )]
-pub(crate) fn time_of_day() -> UnixTime {
+pub fn time_of_day() -> UnixTime {
     UnixTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 

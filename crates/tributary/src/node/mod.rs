@@ -7,6 +7,7 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for subscribers | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
+//! | neighbours' keys, remembered from the first contact on | `peer_keys` |
 //! | lookups of names | `lookups` |
 //! | its fetches without a client | `queue` |
 //! | what may be fetched over which face now | `policies` |
@@ -27,6 +28,7 @@ pub(crate) mod lookups;
 pub(crate) mod membership;
 pub(crate) mod mirrors;
 pub(crate) mod opening;
+pub(crate) mod peer_keys;
 mod peer_lookup;
 pub(crate) mod policies;
 pub(crate) mod publications;

@@ -126,8 +126,7 @@ impl Thread {
             }
             let is_up = is_up(neighbour.id);
             let before = locked(&self.states).get(&neighbour.id).cloned().unwrap_or_default();
-            let usable = neighbour.peer.look_up().map_err(|error| error.to_string());
-            let usable = usable.and_then(|found| usable_of(neighbour, &self.listen, found));
+            let usable = neighbour.peer.look_up().and_then(|found| usable_of(neighbour, &self.listen, found));
             let chosen = usable.map(|usable| choose(before.address, &usable, is_up));
             // It may have taken long, and the node may be gone.
             let driver = self.driver.upgrade()?;

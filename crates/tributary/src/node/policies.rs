@@ -316,6 +316,7 @@ mod tests {
             egress: None,
             security: Security::None,
             peer_key: None,
+            invited_until: None,
             label: Some("wwan".into()),
             policy,
         }

@@ -16,6 +16,7 @@ use super::{
     lives::Lives,
     lookups::Lookups,
     membership,
+    peer_keys::PeerKeys,
     peer_lookup::{LookedUp, PeerLookups},
     secure,
 };
@@ -55,7 +56,8 @@ impl Runtime {
     ) -> Result<Self, ApiError> {
         config.settings.of_family().check_storage(config)?;
         let node = config.build(seed, storage.bell())?;
-        let node = secure::protect(node, config, key, identity, membership::keep(config), secure::entropy());
+        let (keep, keys) = (membership::keep(config), PeerKeys::open(config)?);
+        let node = secure::protect(node, config, key, identity, keep, keys, secure::entropy());
         Self::start_node(config, seed, storage, node)
     }
     /// Starts a node that the caller made.

@@ -11,7 +11,7 @@ use tributary_core::{
     printable::escape,
 };
 use tributary_secure::{
-    Admission, Config, Entropy, NOTICE_BYTES_MAX, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Secured,
+    Admission, Config, Entropy, NOTICE_BYTES_MAX, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Refusal, Secured,
 };
 use tributary_transport::{
     Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Forwarding, Messaging, NetworkStatus, NodeStatus, Obstacle,
@@ -20,20 +20,22 @@ use tributary_transport::{
 };
 use tributary_trust::{Certificate, Grant, Identity, Revocations, SPREAD_BYTES_MAX, Spread};
 
+use super::peer_keys::PeerKeys;
 use crate::{
     config::{NodeConfig, Security},
     families::BoxedNode,
 };
 
 /// `node` with its faces protected as `config` says. Its neighbours know it by `key`; `identity` is what it is in a network
-/// with an authority, where newer lists of revocations that neighbours have go to `keep`. The keys of handshakes come from
-/// `entropy`.
+/// with an authority, where newer lists of revocations that neighbours have go to `keep`. `keys` are those of neighbours that
+/// the config names. The keys of handshakes come from `entropy`.
 pub(crate) fn protect(
     node: BoxedNode,
     config: &NodeConfig,
     key: &SigningKey,
     identity: Option<&Identity>,
     keep: Keep,
+    keys: PeerKeys,
     entropy: Entropy,
 ) -> BoxedNode {
     let protection = match config.security {
@@ -48,6 +50,7 @@ pub(crate) fn protect(
     let policy = if is_open { FaceProtection::Optional } else { FaceProtection::Required };
     let config = Config { secret: key.agreement_secret(), presented: own.encode(), protection, policy };
     let neighbours = Neighbours::default();
+    neighbours.locked().keys = keys;
     let of_hook = neighbours.clone();
     let secured = Secured::new(node, config, Box::new(neighbours.clone()), entropy).on_peer(Box::new(
         move |node: &mut BoxedNode, now, face, peer| {
@@ -120,7 +123,8 @@ struct Neighbours(Arc<Mutex<Known>>);
 #[derive(Default)]
 struct Known {
     /// The keys that neighbours must have.
-    pinned: BTreeMap<FaceId, PublicKey>,
+    pinned: BTreeMap<FaceId, Pin>,
+    keys: PeerKeys,
     identity: Option<Identity>,
     /// What the neighbour of a face is granted; where the handshake is not complete, it is not in force yet.
     grants: BTreeMap<FaceId, Grant>,
@@ -129,6 +133,35 @@ struct Known {
     review: Option<Time>,
     /// What passes on lists of revocations there.
     spread: Option<Spread>,
+}
+
+/// What is known of the neighbour that the config names for a face.
+#[derive(Default)]
+struct Pin {
+    key: Option<PublicKey>,
+    /// Whether the config names the key; otherwise it is the one that answered first.
+    is_named: bool,
+    /// Whether the key is to be remembered when it has answered.
+    is_new: bool,
+    endpoints: Vec<String>,
+}
+
+impl Pin {
+    /// Checks the key that a neighbour has proven; `is_certified` if the network's authority vouches for it, which outranks
+    /// a remembered key.
+    fn check(&mut self, keys: &PeerKeys, key: PublicKey, is_certified: bool) -> Result<(), Refusal> {
+        let Some(pinned) = self.key.filter(|pinned| *pinned != key) else { return Ok(()) };
+        if self.is_named {
+            return Err(format!("its key is {key}, and `peer_key` or the invitation says {pinned}").into());
+        }
+        // A person may have accepted the new one meanwhile.
+        if is_certified || keys.known(&self.endpoints).ok().flatten() == Some(key) {
+            (self.key, self.is_new) = (Some(key), is_certified);
+            return Ok(());
+        }
+        let reason = format!("its key is {key}, and {} had {pinned} before", self.endpoints.join(","));
+        Err(Refusal { reason, remedy: keys.remedy(&self.endpoints, &key) })
+    }
 }
 
 impl Neighbours {
@@ -141,6 +174,12 @@ impl Known {
     /// The neighbour that was admitted last is at the end of the face now, or nobody is.
     fn introduce(&mut self, now: Time, face: FaceId, is_there: bool) -> Option<Grant> {
         let pending = self.pending.remove(&face).filter(|_| is_there);
+        if let (Some(pin), Some(grant)) = (self.pinned.get_mut(&face), &pending)
+            && std::mem::take(&mut pin.is_new)
+        {
+            pin.key = Some(grant.key);
+            self.keys.remember(&pin.endpoints, &grant.key, pin.is_named || grant.is_certified());
+        }
         if let (Some(identity), Some(until)) = (&self.identity, pending.as_ref().and_then(|grant| grant.until)) {
             let end = now + Duration::from_secs(until.since(identity.time_of_day(now)).min(REVIEW_INTERVAL.as_secs()));
             self.review = self.review.map(|review| review.min(end));
@@ -164,13 +203,11 @@ impl Known {
 }
 
 impl Admission for Neighbours {
-    fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, Refusal> {
         let mut known = self.locked();
+        let known = &mut *known;
         let presented =
             Presented::decode(presented, key).ok_or("what it presents does not prove that its key is its own")?;
-        if let Some(pinned) = known.pinned.get(&face).filter(|pinned| **pinned != presented.owner) {
-            return Err(format!("its key is {}, and `peer_key` says {pinned}", presented.owner));
-        }
         let Presented { owner, label, certificate } = presented;
         let grant = match &known.identity {
             Some(identity) => {
@@ -179,6 +216,9 @@ impl Admission for Neighbours {
             }
             None => Grant::host(owner, &label),
         };
+        if let Some(pin) = known.pinned.get_mut(&face) {
+            pin.check(&known.keys, owner, grant.is_certified())?;
+        }
         let label = grant.label.clone();
         known.pending.insert(face, grant);
         Ok(Peer { key: PeerKey(owner.0), label })
@@ -318,9 +358,6 @@ impl Node for SecureNode {
         }
         self.secured.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
-        self.secured.poll_transmit(now, out)
-    }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
         let review = self.neighbours.locked().review.map(|due| (due, REVIEW));
         self.secured.poll_timeout().into_iter().chain(review).min_by_key(|(due, _)| *due)
@@ -334,6 +371,9 @@ impl Node for SecureNode {
             self.secured.set_policy(face, FaceProtection::Off);
         }
         self.secured.handle_face(now, face, change);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        self.secured.poll_transmit(now, out)
     }
     fn handle_storage(&mut self, now: Time) {
         self.secured.handle_storage(now);
@@ -349,6 +389,15 @@ impl Node for SecureNode {
     }
 }
 
+/// Methods that the node behind the layer answers.
+macro_rules! forwarded {
+    ($node:ident: $(fn $name:ident($receiver:ty $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(fn $name(self: $receiver $(, $argument: $type)*) $(-> $result)? {
+            self.secured.$node().$name($($argument),*)
+        })*
+    };
+}
+
 impl Endpoint for SecureNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         let overhead = if self.secured.policy(face) == FaceProtection::Off { 0 } else { OVERHEAD };
@@ -356,11 +405,23 @@ impl Endpoint for SecureNode {
         self.secured.node_mut().add_face(now, face, options);
     }
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {
-        self.secured.set_policy(face, security.protection);
-        match security.peer_key {
-            Some(key) => drop(self.neighbours.locked().pinned.insert(face, key)),
-            None => drop(self.neighbours.locked().pinned.remove(&face)),
+        let FaceSecurity { mut protection, peer_key, endpoints } = security;
+        let mut known = self.neighbours.locked();
+        // The file was readable at the start. If it is not now, nobody is believed: no secret belongs to this key.
+        let remembered = known.keys.known(&endpoints).unwrap_or(Some(PublicKey([0; 32])));
+        let key = peer_key.or(remembered);
+        if key.is_some() && protection == FaceProtection::Preferred {
+            // Whoever keeps handshakes away must not get the packets in the clear.
+            protection = FaceProtection::Required;
         }
+        if protection == FaceProtection::Off || key.is_none() && endpoints.is_empty() {
+            known.pinned.remove(&face);
+        } else {
+            let is_new = key.is_none() || key != remembered;
+            known.pinned.insert(face, Pin { key, is_named: peer_key.is_some(), is_new, endpoints });
+        }
+        drop(known);
+        self.secured.set_policy(face, protection);
     }
     fn set_identity(&mut self, now: Time, identity: &Identity) {
         let mut known = self.neighbours.locked();
@@ -394,57 +455,6 @@ impl Endpoint for SecureNode {
         self.secured.forget(now, face);
         self.secured.node_mut().remove_face(now, face);
     }
-    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
-        self.secured.node_mut().set_face_policy(now, face, policy);
-    }
-    fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
-        self.secured.node_mut().set_demands(now, transfer, demands)
-    }
-    fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
-        self.secured.node_mut().publish(now, object);
-    }
-    fn unpublish(&mut self, now: Time, name: &Name) {
-        self.secured.node_mut().unpublish(now, name);
-    }
-    fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        self.secured.node_mut().fetch(now, fetch)
-    }
-    fn fetch_certified(&mut self, now: Time, fetch: Fetch, certificate: &[u8]) -> Option<TransferId> {
-        self.secured.node_mut().fetch_certified(now, fetch, certificate)
-    }
-    fn cancel(&mut self, now: Time, transfer: TransferId) {
-        self.secured.node_mut().cancel(now, transfer);
-    }
-    fn step_bulk(&mut self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
-        self.secured.node_mut().step_bulk(now, transfer, inputs)
-    }
-    fn watch(&mut self, now: Time, scope: &Name) {
-        self.secured.node_mut().watch(now, scope);
-    }
-    fn unwatch(&mut self, now: Time, scope: &Name) {
-        self.secured.node_mut().unwatch(now, scope);
-    }
-    fn leave(&mut self, now: Time) {
-        self.secured.node_mut().leave(now);
-    }
-    fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
-        self.secured.node_mut().limit(now, transfer, rate);
-    }
-    fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
-        self.secured.node().report(now, transfer)
-    }
-    fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.secured.node().transfers()
-    }
-    fn publishes(&self, name: &Name) -> bool {
-        self.secured.node().publishes(name)
-    }
-    fn published_count(&self) -> usize {
-        self.secured.node().published_count()
-    }
-    fn published(&self) -> Vec<(Name, tributary_core::ByteCount)> {
-        self.secured.node().published()
-    }
     fn status(&self, now: Time) -> NodeStatus {
         let mut status = self.secured.node().status(now);
         for face in &mut status.faces {
@@ -471,17 +481,32 @@ impl Endpoint for SecureNode {
         status.counters.extend(counters.into_iter().filter(|(_, count)| *count > 0));
         status
     }
-    fn obstacle(&self, now: Time, name: &Name) -> Option<Obstacle> {
-        self.secured.node().obstacle(now, name)
+    forwarded! {
+        node_mut:
+        fn set_face_policy(&mut Self, now: Time, face: FaceId, policy: FacePolicy);
+        fn set_demands(&mut Self, now: Time, transfer: TransferId, demands: PathDemands) -> bool;
+        fn publish(&mut Self, now: Time, object: Box<dyn ObjectReader>);
+        fn unpublish(&mut Self, now: Time, name: &Name);
+        fn fetch(&mut Self, now: Time, fetch: Fetch) -> TransferId;
+        fn fetch_certified(&mut Self, now: Time, fetch: Fetch, certificate: &[u8]) -> Option<TransferId>;
+        fn cancel(&mut Self, now: Time, transfer: TransferId);
+        fn step_bulk(&mut Self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep>;
+        fn watch(&mut Self, now: Time, scope: &Name);
+        fn unwatch(&mut Self, now: Time, scope: &Name);
+        fn leave(&mut Self, now: Time);
+        fn limit(&mut Self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
+        fn echoes(&mut Self) -> Option<&mut dyn Echoes>;
+        fn forwarding(&mut Self) -> Option<&mut dyn Forwarding>;
+        fn messaging(&mut Self) -> Option<&mut dyn Messaging>;
     }
-    fn echoes(&mut self) -> Option<&mut dyn Echoes> {
-        self.secured.node_mut().echoes()
-    }
-    fn forwarding(&mut self) -> Option<&mut dyn Forwarding> {
-        self.secured.node_mut().forwarding()
-    }
-    fn messaging(&mut self) -> Option<&mut dyn Messaging> {
-        self.secured.node_mut().messaging()
+    forwarded! {
+        node:
+        fn report(&Self, now: Time, transfer: TransferId) -> Option<TransferReport>;
+        fn transfers(&Self) -> Vec<(TransferId, Name)>;
+        fn publishes(&Self, name: &Name) -> bool;
+        fn published_count(&Self) -> usize;
+        fn published(&Self) -> Vec<(Name, tributary_core::ByteCount)>;
+        fn obstacle(&Self, now: Time, name: &Name) -> Option<Obstacle>;
     }
 }
 
@@ -523,7 +548,8 @@ mod tests {
     fn a_static_key_belongs_to_the_key_that_it_follows_from() {
         let (own, other) = (key(1), key(2));
         let mut neighbours = neighbours(None);
-        neighbours.locked().pinned.insert(FaceId(2), own.public());
+        let pin = |key: &SigningKey, is_named| Pin { key: Some(key.public()), is_named, ..Pin::default() };
+        neighbours.locked().pinned = BTreeMap::from([(FaceId(2), pin(&own, true)), (FaceId(3), pin(&own, false))]);
         let mut admit = |face, key: &SigningKey, presented: &[u8]| {
             neighbours.admit(Time::ZERO, FaceId(face), &static_key(key), presented)
         };
@@ -535,8 +561,11 @@ mod tests {
         for length in 0..33 {
             assert!(admit(1, &own, &bare[..length]).is_err());
         }
-        let refused = admit(2, &other, &presented(&other, None)).expect_err("another node");
-        assert!(refused.contains(&own.public().to_string()) && refused.contains("peer_key"), "{refused}");
+        for (face, word) in [(2, "peer_key"), (3, "before")] {
+            let refused = admit(face, &other, &presented(&other, None)).expect_err("another node").reason;
+            let has_both = [&own, &other].iter().all(|key| refused.contains(&key.public().to_string()));
+            assert!(has_both && refused.contains(word), "{refused}");
+        }
     }
 
     #[test]
@@ -555,7 +584,7 @@ mod tests {
             assert!(grant.roles.contains(Roles::ROUTER));
             let late = Time::ZERO + Duration::from_secs(1_000);
             let refused = neighbours.admit(late, FaceId(1), &static_key(&own), &certified).expect_err("it has ended");
-            assert!(refused.contains("trib network admit"), "{refused}");
+            assert!(refused.reason.contains("trib network admit"), "{refused:?}");
             assert!(neighbours.admit(Time::ZERO, FaceId(1), &static_key(&other), &certified).is_err(), "stolen");
             let bare = neighbours.admit(Time::ZERO, FaceId(2), &static_key(&other), &presented(&other, None));
             assert_eq!(bare.is_ok(), access == Access::Open);

@@ -101,6 +101,11 @@ impl Neighbours {
             reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_LISTED));
         }
         let (kind, what, hint) = match self.faces.iter().any(|face| face.is_refused) {
+            true if reasons.iter().any(|reason| reason.contains("trib key accept")) => (
+                ErrorKind::Rejected,
+                "a neighbour has another key than before",
+                "`trib invite` on that node prints its key; whoever runs it can read that out to you",
+            ),
             true => (
                 ErrorKind::Rejected,
                 "no neighbour is admitted or admits this node",

@@ -7,7 +7,7 @@ use crate::{
     config::{NodeConfig, PublishConfig, Settings},
     error::{ApiError, ErrorKind},
     families::{NameRule, OtherChanges, Resolution},
-    node::{LocalNode, membership},
+    node::{LocalNode, membership, peer_keys::PeerKeys},
 };
 
 impl LocalNode {
@@ -23,6 +23,7 @@ impl LocalNode {
         if self.config().network.is_some() {
             new.settings.of_family_mut().certify(&self.key().public());
         }
+        PeerKeys::open(&new)?;
         let mut now = self.current();
         new.settings.of_family_mut().continue_run(&now.settings);
         let mut done = self.republish(&now, &new)?;

@@ -1,5 +1,9 @@
 //! The status of a node, its transfers and their paths, and explanations of it.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 use tributary_content::Name;
 use tributary_core::{
     FaceId, TransferId,
@@ -9,6 +13,7 @@ use tributary_core::{
 use super::{explain, parse_name};
 use crate::{
     api::Flow,
+    config::{Invitation, Security, reached_at},
     error::{ApiError, ErrorKind},
     node::{
         LocalNode,
@@ -27,6 +32,7 @@ impl LocalNode {
         let events = self.runtime.events();
         let mut view = StatusView::new(&status);
         view.listen = self.runtime.listen_addrs();
+        view.invitation = self.invitation().map(|invitation| invitation.to_string());
         // A node's abilities are more than its roles.
         view.roles = self.config().roles.iter().map(ToString::to_string).collect();
         for (face_id, face) in self.runtime.neighbours() {
@@ -96,6 +102,19 @@ impl LocalNode {
         Ok(view)
     }
     /// The status with which publications were changed on the disk since.
+    /// The addresses that take its neighbours' datagrams, with its key; `None` if there are none, or no protection.
+    pub(crate) fn invitation(&self) -> Option<Invitation> {
+        if self.config().security == Security::None {
+            return None;
+        }
+        let listen = self.runtime.listen_addrs();
+        let listen = listen.iter().filter_map(|text| text.parse::<SocketAddr>().ok());
+        let shown = |address: SocketAddr| SocketAddr::new(reached_at(address.ip()), address.port()).to_string();
+        let address = listen.map(shown).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",");
+        let key = Some(self.key().public());
+        let address = address.parse().ok()?;
+        Some(Invitation { address, key, family: None, network: None, until: None })
+    }
     pub(crate) fn status_with_changes(&self) -> Result<StatusView, ApiError> {
         let mut status = self.status()?;
         let originals = self.originals().clone();

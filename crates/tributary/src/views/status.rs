@@ -28,6 +28,9 @@ pub struct StatusView {
     pub uptime_seconds: f64,
     /// Where it listens.
     pub listen: Vec<String>,
+    /// Its address with its key, for `peer` and `--peer` of others; `None` if nobody proves keys there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invitation: Option<String>,
     /// Its faces.
     pub faces: Vec<FaceView>,
     /// Its packet cache.

@@ -70,7 +70,7 @@ fn each_mistake_names_file_line_column_value_and_what_to_try() {
     let cases = [
         (
             "[[face]]\npeer = \"127.0.0.1\"",
-            "a.toml:6:8: 'peer': '127.0.0.1' has no port\n  hint: write a host and a port, such as \"192.0.2.7:7001\", \"router.example:7001\" or \"[fe80::1%eth0]:7001\"",
+            "a.toml:6:8: 'peer': '127.0.0.1' has no port\n  hint: write the line that `trib invite` prints there, or a host and a port, such as \"192.0.2.7:7001\", \"router.example:7001\" or \"[fe80::1%eth0]:7001\"",
         ),
         (
             "[[face]]\nmtu = 1400",

@@ -1,0 +1,83 @@
+//! Keys of neighbours, remembered from their first contact on. The model is OpenSSH's `known_hosts`.
+use std::path::{Path, PathBuf};
+use tributary_content::PublicKey;
+use tributary_net::disk::TrustStore;
+
+use super::membership::time_of_day;
+use crate::{
+    config::{FaceConfig, NodeConfig, PeerAddress},
+    error::{ApiError, ErrorKind},
+};
+
+/// The remembered keys of a node, `ADDRESS KEY` lines in the file `peers` of its state folder. In a simulation none are
+/// kept.
+#[derive(Default)]
+pub(crate) struct PeerKeys {
+    kept: Option<(TrustStore<String>, PathBuf)>,
+}
+
+impl PeerKeys {
+    /// The keys that the node of this config remembers.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the file cannot be read, or an invitation of the config to a neighbour with another key has ended.
+    pub(crate) fn open(config: &NodeConfig) -> Result<PeerKeys, ApiError> {
+        let keys = PeerKeys { kept: Some((store(&config.state_dir), config.state_dir.clone())) };
+        let is_late = |face: &&FaceConfig| face.invited_until.is_some_and(|until| until <= time_of_day());
+        for face in config.faces.iter().filter(is_late) {
+            if keys.known(&face.peer.endpoints())? != face.peer_key {
+                let message = format!("the invitation to {} has ended, and its key was never seen there", face.peer);
+                let hint = "ask for a newer line, which `trib invite` prints there";
+                return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+            }
+        }
+        keys.known(&[])?;
+        Ok(keys)
+    }
+    /// The key remembered for one of these addresses.
+    pub(crate) fn known(&self, endpoints: &[String]) -> Result<Option<PublicKey>, ApiError> {
+        let Some((store, _)) = &self.kept else { return Ok(None) };
+        let entries = store.entries()?;
+        Ok(endpoints.iter().find_map(|endpoint| entries.get(endpoint).copied()))
+    }
+    /// Remembers the key that has answered at these addresses: one that the config names in place of any other, otherwise
+    /// the first one. Whoever writes such a key first for one address decides.
+    pub(crate) fn remember(&self, endpoints: &[String], key: &PublicKey, is_named: bool) {
+        let Some((store, _)) = &self.kept else { return };
+        for endpoint in endpoints {
+            match store.remember(endpoint, key, is_named) {
+                Ok(known) if known != *key => tracing::warn!("{endpoint} has the key {known} in another process"),
+                // Whoever names the key has compared it.
+                Ok(_) if is_named => {}
+                Ok(_) => tracing::warn!(
+                    "{endpoint} is trusted at first use: it has proven the key {key}, which is required there from now \
+                     on; `trib invite` on that node prints an address with its key, to compare"
+                ),
+                Err(error) => tracing::warn!("cannot remember the key of {endpoint}: {error}"),
+            }
+        }
+    }
+    /// The command that accepts another key at these addresses.
+    pub(crate) fn remedy(&self, endpoints: &[String], key: &PublicKey) -> Option<String> {
+        let (_, folder) = self.kept.as_ref()?;
+        Some(format!(
+            "either that node has a new key, or somebody else answers in its place; if you know the new key, accept it \
+             with `trib key accept {} {key} {}`",
+            endpoints.join(","),
+            folder.display()
+        ))
+    }
+}
+
+/// Remembers `key` for an address in place of any other, for the node that keeps its state in `state_dir`.
+///
+/// # Errors
+/// [`ApiError`] if the file cannot be written.
+pub fn accept_key(state_dir: &Path, address: &PeerAddress, key: &PublicKey) -> Result<(), ApiError> {
+    let keys = store(state_dir);
+    address.endpoints().iter().try_for_each(|endpoint| Ok(keys.accept(endpoint, key)?))
+}
+
+fn store(state_dir: &Path) -> TrustStore<String> {
+    TrustStore::new(state_dir.join("peers"))
+}
