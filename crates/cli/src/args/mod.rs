@@ -273,7 +273,7 @@ pub(crate) struct Held {
     /// Only of this object: its identifier or its beginning
     #[arg(long, value_name = "ID")]
     pub(crate) object: Option<String>,
-    /// All of them
+    /// All that are stored
     #[arg(long, conflicts_with_all = ["to", "object"])]
     pub(crate) all: bool,
     #[command(flatten)]

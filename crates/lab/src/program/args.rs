@@ -157,7 +157,7 @@ mod tests {
 
     const HEAD: &str = "# Command line of the laboratory
 
-<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-lab --bin trib-lab` writes it anew. -->
+<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-lab --bin trib-lab` writes it. -->
 
 `trib lab` and `trib sim` are commands of the program `trib-lab`, which `trib` looks for next to itself and then on the PATH. It reads recorded traces from the folder in `TRIBUTARY_DATA`.
 
