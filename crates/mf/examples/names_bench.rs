@@ -20,7 +20,7 @@ use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 use tributary_core::{Duration, Time};
 use tributary_mf::{
     ids::{Guid, NetworkAddress},
-    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replica},
+    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Records, Replica},
     wire::{NameMessage, RecordBody},
 };
 
@@ -205,7 +205,7 @@ impl Service {
         }
         let addresses: Vec<NetworkAddress> = self.replicas.keys().copied().collect();
         for address in addresses {
-            while let Some((_, message)) = self.replicas.get_mut(&address).and_then(Replica::poll_message) {
+            while let Some((_, message)) = self.replicas.get_mut(&address).and_then(Records::poll_message) {
                 self.send(Mail::FromReplica(address, message));
             }
         }

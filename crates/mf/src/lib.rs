@@ -110,7 +110,7 @@ pub mod wire;
 pub use config::Config;
 pub use link::{Forwarding, PartKey, Partials, Slot};
 pub use node::MfNode;
-pub use resolver::{Asker, Replica};
+pub use resolver::{Asker, Records, Replica};
 pub use router::{
     StoreReason,
     proxy::{Holding, Kept, Proxy},

@@ -13,12 +13,11 @@ use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, Obstacl
 use crate::{
     ids::Guid,
     node::MfNode,
-    resolver::Records,
     router::{
         neighbour::Peer,
         proxy::{Damage, Proxy},
     },
-    wire::{BUCKETS, Roles},
+    wire::Roles,
 };
 
 impl MfNode {
@@ -65,7 +64,7 @@ impl MfNode {
                 ("damaged files of the store put aside", files),
             ]);
         }
-        let stored = self.replica.as_ref().and_then(Records::damage).map(damaged);
+        let stored = self.replica.as_ref().and_then(|records| records.damage()).map(damaged);
         if let Some([places, bytes, files]) = stored {
             counters.extend([
                 ("places in the stored names that are damaged", places),
@@ -73,19 +72,7 @@ impl MfNode {
                 ("damaged files of the stored names put aside", files),
             ]);
         }
-        if let Some(Records::Stored(stored)) = &self.replica {
-            let stats = stored.stats();
-            counters.extend([
-                ("names put into the store of names", stats.stored),
-                ("names older than those in the store of names", stats.stale),
-                ("lookups in the store of names", stats.read),
-                ("changes told by the store of names", stats.changes),
-                ("failed requests to the store of names", stats.failed),
-                ("forged names in the store of names", stats.forged),
-                ("names ended in the store of names", stats.ended),
-                ("restarts of the store of names", stats.restarts),
-            ]);
-        }
+        counters.extend(self.replica.iter().flat_map(|records| records.counters()));
         NodeStatus {
             node: self.config.node,
             label: self.config.label.clone(),
@@ -163,14 +150,7 @@ impl MfNode {
         if let Some(topology) = &self.router.topology {
             tables.insert("routers", topology.router_count() as u64);
         }
-        match &self.replica {
-            Some(Records::Embedded(replica)) => {
-                let (places, records) = replica.size();
-                tables.extend([("name_places", places as u64), ("name_records", records as u64)]);
-            }
-            Some(Records::Stored(stored)) => drop(tables.insert("name_records", stored.size().0)),
-            None => {}
-        }
+        tables.extend(self.replica.iter().flat_map(|records| records.tables()));
         if let Some(front) = &self.front {
             tables.insert("name_servers", front.members().len() as u64);
         }
@@ -228,19 +208,8 @@ impl MfNode {
         if let Some(front) = &self.front {
             lines.push(("name servers".into(), format!("{} in reach", front.members().len())));
         }
-        match &self.replica {
-            Some(Records::Embedded(replica)) => {
-                let (places, records) = replica.size();
-                lines.push(("names held".into(), format!("{records} records at {places} places")));
-            }
-            Some(Records::Stored(stored)) => {
-                let (records, buckets, devices) = stored.size();
-                lines.push(("engine of names".into(), format!("{}, {}", stored.engine(), stored.state())));
-                let read = if buckets < usize::from(BUCKETS) { ", as far as it has been read" } else { "" };
-                lines.push(("names there".into(), format!("{records} records of {devices} devices{read}")));
-            }
-            None => {}
-        }
+        let records = self.replica.iter().flat_map(|records| records.status());
+        lines.extend(records.map(|(what, text)| (what.to_string(), text)));
         if let Some((used, capacity)) = self.proxy.as_ref().map(Proxy::usage) {
             lines.push(("store".into(), format!("{used} of {capacity}")));
         }

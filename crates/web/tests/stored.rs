@@ -19,7 +19,7 @@ use tributary_core::Time;
 use tributary_mf::{
     NameMessage, NameRecord, Readers, RecordBody, Statement,
     ids::{Guid, NetworkAddress},
-    resolver::{Asker, Stored},
+    resolver::{Asker, Records, Stored},
     wire::Refusal,
 };
 use tributary_testkit::etcd::{EtcdCluster, is_installed};

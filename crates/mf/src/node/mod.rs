@@ -122,7 +122,7 @@ pub struct MfNode {
     pub(crate) router: Router,
     pub(crate) proxy: Option<Proxy>,
     pub(crate) front: Option<Front>,
-    pub(crate) replica: Option<Records>,
+    pub(crate) replica: Option<Box<dyn Records>>,
     pub(crate) resolver: Box<dyn NameResolver>,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
@@ -226,7 +226,9 @@ impl MfNode {
             proxy: None,
             unread: None,
             front: config.router.then(|| Front::new(guid, usize::from(config.replicas))),
-            replica: config.resolver.then(|| Records::Embedded(Box::new(Replica::new(config.records_max as usize)))),
+            replica: config
+                .resolver
+                .then(|| -> Box<dyn Records> { Box::new(Replica::new(config.records_max as usize)) }),
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
             receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),
@@ -307,8 +309,7 @@ impl MfNode {
     /// Keeps the records of names in an outside store from now on, if it is a resolver.
     pub fn keep_names_by(&mut self, engine: Box<dyn Engine>) {
         if let Some(records) = &mut self.replica {
-            let stored = Stored::new(engine, self.config.records_max as usize, self.config.seed);
-            *records = Records::Stored(Box::new(stored));
+            *records = Box::new(Stored::new(engine, self.config.records_max as usize, self.config.seed));
         }
     }
     /// Whether it is a replica of the record at this place.
@@ -482,7 +483,7 @@ impl MfNode {
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
         }
-        while let Some(text) = self.replica.as_mut().and_then(Records::poll_note) {
+        while let Some(text) = self.replica.as_mut().and_then(|records| records.poll_note()) {
             self.events.push(Event::Note(text));
         }
     }
@@ -507,7 +508,7 @@ impl MfNode {
             (self.commit_look_at, Wake::Commit),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
             (self.custody.poll_timeout(), Wake::Custody),
-            (self.replica.as_ref().and_then(Records::poll_timeout), Wake::Names),
+            (self.replica.as_ref().and_then(|records| records.poll_timeout()), Wake::Names),
             (self.open_store_at, Wake::Store),
         ]
     }

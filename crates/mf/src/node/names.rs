@@ -61,7 +61,7 @@ impl MfNode {
                 self.events.push(Event::Note(format!("cannot store names: {error}")));
             }
         }
-        while let Some((to, message)) = self.replica.as_mut().and_then(Records::poll_message) {
+        while let Some((to, message)) = self.replica.as_mut().and_then(|records| records.poll_message()) {
             moved = true;
             match &mut self.front {
                 Some(front) if to.address == self.config.address => {

@@ -1,130 +1,71 @@
-//! Where a resolver keeps records: in its own memory and on its own disk, or in an outside store.
-use alloc::{boxed::Box, string::String};
+//! Where a resolver keeps records: in its own memory and on its own disk, or in an external store.
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use tributary_content::{ChunkRepository, Damage, StoreError};
 use tributary_core::Time;
 use tributary_trust::Identity;
 
-use super::{Asker, Replica, Stored};
+use super::Asker;
 use crate::{
     ids::{Guid, NetworkAddress},
     wire::NameMessage,
 };
 
-/// The records of a resolver.
-pub enum Records {
-    /// The embedded engine.
-    Embedded(Box<Replica>),
-    /// An outside store.
-    Stored(Box<Stored>),
-}
-
-impl Records {
-    /// In a network with an authority: takes records that have an end from now on.
-    pub fn set_identity(&mut self, identity: &Identity) {
-        match self {
-            Records::Embedded(replica) => replica.set_identity(identity),
-            Records::Stored(stored) => stored.set_identity(identity),
-        }
-    }
-    /// Keeps records in `repository` too, and takes over those of an earlier life. An outside store needs none.
+/// The records of a resolver: [`Replica`](super::Replica) or [`Stored`](super::Stored).
+pub trait Records: Send {
+    /// Requires from now on that records have an end, in a network with an authority.
+    fn set_identity(&mut self, identity: &Identity);
+    /// Keeps records in `repository` too, and takes over the valid ones of an earlier run; their owners have their
+    /// lifetime again to renew them. Returns how many records there are. An external store needs no repository.
     ///
     /// # Errors
-    /// [`StoreError`] as [`Replica::restore`].
-    pub fn restore(&mut self, now: Time, repository: Box<dyn ChunkRepository>) -> Result<(), StoreError> {
-        match self {
-            Records::Embedded(replica) => replica.restore(now, repository).map(drop),
-            Records::Stored(_) => Ok(()),
-        }
+    /// [`StoreError`] if the repository cannot be read; then every record is refused until a later attempt succeeds.
+    fn restore(&mut self, _now: Time, _repository: Box<dyn ChunkRepository>) -> Result<usize, StoreError> {
+        Ok(0)
     }
-    /// Takes a question.
-    pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
-        match self {
-            Records::Embedded(replica) => replica.handle(now, from, message),
-            Records::Stored(stored) => stored.handle(now, from, message),
-        }
-    }
-    /// Takes the answer of a router to which something was handed over.
-    pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: &NameMessage) {
-        if let Records::Embedded(replica) = self {
-            replica.handle_answer(now, from, message);
-        }
-    }
-    /// Takes what a disk or a store has done.
-    pub fn settle(&mut self, now: Time) {
-        match self {
-            Records::Embedded(replica) => replica.commit(now),
-            Records::Stored(stored) => stored.settle(now),
-        }
-    }
-    /// What went wrong with the repository; told once.
-    pub fn poll_failure(&mut self) -> Option<StoreError> {
-        match self {
-            Records::Embedded(replica) => replica.poll_failure(),
-            Records::Stored(_) => None,
-        }
+    /// Takes a question of a front and queues its answer.
+    fn handle(&mut self, now: Time, from: Asker, message: NameMessage);
+    /// Takes the answer of a router that got records handed over.
+    fn handle_answer(&mut self, _now: Time, _from: NetworkAddress, _message: &NameMessage) {}
+    /// Takes the results of the disk or the store, and sends the answers that waited for them.
+    fn settle(&mut self, now: Time);
+    /// The last failure of the repository, once.
+    fn poll_failure(&mut self) -> Option<StoreError> {
+        None
     }
     /// An answer or a notification to send.
-    pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
-        match self {
-            Records::Embedded(replica) => replica.poll_message(),
-            Records::Stored(stored) => stored.poll_message(),
-        }
-    }
-    /// Something worth telling.
-    pub fn poll_note(&mut self) -> Option<String> {
-        match self {
-            Records::Embedded(replica) => replica.poll_note(),
-            Records::Stored(stored) => stored.poll_note(),
-        }
-    }
+    fn poll_message(&mut self) -> Option<(Asker, NameMessage)>;
+    /// A note for people.
+    fn poll_note(&mut self) -> Option<String>;
     /// When to call [`Records::settle`].
-    pub fn poll_timeout(&self) -> Option<Time> {
-        match self {
-            Records::Embedded(replica) => replica.poll_timeout(),
-            Records::Stored(stored) => stored.poll_timeout(),
-        }
-    }
-    /// Forgets what is over.
-    pub fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Records::Embedded(replica) => replica.handle_timeout(now),
-            Records::Stored(stored) => stored.handle_timeout(now),
-        }
-    }
-    /// A router has started anew.
-    pub fn on_restarted(&mut self, router: NetworkAddress) {
-        match self {
-            Records::Embedded(replica) => replica.on_restarted(router),
-            Records::Stored(stored) => stored.on_restarted(router),
-        }
-    }
-    /// Other routers than `before` hold records now, each of them at `replicas` routers. `own` is this one.
-    pub fn handle_members(
+    fn poll_timeout(&self) -> Option<Time>;
+    /// Removes expired records and watches.
+    fn handle_timeout(&mut self, now: Time);
+    /// A router has restarted; its requests are numbered from the beginning.
+    fn on_restarted(&mut self, router: NetworkAddress);
+    /// Other routers than `before` hold records now, each record at `replicas` of them. `own` is this one.
+    fn handle_members(
         &mut self,
         now: Time,
         own: NetworkAddress,
         before: &[NetworkAddress],
         members: &[NetworkAddress],
         replicas: usize,
-    ) {
-        match self {
-            Records::Embedded(replica) => replica.hand_over(now, own, before, members, replicas),
-            Records::Stored(stored) => stored.handle_members(now, own, members),
-        }
+    );
+    /// The damage that the repository has found; `None` for an external store.
+    fn damage(&self) -> Option<Damage> {
+        None
     }
-    /// What the repository has found damaged; `None` without one.
-    pub fn damage(&self) -> Option<Damage> {
-        match self {
-            Records::Embedded(replica) => Some(replica.damage()),
-            Records::Stored(_) => None,
-        }
+    /// Whether a record at this place is held here.
+    fn knows(&self, _place: &Guid) -> bool {
+        false
     }
-    /// Whether anything is held here at a place.
-    pub fn knows(&self, place: &Guid) -> bool {
-        match self {
-            Records::Embedded(replica) => replica.knows(place),
-            Records::Stored(_) => false,
-        }
+    /// Counters for people.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
+    /// Fill levels of the tables.
+    fn tables(&self) -> Vec<(&'static str, u64)>;
+    /// Its state, for people.
+    fn status(&self) -> Vec<(&'static str, String)>;
 }

@@ -13,7 +13,7 @@ use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 use tributary_trust::{Identity, UnixTime};
 
-use super::{Asker, WatchOrder, bucket_on, mark, page};
+use super::{Asker, Records, WatchOrder, bucket_on, mark, page};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::{ChunkRepository, Damage},
@@ -185,121 +185,6 @@ impl Replica {
             forged: 0,
         }
     }
-    /// In a network with an authority: takes records that have an end from now on.
-    pub fn set_identity(&mut self, identity: &Identity) {
-        self.identity = Some(identity.clone());
-    }
-    /// Keeps records in `repository` too, and takes over those of an earlier life that are sound. Their owners have
-    /// their lifetime again to renew them. A record that cannot be read is told as a failure.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the repository cannot be read; then no record is taken until it can, which is tried again.
-    pub fn restore(&mut self, now: Time, mut repository: Box<dyn ChunkRepository>) -> Result<usize, StoreError> {
-        let found = match repository.list() {
-            Ok(found) => found,
-            Err(error) => {
-                self.unread = Some((repository, now + READ_AGAIN));
-                return Err(error);
-            }
-        };
-        for (id, head, _) in found {
-            self.next_id = self.next_id.max(id + 1);
-            let place = head.first_chunk().map(|place| Guid(*place));
-            let record = match repository.read(id) {
-                Ok(bytes) => NameRecord::decode(&bytes).ok(),
-                Err(error) => {
-                    self.failure = Some(error);
-                    None
-                }
-            };
-            let (Some(place), Some(record)) = (place, record) else { continue };
-            if !record.places().contains(&place) || self.records >= self.records_max {
-                continue;
-            }
-            let slot = (place, record.key());
-            match self.held(&slot) {
-                Some(held) if held.version >= record.statement().version => self.gone.push(id),
-                older => {
-                    self.gone.extend(older.and_then(|older| older.id));
-                    self.keep(now, slot, &record, record.encode(), Some(id));
-                }
-            }
-        }
-        self.repository = Some(repository);
-        Ok(self.records)
-    }
-    /// What went wrong with the repository; told once.
-    pub fn poll_failure(&mut self) -> Option<StoreError> {
-        self.failure.take()
-    }
-    /// Answers those whose records are durable, and begins to write what has changed, if nothing is being written.
-    pub fn commit(&mut self, now: Time) {
-        if let Some((repository, _)) = self.unread.take_if(|(_, at)| *at <= now)
-            && let Ok(records) = self.restore(now, repository)
-        {
-            self.notes.push_back(format!("names: the {records} stored records can be read now"));
-        }
-        let Some(repository) = &mut self.repository else { return };
-        if let Some(writing) = self.writing.take() {
-            match repository.is_committed() {
-                Ok(false) => {
-                    self.writing = Some(writing);
-                    // Else the repository has the node called.
-                    self.commit_at = repository.poll_interval().map(|interval| now + interval);
-                    return;
-                }
-                Ok(true) => {
-                    self.outbox.extend(self.promised.drain(..));
-                    for ((place, key), Writing { version, id }) in writing {
-                        let held = self.places.get_mut(&place).and_then(|place| place.records.get_mut(&key));
-                        match held.filter(|held| held.version >= version) {
-                            Some(held) => self.gone.extend(held.id.replace(id)),
-                            None => self.gone.push(id),
-                        }
-                    }
-                    if self.unwritten.is_empty() {
-                        // They brought again what was being written.
-                        self.outbox.extend(self.waiting.drain(..));
-                    }
-                    // What is of no use any more goes with the next records, or when the clock says so.
-                    self.commit_at = (!self.unwritten.is_empty()).then_some(now);
-                }
-                Err(error) => return self.on_failed(now, writing, error),
-            }
-        }
-        let has_work = !self.unwritten.is_empty() || !self.gone.is_empty();
-        if self.commit_at.is_none_or(|at| at > now) {
-            return;
-        }
-        if !has_work {
-            // After a commit that failed, what it was for may be gone by the time it is tried again.
-            self.commit_at = None;
-            return;
-        }
-        let mut writing = BTreeMap::new();
-        let mut done = Ok(());
-        for (place, key) in core::mem::take(&mut self.unwritten) {
-            let held = self.places.get(&place).and_then(|place| place.records.get(&key));
-            // It may be over by now.
-            let Some(held) = held.filter(|held| !held.record.is_empty()) else { continue };
-            let (id, version) = (self.next_id, held.version);
-            self.next_id += 1;
-            done = done.and_then(|()| repository.put(id, &place.0, &[held.record.clone().into()]));
-            writing.insert((place, key), Writing { version, id });
-        }
-        for id in self.gone.drain(..) {
-            done = done.and_then(|()| repository.remove(id));
-        }
-        self.promised = core::mem::take(&mut self.waiting);
-        match done.and_then(|()| repository.commit()) {
-            Ok(()) => {
-                self.writing = Some(writing);
-                // One in memory is done at once.
-                self.commit_at = Some(now);
-            }
-            Err(error) => self.on_failed(now, writing, error),
-        }
-    }
     /// Records could not be written: they are written again later. Who is not answered says it again.
     fn on_failed(&mut self, now: Time, writing: BTreeMap<Slot, Writing>, error: StoreError) {
         self.promised.clear();
@@ -309,10 +194,6 @@ impl Replica {
             self.unwritten.insert(slot);
         }
         self.commit_at = Some(now + WRITE_AGAIN);
-    }
-    /// When [`Replica::commit`] has something to do.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        self.commit_at.into_iter().chain(self.unread.as_ref().map(|(_, at)| *at)).min()
     }
     /// Tells an asker when what it brought is durable.
     fn promise(&mut self, now: Time, to: Asker, answer: NameMessage, slot: Option<Slot>) {
@@ -329,30 +210,6 @@ impl Replica {
         if self.writing.is_none() {
             self.commit_at.get_or_insert(now);
         }
-    }
-    /// Other routers than `before` hold records now: those that became replicas of a place are told what is held here of it,
-    /// so that its owner need not say it again first. What they do not confirm is said again for as long as they are there.
-    pub fn hand_over(
-        &mut self,
-        now: Time,
-        own: NetworkAddress,
-        before: &[NetworkAddress],
-        members: &[NetworkAddress],
-        replicas: usize,
-    ) {
-        self.to_hand.retain(|(to, _)| members.contains(to));
-        self.next_to_hand.retain(|(to, _)| members.contains(to));
-        self.handing.retain(|_, handing| members.contains(&handing.to));
-        self.refused_by.retain(|to| members.contains(to));
-        let places = self.places.iter().filter(|(_, known)| !known.records.is_empty());
-        let buckets: BTreeSet<u16> = places.map(|(place, _)| bucket_of(place)).collect();
-        for bucket in buckets {
-            let old = bucket_on(bucket, before.iter().copied(), replicas);
-            let new = bucket_on(bucket, members.iter().copied(), replicas);
-            let newcomers = new.into_iter().filter(|member| *member != own && !old.contains(member));
-            self.to_hand.extend(newcomers.map(|member| (member, bucket)));
-        }
-        self.hand(now);
     }
     fn hand(&mut self, now: Time) {
         let mut open = self.handing.values().filter(|handing| !handing.is_refused).count();
@@ -390,29 +247,6 @@ impl Replica {
         self.outbox.push_back((Asker { guid: Guid::NONE, address: handing.to }, put));
         true
     }
-    /// Takes the answer of a router to which something was handed over.
-    pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: &NameMessage) {
-        let (request, refusal) = match message {
-            NameMessage::Done { request, .. } | NameMessage::Stale { request, .. } => (request, None),
-            NameMessage::Refused { request, refusal } => (request, Some(*refusal)),
-            _ => return,
-        };
-        let Some(handing) = self.handing.get_mut(request).filter(|handing| handing.to == from) else { return };
-        match refusal {
-            Some(Refusal::Full) => {
-                handing.is_refused = true;
-                handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
-                if self.refused_by.insert(from) {
-                    self.notes.push_back(format!(
-                        "names: the router at {from} holds as many records as it may and does not take all that it is to \
-                         hold; they are offered again and kept here until their lifetimes end"
-                    ));
-                }
-            }
-            Some(_) | None => drop(self.handing.remove(request)),
-        }
-        self.hand(now);
-    }
     /// Says again what was not confirmed.
     fn hand_again(&mut self, now: Time) {
         let due: Vec<u32> =
@@ -427,64 +261,6 @@ impl Replica {
             }
         }
         self.hand(now);
-    }
-    /// A router has started anew: the numbers of its questions begin anew.
-    pub fn on_restarted(&mut self, router: NetworkAddress) {
-        self.watch_order.forget(|asker| asker.address == router);
-    }
-    /// Something worth telling.
-    pub fn poll_note(&mut self) -> Option<String> {
-        self.notes.pop_front()
-    }
-    /// Takes a question and queues its answer.
-    pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
-        match message {
-            NameMessage::Put { request, place, record } => {
-                let (answer, slot) = self.put(now, request, place, record);
-                self.promise(now, from, answer, slot);
-            }
-            NameMessage::Lookup { request, place } => self.found(now, from, request, place, None),
-            NameMessage::Next { request, place, after } => self.found(now, from, request, place, Some(after)),
-            NameMessage::Renew { request, author, lease_ms, holdings } => {
-                let until = now + Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
-                let missing = holdings.into_iter().filter(|stated| !self.renew(author, *stated, until));
-                let missing = missing.map(|stated| stated.bucket).collect();
-                self.outbox.push_back((from, NameMessage::Renewed { request, missing }));
-            }
-            NameMessage::Watch { request, place, lease_ms, known: digest } => {
-                if self.watch_order.is_overtaken(now, from, place, request) {
-                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 0 }));
-                }
-                let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
-                if lease_ms == 0 {
-                    if let Some(known) = self.places.get_mut(&place) {
-                        known.watchers.remove(&from);
-                    }
-                    self.forget_if_empty(&place);
-                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
-                }
-                self.watched.insert(place);
-                let known = self.places.entry(place).or_default();
-                let watchers = &mut known.watchers;
-                if watchers.len() >= WATCHERS_MAX && !watchers.contains_key(&from) {
-                    let refused = NameMessage::Refused { request, refusal: Refusal::Full };
-                    return self.outbox.push_back((from, refused));
-                }
-                let is_new = watchers.insert(from, now + lease).is_none();
-                if !is_new && known.digest == digest {
-                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
-                }
-                self.found(now, from, request, place, None);
-            }
-            NameMessage::Done { .. }
-            | NameMessage::Stale { .. }
-            | NameMessage::Refused { .. }
-            | NameMessage::Found { .. }
-            | NameMessage::Notify { .. }
-            | NameMessage::Page { .. }
-            | NameMessage::Renewed { .. }
-            | NameMessage::Many(_) => {}
-        }
     }
     /// Prolongs what a device has said in a bucket; false if that is not what is held here.
     fn renew(&mut self, author: Guid, stated: Holding, until: Time) -> bool {
@@ -604,27 +380,6 @@ impl Replica {
             None => held.until,
         }
     }
-    /// Forgets what is over.
-    pub fn handle_timeout(&mut self, now: Time) {
-        if now.since(self.swept_at) < Duration::from_secs(1) {
-            return;
-        }
-        self.swept_at = now;
-        self.hand_again(now);
-        for place in self.watched.iter().copied().collect::<Vec<Guid>>() {
-            if let Some(known) = self.places.get_mut(&place) {
-                known.watchers.retain(|_, until| *until > now);
-            }
-            self.forget_if_empty(&place);
-        }
-        while let Some(&(at, slot)) = self.expiries.first().filter(|(at, _)| *at <= now) {
-            self.expiries.remove(&(at, slot));
-            self.expire(now, slot);
-        }
-        if self.repository.is_some() && self.writing.is_none() && !self.gone.is_empty() {
-            self.commit_at.get_or_insert(now);
-        }
-    }
     /// A record may be over: its version is remembered for some time, then nothing of it.
     fn expire(&mut self, now: Time, slot: Slot) {
         let (place, key) = slot;
@@ -655,21 +410,258 @@ impl Replica {
             self.expiries.insert((until, slot));
         }
     }
-    /// An answer or a notification to send.
-    pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
-        self.outbox.pop_front()
-    }
-    /// What its repository has found damaged.
-    pub fn damage(&self) -> Damage {
-        self.repository.as_ref().map(|repository| repository.damage()).unwrap_or_default()
-    }
-    /// Whether anything is known at a place.
-    pub fn knows(&self, place: &Guid) -> bool {
-        self.places.get(place).is_some_and(|place| place.records.values().any(|held| !held.record.is_empty()))
-    }
     /// Places and records held.
     pub fn size(&self) -> (usize, usize) {
         (self.places.len(), self.records)
+    }
+}
+
+impl Records for Replica {
+    fn set_identity(&mut self, identity: &Identity) {
+        self.identity = Some(identity.clone());
+    }
+    fn restore(&mut self, now: Time, mut repository: Box<dyn ChunkRepository>) -> Result<usize, StoreError> {
+        let found = match repository.list() {
+            Ok(found) => found,
+            Err(error) => {
+                self.unread = Some((repository, now + READ_AGAIN));
+                return Err(error);
+            }
+        };
+        for (id, head, _) in found {
+            self.next_id = self.next_id.max(id + 1);
+            let place = head.first_chunk().map(|place| Guid(*place));
+            let record = match repository.read(id) {
+                Ok(bytes) => NameRecord::decode(&bytes).ok(),
+                Err(error) => {
+                    self.failure = Some(error);
+                    None
+                }
+            };
+            let (Some(place), Some(record)) = (place, record) else { continue };
+            if !record.places().contains(&place) || self.records >= self.records_max {
+                continue;
+            }
+            let slot = (place, record.key());
+            match self.held(&slot) {
+                Some(held) if held.version >= record.statement().version => self.gone.push(id),
+                older => {
+                    self.gone.extend(older.and_then(|older| older.id));
+                    self.keep(now, slot, &record, record.encode(), Some(id));
+                }
+            }
+        }
+        self.repository = Some(repository);
+        Ok(self.records)
+    }
+    fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
+        match message {
+            NameMessage::Put { request, place, record } => {
+                let (answer, slot) = self.put(now, request, place, record);
+                self.promise(now, from, answer, slot);
+            }
+            NameMessage::Lookup { request, place } => self.found(now, from, request, place, None),
+            NameMessage::Next { request, place, after } => self.found(now, from, request, place, Some(after)),
+            NameMessage::Renew { request, author, lease_ms, holdings } => {
+                let until = now + Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
+                let missing = holdings.into_iter().filter(|stated| !self.renew(author, *stated, until));
+                let missing = missing.map(|stated| stated.bucket).collect();
+                self.outbox.push_back((from, NameMessage::Renewed { request, missing }));
+            }
+            NameMessage::Watch { request, place, lease_ms, known: digest } => {
+                if self.watch_order.is_overtaken(now, from, place, request) {
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 0 }));
+                }
+                let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
+                if lease_ms == 0 {
+                    if let Some(known) = self.places.get_mut(&place) {
+                        known.watchers.remove(&from);
+                    }
+                    self.forget_if_empty(&place);
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                }
+                self.watched.insert(place);
+                let known = self.places.entry(place).or_default();
+                let watchers = &mut known.watchers;
+                if watchers.len() >= WATCHERS_MAX && !watchers.contains_key(&from) {
+                    let refused = NameMessage::Refused { request, refusal: Refusal::Full };
+                    return self.outbox.push_back((from, refused));
+                }
+                let is_new = watchers.insert(from, now + lease).is_none();
+                if !is_new && known.digest == digest {
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                }
+                self.found(now, from, request, place, None);
+            }
+            NameMessage::Done { .. }
+            | NameMessage::Stale { .. }
+            | NameMessage::Refused { .. }
+            | NameMessage::Found { .. }
+            | NameMessage::Notify { .. }
+            | NameMessage::Page { .. }
+            | NameMessage::Renewed { .. }
+            | NameMessage::Many(_) => {}
+        }
+    }
+    fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: &NameMessage) {
+        let (request, refusal) = match message {
+            NameMessage::Done { request, .. } | NameMessage::Stale { request, .. } => (request, None),
+            NameMessage::Refused { request, refusal } => (request, Some(*refusal)),
+            _ => return,
+        };
+        let Some(handing) = self.handing.get_mut(request).filter(|handing| handing.to == from) else { return };
+        match refusal {
+            Some(Refusal::Full) => {
+                handing.is_refused = true;
+                handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
+                if self.refused_by.insert(from) {
+                    self.notes.push_back(format!(
+                        "names: the router at {from} holds as many records as it may and does not take all that it is to \
+                         hold; they are offered again and kept here until their lifetimes end"
+                    ));
+                }
+            }
+            Some(_) | None => drop(self.handing.remove(request)),
+        }
+        self.hand(now);
+    }
+    fn settle(&mut self, now: Time) {
+        if let Some((repository, _)) = self.unread.take_if(|(_, at)| *at <= now)
+            && let Ok(records) = self.restore(now, repository)
+        {
+            self.notes.push_back(format!("names: the {records} stored records can be read now"));
+        }
+        let Some(repository) = &mut self.repository else { return };
+        if let Some(writing) = self.writing.take() {
+            match repository.is_committed() {
+                Ok(false) => {
+                    self.writing = Some(writing);
+                    // Else the repository has the node called.
+                    self.commit_at = repository.poll_interval().map(|interval| now + interval);
+                    return;
+                }
+                Ok(true) => {
+                    self.outbox.extend(self.promised.drain(..));
+                    for ((place, key), Writing { version, id }) in writing {
+                        let held = self.places.get_mut(&place).and_then(|place| place.records.get_mut(&key));
+                        match held.filter(|held| held.version >= version) {
+                            Some(held) => self.gone.extend(held.id.replace(id)),
+                            None => self.gone.push(id),
+                        }
+                    }
+                    if self.unwritten.is_empty() {
+                        // They brought again what was being written.
+                        self.outbox.extend(self.waiting.drain(..));
+                    }
+                    // What is of no use any more goes with the next records, or when the clock says so.
+                    self.commit_at = (!self.unwritten.is_empty()).then_some(now);
+                }
+                Err(error) => return self.on_failed(now, writing, error),
+            }
+        }
+        let has_work = !self.unwritten.is_empty() || !self.gone.is_empty();
+        if self.commit_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if !has_work {
+            // After a commit that failed, what it was for may be gone by the time it is tried again.
+            self.commit_at = None;
+            return;
+        }
+        let mut writing = BTreeMap::new();
+        let mut done = Ok(());
+        for (place, key) in core::mem::take(&mut self.unwritten) {
+            let held = self.places.get(&place).and_then(|place| place.records.get(&key));
+            // It may be over by now.
+            let Some(held) = held.filter(|held| !held.record.is_empty()) else { continue };
+            let (id, version) = (self.next_id, held.version);
+            self.next_id += 1;
+            done = done.and_then(|()| repository.put(id, &place.0, &[held.record.clone().into()]));
+            writing.insert((place, key), Writing { version, id });
+        }
+        for id in self.gone.drain(..) {
+            done = done.and_then(|()| repository.remove(id));
+        }
+        self.promised = core::mem::take(&mut self.waiting);
+        match done.and_then(|()| repository.commit()) {
+            Ok(()) => {
+                self.writing = Some(writing);
+                // One in memory is done at once.
+                self.commit_at = Some(now);
+            }
+            Err(error) => self.on_failed(now, writing, error),
+        }
+    }
+    fn poll_failure(&mut self) -> Option<StoreError> {
+        self.failure.take()
+    }
+    fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
+        self.outbox.pop_front()
+    }
+    fn poll_note(&mut self) -> Option<String> {
+        self.notes.pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        self.commit_at.into_iter().chain(self.unread.as_ref().map(|(_, at)| *at)).min()
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        if now.since(self.swept_at) < Duration::from_secs(1) {
+            return;
+        }
+        self.swept_at = now;
+        self.hand_again(now);
+        for place in self.watched.iter().copied().collect::<Vec<Guid>>() {
+            if let Some(known) = self.places.get_mut(&place) {
+                known.watchers.retain(|_, until| *until > now);
+            }
+            self.forget_if_empty(&place);
+        }
+        while let Some(&(at, slot)) = self.expiries.first().filter(|(at, _)| *at <= now) {
+            self.expiries.remove(&(at, slot));
+            self.expire(now, slot);
+        }
+        if self.repository.is_some() && self.writing.is_none() && !self.gone.is_empty() {
+            self.commit_at.get_or_insert(now);
+        }
+    }
+    fn on_restarted(&mut self, router: NetworkAddress) {
+        self.watch_order.forget(|asker| asker.address == router);
+    }
+    fn handle_members(
+        &mut self,
+        now: Time,
+        own: NetworkAddress,
+        before: &[NetworkAddress],
+        members: &[NetworkAddress],
+        replicas: usize,
+    ) {
+        self.to_hand.retain(|(to, _)| members.contains(to));
+        self.next_to_hand.retain(|(to, _)| members.contains(to));
+        self.handing.retain(|_, handing| members.contains(&handing.to));
+        self.refused_by.retain(|to| members.contains(to));
+        let places = self.places.iter().filter(|(_, known)| !known.records.is_empty());
+        let buckets: BTreeSet<u16> = places.map(|(place, _)| bucket_of(place)).collect();
+        for bucket in buckets {
+            let old = bucket_on(bucket, before.iter().copied(), replicas);
+            let new = bucket_on(bucket, members.iter().copied(), replicas);
+            let newcomers = new.into_iter().filter(|member| *member != own && !old.contains(member));
+            self.to_hand.extend(newcomers.map(|member| (member, bucket)));
+        }
+        self.hand(now);
+    }
+    fn damage(&self) -> Option<Damage> {
+        self.repository.as_ref().map(|repository| repository.damage()).or(Some(Damage::default()))
+    }
+    fn knows(&self, place: &Guid) -> bool {
+        self.places.get(place).is_some_and(|place| place.records.values().any(|held| !held.record.is_empty()))
+    }
+    fn tables(&self) -> Vec<(&'static str, u64)> {
+        let (places, records) = self.size();
+        Vec::from([("name_places", places as u64), ("name_records", records as u64)])
+    }
+    fn status(&self) -> Vec<(&'static str, String)> {
+        let (places, records) = self.size();
+        Vec::from([("names held", format!("{records} records at {places} places"))])
     }
 }
 

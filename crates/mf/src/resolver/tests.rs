@@ -269,7 +269,7 @@ fn routers_that_come_to_hold_a_name_are_told_of_it_by_those_that_did() {
     let become_members = |service: &mut Service, members: core::ops::RangeInclusive<u32>| {
         let members: Vec<NetworkAddress> = members.map(NetworkAddress).collect();
         for (address, replica) in &mut service.replicas {
-            replica.hand_over(service.now, *address, service.front.members(), &members, 5);
+            replica.handle_members(service.now, *address, service.front.members(), &members, 5);
         }
         service.front.handle_members(service.now, members);
         service.run(Duration::from_secs(1));
@@ -455,8 +455,8 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let put = |replica: &mut Replica, record: &NameRecord| {
         let message = NameMessage::Put { request: 1, place, record: record.encode() };
         replica.handle(Time::from_millis(1), asker, message);
-        replica.commit(Time::from_millis(1));
-        replica.commit(Time::from_millis(1));
+        replica.settle(Time::from_millis(1));
+        replica.settle(Time::from_millis(1));
         replica.poll_message().unwrap().1
     };
     let mut replica = Replica::default();
@@ -475,12 +475,12 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     *disk.1.lock().unwrap() = Some(false);
     let message = NameMessage::Put { request: 3, place, record: signed(6, 3).encode() };
     replica.handle(Time::from_millis(3), asker, message);
-    (0..2).for_each(|_| replica.commit(Time::from_millis(3)));
+    (0..2).for_each(|_| replica.settle(Time::from_millis(3)));
     let answered =
         std::iter::from_fn(|| replica.poll_message()).any(|(_, message)| matches!(message, NameMessage::Done { .. }));
     assert_eq!((answered, replica.poll_timeout()), (false, None));
     *disk.1.lock().unwrap() = Some(true);
-    replica.commit(Time::from_millis(4));
+    replica.settle(Time::from_millis(4));
     assert!(
         std::iter::from_fn(|| replica.poll_message()).any(|(_, message)| matches!(message, NameMessage::Done { .. }))
     );
@@ -494,11 +494,11 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let refused = NameMessage::Refused { request: 1, refusal: Refusal::Full };
     assert_eq!(put(&mut replica, &signed(7, 3)), refused);
     let due = replica.poll_timeout().unwrap();
-    replica.commit(due);
+    replica.settle(due);
     let again = replica.poll_timeout().unwrap();
     assert!(again > due, "it is tried again, and not at once");
     disk.2.store(false, Ordering::Relaxed);
-    replica.commit(again);
+    replica.settle(again);
     assert_eq!(replica.size(), (1, 1), "what was on the disk");
     assert_eq!(put(&mut replica, &signed(7, 3)), NameMessage::Done { request: 1, replicas: 1 });
 }
@@ -815,7 +815,13 @@ fn what_is_handed_over_is_said_again_until_it_is_confirmed() {
     service.clients.clear();
     service.lost = vec![true, true, false, true, false];
     let both = vec![NetworkAddress(1), NetworkAddress(2)];
-    service.replicas.get_mut(&NetworkAddress(1)).unwrap().hand_over(service.now, NetworkAddress(1), &alone, &both, 5);
+    service.replicas.get_mut(&NetworkAddress(1)).unwrap().handle_members(
+        service.now,
+        NetworkAddress(1),
+        &alone,
+        &both,
+        5,
+    );
     let held = |service: &Service| service.replicas[&NetworkAddress(2)].size().1;
     service.settle();
     assert_eq!(held(&service), 0, "it was lost");
@@ -1109,7 +1115,7 @@ mod ends {
     fn put(replica: &mut Replica, now: Time, record: &NameRecord) -> NameMessage {
         let from = Asker { guid: Guid::NONE, address: NetworkAddress(5) };
         replica.handle(now, from, NameMessage::Put { request: 1, place: device(1), record: record.encode() });
-        replica.commit(now);
+        replica.settle(now);
         replica.poll_message().expect("an answer").1
     }
     fn pass(replica: &mut Replica, from: Time, to: Time) {

@@ -10,7 +10,7 @@ use tributary_core::{Random, Time};
 use tributary_mf::{
     NameMessage, NameRecord, Readers, RecordBody, Statement,
     ids::{Guid, NetworkAddress},
-    resolver::{Asker, Records, Stored},
+    resolver::{Asker, Records, Replica, Stored},
     wire::Refusal,
 };
 use tributary_testkit::etcd::EtcdCluster;
@@ -108,7 +108,7 @@ fn place(number: u64) -> Outcome<Guid> {
 
 /// A resolver's records, and its client.
 struct Resolver {
-    records: Records,
+    records: Box<dyn Records>,
     bell: Option<mpsc::Receiver<()>>,
     clock: Instant,
     asker: Asker,
@@ -116,7 +116,7 @@ struct Resolver {
 
 impl Resolver {
     fn embedded() -> Resolver {
-        Resolver::new(Records::Embedded(Box::default()), None)
+        Resolver::new(Box::<Replica>::default(), None)
     }
     fn etcd(cluster: &EtcdCluster, seed: u64) -> Outcome<Resolver> {
         let endpoints = cluster.endpoints().iter().map(|endpoint| Url::parse(endpoint)).collect::<Result<_, _>>()?;
@@ -124,9 +124,9 @@ impl Resolver {
         let engine = Etcd::start(&EtcdOptions::new(endpoints, "/bench/"), move || {
             let _ = ring.send(());
         })?;
-        Ok(Resolver::new(Records::Stored(Box::new(Stored::new(Box::new(engine), 10_000_000, seed))), Some(bell)))
+        Ok(Resolver::new(Box::new(Stored::new(Box::new(engine), 10_000_000, seed)), Some(bell)))
     }
-    fn new(records: Records, bell: Option<mpsc::Receiver<()>>) -> Resolver {
+    fn new(records: Box<dyn Records>, bell: Option<mpsc::Receiver<()>>) -> Resolver {
         let asker = Asker { guid: Guid::NONE, address: NetworkAddress(1) };
         Resolver { records, bell, clock: Instant::now(), asker }
     }
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn the_embedded_engine_answers_what_the_benchmark_asks() {
         let key = SigningKey::from_secret(&[1; 32]);
-        let mut embedded = Resolver::new(Records::Embedded(Box::default()), None);
+        let mut embedded = Resolver::new(Box::<Replica>::default(), None);
         assert!(embedded.fill(&key, 100).unwrap() >= 0.0);
         assert!(embedded.look_up(100, 1).unwrap() > 0.0);
         assert!(watched(&mut embedded, None, &key, 10).unwrap() >= 0.0);

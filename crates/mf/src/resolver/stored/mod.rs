@@ -27,6 +27,7 @@ mod tests;
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
     string::String,
     vec::Vec,
 };
@@ -44,7 +45,7 @@ use self::{
     keys::{Key, Leases, Slot},
     places::{News, Place, Waiting},
 };
-use super::{Asker, WatchOrder, bucket_on};
+use super::{Asker, Records, WatchOrder, bucket_on};
 use crate::{
     ids::{Guid, NetworkAddress},
     wire::{BUCKETS, Holding, NameMessage, Refusal},
@@ -188,23 +189,14 @@ impl Stored {
             forgot_at: Time::ZERO,
         }
     }
-    /// In a network with an authority: takes records that have an end from now on.
-    pub fn set_identity(&mut self, identity: &Identity) {
-        self.identity = Some(identity.clone());
-        self.leases.with_ends(identity.network().clock_tolerance());
-    }
-    /// What the engine is called.
-    pub fn engine(&self) -> &'static str {
-        self.outside.name()
-    }
-    /// Counters for people.
-    pub fn stats(&self) -> StoreStats {
-        self.outside.stats
-    }
     /// Since when the store does not answer, or does not tell its changes.
     #[cfg(test)]
     pub fn failing_since(&self) -> Option<Time> {
         self.outside.health().failing_since()
+    }
+    /// Counters for people.
+    pub fn stats(&self) -> StoreStats {
+        self.outside.stats
     }
     /// How the store stands, for people.
     pub fn state(&self) -> String {
@@ -215,64 +207,6 @@ impl Stored {
     pub fn size(&self) -> (u64, usize, usize) {
         let (records, buckets) = self.authors.size();
         (records, buckets, self.authors.there().len())
-    }
-    /// These resolvers hold names now; what is in the store stays there.
-    pub fn handle_members(&mut self, now: Time, own: NetworkAddress, members: &[NetworkAddress]) {
-        let is_first = |bucket: &u16| bucket_on(*bucket, members.iter().copied(), 1).contains(&own);
-        self.ends = (0..BUCKETS).filter(is_first).collect();
-        self.authors.forget_claims(now);
-    }
-    /// A router has started anew: the numbers of its questions begin anew.
-    pub fn on_restarted(&mut self, router: NetworkAddress) {
-        self.watch_order.forget(|asker| asker.address == router);
-    }
-    /// Something worth telling.
-    pub fn poll_note(&mut self) -> Option<String> {
-        self.outside.poll_note()
-    }
-    /// An answer or a notification to send.
-    pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
-        self.outbox.pop_front()
-    }
-    /// When to call [`Stored::settle`], if the engine has nothing earlier.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        let first = self.jobs.values().next().map(|job| job.due);
-        first.into_iter().chain(self.read_at).chain(self.outside.behind_since()).min()
-    }
-    /// Takes what the engine says, as much as fits a round, and refuses what it takes too long for.
-    pub fn settle(&mut self, now: Time) {
-        while let Some(event) = self.outside.poll(now) {
-            self.on_store_event(now, event);
-        }
-        let first = |jobs: &BTreeMap<u64, Job>| jobs.first_key_value().map(|(number, job)| (*number, job.due));
-        while let Some((job, _)) = first(&self.jobs).filter(|(_, due)| *due <= now) {
-            self.outside.on_late(now);
-            self.refuse(job, Refusal::Engine);
-        }
-        if self.read_at.take_if(|at| *at <= now).is_some() {
-            if self.is_started && self.authors.is_unlisted() {
-                self.list_authors();
-            }
-            self.read_next();
-        }
-    }
-    /// Forgets who watches no more.
-    pub fn handle_timeout(&mut self, now: Time) {
-        if now.since(self.swept_at) < Duration::from_secs(1) {
-            return;
-        }
-        self.swept_at = now;
-        self.outside.look(now);
-        if now.since(self.forgot_at) >= FORGET_EACH {
-            self.forgot_at = now;
-            self.authors.forget_absent();
-            self.unannounced.clear();
-        }
-        self.watched.retain(|_, place| {
-            place.watchers.retain(|_, until| *until > now);
-            !place.watchers.is_empty() || !place.waiting.is_empty()
-        });
-        self.held = self.watched.values().map(Place::len).sum();
     }
     fn on_store_event(&mut self, now: Time, event: StoreEvent<Part>) {
         match event {
@@ -491,6 +425,98 @@ impl Stored {
         known.watchers.retain(|_, until| *until > now);
         let notify = |watcher: &Asker| (*watcher, NameMessage::Notify { place, record: record.clone() });
         self.outbox.extend(known.watchers.keys().map(notify));
+    }
+}
+
+impl Records for Stored {
+    fn set_identity(&mut self, identity: &Identity) {
+        self.identity = Some(identity.clone());
+        self.leases.with_ends(identity.network().clock_tolerance());
+    }
+    fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
+        self.on_question(now, from, message);
+    }
+    fn settle(&mut self, now: Time) {
+        while let Some(event) = self.outside.poll(now) {
+            self.on_store_event(now, event);
+        }
+        let first = |jobs: &BTreeMap<u64, Job>| jobs.first_key_value().map(|(number, job)| (*number, job.due));
+        while let Some((job, _)) = first(&self.jobs).filter(|(_, due)| *due <= now) {
+            self.outside.on_late(now);
+            self.refuse(job, Refusal::Engine);
+        }
+        if self.read_at.take_if(|at| *at <= now).is_some() {
+            if self.is_started && self.authors.is_unlisted() {
+                self.list_authors();
+            }
+            self.read_next();
+        }
+    }
+    fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
+        self.outbox.pop_front()
+    }
+    fn poll_note(&mut self) -> Option<String> {
+        self.outside.poll_note()
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        let first = self.jobs.values().next().map(|job| job.due);
+        first.into_iter().chain(self.read_at).chain(self.outside.behind_since()).min()
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        if now.since(self.swept_at) < Duration::from_secs(1) {
+            return;
+        }
+        self.swept_at = now;
+        self.outside.look(now);
+        if now.since(self.forgot_at) >= FORGET_EACH {
+            self.forgot_at = now;
+            self.authors.forget_absent();
+            self.unannounced.clear();
+        }
+        self.watched.retain(|_, place| {
+            place.watchers.retain(|_, until| *until > now);
+            !place.watchers.is_empty() || !place.waiting.is_empty()
+        });
+        self.held = self.watched.values().map(Place::len).sum();
+    }
+    fn on_restarted(&mut self, router: NetworkAddress) {
+        self.watch_order.forget(|asker| asker.address == router);
+    }
+    fn handle_members(
+        &mut self,
+        now: Time,
+        own: NetworkAddress,
+        _: &[NetworkAddress],
+        members: &[NetworkAddress],
+        _: usize,
+    ) {
+        let is_first = |bucket: &u16| bucket_on(*bucket, members.iter().copied(), 1).contains(&own);
+        self.ends = (0..BUCKETS).filter(is_first).collect();
+        self.authors.forget_claims(now);
+    }
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.stats();
+        Vec::from([
+            ("names put into the store of names", stats.stored),
+            ("names older than those in the store of names", stats.stale),
+            ("lookups in the store of names", stats.read),
+            ("changes told by the store of names", stats.changes),
+            ("failed requests to the store of names", stats.failed),
+            ("forged names in the store of names", stats.forged),
+            ("names ended in the store of names", stats.ended),
+            ("restarts of the store of names", stats.restarts),
+        ])
+    }
+    fn tables(&self) -> Vec<(&'static str, u64)> {
+        Vec::from([("name_records", self.size().0)])
+    }
+    fn status(&self) -> Vec<(&'static str, String)> {
+        let (records, buckets, devices) = self.size();
+        let read = if buckets < usize::from(BUCKETS) { ", as far as it has been read" } else { "" };
+        Vec::from([
+            ("engine of names", format!("{}, {}", self.outside.name(), self.state())),
+            ("names there", format!("{records} records of {devices} devices{read}")),
+        ])
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
 
 impl Stored {
     /// Takes a question and asks the store for its answer.
-    pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
+    pub(super) fn on_question(&mut self, now: Time, from: Asker, message: NameMessage) {
         match message {
             NameMessage::Put { request, place, record } => self.put(now, from, request, place, record),
             NameMessage::Lookup { request, place } => self.find(now, from, request, place, None),

@@ -7,7 +7,7 @@ use tributary_directory::engine::{Answer, Engine, Entry, Priority, Request};
 use tributary_testkit::engine::MemoryStore;
 
 use super::{
-    super::{Answer as Told, Asker, Front, GnrsClient, NameResolver},
+    super::{Answer as Told, Asker, Front, GnrsClient, NameResolver, Records},
     *,
 };
 use crate::wire::{NameRecord, Readers, RecordBody, Statement, bucket_of};
@@ -60,7 +60,7 @@ impl World {
         let addresses = [NetworkAddress(1), NetworkAddress(2)];
         let resolver = |(at, address): (usize, &NetworkAddress)| {
             let mut stored = Stored::new(MemoryStore::engine(&store), 1_000, at as u64);
-            stored.handle_members(Time::ZERO, *address, &addresses);
+            stored.handle_members(Time::ZERO, *address, &[], &addresses, 1);
             (*address, stored)
         };
         let mut front = Front::new(Guid::NONE, 5);

@@ -8,7 +8,7 @@ use std::{
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 use tributary_mf::{
-    Asker, NameMessage, NameRecord, Readers, RecordBody, Replica, Statement,
+    Asker, NameMessage, NameRecord, Readers, RecordBody, Records, Replica, Statement,
     ids::{Guid, NetworkAddress},
 };
 use tributary_net::{
@@ -149,7 +149,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
                     replica.handle(now, asker, NameMessage::Put { request, place, record: record.encode() });
                 }
                 replica.handle_timeout(now);
-                replica.commit(now);
+                replica.settle(now);
                 while let Some((_, message)) = replica.poll_message() {
                     if let NameMessage::Done { request, .. } = message {
                         let (author, version) = requests[request as usize];
