@@ -10,15 +10,17 @@ use tributary_core::{
     wire_table,
 };
 
-/// The holdings in one bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Holding {
-    /// Which one.
-    pub bucket: u16,
-    /// How many entries.
-    pub count: u32,
-    /// The sum of their marks: hashes of what each of them is, its version included.
-    pub sum: u64,
+wire_table! {
+    /// The holdings in one bucket.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Holding {
+        /// Which one.
+        pub bucket: u16 = U16 => "bucket",
+        /// How many entries.
+        pub count: u32 = U32 => "count",
+        /// The sum of their marks: hashes of what each of them is, its version included.
+        pub sum: u64 = U64 => "sum",
+    }
 }
 
 /// The first 64 bits of a hash of all parts, one behind the other: the mark of an entry.
@@ -47,8 +49,6 @@ impl Holding {
         self.sum = self.sum.wrapping_sub(mark);
     }
 }
-
-wire_table!(struct Holding { bucket: U16 => "bucket", count: U32 => "count", sum: U64 => "sum" });
 
 /// A count in two bytes and one part per bucket, in ascending order of buckets, which are below this number.
 pub struct Ascending(pub u16);

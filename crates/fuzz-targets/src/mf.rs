@@ -8,8 +8,8 @@ use tributary_mf::{
     wire::{
         ADDRESSES_MAX, CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag,
         Flags, Hello, LABEL_BYTES_MAX, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Probe, Reliability,
-        Roles, SealedHead, TransportMessage, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX, names::RECORDS_MAX,
-        routing::ADJACENCIES_MAX, seal, transport::RANGES_MAX, unseal,
+        Roles, SealedHead, TransportMessage, Wire, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX,
+        names::RECORDS_MAX, routing::ADJACENCIES_MAX, seal, transport::RANGES_MAX, unseal,
     },
 };
 use tributary_transport::{

@@ -5,7 +5,7 @@ use tributary_mf::{
     wire::{
         Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, CustodyState, DataHeader,
         DataTag, Flags, Hello, Holding, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody,
-        Refusal, Reliability, Roles, SealedHead, Statement, TransportMessage,
+        Refusal, Reliability, Roles, SealedHead, Statement, TransportMessage, Wire,
     },
 };
 
@@ -211,8 +211,7 @@ pub(crate) fn all() -> Vec<Seed> {
             NameMessage::Page {
                 request: 1,
                 place,
-                after: Some((guid(4), guid(5))),
-                last: Some((guid(6), guid(7))),
+                ends: (Some((guid(4), guid(5))), Some((guid(6), guid(7)))),
                 records: records[1..3].to_vec(),
             },
         ),

@@ -21,7 +21,7 @@ use tributary_core::{Duration, Time};
 use tributary_mf::{
     ids::{Guid, NetworkAddress},
     resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Records, Replica},
-    wire::{NameMessage, RecordBody},
+    wire::{NameMessage, RecordBody, Wire},
 };
 
 const LIFETIME: Duration = Duration::from_secs(30);

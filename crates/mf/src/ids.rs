@@ -2,6 +2,9 @@
 use core::fmt;
 
 use tributary_content::{Name, ObjectId, PublicKey};
+use tributary_core::wire_table;
+
+use crate::wire::fields::GUID;
 
 /// A globally unique identifier (paper §3): a flat, self-certifying name of a device, a content, a group or a context.
 ///
@@ -179,13 +182,15 @@ impl Token {
     }
 }
 
-/// A flow (paper §3.1, footnote 2): everything from one GUID to another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Flow {
-    /// Who sends.
-    pub source: Guid,
-    /// Who is to get it.
-    pub destination: Guid,
+wire_table! {
+    /// A flow (paper §3.1, footnote 2): everything from one GUID to another.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub struct Flow {
+        /// Who sends.
+        pub source: Guid = GUID => "source",
+        /// Who is to get it.
+        pub destination: Guid = GUID => "destination",
+    }
 }
 
 /// Who keeps a chunk that is on its way until somebody further on has it on a disk (custodian, RFC 5050 §5.10), and the

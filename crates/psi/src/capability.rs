@@ -10,18 +10,25 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use tributary_core::{
+    wire::codec::{Bytes, U32},
+    wire_table,
+};
+
 use crate::wire::{FID_BYTES_MAX, Fid};
 
 /// Keys in force at one time at most: previous, current, next, and one to spare.
 pub const KEYS_MAX: usize = 4;
 
-/// The key of one epoch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CapabilityKey {
-    /// Number of the epoch.
-    pub epoch: u32,
-    /// The key.
-    pub key: [u8; 32],
+wire_table! {
+    /// The key of one epoch.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct CapabilityKey {
+        /// Number of the epoch.
+        pub epoch: u32 = U32 => "key epoch",
+        /// The key.
+        pub key: [u8; 32] = Bytes => "key",
+    }
 }
 
 impl CapabilityKey {

@@ -32,7 +32,7 @@ use tributary_trust::{Grant, Identity};
 use self::{held::Held, pairs::Pairs};
 use crate::wire::{
     ControlBody, ControlPacket, DATAGRAM_BYTES_MIN, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message,
-    MessageKey, OPEN_KEY, SECRECY_BYTES, Secrecy, seal, unseal,
+    MessageKey, OPEN_KEY, SECRECY_BYTES, Secrecy, Wire, seal, unseal,
 };
 
 /// Settings of a [`ControlChannel`].

@@ -6,7 +6,7 @@ use super::{Reader, WireError, Writer};
 /// Where packets are written.
 pub type Output = Vec<u8>;
 
-/// A part of a packet with fields of its own.
+/// A packet, or a part of one that has fields.
 pub trait Wire: Sized {
     /// Reads it.
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError>;
@@ -160,21 +160,49 @@ impl<T, U, A: Codec<T>, B: Codec<U>> Codec<(T, U)> for Pair<A, B> {
     }
 }
 
-/// Implements [`Wire`] by a table of the fields in the order of the packet: `field: codec => "name in errors"`. Two functions
-/// behind `else` read and write variants that need more than a table.
+/// Messages in one message: a count of at most this in two bytes, then the length in two bytes and the bytes of each. The
+/// second number is the kind of the enclosing message: messages do not nest.
+pub struct Messages(pub usize, pub u8);
+impl<T: Wire> Codec<Vec<T>> for Messages {
+    fn read(&self, reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<T>, WireError> {
+        let count = reader.u16(field)?;
+        // Each has two bytes of length at least.
+        if usize::from(count) > self.0.min(reader.rest().len() / 2) {
+            return Err(WireError::Value { field, found: count.into() });
+        }
+        let each = |_| match reader.blob("message", COUNT_MAX)? {
+            [kind, ..] if *kind == self.1 => Err(WireError::Value { field: "message kind", found: self.1.into() }),
+            bytes => T::decode(bytes),
+        };
+        (0..count).map(each).collect()
+    }
+    fn write(&self, value: &Vec<T>, out: &mut Vec<u8>) {
+        out.put_count16(value.len().min(self.0));
+        for message in value.iter().take(self.0) {
+            let mut bytes = Vec::with_capacity(256);
+            message.encode(&mut bytes);
+            out.put_blob(&bytes);
+        }
+    }
+}
+
+/// Declares a type and its packet at once: each field has its codec and its name in errors behind its type, and the fields
+/// stand in the order of the packet. An enum begins with the number of its variant, in one byte.
 ///
 /// ```
 /// use tributary_core::{wire::{Wire, codec::{U8, U32}}, wire_table};
-/// #[derive(PartialEq, Debug)]
-/// struct Head { number: u32 }
-/// #[derive(PartialEq, Debug)]
-/// enum Body { Sync {}, Kept(u8), Said { at: u32, by: u8 } }
-/// wire_table!(struct Head { number: U32 => "number" });
-/// wire_table!(enum Body "kind of body" {
-///     0 => Sync {}
-///     1 => Kept(replicas: U8 => "replicas")
-///     7 => Said { by: U8 => "author", at: U32 => "time" }
-/// });
+/// wire_table! {
+///     /// The body of a message.
+///     #[derive(PartialEq, Debug)]
+///     enum Body("kind of body") {
+///         0 => Sync,
+///         1 => Kept(replicas: u8 = U8 => "replicas"),
+///         7 => Said {
+///             by: u8 = U8 => "author",
+///             at: u32 = U32 => "time",
+///         },
+///     }
+/// }
 /// let mut bytes = Vec::new();
 /// Body::Said { at: 3, by: 2 }.encode(&mut bytes);
 /// assert_eq!(bytes, [7, 2, 0, 0, 0, 3]);
@@ -183,7 +211,11 @@ impl<T, U, A: Codec<T>, B: Codec<U>> Codec<(T, U)> for Pair<A, B> {
 /// ```
 #[macro_export]
 macro_rules! wire_table {
-    (struct $type:ident { $($field:ident: $codec:expr => $name:literal),* $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis struct $type:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $of:ty = $codec:expr => $name:literal,)*
+    }) => {
+        $(#[$meta])*
+        $vis struct $type { $($(#[$field_meta])* $field_vis $field: $of,)* }
         impl $crate::wire::Wire for $type {
             fn read(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
                 Ok($type { $($field: $crate::wire::Codec::read(&$codec, reader, $name)?),* })
@@ -193,48 +225,45 @@ macro_rules! wire_table {
             }
         }
     };
-    (enum $type:ident $kind:literal { $($tag:literal => $variant:ident $fields:tt)* } $(else $decode:path, $encode:path)?) => {
-        impl $crate::wire::Wire for $type {
-            fn read(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
-                Ok(match reader.u8($kind)? {
-                    $($tag => $crate::wire_table!(@read reader, $type, $variant, $fields),)*
-                    kind => return $crate::wire_table!(@else kind, reader, $kind $(, $decode)?),
+    ($(#[$meta:meta])* $vis:vis enum $type:ident($kind:literal) {
+        $($(#[$variant_meta:meta])* $tag:literal => $variant:ident
+            $({ $($(#[$field_meta:meta])* $field:ident: $of:ty = $codec:expr => $name:literal,)* })?
+            $(( $($part:ident: $part_of:ty = $part_codec:expr => $part_name:literal),* ))?,)*
+    }) => {
+        $(#[$meta])*
+        $vis enum $type {
+            $($(#[$variant_meta])* $variant $({ $($(#[$field_meta])* $field: $of,)* })? $(( $($part_of),* ))?,)*
+        }
+        impl $type {
+            /// Reads the fields of the variant `kind`.
+            fn read_fields(kind: u8, reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
+                Ok(match kind {
+                    $($tag => $type::$variant
+                        $({ $($field: $crate::wire::Codec::read(&$codec, reader, $name)?),* })?
+                        $(( $($crate::wire::Codec::read(&$part_codec, reader, $part_name)?),* ))?,)*
+                    kind => return Err($crate::wire::WireError::Value { field: $kind, found: kind.into() }),
                 })
             }
-            fn encode(&self, out: &mut $crate::wire::codec::Output) {
+            /// The kind of the variant; appends its fields to `out`.
+            fn write_fields(&self, out: &mut $crate::wire::codec::Output) -> u8 {
                 match self {
-                    $($crate::wire_table!(@pattern $type, $variant, $fields) => {
-                        out.push($tag);
-                        $crate::wire_table!(@write out, $fields);
+                    $($type::$variant $({ $($field),* })? $(( $($part),* ))? => {
+                        $($($crate::wire::Codec::write(&$codec, $field, out);)*)?
+                        $($($crate::wire::Codec::write(&$part_codec, $part, out);)*)?
+                        $tag
                     })*
-                    $(rest => $encode(rest, out),)?
                 }
             }
         }
-    };
-    (@else $found:ident, $reader:ident, $kind:literal) => {
-        Err($crate::wire::WireError::Value { field: $kind, found: $found.into() })
-    };
-    (@else $found:ident, $reader:ident, $kind:literal, $decode:path) => {
-        $decode($found, $reader)
-    };
-    (@read $reader:ident, $type:ident, $variant:ident,
-        { $($field:ident: $codec:expr => $name:literal),* $(,)? }) => {
-        $type::$variant { $($field: $crate::wire::Codec::read(&$codec, $reader, $name)?),* }
-    };
-    (@read $reader:ident, $type:ident, $variant:ident, ( $($field:ident: $codec:expr => $name:literal),* )) => {
-        $type::$variant( $($crate::wire::Codec::read(&$codec, $reader, $name)?),* )
-    };
-    (@pattern $type:ident, $variant:ident, { $($field:ident: $codec:expr => $name:literal),* $(,)? }) => {
-        $type::$variant { $($field),* }
-    };
-    (@pattern $type:ident, $variant:ident, ( $($field:ident: $codec:expr => $name:literal),* )) => {
-        $type::$variant( $($field),* )
-    };
-    (@write $out:ident, { $($field:ident: $codec:expr => $name:literal),* $(,)? }) => {
-        $($crate::wire::Codec::write(&$codec, $field, $out);)*
-    };
-    (@write $out:ident, ( $($field:ident: $codec:expr => $name:literal),* )) => {
-        $($crate::wire::Codec::write(&$codec, $field, $out);)*
+        impl $crate::wire::Wire for $type {
+            fn read(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
+                $type::read_fields(reader.u8($kind)?, reader)
+            }
+            fn encode(&self, out: &mut $crate::wire::codec::Output) {
+                let at = out.len();
+                out.push(0);
+                out[at] = self.write_fields(out);
+            }
+        }
     };
 }

@@ -65,7 +65,7 @@ use crate::{
     sender::{SendOptions, Sender},
     wire::{
         ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, OPEN_KEY, PacketType,
-        Readers, RecordBody, Roles, TransportMessage, WireError, seal, unseal,
+        Readers, RecordBody, Roles, TransportMessage, Wire, WireError, seal, unseal,
     },
 };
 

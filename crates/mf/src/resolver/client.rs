@@ -797,8 +797,8 @@ impl NameResolver for GnrsClient {
             NameMessage::Found { request, place, records } => {
                 self.on_found(now, request, place, (None, None), &records)
             }
-            NameMessage::Page { request, place, after, last, records } => {
-                self.on_found(now, request, place, (after, last), &records);
+            NameMessage::Page { request, place, ends, records } => {
+                self.on_found(now, request, place, ends, &records);
             }
             NameMessage::Notify { place, record } => {
                 let records = self.authentic(now, place, &[record]);

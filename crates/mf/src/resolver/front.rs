@@ -402,7 +402,7 @@ impl Front {
         if !matches!(&message, NameMessage::Refused { refusal, .. } if refusal.is_of_engine()) {
             question.is_served = true;
         }
-        if let (NameMessage::Watch { place, .. }, NameMessage::Page { after, records, last: Some(last), .. }) =
+        if let (NameMessage::Watch { place, .. }, NameMessage::Page { ends: (after, Some(last)), records, .. }) =
             (&question.message, &message)
         {
             // The answer to a repeated question, or one that leads nowhere.
@@ -471,10 +471,10 @@ impl Front {
                 let records = known(records);
                 (!records.is_empty(), NameMessage::Found { request, place, records })
             }
-            NameMessage::Page { place, after, last, records, .. } => {
+            NameMessage::Page { place, ends, records, .. } => {
                 let records = known(records);
-                let says = !records.is_empty() || last.is_some();
-                (says, NameMessage::Page { request, place, after, last, records })
+                let says = !records.is_empty() || ends.1.is_some();
+                (says, NameMessage::Page { request, place, ends, records })
             }
             _ => return,
         };
@@ -528,7 +528,7 @@ impl Front {
                 NameMessage::Found { request, place: *place, records: Vec::new() }
             }
             (NameMessage::Next { place, after, .. }, ..) => {
-                NameMessage::Page { request, place: *place, after: Some(*after), last: None, records: Vec::new() }
+                NameMessage::Page { request, place: *place, ends: (Some(*after), None), records: Vec::new() }
             }
             (NameMessage::Renew { .. }, ..) if question.answered.is_empty() => {
                 NameMessage::Refused { request, refusal: Refusal::Unreachable }

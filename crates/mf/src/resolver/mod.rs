@@ -195,14 +195,14 @@ fn page<'a>(
     for (key, record) in records {
         bytes += record.len() + 2;
         if taken.len() == RECORDS_MAX || bytes > ANSWER_BYTES_MAX {
-            return NameMessage::Page { request, place, after, last, records: taken };
+            return NameMessage::Page { request, place, ends: (after, last), records: taken };
         }
         last = Some(*key);
         taken.push(record.to_vec());
     }
     match after {
         None => NameMessage::Found { request, place, records: taken },
-        Some(_) => NameMessage::Page { request, place, after, last: None, records: taken },
+        Some(_) => NameMessage::Page { request, place, ends: (after, None), records: taken },
     }
 }
 

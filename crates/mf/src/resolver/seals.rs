@@ -10,7 +10,7 @@ use tributary_trust::Identity;
 use super::Replays;
 use crate::{
     ids::NetworkAddress,
-    wire::{NameMessage, OPEN_KEY, SealedHead, WireError, seal, unseal},
+    wire::{NameMessage, OPEN_KEY, SealedHead, Wire, WireError, seal, unseal},
 };
 
 /// Earlier lives of a router that are remembered; what is of them is refused.

@@ -17,7 +17,7 @@ use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 use super::link_state::{LIFETIME, TOO_MANY_ROUTERS, is_newer};
 use crate::{
     ids::NetworkAddress,
-    wire::{LinkState, Roles, WireError},
+    wire::{LinkState, Roles, Wire, WireError},
 };
 
 /// How often a certificate is sent to the same neighbour again, in case it was not kept there.

@@ -2,6 +2,8 @@
 use super::*;
 use tributary_content::{MemoryObject, SigningKey};
 
+use crate::wire::Wire;
+
 fn object(name: &str) -> Box<dyn ObjectReader> {
     let key = SigningKey::from_secret(&[7; 32]);
     Box::new(MemoryObject::new(name.parse().expect("a name"), Bytes::from_static(b"21.5"), &key).expect("fits"))

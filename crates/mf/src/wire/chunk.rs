@@ -3,10 +3,20 @@ use alloc::vec::Vec;
 use core::ops::{BitOr, BitOrAssign};
 
 use tributary_content::ObjectId;
+use tributary_core::{
+    wire::{
+        Codec, Wire,
+        codec::{Of, U16, U32},
+    },
+    wire_table,
+};
 use tributary_transport::messaging::InNetwork;
 pub use tributary_transport::messaging::Reliability;
 
-use super::{Fields, Reader, WireError, Writer};
+use super::{
+    Fields, Reader, WireError, Writer,
+    transport::{CHUNK_BYTES, OBJECT, RELIABILITY},
+};
 use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token};
 use crate::sender::is_pushed;
 
@@ -79,64 +89,35 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// The transport header of a chunk of an object (paper §3.1): sequence numbers belong to the content, not to the ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DataTag {
-    /// The object.
-    pub object: ObjectId,
-    /// The transfer, which the requester numbers for content that was asked for, and the sender for what is pushed.
-    pub transfer: u32,
-    /// What whoever says something about the transfer has to show.
-    pub token: Token,
-    /// The chunk's number: 0 is the manifest with the hash list, chunk `n` the object's bytes from
-    /// `(n - 1) · chunk_bytes` on.
-    pub number: u32,
-    /// Chunks in all, chunk 0 included; at least 1.
-    pub count: u32,
-    /// Bytes of the object in each chunk but the last.
-    pub chunk_bytes: u32,
-    /// What the receiver is to tell.
-    pub reliability: Reliability,
-    /// The end-to-end window that the chunk belongs to; `u16::MAX` if there is no flow control.
-    pub window: u16,
-    /// Chunks of this window in all; zero if there is no flow control.
-    pub window_chunks: u16,
+wire_table! {
+    /// The transport header of a chunk of an object (paper §3.1): sequence numbers belong to the content, not to the ends.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct DataTag {
+        /// The object.
+        pub object: ObjectId = OBJECT => "object id",
+        /// The transfer, which the requester numbers for content that was asked for, and the sender for what is pushed.
+        pub transfer: u32 = U32 => "transfer",
+        /// What whoever says something about the transfer has to show.
+        pub token: Token = TOKEN => "token",
+        /// The chunk's number: 0 is the manifest with the hash list, chunk `n` the object's bytes from
+        /// `(n - 1) · chunk_bytes` on.
+        pub number: u32 = U32 => "chunk number",
+        /// Chunks in all, chunk 0 included; at least 1.
+        pub count: u32 = U32 => "chunks",
+        /// Bytes of the object in each chunk but the last.
+        pub chunk_bytes: u32 = CHUNK_BYTES => "chunk bytes",
+        /// What the receiver is to tell.
+        pub reliability: Reliability = RELIABILITY => "reliability",
+        /// The end-to-end window that the chunk belongs to; `u16::MAX` if there is no flow control.
+        pub window: u16 = U16 => "window",
+        /// Chunks of this window in all; zero if there is no flow control.
+        pub window_chunks: u16 = U16 => "chunks of the window",
+    }
 }
+const TOKEN: Of<Token> = Of(|reader, field| reader.u64(field).map(Token), |token, out| out.put_u64(token.0));
 
 impl DataTag {
     pub(crate) const BYTES: usize = 16 + 4 + Token::BYTES + 4 * 3 + 1 + 2 * 2;
-
-    fn decode(reader: &mut Reader<'_>) -> Result<DataTag, WireError> {
-        let tag = DataTag {
-            object: ObjectId(reader.array("object id")?),
-            transfer: reader.u32("transfer")?,
-            token: Token(reader.u64("token")?),
-            number: reader.u32("chunk number")?,
-            count: reader.u32("chunks")?,
-            chunk_bytes: reader.u32("chunk bytes")?,
-            reliability: reader.choice("reliability", Reliability::from_byte)?,
-            window: reader.u16("window")?,
-            window_chunks: reader.u16("chunks of the window")?,
-        };
-        if tag.number >= tag.count {
-            return Err(WireError::Value { field: "chunk number", found: u64::from(tag.number) });
-        }
-        if tag.chunk_bytes == 0 || tag.chunk_bytes > CHUNK_BYTES_MAX {
-            return Err(WireError::Value { field: "chunk bytes", found: u64::from(tag.chunk_bytes) });
-        }
-        Ok(tag)
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put(&self.object.0);
-        out.put_u32(self.transfer);
-        out.put_u64(self.token.0);
-        for value in [self.number, self.count, self.chunk_bytes] {
-            out.put_u32(value);
-        }
-        out.put_u8(self.reliability as u8);
-        out.put_u16(self.window);
-        out.put_u16(self.window_chunks);
-    }
 }
 
 /// What the payload of a chunk is.
@@ -254,8 +235,13 @@ impl ChunkHeader {
             address => Ok(address),
         })?;
         let kind = match kind {
-            0 => ChunkKind::Data(DataTag::decode(&mut reader)?),
-            1 => ChunkKind::Transport(Token(reader.u64("token")?)),
+            0 => match DataTag::read(&mut reader)? {
+                DataTag { number, count, .. } if number >= count => {
+                    return Err(WireError::Value { field: "chunk number", found: number.into() });
+                }
+                tag => ChunkKind::Data(tag),
+            },
+            1 => ChunkKind::Transport(TOKEN.read(&mut reader, "token")?),
             2 => ChunkKind::Names,
             3 => ChunkKind::LinkState,
             found => return Err(WireError::Value { field: "chunk kind", found: u64::from(found) }),

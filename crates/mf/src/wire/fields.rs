@@ -3,8 +3,8 @@ use tributary_core::wire::{Reader, WireError, Writer, codec::Of};
 
 use crate::ids::{Guid, NetworkAddress};
 
-pub(super) const GUID: Of<Guid> = Of(|reader, field| reader.guid(field), |guid, out| out.put(&guid.0));
-pub(super) const ADDRESS: Of<NetworkAddress> =
+pub(crate) const GUID: Of<Guid> = Of(|reader, field| reader.guid(field), |guid, out| out.put(&guid.0));
+pub(crate) const ADDRESS: Of<NetworkAddress> =
     Of(|reader, field| reader.address(field), |address, out| out.put_u32(address.0));
 
 pub(super) trait Fields {

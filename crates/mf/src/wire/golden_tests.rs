@@ -496,11 +496,11 @@ fn golden_name_messages() {
         (alloc::format!("0a 00000009 {a} {b} {c}"), M::Next { request: 9, place, after: key }),
         (
             alloc::format!("0b 00000009 {a} 02 {b} {c} 01 0001 ff"),
-            M::Page { request: 9, place, after: None, last: Some(key), records: vec![vec![0xff]] },
+            M::Page { request: 9, place, ends: (None, Some(key)), records: vec![vec![0xff]] },
         ),
         (
             alloc::format!("0b 00000009 {a} 01 {b} {c} 00"),
-            M::Page { request: 9, place, after: Some(key), last: None, records: vec![] },
+            M::Page { request: 9, place, ends: (Some(key), None), records: vec![] },
         ),
         (
             alloc::format!(

@@ -17,7 +17,7 @@
 // A number that is cut on its way into a packet or out of one makes another packet of it.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 pub mod chunk;
-mod fields;
+pub(crate) mod fields;
 #[cfg(test)]
 mod golden_tests;
 pub mod hello;
@@ -40,8 +40,8 @@ pub use names::{
 };
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, CustodyState, TransportMessage};
-pub use tributary_core::wire::WireError;
 use tributary_core::wire::{Reader, Writer};
+pub use tributary_core::wire::{Wire, WireError};
 
 /// The version of the wire format.
 pub const VERSION: u8 = 3;

@@ -5,8 +5,8 @@ use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
 use tributary_core::{
     Time,
     wire::{
-        Codec, Wire,
-        codec::{Blob, List8, Of, Pair, U8, U32, U64},
+        Codec,
+        codec::{Blob, List8, Messages, Of, Pair, U8, U32, U64},
     },
     wire_table,
 };
@@ -67,54 +67,89 @@ impl Readers {
     }
 }
 
-/// What a record says.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RecordBody {
-    /// Where a device is attached: addresses with weights, best first. None: nowhere now.
-    Device(Vec<Weighted>),
-    /// Who belongs to the group of this label.
-    Group {
-        /// The owner's label of the group, not empty.
-        label: Vec<u8>,
-        /// Devices, or groups again.
-        members: Vec<Guid>,
-        /// The device whose proxy spreads what is for the group, and answers for what its members miss (paper §3.5);
-        /// [`Guid::NONE`] if whoever comes to it first does.
-        proxy: Guid,
-    },
-    /// A device takes what is sent to this name. Where the name is listed, those who say so are a group.
-    Attached {
-        /// The name.
-        name: Name,
-    },
-    /// It does not any more.
-    Detached {
-        /// The name.
-        name: Name,
-    },
-    /// A device has this content: its signed manifest. The GUID is that of the publisher's key and the name.
-    Content(Vec<u8>),
-    /// What was said before does not hold any more; the label is as in the group, empty for a device.
-    Deleted(Vec<u8>),
-    /// The device does not have the content of this GUID any more.
-    ContentDeleted {
-        /// The content.
-        content: Guid,
-        /// The name that it was announced under.
-        name: Name,
-    },
-    /// The device has contents below this name. The listing of the scope above holds one such record of each device,
-    /// however many contents that device has there.
-    Scope {
-        /// The scope, which is not the root.
-        name: Name,
-    },
-    /// It has none there any more.
-    ScopeGone {
-        /// The scope.
-        name: Name,
-    },
+wire_table! {
+    /// What a record says.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum RecordBody("record kind") {
+        /// Where a device is attached: addresses with weights, best first. None: nowhere now.
+        0 => Device(addresses: Vec<Weighted> = List8(ADDRESSES_MAX, "address", WEIGHTED) => "addresses"),
+        /// Who belongs to the group of this label.
+        1 => Group {
+            /// The device whose proxy spreads what is for the group, and answers for what its members miss (paper §3.5);
+            /// [`Guid::NONE`] if whoever comes to it first does.
+            proxy: Guid = GUID => "proxy",
+            /// The owner's label of the group, not empty.
+            label: Vec<u8> = GROUP_LABEL => "label",
+            /// Devices, or groups again.
+            members: Vec<Guid> = List8(MEMBERS_MAX, "member", GUID) => "members",
+        },
+        /// A device takes what is sent to this name. Where the name is listed, those who say so are a group.
+        5 => Attached {
+            /// The name.
+            name: Name = NAME => "name",
+        },
+        /// It does not any more.
+        6 => Detached {
+            /// The name.
+            name: Name = NAME => "name",
+        },
+        /// A device has this content: its signed manifest. The GUID is that of the publisher's key and the name.
+        2 => Content(manifest: Vec<u8> = Blob(Manifest::BYTES_MAX) => "manifest"),
+        /// What was said before does not hold any more; the label is as in the group, empty for a device.
+        3 => Deleted(label: Vec<u8> = Blob(OWN_LABEL_BYTES_MAX) => "label"),
+        /// The device does not have the content of this GUID any more.
+        4 => ContentDeleted {
+            /// The content.
+            content: Guid = GUID => "content",
+            /// The name that it was announced under.
+            name: Name = NAME => "name",
+        },
+        /// The device has contents below this name. The listing of the scope above holds one such record of each device,
+        /// however many contents that device has there.
+        7 => Scope {
+            /// The scope, which is not the root.
+            name: Name = SCOPE => "scope",
+        },
+        /// It has none there any more.
+        8 => ScopeGone {
+            /// The scope.
+            name: Name = SCOPE => "scope",
+        },
+    }
 }
+
+const WEIGHTED: Of<Weighted> = Of(
+    |reader, field| match (reader.address(field)?, reader.u8("weight")?) {
+        (NetworkAddress::NONE, _) => Err(WireError::Value { field, found: 0 }),
+        (_, 0) => Err(WireError::Value { field: "weight", found: 0 }),
+        binding => Ok(binding),
+    },
+    |(address, weight), out| {
+        out.put_u32(address.0);
+        out.put_u8(*weight);
+    },
+);
+const GROUP_LABEL: Of<Vec<u8>> = Of(
+    |reader, field| match reader.blob(field, OWN_LABEL_BYTES_MAX)? {
+        [] => Err(WireError::Value { field, found: 0 }),
+        label => Ok(label.into()),
+    },
+    |label, out| out.put_blob(label),
+);
+const NAME: Of<Name> = Of(
+    |reader, _| {
+        let tlv = reader.blob("name", Name::BYTES_MAX)?;
+        Name::from_tlv(tlv.to_vec()).map_err(|_| WireError::Value { field: "name", found: tlv.len() as u64 })
+    },
+    |name, out| out.put_blob(name.as_tlv()),
+);
+const SCOPE: Of<Name> = Of(
+    |reader, field| match NAME.read(reader, field)? {
+        name if name.is_empty() => Err(WireError::Value { field, found: 0 }),
+        name => Ok(name),
+    },
+    |name, out| NAME.write(name, out),
+);
 
 impl RecordBody {
     /// Whether it is to hold while its author is away: what is sent to an attached device or a group is kept meanwhile.
@@ -278,52 +313,17 @@ impl Statement {
         self.places().ok().map(|(guid, _)| guid)
     }
     fn bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(256);
+        let mut body = Vec::with_capacity(128);
+        let kind = self.body.write_fields(&mut body);
         let flag = if self.readers == Readers::All { 0 } else { NAMES_READERS };
-        let flag = flag | if self.ends.is_some() { HAS_END } else { 0 };
-        out.put_u8(
-            flag | match &self.body {
-                RecordBody::Device(_) => 0,
-                RecordBody::Group { .. } => 1,
-                RecordBody::Content(_) => 2,
-                RecordBody::Deleted(_) => 3,
-                RecordBody::ContentDeleted { .. } => 4,
-                RecordBody::Attached { .. } => 5,
-                RecordBody::Detached { .. } => 6,
-                RecordBody::Scope { .. } => 7,
-                RecordBody::ScopeGone { .. } => 8,
-            },
-        );
+        let mut out = Vec::with_capacity(256);
+        out.put_u8(kind | flag | if self.ends.is_some() { HAS_END } else { 0 });
         out.put(&self.key.0);
         out.put_u64(self.version);
         out.put_u32(self.lifetime_ms);
         self.ends.iter().for_each(|ends| out.put_u64(ends.0));
         out.put_blob(self.label.as_bytes());
-        match &self.body {
-            RecordBody::Device(addresses) => {
-                out.put_count8(addresses.len());
-                for (address, weight) in addresses {
-                    out.put_u32(address.0);
-                    out.put_u8(*weight);
-                }
-            }
-            RecordBody::Group { label, members, proxy } => {
-                out.put(&proxy.0);
-                out.put_blob(label);
-                out.put_count8(members.len());
-                members.iter().for_each(|member| out.put(&member.0));
-            }
-            RecordBody::Content(manifest) => out.put_blob(manifest),
-            RecordBody::Deleted(label) => out.put_blob(label),
-            RecordBody::ContentDeleted { content, name } => {
-                out.put(&content.0);
-                out.put_blob(name.as_tlv());
-            }
-            RecordBody::Attached { name }
-            | RecordBody::Detached { name }
-            | RecordBody::Scope { name }
-            | RecordBody::ScopeGone { name } => out.put_blob(name.as_tlv()),
-        }
+        out.put(&body);
         if let Readers::Only(devices) = &self.readers {
             out.put_count8(devices.len().min(usize::from(u8::MAX)));
             devices.iter().for_each(|device| out.put(&device.0));
@@ -344,32 +344,7 @@ impl Statement {
         let lifetime_ms = reader.u32("lifetime")?;
         let ends = if has_end { Some(UnixTime(reader.u64("end")?)) } else { None };
         let label = reader.text("label", super::LABEL_BYTES_MAX)?;
-        let body = match kind {
-            0 => RecordBody::Device(reader.list("addresses", ADDRESSES_MAX, |reader| {
-                match (reader.address("address")?, reader.u8("weight")?) {
-                    (NetworkAddress::NONE, _) => Err(WireError::Value { field: "address", found: 0 }),
-                    (_, 0) => Err(WireError::Value { field: "weight", found: 0 }),
-                    binding => Ok(binding),
-                }
-            })?),
-            1 => {
-                let proxy = reader.guid("proxy")?;
-                let label: Vec<u8> = reader.blob("label", OWN_LABEL_BYTES_MAX)?.into();
-                if label.is_empty() {
-                    return Err(WireError::Value { field: "label", found: 0 });
-                }
-                let members = reader.list("members", MEMBERS_MAX, |reader| reader.guid("member"))?;
-                RecordBody::Group { label, members, proxy }
-            }
-            2 => RecordBody::Content(reader.blob("manifest", Manifest::BYTES_MAX)?.into()),
-            3 => RecordBody::Deleted(reader.blob("label", OWN_LABEL_BYTES_MAX)?.into()),
-            4 => RecordBody::ContentDeleted { content: reader.guid("content")?, name: read_name(&mut reader)? },
-            5 => RecordBody::Attached { name: read_name(&mut reader)? },
-            6 => RecordBody::Detached { name: read_name(&mut reader)? },
-            7 => RecordBody::Scope { name: read_scope(&mut reader)? },
-            8 => RecordBody::ScopeGone { name: read_scope(&mut reader)? },
-            found => return Err(WireError::Value { field: "record kind", found: u64::from(found) }),
-        };
+        let body = RecordBody::read_fields(kind, &mut reader)?;
         let readers = if has_readers { Readers::decode(&mut reader)? } else { Readers::All };
         reader.end()?;
         Ok(Statement { key, version, lifetime_ms, ends, label, body, readers })
@@ -401,17 +376,6 @@ fn content_places(content: Guid, name: &Name) -> (Guid, Vec<Guid>) {
 fn above(name: &Name) -> Option<Guid> {
     name.len().checked_sub(1).map(|count| Guid::of_name(&name.prefix(count)))
 }
-fn read_scope(reader: &mut Reader<'_>) -> Result<Name, WireError> {
-    match read_name(reader)? {
-        name if name.is_empty() => Err(WireError::Value { field: "scope", found: 0 }),
-        name => Ok(name),
-    }
-}
-fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
-    let tlv = reader.blob("name", Name::BYTES_MAX)?;
-    Name::from_tlv(tlv.to_vec()).map_err(|_| WireError::Value { field: "name", found: tlv.len() as u64 })
-}
-
 /// Why a record was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -478,118 +442,119 @@ impl Refusal {
     }
 }
 
-/// A question to the name resolution service, or its answer. `request` matches the two; `place` is a GUID, or the
-/// [listing](Guid::of_name) of a name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NameMessage {
-    /// Insert, update, or (with a deletion) delete.
-    Put {
-        /// Chosen by who asks: it counts up with each question.
-        request: u32,
-        /// Where to keep it: one of the record's places.
-        place: Guid,
-        /// The record, encoded; not yet checked.
-        record: Vec<u8>,
-    },
-    /// It is kept; `replicas` say so.
-    Done {
-        /// As in the question.
-        request: u32,
-        /// How many nodes hold it.
-        replicas: u8,
-    },
-    /// A record of this author with a higher version, or another one with the same, is known.
-    Stale {
-        /// As in the question.
-        request: u32,
-        /// The version that is known.
-        current: u64,
-    },
-    /// It was not taken.
-    Refused {
-        /// As in the question.
-        request: u32,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// What is known at a place?
-    Lookup {
-        /// Chosen by who asks.
-        request: u32,
-        /// The place.
-        place: Guid,
-    },
-    /// All that is known; a place that holds more than fits answers with a [`NameMessage::Page`].
-    Found {
-        /// As in the question.
-        request: u32,
-        /// The place.
-        place: Guid,
-        /// The records, encoded.
-        records: Vec<Vec<u8>>,
-    },
-    /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`] or the first
-    /// [`NameMessage::Page`] if that is not what is known already, by replicas by [`NameMessage::Done`] if it is, then by
-    /// notifications.
-    Watch {
-        /// Chosen by who asks.
-        request: u32,
-        /// The place.
-        place: Guid,
-        /// For how long, in milliseconds; 0 ends it.
-        lease_ms: u32,
-        /// [Digest](crate::resolver::digest) of the records that are known already; 0 for none.
-        known: u64,
-    },
-    /// A record has changed at a place that is watched.
-    Notify {
-        /// The place.
-        place: Guid,
-        /// The record, encoded.
-        record: Vec<u8>,
-    },
-    /// What is known at a place behind this record?
-    Next {
-        /// Chosen by who asks.
-        request: u32,
-        /// The place.
-        place: Guid,
-        /// The last record of the page before.
-        after: RecordKey,
-    },
-    /// A part of what is known at a place, in the order of [`RecordKey`]s.
-    Page {
-        /// As in the question.
-        request: u32,
-        /// The place.
-        place: Guid,
-        /// The records lie behind this one; `None` for the first page.
-        after: Option<RecordKey>,
-        /// The page ends with this one and another page follows; `None` for the last page.
-        last: Option<RecordKey>,
-        /// The records, encoded; those that the asker may not read are left out.
-        records: Vec<Vec<u8>>,
-    },
-    /// A device still says all that it has said: one lease per device and bucket of places, not one per record.
-    Renew {
-        /// Chosen by who asks.
-        request: u32,
-        /// The device.
-        author: Guid,
-        /// For how long, in milliseconds.
-        lease_ms: u32,
-        /// What replicas are to hold of it, in ascending order of buckets.
-        holdings: Vec<Holding>,
-    },
-    /// The answer: buckets in which a replica holds something else, which is to be put again.
-    Renewed {
-        /// As in the question.
-        request: u32,
-        /// The buckets, in ascending order.
-        missing: Vec<u16>,
-    },
-    /// Several messages at once, none of them of this kind again.
-    Many(Vec<NameMessage>),
+wire_table! {
+    /// A question to the name resolution service, or its answer. `request` matches the two; `place` is a GUID, or the
+    /// [listing](Guid::of_name) of a name.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum NameMessage("message kind") {
+        /// Insert, update, or (with a deletion) delete.
+        1 => Put {
+            /// Chosen by who asks: it counts up with each question.
+            request: u32 = U32 => "request",
+            /// Where to keep it: one of the record's places.
+            place: Guid = GUID => "place",
+            /// The record, encoded; not yet checked.
+            record: Vec<u8> = RECORD => "record",
+        },
+        /// It is kept; `replicas` say so.
+        2 => Done {
+            /// As in the question.
+            request: u32 = U32 => "request",
+            /// How many nodes hold it.
+            replicas: u8 = U8 => "replicas",
+        },
+        /// A record of this author with a higher version, or another one with the same, is known.
+        3 => Stale {
+            /// As in the question.
+            request: u32 = U32 => "request",
+            /// The version that is known.
+            current: u64 = U64 => "version",
+        },
+        /// It was not taken.
+        4 => Refused {
+            /// As in the question.
+            request: u32 = U32 => "request",
+            /// Why.
+            refusal: Refusal = REFUSAL => "refusal",
+        },
+        /// What is known at a place?
+        5 => Lookup {
+            /// Chosen by who asks.
+            request: u32 = U32 => "request",
+            /// The place.
+            place: Guid = GUID => "place",
+        },
+        /// All that is known; a place that holds more than fits answers with a [`NameMessage::Page`].
+        6 => Found {
+            /// As in the question.
+            request: u32 = U32 => "request",
+            /// The place.
+            place: Guid = GUID => "place",
+            /// The records, encoded.
+            records: Vec<Vec<u8>> = RECORDS => "records",
+        },
+        /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`] or the first
+        /// [`NameMessage::Page`] if that is not what is known already, by replicas by [`NameMessage::Done`] if it is,
+        /// then by notifications.
+        7 => Watch {
+            /// Chosen by who asks.
+            request: u32 = U32 => "request",
+            /// The place.
+            place: Guid = GUID => "place",
+            /// For how long, in milliseconds; 0 ends it.
+            lease_ms: u32 = U32 => "lease",
+            /// [Digest](crate::resolver::digest) of the records that are known already; 0 for none.
+            known: u64 = U64 => "known",
+        },
+        /// A record has changed at a place that is watched.
+        8 => Notify {
+            /// The place.
+            place: Guid = GUID => "place",
+            /// The record, encoded.
+            record: Vec<u8> = RECORD => "record",
+        },
+        /// What is known at a place behind this record?
+        10 => Next {
+            /// Chosen by who asks.
+            request: u32 = U32 => "request",
+            /// The place.
+            place: Guid = GUID => "place",
+            /// The last record of the page before.
+            after: RecordKey = KEY => "record",
+        },
+        /// A device still says all that it has said: one lease per device and bucket of places, not one per record.
+        12 => Renew {
+            /// Chosen by who asks.
+            request: u32 = U32 => "request",
+            /// The device.
+            author: Guid = GUID => "author",
+            /// For how long, in milliseconds.
+            lease_ms: u32 = U32 => "lease",
+            /// What replicas are to hold of it, in ascending order of buckets.
+            holdings: Vec<Holding> = Ascending(BUCKETS) => "bucket",
+        },
+        /// The answer: buckets in which a replica holds something else, which is to be put again.
+        13 => Renewed {
+            /// As in the question.
+            request: u32 = U32 => "request",
+            /// The buckets, in ascending order.
+            missing: Vec<u16> = Ascending(BUCKETS) => "bucket",
+        },
+        /// A part of what is known at a place, in the order of [`RecordKey`]s.
+        11 => Page {
+            /// As in the question.
+            request: u32 = U32 => "request",
+            /// The place.
+            place: Guid = GUID => "place",
+            /// The records lie behind the first of these, `None` for the first page, and end with the second, `None` for the
+            /// last page.
+            ends: (Option<RecordKey>, Option<RecordKey>) = ENDS => "ends of the page",
+            /// The records, encoded; those that the asker may not read are left out.
+            records: Vec<Vec<u8>> = RECORDS => "records",
+        },
+        /// Several messages at once, none of them of this kind again.
+        14 => Many(all: Vec<NameMessage> = Messages(MESSAGES_MAX, MANY) => "messages"),
+    }
 }
 
 /// Places are spread over routers by buckets, so that few numbers say what a device has at each of them.
@@ -601,31 +566,24 @@ pub fn bucket_of(place: &Guid) -> u16 {
 }
 
 const KEY: Pair<Of<Guid>, Of<Guid>> = Pair("author of the record", GUID, "guid of the record", GUID);
+/// Which of the two there are, then those.
+const ENDS: Of<(Option<RecordKey>, Option<RecordKey>)> = Of(
+    |reader, field| {
+        let ends = reader.choice(field, |byte| (byte < 4).then_some(byte))?;
+        let mut end = |bit: u8| (ends & bit != 0).then(|| KEY.read(reader, "record")).transpose();
+        Ok((end(1)?, end(2)?))
+    },
+    |(after, last), out| {
+        out.put_u8(u8::from(after.is_some()) | u8::from(last.is_some()) << 1);
+        after.iter().chain(last).for_each(|key| KEY.write(key, out));
+    },
+);
 const RECORD: Blob = Blob(RECORD_BYTES_MAX);
 const RECORDS: List8<Blob> = List8(RECORDS_MAX, "record", RECORD);
 const REFUSAL: Of<Refusal> = Of(
     |reader, field| reader.choice(field, |byte| Refusal::ALL.into_iter().find(|refusal| *refusal as u8 == byte)),
     |refusal, out| out.put_u8(*refusal as u8),
 );
-
-wire_table!(enum NameMessage "message kind" {
-    1 => Put { request: U32 => "request", place: GUID => "place", record: RECORD => "record" }
-    2 => Done { request: U32 => "request", replicas: U8 => "replicas" }
-    3 => Stale { request: U32 => "request", current: U64 => "version" }
-    4 => Refused { request: U32 => "request", refusal: REFUSAL => "refusal" }
-    5 => Lookup { request: U32 => "request", place: GUID => "place" }
-    6 => Found { request: U32 => "request", place: GUID => "place", records: RECORDS => "records" }
-    7 => Watch { request: U32 => "request", place: GUID => "place", lease_ms: U32 => "lease", known: U64 => "known" }
-    8 => Notify { place: GUID => "place", record: RECORD => "record" }
-    10 => Next { request: U32 => "request", place: GUID => "place", after: KEY => "record" }
-    12 => Renew {
-        request: U32 => "request",
-        author: GUID => "author",
-        lease_ms: U32 => "lease",
-        holdings: Ascending(BUCKETS) => "bucket",
-    }
-    13 => Renewed { request: U32 => "request", missing: Ascending(BUCKETS) => "bucket" }
-} else NameMessage::read_rest, NameMessage::encode_rest);
 
 impl NameMessage {
     /// Numbers of questions by which a replica hands records over have this bit, those of fronts do not: a router that is
@@ -666,63 +624,6 @@ impl NameMessage {
             | NameMessage::Page { .. }
             | NameMessage::Renewed { .. }
             | NameMessage::Many(_) => None,
-        }
-    }
-    /// Reads a whole message.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<NameMessage, WireError> {
-        Wire::decode(bytes)
-    }
-    /// Appends the message to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        Wire::encode(self, out);
-    }
-    fn read_rest(kind: u8, reader: &mut Reader<'_>) -> Result<NameMessage, WireError> {
-        match kind {
-            PAGE => {
-                let (request, place) = (reader.u32("request")?, reader.guid("place")?);
-                let ends = reader.choice("ends of the page", |byte| (byte <= HAS_AFTER | HAS_LAST).then_some(byte))?;
-                let mut end = |bit: u8| (ends & bit != 0).then(|| KEY.read(reader, "record")).transpose();
-                let (after, last) = (end(HAS_AFTER)?, end(HAS_LAST)?);
-                Ok(NameMessage::Page { request, place, after, last, records: RECORDS.read(reader, "records")? })
-            }
-            MANY => {
-                let count = usize::from(reader.u16("messages")?);
-                if count > MESSAGES_MAX {
-                    return Err(WireError::Value { field: "messages", found: count as u64 });
-                }
-                let each = |_| match reader.blob("message", usize::from(u16::MAX))? {
-                    [MANY, ..] => Err(WireError::Value { field: "message kind", found: u64::from(MANY) }),
-                    message => NameMessage::decode(message),
-                };
-                (0..count).map(each).collect::<Result<_, _>>().map(NameMessage::Many)
-            }
-            found => Err(WireError::Value { field: "message kind", found: u64::from(found) }),
-        }
-    }
-    fn encode_rest(&self, out: &mut Vec<u8>) {
-        match self {
-            NameMessage::Page { request, place, after, last, records } => {
-                out.put_u8(PAGE);
-                out.put_u32(*request);
-                out.put(&place.0);
-                let ends = |key: &Option<RecordKey>, bit: u8| if key.is_some() { bit } else { 0 };
-                out.put_u8(ends(after, HAS_AFTER) | ends(last, HAS_LAST));
-                after.iter().chain(last).for_each(|key| KEY.write(key, out));
-                RECORDS.write(records, out);
-            }
-            NameMessage::Many(messages) => {
-                out.put_u8(MANY);
-                out.put_count16(messages.len().min(MESSAGES_MAX));
-                for message in messages.iter().take(MESSAGES_MAX) {
-                    let mut bytes = Vec::with_capacity(64);
-                    message.encode(&mut bytes);
-                    out.put_blob(&bytes);
-                }
-            }
-            _ => {}
         }
     }
     /// The messages that it consists of: several, or itself.
@@ -818,10 +719,5 @@ const NAMES_READERS: u8 = 128;
 const HAS_END: u8 = 64;
 /// The kind of a message between routers.
 const SEALED: u8 = 9;
-/// The kind of a page.
-const PAGE: u8 = 11;
 /// The kind of several messages at once.
 const MANY: u8 = 14;
-/// Which ends of a page are named.
-const HAS_AFTER: u8 = 1;
-const HAS_LAST: u8 = 2;

@@ -3,10 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_content::{ObjectId, Unavailable};
 use tributary_core::{
-    wire::{
-        Wire,
-        codec::{Choice, List8, Of, Own, U16, U32},
-    },
+    wire::codec::{Choice, List8, Of, Own, U16, U32},
     wire_table,
 };
 
@@ -123,140 +120,144 @@ impl ChunkRanges {
     }
 }
 
-/// A message of the transport. `transfer` and `object` say what it is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TransportMessage {
-    /// A receiver asks for an object (paper: get). Service [`ContentRequest`](crate::ids::ServiceId::ContentRequest).
-    Request {
-        /// Chosen by the receiver.
-        transfer: u32,
-        /// What it wants.
-        object: ObjectId,
-        /// The chunk size that it proposes; the sender may take a smaller one.
-        chunk_bytes: u32,
-        /// What it will tell.
-        reliability: Reliability,
-        /// Chunks that its buffer takes: the first sending window.
-        buffer_chunks: u16,
-        /// The chunks that it has already, if it asks again.
-        held: ChunkRanges,
-    },
-    /// The one message per window (paper §3.4.2): flow control and what is missing. Without chunks that are missing it
-    /// says that all is well.
-    Status {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// The window it answers.
-        window: u16,
-        /// The sending window that the receiver advises, in chunks; 0 stops the sender.
-        advice_chunks: u16,
-        /// Counts up, so that an old one is not taken for news.
-        sequence: u32,
-        /// The chunks that are missing (NACK).
-        missing: ChunkRanges,
-    },
-    /// Chunks that have arrived and are verified (reliability [`Reliability::Ack`]), or, with `complete`, the end.
-    Ack {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// Whether everything is there.
-        complete: bool,
-        /// What has arrived.
-        chunks: ChunkRanges,
-    },
-    /// A proxy has stored chunks, durably, and is responsible for them from now on.
-    Stored {
-        /// From whom to whom they go.
-        flow: Flow,
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// The proxy.
-        proxy: Guid,
-        /// Where it is.
-        address: NetworkAddress,
-        /// Which chunks.
-        chunks: ChunkRanges,
-    },
-    /// A proxy or router has dropped chunks.
-    Dropped {
-        /// From whom to whom they went.
-        flow: Flow,
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// The proxy.
-        proxy: Guid,
-        /// Which chunks.
-        chunks: ChunkRanges,
-    },
-    /// The source tells a proxy to send stored chunks now.
-    Push {
-        /// From whom to whom they go.
-        flow: Flow,
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// Which chunks.
-        chunks: ChunkRanges,
-    },
-    /// The sender cannot serve a request, or, in its name, a router cannot bring it there; or a receiver cannot keep what it
-    /// did not ask for.
-    Unavailable {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-    },
-    /// A sender cannot read what it offers, and says why. Whoever asked asks others.
-    Unreadable {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// Why.
-        why: Unavailable,
-    },
-    /// A proxy tells the source which members of a group have everything, verified (paper §3.5: aggregated).
-    Completed {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// At most [`MEMBERS_LISTED_MAX`].
-        members: Vec<Guid>,
-    },
-    /// The next custodian, the receiver, or a router that lost them tells the custodian of chunks what became of them.
-    Custody {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// From whom to whom the chunks go.
-        flow: Flow,
-        /// What became of them.
-        state: CustodyState,
-        /// Which chunks; none where all of the transfer is meant.
-        chunks: ChunkRanges,
-    },
-    /// A proxy tells the source that it keeps chunks for less time than they ask for.
-    KeptFor {
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// From whom to whom the chunks go.
-        flow: Flow,
-        /// For so many milliseconds from now on.
-        lifetime_ms: u32,
-    },
+wire_table! {
+    /// A message of the transport. `transfer` and `object` say what it is about.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum TransportMessage("message kind") {
+        /// A receiver asks for an object (paper: get). Service
+        /// [`ContentRequest`](crate::ids::ServiceId::ContentRequest).
+        1 => Request {
+            /// Chosen by the receiver.
+            transfer: u32 = U32 => "transfer",
+            /// What it wants.
+            object: ObjectId = OBJECT => "object id",
+            /// The chunk size that it proposes; the sender may take a smaller one.
+            chunk_bytes: u32 = CHUNK_BYTES => "chunk bytes",
+            /// What it will tell.
+            reliability: Reliability = RELIABILITY => "reliability",
+            /// Chunks that its buffer takes: the first sending window.
+            buffer_chunks: u16 = U16 => "buffer",
+            /// The chunks that it has already, if it asks again.
+            held: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// The one message per window (paper §3.4.2): flow control and what is missing. Without chunks that are missing
+        /// it says that all is well.
+        2 => Status {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// The window it answers.
+            window: u16 = U16 => "window",
+            /// The sending window that the receiver advises, in chunks; 0 stops the sender.
+            advice_chunks: u16 = U16 => "advice",
+            /// Counts up, so that an old one is not taken for news.
+            sequence: u32 = U32 => "sequence",
+            /// The chunks that are missing (NACK).
+            missing: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// Chunks that have arrived and are verified (reliability [`Reliability::Ack`]), or, with `complete`, the end.
+        3 => Ack {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// Whether everything is there.
+            complete: bool = Choice(&[false, true]) => "complete",
+            /// What has arrived.
+            chunks: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// A proxy has stored chunks, durably, and is responsible for them from now on.
+        4 => Stored {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// From whom to whom they go.
+            flow: Flow = Own => "flow",
+            /// The proxy.
+            proxy: Guid = GUID => "proxy",
+            /// Where it is.
+            address: NetworkAddress = ADDRESS => "proxy address",
+            /// Which chunks.
+            chunks: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// A proxy or router has dropped chunks.
+        5 => Dropped {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// From whom to whom they went.
+            flow: Flow = Own => "flow",
+            /// The proxy.
+            proxy: Guid = GUID => "proxy",
+            /// Which chunks.
+            chunks: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// The source tells a proxy to send stored chunks now.
+        6 => Push {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// From whom to whom they go.
+            flow: Flow = Own => "flow",
+            /// Which chunks.
+            chunks: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// The sender cannot serve a request, or, in its name, a router cannot bring it there; or a receiver cannot
+        /// keep what it did not ask for.
+        7 => Unavailable {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+        },
+        /// A sender cannot read what it offers, and says why. Whoever asked asks others.
+        10 => Unreadable {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// Why.
+            why: Unavailable = WHY => "reason",
+        },
+        /// A proxy tells the source which members of a group have everything, verified (paper §3.5: aggregated).
+        8 => Completed {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// At most [`MEMBERS_LISTED_MAX`].
+            members: Vec<Guid> = List8(MEMBERS_LISTED_MAX, "member", GUID) => "members",
+        },
+        /// The next custodian, the receiver, or a router that lost them tells the custodian of chunks what became of
+        /// them.
+        9 => Custody {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// From whom to whom the chunks go.
+            flow: Flow = Own => "flow",
+            /// What became of them.
+            state: CustodyState = CUSTODY => "custody",
+            /// Which chunks; none where all of the transfer is meant.
+            chunks: ChunkRanges = CHUNKS => "chunk ranges",
+        },
+        /// A proxy tells the source that it keeps chunks for less time than they ask for.
+        11 => KeptFor {
+            /// The transfer.
+            transfer: u32 = U32 => "transfer",
+            /// The object.
+            object: ObjectId = OBJECT => "object id",
+            /// From whom to whom the chunks go.
+            flow: Flow = Own => "flow",
+            /// For so many milliseconds from now on.
+            lifetime_ms: u32 = U32 => "lifetime",
+        },
+    }
 }
 
 /// What became of chunks, as their custodian is told.
@@ -273,13 +274,6 @@ pub enum CustodyState {
     Lost = 3,
     /// There is room again where chunks were refused.
     Ready = 4,
-}
-
-impl CustodyState {
-    fn from_byte(byte: u8) -> Option<CustodyState> {
-        use CustodyState::{Lost, Over, Ready, Refused, Taken};
-        [Refused, Taken, Over, Lost, Ready].into_iter().find(|state| *state as u8 == byte)
-    }
 }
 
 impl TransportMessage {
@@ -302,90 +296,24 @@ impl TransportMessage {
             | KeptFor { transfer, object, .. } => (*transfer, *object),
         }
     }
-    /// Reads a whole message.
-    ///
-    /// # Errors
-    /// [`WireError`] names the field and its error.
-    pub fn decode(bytes: &[u8]) -> Result<TransportMessage, WireError> {
-        Wire::decode(bytes)
-    }
-    /// Appends the message to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        Wire::encode(self, out);
-    }
 }
 
-wire_table!(enum TransportMessage "message kind" {
-    1 => Request {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        chunk_bytes: CHUNK_BYTES => "chunk bytes",
-        reliability: RELIABILITY => "reliability",
-        buffer_chunks: U16 => "buffer",
-        held: CHUNKS => "chunk ranges",
-    }
-    2 => Status {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        window: U16 => "window",
-        advice_chunks: U16 => "advice",
-        sequence: U32 => "sequence",
-        missing: CHUNKS => "chunk ranges",
-    }
-    3 => Ack {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        complete: Choice(&[false, true]) => "complete",
-        chunks: CHUNKS => "chunk ranges",
-    }
-    4 => Stored {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        flow: Own => "flow",
-        proxy: GUID => "proxy",
-        address: ADDRESS => "proxy address",
-        chunks: CHUNKS => "chunk ranges",
-    }
-    5 => Dropped {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        flow: Own => "flow",
-        proxy: GUID => "proxy",
-        chunks: CHUNKS => "chunk ranges",
-    }
-    6 => Push { transfer: U32 => "transfer", object: OBJECT => "object id", flow: Own => "flow", chunks: CHUNKS => "chunk ranges" }
-    7 => Unavailable { transfer: U32 => "transfer", object: OBJECT => "object id" }
-    8 => Completed {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        members: List8(MEMBERS_LISTED_MAX, "member", GUID) => "members",
-    }
-    9 => Custody {
-        transfer: U32 => "transfer",
-        object: OBJECT => "object id",
-        flow: Own => "flow",
-        state: CUSTODY => "custody",
-        chunks: CHUNKS => "chunk ranges",
-    }
-    10 => Unreadable { transfer: U32 => "transfer", object: OBJECT => "object id", why: WHY => "reason" }
-    11 => KeptFor { transfer: U32 => "transfer", object: OBJECT => "object id", flow: Own => "flow", lifetime_ms: U32 => "lifetime" }
-});
-
-wire_table!(struct Flow { source: GUID => "source", destination: GUID => "destination" });
-
-const OBJECT: Of<ObjectId> = Of(|reader, field| reader.array(field).map(ObjectId), |object, out| out.put(&object.0));
+pub(super) const OBJECT: Of<ObjectId> =
+    Of(|reader, field| reader.array(field).map(ObjectId), |object, out| out.put(&object.0));
 const CHUNKS: Of<ChunkRanges> = Of(|reader, _| ChunkRanges::decode(reader), ChunkRanges::encode);
-const CHUNK_BYTES: Of<u32> = Of(
+pub(super) const CHUNK_BYTES: Of<u32> = Of(
     |reader, field| match reader.u32(field)? {
         bytes if bytes > 0 && bytes <= CHUNK_BYTES_MAX => Ok(bytes),
         found => Err(WireError::Value { field, found: found.into() }),
     },
     |bytes, out| out.put_u32(*bytes),
 );
-const RELIABILITY: Of<Reliability> =
+pub(super) const RELIABILITY: Of<Reliability> =
     Of(|reader, field| reader.choice(field, Reliability::from_byte), |value, out| out.put_u8(*value as u8));
-const CUSTODY: Of<CustodyState> =
-    Of(|reader, field| reader.choice(field, CustodyState::from_byte), |value, out| out.put_u8(*value as u8));
+const CUSTODY: Choice<CustodyState> = {
+    use CustodyState::{Lost, Over, Ready, Refused, Taken};
+    Choice(&[Refused, Taken, Over, Lost, Ready])
+};
 const WHY: Of<Unavailable> = Of(
     |reader, field| reader.choice(field, |byte| Unavailable::from_number(byte).filter(|why| why.number() == byte)),
     |why, out| out.put_u8(why.number()),

@@ -22,38 +22,42 @@ pub type ListLabel = [u8; 4];
 /// have 0.
 pub const SHORT_LABELS: u8 = 1;
 
-/// What a Beacon carries behind the common header (type Beacon, empty FID) and before its authentication code.
-///
-/// Each node that passes it on adds two labels, so that it arrives with the routes in both directions:
-/// ```text
-///   TM ──(label of TM's face)──► A ──(label of A's face)──► B          `from_manager`, without B's local delivery
-///   TM ◄──(label of A's face)── A ◄──(label of B's face)── B          `to_manager`, with TM's local delivery
-///
-/// node 8 | boot 8 | sequence 4 | term 4 | state 1 | priority 1 | capability epoch 4 | label 2+n
-/// | number of labels 1, to manager 4 each | number of labels 1, from manager 4 each
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Beacon {
-    /// The topology manager.
-    pub node: NodeId,
-    /// Boot number; another one after each start.
-    pub boot: u64,
-    /// Counts its beacons from 1.
-    pub sequence: u32,
-    /// Number of the reign, which no other one has; see [`term_after`]. Zero before the first.
-    pub term: u32,
-    /// Whether it rules or waits.
-    pub state: ManagerState,
-    /// The highest becomes active.
-    pub priority: u8,
-    /// Epoch of the capability key in use.
-    pub capability_epoch: u32,
-    /// Its human-readable name, at most 32 bytes.
-    pub label: String,
-    /// Labels of the route from the receiver of this beacon to the manager, the manager's local delivery included.
-    pub to_manager: Vec<ListLabel>,
-    /// Labels of the route from the manager to the receiver of this beacon, but for the receiver's local delivery.
-    pub from_manager: Vec<ListLabel>,
+wire_table! {
+    /// What a Beacon carries behind the common header (type Beacon, empty FID) and before its authentication code.
+    ///
+    /// Each node that passes it on adds two labels, so that it arrives with the routes in both directions:
+    /// ```text
+    ///   TM ──(label of TM's face)──► A ──(label of A's face)──► B          `from_manager`, without B's local delivery
+    ///   TM ◄──(label of A's face)── A ◄──(label of B's face)── B          `to_manager`, with TM's local delivery
+    ///
+    /// node 8 | boot 8 | sequence 4 | term 4 | state 1 | priority 1 | capability epoch 4 | label 2+n
+    /// | number of labels 1, to manager 4 each | number of labels 1, from manager 4 each
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Beacon {
+        /// The topology manager.
+        pub node: NodeId = ANY_NODE => "node id",
+        /// Boot number; another one after each start.
+        pub boot: u64 = U64 => "boot",
+        /// Counts its beacons from 1.
+        pub sequence: u32 = U32 => "sequence",
+        /// Number of the reign, which no other one has; see [`term_after`]. Zero before the first.
+        pub term: u32 = TERM => "term",
+        /// Whether it rules or waits.
+        pub state: ManagerState = Choice(&[ManagerState::Standby, ManagerState::Active]) => "state",
+        /// The highest becomes active.
+        pub priority: u8 = U8 => "priority",
+        /// Epoch of the capability key in use.
+        pub capability_epoch: u32 = U32 => "capability epoch",
+        /// Its human-readable name, at most 32 bytes.
+        pub label: String = Text(LABEL_BYTES_MAX) => "label",
+        /// Labels of the route from the receiver of this beacon to the manager, the manager's local delivery included.
+        pub to_manager: Vec<ListLabel> =
+            List8(BEACON_LABELS_MAX, "route to the manager", Bytes) => "route to the manager",
+        /// Labels of the route from the manager to the receiver of this beacon, but for the receiver's local delivery.
+        pub from_manager: Vec<ListLabel> =
+            List8(BEACON_LABELS_MAX, "route from the manager", Bytes) => "route from the manager",
+    }
 }
 
 /// Whether a topology manager rules.
@@ -64,19 +68,6 @@ pub enum ManagerState {
     /// It computes paths and hands them out.
     Active,
 }
-
-wire_table!(struct Beacon {
-    node: ANY_NODE => "node id",
-    boot: U64 => "boot",
-    sequence: U32 => "sequence",
-    term: TERM => "term",
-    state: Choice(&[ManagerState::Standby, ManagerState::Active]) => "state",
-    priority: U8 => "priority",
-    capability_epoch: U32 => "capability epoch",
-    label: Text(LABEL_BYTES_MAX) => "label",
-    to_manager: List8(BEACON_LABELS_MAX, "route to the manager", Bytes) => "route to the manager",
-    from_manager: List8(BEACON_LABELS_MAX, "route from the manager", Bytes) => "route from the manager",
-});
 
 /// The FID of kind list that these labels make: shortened to two bytes each if they would not fit otherwise, which is
 /// when a chance of 1 in 65,536 per link and label that a router on the way sends a copy astray is worth taking.

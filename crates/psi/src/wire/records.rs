@@ -6,7 +6,7 @@ use tributary_core::{
     Duration, NodeId,
     wire::{
         Codec,
-        codec::{COUNT_MAX, Choice, List16, Of, Own, Pair, U32, U64},
+        codec::{Blob, COUNT_MAX, Choice, List16, Of, Own, Pair, Text, U32, U64},
     },
     wire_table,
 };
@@ -20,37 +20,43 @@ use super::{
 };
 use crate::ids::RecordKey;
 
-/// A request on its way from the rendezvous node that received it to the responsible one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Forward {
-    /// The number that the forwarding node waits for.
-    pub request: u32,
-    /// On whose behalf.
-    pub client: NodeId,
-    /// The request.
-    pub inner: ClientRequest,
+wire_table! {
+    /// A request on its way from the rendezvous node that received it to the responsible one.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Forward {
+        /// The number that the forwarding node waits for.
+        pub request: u32 = U32 => "request",
+        /// On whose behalf.
+        pub client: NodeId = NODE => "client",
+        /// The request.
+        pub inner: ClientRequest = Own => "request",
+    }
 }
 
-/// State for another responsible node to keep; answered with a [`Reply`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Replicate {
-    /// The number that the sender waits for.
-    pub request: u32,
-    /// What to merge into the records held.
-    pub records: Vec<RecordUpdate>,
+wire_table! {
+    /// State for another responsible node to keep; answered with a [`Reply`].
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Replicate {
+        /// The number that the sender waits for.
+        pub request: u32 = U32 => "request",
+        /// What to merge into the records held.
+        pub records: Vec<RecordUpdate> = List16(COUNT_MAX, "record", Own) => "records",
+    }
 }
 
-/// Some or all entries of one record.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RecordUpdate {
-    /// The item or scope.
-    pub name: Name,
-    /// The newest revision of its listing, if it is a scope.
-    pub revision: u64,
-    /// The newest version of its registration with the parent scope.
-    pub registration: u64,
-    /// The entries.
-    pub entries: Vec<Entry>,
+wire_table! {
+    /// Some or all entries of one record.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct RecordUpdate {
+        /// The item or scope.
+        pub name: Name = NAME => "name",
+        /// The newest revision of its listing, if it is a scope.
+        pub revision: u64 = VERSION => "revision",
+        /// The newest version of its registration with the parent scope.
+        pub registration: u64 = VERSION => "registration",
+        /// The entries.
+        pub entries: Vec<Entry> = List16(COUNT_MAX, "entry", Own) => "entries",
+    }
 }
 
 /// One entry of a record: the newest version wins, in any order of arrival.
@@ -66,60 +72,74 @@ pub struct Entry {
     pub value: Option<EntryValue>,
 }
 
-/// The owner and kind of an entry of a record.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum EntryKey {
-    /// A node publishes the item.
-    Publisher(NodeId),
-    /// A node created the scope.
-    ScopePublisher(NodeId),
-    /// A transfer of a node wants the item.
-    Subscription(NodeId, u32),
-    /// A node wants the listing.
-    ScopeSubscriber(NodeId),
-    /// Something hangs under the scope at this component (NDN TLV).
-    Child(Vec<u8>),
+wire_table! {
+    /// The owner and kind of an entry of a record.
+    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum EntryKey("entry kind") {
+        /// A node publishes the item.
+        0 => Publisher(node: NodeId = NODE => "publisher"),
+        /// A node created the scope.
+        1 => ScopePublisher(node: NodeId = NODE => "scope publisher"),
+        /// A transfer of a node wants the item.
+        2 => Subscription(node: NodeId = NODE => "subscriber", transfer: u32 = U32 => "transfer"),
+        /// A node wants the listing.
+        3 => ScopeSubscriber(node: NodeId = NODE => "scope subscriber"),
+        /// Something hangs under the scope at this component (NDN TLV).
+        4 => Child(component: Vec<u8> = COMPONENT => "name component"),
+    }
 }
 
-/// The value of an entry; its variants correspond to [`EntryKey`]'s.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum EntryValue {
-    /// About the publisher of an item.
-    Publisher {
-        /// Its human-readable name.
-        label: String,
-        /// Its manifest.
-        manifest: Vec<u8>,
-        /// Bytes of the object.
-        object_bytes: u64,
-    },
-    /// Only that it exists.
-    ScopePublisher,
-    /// About a subscription.
-    Subscription {
-        /// Paths wanted per source.
-        k: u8,
-        /// What makes a path short.
-        metric: PathMetric,
-    },
-    /// About the subscriber of a scope.
-    ScopeSubscriber {
-        /// The rendezvous node that it talks to.
-        home: NodeId,
-        /// The newest revision of the listing that it has.
-        known: u64,
-    },
-    /// What hangs in a scope; never [`ChildState::Absent`].
-    Child(ChildState),
+wire_table! {
+    /// The value of an entry; its variants correspond to [`EntryKey`]'s, and have their numbers.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum EntryValue("entry kind") {
+        /// About the publisher of an item.
+        0 => Publisher {
+            /// Bytes of the object.
+            object_bytes: u64 = U64 => "object bytes",
+            /// Its human-readable name.
+            label: String = Text(LABEL_BYTES_MAX) => "label",
+            /// Its manifest.
+            manifest: Vec<u8> = Blob(MANIFEST_BYTES_MAX) => "manifest",
+        },
+        /// Only that it exists.
+        1 => ScopePublisher,
+        /// About a subscription.
+        2 => Subscription {
+            /// Paths wanted per source.
+            k: u8 = PATHS_PER_SOURCE => "paths per source",
+            /// What makes a path short.
+            metric: PathMetric = METRIC => "metric",
+        },
+        /// About the subscriber of a scope.
+        3 => ScopeSubscriber {
+            /// The rendezvous node that it talks to.
+            home: NodeId = NODE => "home",
+            /// The newest revision of the listing that it has.
+            known: u64 = KNOWN => "known revision",
+        },
+        /// What hangs in a scope; never [`ChildState::Absent`].
+        4 => Child(child: ChildState = PRESENT_CHILD => "child state"),
+    }
 }
+const PRESENT_CHILD: Of<ChildState> = Of(
+    |reader, field| match ChildState::read(reader)? {
+        ChildState::Absent => Err(WireError::Value { field, found: 0 }),
+        child => Ok(child),
+    },
+    ChildState::encode,
+);
 
-/// A fingerprint of records that both nodes should hold, to find differences.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Digest {
-    /// What the receiver is to do.
-    pub kind: DigestKind,
-    /// Key and fingerprint of each.
-    pub records: Vec<(RecordKey, u64)>,
+wire_table! {
+    /// A fingerprint of records that both nodes should hold, to find differences.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Digest {
+        /// What the receiver is to do.
+        pub kind: DigestKind = DIGEST_KIND => "digest kind",
+        /// Key and fingerprint of each.
+        pub records: Vec<(RecordKey, u64)> =
+            List16(DIGEST_RECORDS_MAX, "record", Pair("record key", RECORD_KEY, "fingerprint", U64)) => "records",
+    }
 }
 
 /// The kinds of [`Digest`].
@@ -135,38 +155,23 @@ pub enum DigestKind {
     Held,
 }
 
-/// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Relay {
-    /// The client that gets the answer.
-    pub client: NodeId,
-    /// The notice.
-    pub notice: ScopeNotice,
+wire_table! {
+    /// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Relay {
+        /// The client that gets the answer.
+        pub client: NodeId = NODE => "client",
+        /// The notice.
+        pub notice: ScopeNotice = Own => "notice",
+    }
 }
 
 /// How many records a [`Digest`] covers at most.
 pub const DIGEST_RECORDS_MAX: usize = 1_024;
 
-wire_table!(struct Forward { request: U32 => "request", client: NODE => "client", inner: Own => "request" });
-
-wire_table!(struct Relay { client: NODE => "client", notice: Own => "notice" });
-
-wire_table!(struct Digest {
-    kind: DIGEST_KIND => "digest kind",
-    records: List16(DIGEST_RECORDS_MAX, "record", Pair("record key", RECORD_KEY, "fingerprint", U64)) => "records",
-});
 const DIGEST_KIND: Choice<DigestKind> =
     Choice(&[DigestKind::Compare, DigestKind::Differs, DigestKind::Leaving, DigestKind::Held]);
 const RECORD_KEY: Of<RecordKey> = Of(|reader, field| reader.array(field).map(RecordKey), |key, out| out.put(&key.0));
-
-wire_table!(struct Replicate { request: U32 => "request", records: List16(COUNT_MAX, "record", Own) => "records" });
-
-wire_table!(struct RecordUpdate {
-    name: NAME => "name",
-    revision: VERSION => "revision",
-    registration: VERSION => "registration",
-    entries: List16(COUNT_MAX, "entry", Own) => "entries",
-});
 
 impl RecordUpdate {
     /// Bytes of an update without its entries.
@@ -175,23 +180,16 @@ impl RecordUpdate {
     }
 }
 
-wire_table!(enum EntryKey "entry kind" {
-    0 => Publisher(node: NODE => "publisher")
-    1 => ScopePublisher(node: NODE => "scope publisher")
-    2 => Subscription(node: NODE => "subscriber", transfer: U32 => "transfer")
-    3 => ScopeSubscriber(node: NODE => "scope subscriber")
-    4 => Child(component: COMPONENT => "name component")
-});
-
 /// The kind of the value is that of the key.
 impl Wire for Entry {
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let key = EntryKey::read(reader)?;
+        let kind = reader.u8("entry kind")?;
+        let key = EntryKey::read_fields(kind, reader)?;
         let version = VERSION.read(reader, "version")?;
         let lease = LEASE.read(reader, "lease")?;
         let value = match reader.u8("entry state")? {
             0 => None,
-            1 => Some(EntryValue::read(&key, reader)?),
+            1 => Some(EntryValue::read_fields(kind, reader)?),
             found => return Err(WireError::Value { field: "entry state", found: found.into() }),
         };
         Ok(Entry { key, version, lease, value })
@@ -202,51 +200,7 @@ impl Wire for Entry {
         LEASE.write(&self.lease, out);
         out.put_u8(u8::from(self.value.is_some()));
         if let Some(value) = &self.value {
-            value.encode(out);
-        }
-    }
-}
-
-impl EntryValue {
-    fn read(key: &EntryKey, reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(match key {
-            EntryKey::Publisher(_) => EntryValue::Publisher {
-                object_bytes: reader.u64("object bytes")?,
-                label: reader.text("label", LABEL_BYTES_MAX)?,
-                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
-            },
-            EntryKey::ScopePublisher(_) => EntryValue::ScopePublisher,
-            EntryKey::Subscription(..) => EntryValue::Subscription {
-                k: PATHS_PER_SOURCE.read(reader, "paths per source")?,
-                metric: METRIC.read(reader, "metric")?,
-            },
-            EntryKey::ScopeSubscriber(_) => EntryValue::ScopeSubscriber {
-                home: NODE.read(reader, "home")?,
-                known: KNOWN.read(reader, "known revision")?,
-            },
-            EntryKey::Child(_) => match ChildState::read(reader)? {
-                ChildState::Absent => return Err(WireError::Value { field: "child state", found: 0 }),
-                child => EntryValue::Child(child),
-            },
-        })
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            EntryValue::Publisher { label, manifest, object_bytes } => {
-                out.put_u64(*object_bytes);
-                out.put_blob(label.as_bytes());
-                out.put_blob(manifest);
-            }
-            EntryValue::ScopePublisher => {}
-            EntryValue::Subscription { k, metric } => {
-                out.put_u8(*k);
-                out.put_u8(metric.number());
-            }
-            EntryValue::ScopeSubscriber { home, known } => {
-                out.put_u64(home.0);
-                out.put_u64(*known);
-            }
-            EntryValue::Child(child) => child.encode(out),
+            value.write_fields(out);
         }
     }
 }

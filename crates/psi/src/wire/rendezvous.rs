@@ -13,22 +13,24 @@ use tributary_transport::PathMetric;
 
 use super::{LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, Wire, WireError, Writer, control::node_id};
 
-/// A host's request to a rendezvous node; rendezvous nodes also pass it on to the responsible one.
-///
-/// ```text
-/// request 4 | version 8 | name (length 2, NDN TLV) | operation 1 | its fields
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ClientRequest {
-    /// Chosen by the asker, returned in the answer.
-    pub request: u32,
-    /// Orders a host's messages about one publication or subscription; grows with every change and renewal, so that a
-    /// late duplicate changes nothing.
-    pub version: u64,
-    /// The item or scope.
-    pub name: Name,
-    /// What to do with it.
-    pub operation: Operation,
+wire_table! {
+    /// A host's request to a rendezvous node; rendezvous nodes also pass it on to the responsible one.
+    ///
+    /// ```text
+    /// request 4 | version 8 | name (length 2, NDN TLV) | operation 1 | its fields
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ClientRequest {
+        /// Chosen by the asker, returned in the answer.
+        pub request: u32 = U32 => "request",
+        /// Orders a host's messages about one publication or subscription; grows with every change and renewal, so that
+        /// a late duplicate changes nothing.
+        pub version: u64 = VERSION => "version",
+        /// The item or scope.
+        pub name: Name = NAME => "name",
+        /// What to do with it.
+        pub operation: Operation = Own => "operation",
+    }
 }
 
 /// Whether scopes that do not exist are created on the way to a name.
@@ -40,69 +42,71 @@ pub enum MissingScopes {
     Create,
 }
 
-/// An operation on an item or a scope.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// Announce an item, or renew its announcement (paper: publish).
-    Publish {
-        /// Human-readable name of the publisher.
-        label: String,
-        /// The signed manifest; the rendezvous function does not look into it.
-        manifest: Vec<u8>,
-        /// Bytes of the object, for listings.
-        object_bytes: u64,
-        /// Lifetime of the announcement without renewal.
-        lease: Duration,
-        /// What to do about scopes that do not exist.
-        scopes: MissingScopes,
-    },
-    /// Withdraw an item of the asker.
-    Unpublish,
-    /// Create a scope, or renew it.
-    PublishScope {
-        /// Lifetime without renewal.
-        lease: Duration,
-        /// What to do about scopes above it that do not exist.
-        scopes: MissingScopes,
-    },
-    /// Remove a scope that the asker created and that is empty.
-    UnpublishScope,
-    /// Ask for an item, or renew the wish (paper: slow-path subscription).
-    Subscribe {
-        /// The asker's number of the transfer.
-        transfer: u32,
-        /// Paths wanted per source.
-        k: u8,
-        /// What makes a path short.
-        metric: PathMetric,
-        /// Lifetime without renewal.
-        lease: Duration,
-    },
-    /// End a transfer.
-    Unsubscribe {
-        /// Its number.
-        transfer: u32,
-    },
-    /// Subscribe to the entries of a scope, present and future.
-    SubscribeScope {
-        /// The newest revision of the listing that the subscriber has; [`NOTHING_KNOWN`] without one.
-        known: u64,
-        /// Lifetime without renewal.
-        lease: Duration,
-    },
-    /// Give that up.
-    UnsubscribeScope,
-    /// Among rendezvous nodes only: the state of one component of the scope (this request's name).
-    SetChild {
-        /// The component, as NDN TLV.
-        component: Vec<u8>,
-        /// What hangs there now.
-        child: ChildState,
-        /// How long that is true without renewal.
-        lease: Duration,
-        /// What to do if the scope does not exist.
-        scopes: MissingScopes,
-    },
+wire_table! {
+    /// An operation on an item or a scope.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Operation("operation") {
+        /// Announce an item, or renew its announcement (paper: publish).
+        0 => Publish {
+            /// Lifetime of the announcement without renewal.
+            lease: Duration = LEASE => "lease",
+            /// What to do about scopes that do not exist.
+            scopes: MissingScopes = SCOPES => "missing scopes",
+            /// Bytes of the object, for listings.
+            object_bytes: u64 = U64 => "object bytes",
+            /// Human-readable name of the publisher.
+            label: String = Text(LABEL_BYTES_MAX) => "label",
+            /// The signed manifest; the rendezvous function does not look into it.
+            manifest: Vec<u8> = Blob(MANIFEST_BYTES_MAX) => "manifest",
+        },
+        /// Withdraw an item of the asker.
+        1 => Unpublish,
+        /// Create a scope, or renew it.
+        2 => PublishScope {
+            /// Lifetime without renewal.
+            lease: Duration = LEASE => "lease",
+            /// What to do about scopes above it that do not exist.
+            scopes: MissingScopes = SCOPES => "missing scopes",
+        },
+        /// Remove a scope that the asker created and that is empty.
+        3 => UnpublishScope,
+        /// Ask for an item, or renew the wish (paper: slow-path subscription).
+        4 => Subscribe {
+            /// Lifetime without renewal.
+            lease: Duration = LEASE => "lease",
+            /// The asker's number of the transfer.
+            transfer: u32 = U32 => "transfer",
+            /// Paths wanted per source.
+            k: u8 = PATHS_PER_SOURCE => "paths per source",
+            /// What makes a path short.
+            metric: PathMetric = METRIC => "metric",
+        },
+        /// End a transfer.
+        5 => Unsubscribe {
+            /// Its number.
+            transfer: u32 = U32 => "transfer",
+        },
+        /// Subscribe to the entries of a scope, present and future.
+        6 => SubscribeScope {
+            /// Lifetime without renewal.
+            lease: Duration = LEASE => "lease",
+            /// The newest revision of the listing that the subscriber has; [`NOTHING_KNOWN`] without one.
+            known: u64 = KNOWN => "known revision",
+        },
+        /// Give that up.
+        7 => UnsubscribeScope,
+        /// Among rendezvous nodes only: the state of one component of the scope (this request's name).
+        8 => SetChild {
+            /// How long that is true without renewal.
+            lease: Duration = LEASE => "lease",
+            /// What to do if the scope does not exist.
+            scopes: MissingScopes = SCOPES => "missing scopes",
+            /// The component, as NDN TLV.
+            component: Vec<u8> = COMPONENT => "name component",
+            /// What hangs there now.
+            child: ChildState = Own => "child state",
+        },
+    }
 }
 
 /// The revision of a listing that no subscriber has seen.
@@ -110,29 +114,33 @@ pub const NOTHING_KNOWN: u64 = u64::MAX;
 /// Bits of a listing's revision that count changes; the bits above identify the counting node.
 pub const TERM_SHIFT: u32 = 24;
 
-/// What hangs under a scope at one component.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ChildState {
-    /// The child was removed.
-    Absent,
-    /// A scope.
-    Scope,
-    /// An item.
-    Item {
-        /// How many publishers offer it.
-        publishers: u32,
-        /// Bytes of the object.
-        bytes: u64,
-    },
+wire_table! {
+    /// What hangs under a scope at one component.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ChildState("child state") {
+        /// The child was removed.
+        0 => Absent,
+        /// A scope.
+        1 => Scope,
+        /// An item.
+        2 => Item {
+            /// How many publishers offer it.
+            publishers: u32 = U32 => "publishers",
+            /// Bytes of the object.
+            bytes: u64 = U64 => "bytes",
+        },
+    }
 }
 
-/// The answer to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// The request's number.
-    pub request: u32,
-    /// The result.
-    pub answer: Answer,
+wire_table! {
+    /// The answer to a request.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Reply {
+        /// The request's number.
+        pub request: u32 = U32 => "request",
+        /// The result.
+        pub answer: Answer = Own => "answer",
+    }
 }
 
 impl Reply {
@@ -146,23 +154,25 @@ impl Reply {
     }
 }
 
-/// The result of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// It is done, and this many rendezvous nodes hold the result.
-    Done {
-        /// At least one; fewer than configured if fewer are reachable.
-        replicas: u8,
-    },
-    /// It is refused.
-    Rejected(Rejection),
-    /// Something newer is already known; the asker may ask again with a version beyond `current`.
-    Stale {
-        /// The version that is known.
-        current: u64,
-    },
-    /// The node is still taking over its records; ask another one.
-    NotReady,
+wire_table! {
+    /// The result of a request.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Answer("answer") {
+        /// It is done, and this many rendezvous nodes hold the result.
+        0 => Done {
+            /// At least one; fewer than configured if fewer are reachable.
+            replicas: u8 = U8 => "replicas",
+        },
+        /// It is refused.
+        1 => Rejected(rejection: Rejection = Own => "rejection"),
+        /// Something newer is already known; the asker may ask again with a version beyond `current`.
+        2 => Stale {
+            /// The version that is known.
+            current: u64 = VERSION => "current version",
+        },
+        /// The node is still taking over its records; ask another one.
+        3 => NotReady,
+    }
 }
 
 /// Why a request is refused. Every one of these reaches the application.
@@ -319,31 +329,36 @@ impl fmt::Display for Rejection {
 }
 impl core::error::Error for Rejection {}
 
-/// A notice to a scope's subscriber.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScopeNotice {
-    /// The scope.
-    pub scope: Name,
-    /// Orders all notices of one scope: a later one overrides an earlier one.
-    pub revision: u64,
-    /// Whether this is the whole listing, or changes.
-    pub kind: NoticeKind,
-    /// Components (as NDN TLV) and their states.
-    pub children: Vec<(Vec<u8>, ChildState)>,
+wire_table! {
+    /// A notice to a scope's subscriber.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ScopeNotice {
+        /// The scope.
+        pub scope: Name = NAME => "name",
+        /// Orders all notices of one scope: a later one overrides an earlier one.
+        pub revision: u64 = VERSION => "revision",
+        /// Whether this is the whole listing, or changes.
+        pub kind: NoticeKind = NOTICE_KIND => "notice kind",
+        /// Components (as NDN TLV) and their states.
+        pub children: Vec<(Vec<u8>, ChildState)> =
+            List16(COUNT_MAX, "child", Pair("name component", COMPONENT, "child state", Own)) => "children",
+    }
 }
 
-/// The kinds of [`ScopeNotice`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NoticeKind {
-    /// The complete listing, cut into parts; names in no part are not in the scope.
-    Listing {
-        /// Which part.
-        part: u16,
-        /// How many there are; at least one.
-        parts: u16,
-    },
-    /// Changes only.
-    Change,
+wire_table! {
+    /// The kinds of [`ScopeNotice`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum NoticeKind("notice kind") {
+        /// The complete listing, cut into parts; names in no part are not in the scope.
+        0 => Listing {
+            /// Which part.
+            part: u16 = U16 => "part",
+            /// How many there are; at least one.
+            parts: u16 = U16 => "parts",
+        },
+        /// Changes only.
+        1 => Change,
+    }
 }
 
 /// The highest version or revision: the upper half of the numbers is refused, so that counting on never overflows.
@@ -406,47 +421,6 @@ fn name_of(tlv: &[u8], field: &'static str) -> Result<Name, WireError> {
     Name::from_tlv(bytes::Bytes::copy_from_slice(tlv)).map_err(|_| WireError::Value { field, found })
 }
 
-wire_table!(enum ChildState "child state" {
-    0 => Absent {}
-    1 => Scope {}
-    2 => Item { publishers: U32 => "publishers", bytes: U64 => "bytes" }
-});
-
-wire_table!(struct ClientRequest {
-    request: U32 => "request",
-    version: VERSION => "version",
-    name: NAME => "name",
-    operation: Own => "operation",
-});
-
-wire_table!(enum Operation "operation" {
-    0 => Publish {
-        lease: LEASE => "lease",
-        scopes: SCOPES => "missing scopes",
-        object_bytes: U64 => "object bytes",
-        label: Text(LABEL_BYTES_MAX) => "label",
-        manifest: Blob(MANIFEST_BYTES_MAX) => "manifest",
-    }
-    1 => Unpublish {}
-    2 => PublishScope { lease: LEASE => "lease", scopes: SCOPES => "missing scopes" }
-    3 => UnpublishScope {}
-    4 => Subscribe {
-        lease: LEASE => "lease",
-        transfer: U32 => "transfer",
-        k: PATHS_PER_SOURCE => "paths per source",
-        metric: METRIC => "metric",
-    }
-    5 => Unsubscribe { transfer: U32 => "transfer" }
-    6 => SubscribeScope { lease: LEASE => "lease", known: KNOWN => "known revision" }
-    7 => UnsubscribeScope {}
-    8 => SetChild {
-        lease: LEASE => "lease",
-        scopes: SCOPES => "missing scopes",
-        component: COMPONENT => "name component",
-        child: Own => "child state",
-    }
-});
-
 impl Rejection {
     const PLAIN: [Rejection; 14] = [
         Rejection::NoSuchScope,
@@ -501,37 +475,18 @@ impl Wire for Rejection {
     }
 }
 
-/// A topology manager refuses something to a node: to serve one of its transfers, or to take the node into the domain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused {
-    /// The node's number of the transfer; zero if it is about the node itself.
-    pub transfer: u32,
-    /// Why.
-    pub rejection: Rejection,
+wire_table! {
+    /// A topology manager refuses something to a node: to serve one of its transfers, or to take the node into the
+    /// domain.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Refused {
+        /// The node's number of the transfer; zero if it is about the node itself.
+        pub transfer: u32 = U32 => "transfer",
+        /// Why.
+        pub rejection: Rejection = Own => "rejection",
+    }
 }
 
-wire_table!(struct Refused { transfer: U32 => "transfer", rejection: Own => "rejection" });
-
-wire_table!(struct Reply { request: U32 => "request", answer: Own => "answer" });
-
-wire_table!(enum Answer "answer" {
-    0 => Done { replicas: U8 => "replicas" }
-    1 => Rejected(rejection: Own => "rejection")
-    2 => Stale { current: VERSION => "current version" }
-    3 => NotReady {}
-});
-
-wire_table!(struct ScopeNotice {
-    scope: NAME => "name",
-    revision: VERSION => "revision",
-    kind: NOTICE_KIND => "notice kind",
-    children: List16(COUNT_MAX, "child", Pair("name component", COMPONENT, "child state", Own)) => "children",
-});
-
-wire_table!(enum NoticeKind "notice kind" {
-    0 => Listing { part: U16 => "part", parts: U16 => "parts" }
-    1 => Change {}
-});
 const NOTICE_KIND: Of<NoticeKind> = Of(
     |reader, _| match NoticeKind::read(reader)? {
         NoticeKind::Listing { part, parts } if part >= parts => {

@@ -24,38 +24,33 @@ pub fn mark(key: RecordKey, version: u64) -> u64 {
     holdings::mark(&[&key.0, &version.to_be_bytes()])
 }
 
-/// A host still publishes everything that it has published: one lease per host and bucket, not one per item. Rendezvous
-/// nodes also pass parts of it on to the holders of the records.
-///
-/// ```text
-/// request 4 | host 8 | lease in ms 4 | buckets 2 | of each, in ascending order: bucket 2, items 4, sum 8
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Renewal {
-    /// Chosen by the asker, returned in the answer.
-    pub request: u32,
-    /// The host.
-    pub client: NodeId,
-    /// Lifetime of everything without another renewal.
-    pub lease: Duration,
-    /// What there is.
-    pub holdings: Vec<Holding>,
+wire_table! {
+    /// A host still publishes everything that it has published: one lease per host and bucket, not one per item.
+    /// Rendezvous nodes also pass parts of it on to the holders of the records.
+    ///
+    /// ```text
+    /// request 4 | host 8 | lease in ms 4 | buckets 2 | of each, in ascending order: bucket 2, items 4, sum 8
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Renewal {
+        /// Chosen by the asker, returned in the answer.
+        pub request: u32 = U32 => "request",
+        /// The host.
+        pub client: NodeId = NODE => "host",
+        /// Lifetime of everything without another renewal.
+        pub lease: Duration = LEASE => "lease",
+        /// What there is.
+        pub holdings: Vec<Holding> = Ascending(BUCKETS) => "buckets",
+    }
 }
 
-/// The answer to a [`Renewal`]: the buckets to publish again, because a node holds other entries.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Renewed {
-    /// The renewal's number.
-    pub request: u32,
-    /// The buckets, in ascending order.
-    pub missing: Vec<u16>,
+wire_table! {
+    /// The answer to a [`Renewal`]: the buckets to publish again, because a node holds other entries.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Renewed {
+        /// The renewal's number.
+        pub request: u32 = U32 => "request",
+        /// The buckets, in ascending order.
+        pub missing: Vec<u16> = Ascending(BUCKETS) => "buckets",
+    }
 }
-
-wire_table!(struct Renewal {
-    request: U32 => "request",
-    client: NODE => "host",
-    lease: LEASE => "lease",
-    holdings: Ascending(BUCKETS) => "buckets",
-});
-
-wire_table!(struct Renewed { request: U32 => "request", missing: Ascending(BUCKETS) => "buckets" });

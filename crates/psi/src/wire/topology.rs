@@ -43,74 +43,56 @@ pub const SHARED_LINKS_MAX: usize = 32;
 /// Resolvers in one [`Routes`] at most.
 pub const RESOLVERS_MAX: usize = 256;
 
-/// What a node knows of itself and its links; sent to every topology manager.
-///
-/// ```text
-/// node 8 | boot 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
-/// | number of links 2 | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LinkState {
-    /// The node.
-    pub node: NodeId,
-    /// Its boot number; another one after each start.
-    pub boot: u64,
-    /// Counts its messages since it booted; the larger is the newer.
-    pub sequence: u32,
-    /// The highest term of a topology manager that the node ever saw; a restarted manager continues from there.
-    pub term: u32,
-    /// Its roles.
-    pub roles: Roles,
-    /// Its human-readable name, at most 32 bytes.
-    pub label: String,
-    /// The secret that its link labels are made from.
-    pub secret: [u8; 16],
-    /// Its location, if it states one.
-    pub location: Option<Location>,
-    /// Its links to neighbours that answer.
-    pub adjacencies: Vec<Adjacency>,
+wire_table! {
+    /// What a node knows of itself and its links; sent to every topology manager.
+    ///
+    /// ```text
+    /// node 8 | boot 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
+    /// | number of links 2 | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct LinkState {
+        /// The node.
+        pub node: NodeId = ANY_NODE => "node id",
+        /// Its boot number; another one after each start.
+        pub boot: u64 = U64 => "boot",
+        /// Counts its messages since it booted; the larger is the newer.
+        pub sequence: u32 = U32 => "sequence",
+        /// The highest term of a topology manager that the node ever saw; a restarted manager continues from there.
+        pub term: u32 = TERM => "term",
+        /// Its roles.
+        pub roles: Roles = ROLES => "roles",
+        /// Its human-readable name, at most 32 bytes.
+        pub label: String = Text(LABEL_BYTES_MAX) => "label",
+        /// The secret that its link labels are made from.
+        pub secret: [u8; 16] = Bytes => "label secret",
+        /// Its location, if it states one.
+        pub location: Option<Location> = LOCATION => "location",
+        /// Its links to neighbours that answer.
+        pub adjacencies: Vec<Adjacency> = List16(ADJACENCIES_MAX, "link", Own) => "number of links",
+    }
 }
 
-/// One direction of a link, as its sending end sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Adjacency {
-    /// The face that it leaves by; unique within the node.
-    pub face: FaceId,
-    /// The node at the other end.
-    pub neighbour: NodeId,
-    /// The other end's face.
-    pub neighbour_face: FaceId,
-    /// Round-trip time in microseconds; zero means unknown.
-    pub rtt_us: u32,
-    /// Rate in kbit/s; zero means unknown.
-    pub capacity_kbps: u32,
-    /// Rate in use in kbit/s.
-    pub used_kbps: u32,
-    /// Bytes of the largest datagram proven to get through.
-    pub mtu: u32,
+wire_table! {
+    /// One direction of a link, as its sending end sees it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Adjacency {
+        /// The face that it leaves by; unique within the node.
+        pub face: FaceId = FACE => "face",
+        /// The node at the other end.
+        pub neighbour: NodeId = ANY_NODE => "neighbour",
+        /// The other end's face.
+        pub neighbour_face: FaceId = FACE => "neighbour's face",
+        /// Round-trip time in microseconds; zero means unknown.
+        pub rtt_us: u32 = U32 => "rtt",
+        /// Rate in kbit/s; zero means unknown.
+        pub capacity_kbps: u32 = U32 => "capacity",
+        /// Rate in use in kbit/s.
+        pub used_kbps: u32 = U32 => "used rate",
+        /// Bytes of the largest datagram proven to get through.
+        pub mtu: u32 = U32 => "mtu",
+    }
 }
-
-wire_table!(struct LinkState {
-    node: ANY_NODE => "node id",
-    boot: U64 => "boot",
-    sequence: U32 => "sequence",
-    term: TERM => "term",
-    roles: ROLES => "roles",
-    label: Text(LABEL_BYTES_MAX) => "label",
-    secret: Bytes => "label secret",
-    location: LOCATION => "location",
-    adjacencies: List16(ADJACENCIES_MAX, "link", Own) => "number of links",
-});
-
-wire_table!(struct Adjacency {
-    face: FACE => "face",
-    neighbour: ANY_NODE => "neighbour",
-    neighbour_face: FACE => "neighbour's face",
-    rtt_us: U32 => "rtt",
-    capacity_kbps: U32 => "capacity",
-    used_kbps: U32 => "used rate",
-    mtu: U32 => "mtu",
-});
 
 /// What a node needs from the active topology manager; sent to every node when it changes.
 ///
@@ -137,58 +119,48 @@ pub struct Routes {
     pub keys: Vec<CapabilityKey>,
 }
 
-/// How to reach one rendezvous node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ResolverRoute {
-    /// The rendezvous node.
-    pub node: NodeId,
-    /// The low half of its boot number: after a restart a node has forgotten everything from before.
-    pub boot: u32,
-    /// Its human-readable name.
-    pub label: String,
-    /// The route to it.
-    pub to: Fid,
-    /// The route back.
-    pub back: Fid,
-    /// Its key in a network with an authority; either all resolvers of a message have one, or no resolver has.
-    pub key: Option<PublicKey>,
+wire_table! {
+    /// How to reach one rendezvous node.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ResolverRoute {
+        /// The rendezvous node.
+        pub node: NodeId = ANY_NODE => "resolver",
+        /// The low half of its boot number: after a restart a node has forgotten everything from before.
+        pub boot: u32 = U32 => "boot number of the resolver",
+        /// Its human-readable name.
+        pub label: String = Text(LABEL_BYTES_MAX) => "label",
+        /// The route to it.
+        pub to: Fid = FID => "FID",
+        /// The route back.
+        pub back: Fid = FID => "FID",
+        /// Its key in a network with an authority; either all resolvers of a message have one, or no resolver has.
+        pub key: Option<PublicKey> = KEY_LATER => "key of the resolver",
+    }
 }
 
-/// Which bits of a bitmap FID mean which links of one node (as BIER-TE, RFC 9262).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct BitmapNumbers {
-    /// Which numbering of the domain this is: the salt of the FIDs that use it.
-    pub epoch: u8,
-    /// The bit of local delivery; `None` if it has no number.
-    pub local: Option<u16>,
-    /// The bit of each outgoing link that has a number.
-    pub faces: Vec<(FaceId, u16)>,
+wire_table! {
+    /// Which bits of a bitmap FID mean which links of one node (as BIER-TE, RFC 9262).
+    #[derive(Clone, PartialEq, Eq, Debug, Default)]
+    pub struct BitmapNumbers {
+        /// Which numbering of the domain this is: the salt of the FIDs that use it.
+        pub epoch: u8 = U8 => "bitmap epoch",
+        /// The bit of local delivery; `None` if it has no number.
+        pub local: Option<u16> = LOCAL_BIT => "local bit",
+        /// The bit of each outgoing link that has a number.
+        pub faces: Vec<(FaceId, u16)> =
+            List16(ADJACENCIES_MAX, "face", Pair("face", FACE, "bit", U16)) => "number of faces",
+    }
 }
 
 const NO_BIT: u16 = u16::MAX;
 
-wire_table!(struct ResolverRoute {
-    node: ANY_NODE => "resolver",
-    boot: U32 => "boot number of the resolver",
-    label: Text(LABEL_BYTES_MAX) => "label",
-    to: FID => "FID",
-    back: FID => "FID",
-    key: KEY_LATER => "key of the resolver",
-});
 /// The keys of all resolvers follow at the end of the message.
 const KEY_LATER: Of<Option<PublicKey>> = Of(|_, _| Ok(None), |_, _| {});
 
-wire_table!(struct BitmapNumbers {
-    epoch: U8 => "bitmap epoch",
-    local: LOCAL_BIT => "local bit",
-    faces: List16(ADJACENCIES_MAX, "face", Pair("face", FACE, "bit", U16)) => "number of faces",
-});
 const LOCAL_BIT: Of<Option<u16>> = Of(
     |reader, field| Ok(Some(reader.u16(field)?).filter(|bit| *bit != NO_BIT)),
     |bit, out| out.put_u16(bit.unwrap_or(NO_BIT)),
 );
-
-wire_table!(struct CapabilityKey { epoch: U32 => "key epoch", key: Bytes => "key" });
 
 const RESOLVERS: List16<Own> = List16(RESOLVERS_MAX, "resolver", Own);
 const KEYS: List8<Own> = List8(KEYS_MAX, "key", Own);
@@ -222,117 +194,98 @@ impl Wire for Routes {
     }
 }
 
-/// A rendezvous node asks for paths between matched publishers and a subscriber (paper §II-B, §III-B1 step 2).
-///
-/// It is soft state: repeated before `lease_ms` has passed, withdrawn with `paths` = 0.
-///
-/// Requests about one transfer may overtake each other, and several rendezvous nodes may send them. The versions of
-/// their entries order them. The hosts number these, boot by boot, and every rendezvous node that holds the record has
-/// the same numbers. A topology manager merges entry by entry: the newer version wins, and of equal ones the
-/// withdrawal. So the result does not depend on the order of arrival, on repetitions, or on the sender. A request that
-/// omits a publisher does not withdraw it: the sender may not know of it yet.
-/// ```text
-/// subscriber 8 | transfer 4 | version 8 | item | metric 1 | paths 1 | lease 4
-/// | number of publishers 1 | publishers: node 8, version 8, label 2+n, manifest 2+n
-/// | number of withdrawn ones 1 | node 8, version 8
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathRequest {
-    /// The subscriber.
-    pub subscriber: NodeId,
-    /// The subscriber's number for it.
-    pub transfer: u32,
-    /// Version of the subscription.
-    pub version: u64,
-    /// The item.
-    pub item: ItemId,
-    /// What makes a path good.
-    pub metric: PathMetric,
-    /// Paths per source, up to [`PATHS_MAX`]; zero withdraws the request.
-    pub paths: u8,
-    /// How long the request holds, in milliseconds.
-    pub lease_ms: u32,
-    /// The publishers of the item.
-    pub publishers: Vec<Publisher>,
-    /// Who had it: nodes, and the versions of their withdrawals.
-    pub withdrawn: Vec<(NodeId, u64)>,
+wire_table! {
+    /// A rendezvous node asks for paths between matched publishers and a subscriber (paper §II-B, §III-B1 step 2).
+    ///
+    /// It is soft state: repeated before `lease_ms` has passed, withdrawn with `paths` = 0.
+    ///
+    /// Requests about one transfer may overtake each other, and several rendezvous nodes may send them. The versions of
+    /// their entries order them. The hosts number these, boot by boot, and every rendezvous node that holds the record
+    /// has the same numbers. A topology manager merges entry by entry: the newer version wins, and of equal ones the
+    /// withdrawal. So the result does not depend on the order of arrival, on repetitions, or on the sender. A request
+    /// that omits a publisher does not withdraw it: the sender may not know of it yet.
+    /// ```text
+    /// subscriber 8 | transfer 4 | version 8 | item | metric 1 | paths 1 | lease 4
+    /// | number of publishers 1 | publishers: node 8, version 8, label 2+n, manifest 2+n
+    /// | number of withdrawn ones 1 | node 8, version 8
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct PathRequest {
+        /// The subscriber.
+        pub subscriber: NodeId = ANY_NODE => "subscriber",
+        /// The subscriber's number for it.
+        pub transfer: u32 = U32 => "transfer",
+        /// Version of the subscription.
+        pub version: u64 = VERSION => "version",
+        /// The item.
+        pub item: ItemId = ITEM => "item",
+        /// What makes a path good.
+        pub metric: PathMetric = METRIC => "metric",
+        /// Paths per source, up to [`PATHS_MAX`]; zero withdraws the request.
+        pub paths: u8 = PATHS => "number of paths",
+        /// How long the request holds, in milliseconds.
+        pub lease_ms: u32 = U32 => "lease",
+        /// The publishers of the item.
+        pub publishers: Vec<Publisher> = List8(PUBLISHERS_MAX, "publisher", Own) => "number of publishers",
+        /// Who had it: nodes, and the versions of their withdrawals.
+        pub withdrawn: Vec<(NodeId, u64)> = List8(
+            WITHDRAWN_MAX,
+            "withdrawn publisher",
+            Pair("withdrawn publisher", ANY_NODE, "version of the withdrawal", VERSION)
+        ) => "number of withdrawn publishers",
+    }
 }
 
-/// A publisher of an item.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Publisher {
-    /// The node.
-    pub node: NodeId,
-    /// Version of the publication.
-    pub version: u64,
-    /// Its human-readable name.
-    pub label: String,
-    /// The manifest that it publishes, encoded; at most [`MANIFEST_BYTES_MAX`].
-    pub manifest: Vec<u8>,
+wire_table! {
+    /// A publisher of an item.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Publisher {
+        /// The node.
+        pub node: NodeId = ANY_NODE => "publisher",
+        /// Version of the publication.
+        pub version: u64 = VERSION => "version of the publication",
+        /// Its human-readable name.
+        pub label: String = Text(LABEL_BYTES_MAX) => "label",
+        /// The manifest that it publishes, encoded; at most [`MANIFEST_BYTES_MAX`].
+        pub manifest: Vec<u8> = Blob(MANIFEST_BYTES_MAX) => "manifest",
+    }
 }
 
-wire_table!(struct PathRequest {
-    subscriber: ANY_NODE => "subscriber",
-    transfer: U32 => "transfer",
-    version: VERSION => "version",
-    item: ITEM => "item",
-    metric: METRIC => "metric",
-    paths: PATHS => "number of paths",
-    lease_ms: U32 => "lease",
-    publishers: List8(PUBLISHERS_MAX, "publisher", Own) => "number of publishers",
-    withdrawn: List8(
-        WITHDRAWN_MAX,
-        "withdrawn publisher",
-        Pair("withdrawn publisher", ANY_NODE, "version of the withdrawal", VERSION)
-    ) => "number of withdrawn publishers",
-});
 const ITEM: Of<ItemId> = Of(|reader, _| ItemId::decode(reader), ItemId::encode);
 const PATHS: Of<u8> = Of(
     |reader, field| reader.choice(field, |paths| Some(paths).filter(|paths| usize::from(*paths) <= PATHS_MAX)),
     |paths, out| out.put_u8(*paths),
 );
 
-wire_table!(struct Publisher {
-    node: ANY_NODE => "publisher",
-    version: VERSION => "version of the publication",
-    label: Text(LABEL_BYTES_MAX) => "label",
-    manifest: Blob(MANIFEST_BYTES_MAX) => "manifest",
-});
-
-/// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than those it knows.
-/// If the rendezvous node has nothing newer either, as after a restart without memory, it has the hosts in question
-/// number their entries beyond these versions.
-///
-/// ```text
-/// item | number of entries 1 | entries: kind 1 (0: publisher, 1: subscription), node 8, if subscription: transfer 4,
-/// version 8
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Overtaken {
-    /// The item.
-    pub item: ItemId,
-    /// The entries, and the versions that the topology manager knows.
-    pub entries: Vec<(MatchKey, u64)>,
+wire_table! {
+    /// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than those it
+    /// knows. If the rendezvous node has nothing newer either, as after a restart without memory, it has the hosts in
+    /// question number their entries beyond these versions.
+    ///
+    /// ```text
+    /// item | number of entries 1 | entries: kind 1 (0: publisher, 1: subscription), node 8, if subscription: transfer 4,
+    /// version 8
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Overtaken {
+        /// The item.
+        pub item: ItemId = ITEM => "item",
+        /// The entries, and the versions that the topology manager knows.
+        pub entries: Vec<(MatchKey, u64)> =
+            List8(OVERTAKEN_MAX, "entry", Pair("entry kind", Own, "version", VERSION)) => "number of entries",
+    }
 }
 
-/// One of the entries that a [`PathRequest`] is made of.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum MatchKey {
-    /// A node publishes the item.
-    Publisher(NodeId),
-    /// A transfer of a node wants it.
-    Subscription(NodeId, u32),
+wire_table! {
+    /// One of the entries that a [`PathRequest`] is made of.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum MatchKey("entry kind") {
+        /// A node publishes the item.
+        0 => Publisher(node: NodeId = ANY_NODE => "publisher"),
+        /// A transfer of a node wants it.
+        1 => Subscription(node: NodeId = ANY_NODE => "subscriber", transfer: u32 = U32 => "transfer"),
+    }
 }
-
-wire_table!(struct Overtaken {
-    item: ITEM => "item",
-    entries: List8(OVERTAKEN_MAX, "entry", Pair("entry kind", Own, "version", VERSION)) => "number of entries",
-});
-
-wire_table!(enum MatchKey "entry kind" {
-    0 => Publisher(node: ANY_NODE => "publisher")
-    1 => Subscription(node: ANY_NODE => "subscriber", transfer: U32 => "transfer")
-});
 
 /// One source of a transfer and the paths to it (paper §III-B1 step 3). The offers of one version are together the full
 /// present state: missing sources and paths are withdrawn.
@@ -366,49 +319,55 @@ pub struct Offer {
     pub paths: Vec<PathOffer>,
 }
 
-/// Orders the offers of one transfer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct OfferVersion {
-    /// The term of the topology manager.
-    pub term: u32,
-    /// Counts within the term.
-    pub sequence: u32,
+wire_table! {
+    /// Orders the offers of one transfer.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+    pub struct OfferVersion {
+        /// The term of the topology manager.
+        pub term: u32 = TERM => "term",
+        /// Counts within the term.
+        pub sequence: u32 = U32 => "sequence",
+    }
 }
 
-/// A path: one route for requests, one for data, and the properties that the topology manager knows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathOffer {
-    /// Its number in this transfer: the same links keep the same number.
-    pub id: u16,
-    /// The route from subscriber to source.
-    pub reverse: Fid,
-    /// The route from source to subscriber.
-    pub forward: Fid,
-    /// Proof that the topology manager made this pair; goes into every request.
-    pub capability: [u8; 8],
-    /// Links from source to subscriber.
-    pub hops: u8,
-    /// Bytes of the largest datagram that all its links carry, from source to subscriber.
-    pub mtu: u32,
-    /// One-way latency in microseconds: half the sum of the links' round-trip times; zero means unknown.
-    pub latency_us: u32,
-    /// Rate of the narrowest link in kbit/s; zero means unknown.
-    pub capacity_kbps: u32,
-    /// Unused rate of the narrowest link in kbit/s; zero means unknown.
-    pub residual_kbps: u32,
-    /// Which links it shares, in the direction of data, with other paths of this transfer.
-    pub shared_links: Vec<SharedLink>,
-    /// The nodes on it from subscriber to source, for people; at most [`PATH_LABEL_BYTES_MAX`].
-    pub label: String,
+wire_table! {
+    /// A path: one route for requests, one for data, and the properties that the topology manager knows.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct PathOffer {
+        /// Its number in this transfer: the same links keep the same number.
+        pub id: u16 = U16 => "path id",
+        /// The route from subscriber to source.
+        pub reverse: Fid = FID => "FID",
+        /// The route from source to subscriber.
+        pub forward: Fid = FID => "FID",
+        /// Proof that the topology manager made this pair; goes into every request.
+        pub capability: [u8; 8] = Bytes => "capability",
+        /// Links from source to subscriber.
+        pub hops: u8 = U8 => "hops",
+        /// Bytes of the largest datagram that all its links carry, from source to subscriber.
+        pub mtu: u32 = U32 => "mtu",
+        /// One-way latency in microseconds: half the sum of the links' round-trip times; zero means unknown.
+        pub latency_us: u32 = U32 => "latency",
+        /// Rate of the narrowest link in kbit/s; zero means unknown.
+        pub capacity_kbps: u32 = U32 => "capacity",
+        /// Unused rate of the narrowest link in kbit/s; zero means unknown.
+        pub residual_kbps: u32 = U32 => "residual capacity",
+        /// Which links it shares, in the direction of data, with other paths of this transfer.
+        pub shared_links: Vec<SharedLink> = List8(SHARED_LINKS_MAX, "shared link", Own) => "number of shared links",
+        /// The nodes on it from subscriber to source, for people; at most [`PATH_LABEL_BYTES_MAX`].
+        pub label: String = Text(PATH_LABEL_BYTES_MAX) => "path label",
+    }
 }
 
-/// A link that several paths of a transfer share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SharedLink {
-    /// Its number, the same in all offers of the transfer.
-    pub number: u16,
-    /// Its unused rate in kbit/s; zero means unknown.
-    pub residual_kbps: u32,
+wire_table! {
+    /// A link that several paths of a transfer share.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct SharedLink {
+        /// Its number, the same in all offers of the transfer.
+        pub number: u16 = U16 => "shared link",
+        /// Its unused rate in kbit/s; zero means unknown.
+        pub residual_kbps: u32 = U32 => "residual of the shared link",
+    }
 }
 
 const OFFERED_PATHS: List8<Own> = List8(PATHS_MAX, "path", Own);
@@ -469,24 +428,6 @@ impl Offer {
         }
     }
 }
-
-wire_table!(struct OfferVersion { term: TERM => "term", sequence: U32 => "sequence" });
-
-wire_table!(struct PathOffer {
-    id: U16 => "path id",
-    reverse: FID => "FID",
-    forward: FID => "FID",
-    capability: Bytes => "capability",
-    hops: U8 => "hops",
-    mtu: U32 => "mtu",
-    latency_us: U32 => "latency",
-    capacity_kbps: U32 => "capacity",
-    residual_kbps: U32 => "residual capacity",
-    shared_links: List8(SHARED_LINKS_MAX, "shared link", Own) => "number of shared links",
-    label: Text(PATH_LABEL_BYTES_MAX) => "path label",
-});
-
-wire_table!(struct SharedLink { number: U16 => "shared link", residual_kbps: U32 => "residual of the shared link" });
 
 #[cfg(test)]
 mod tests;

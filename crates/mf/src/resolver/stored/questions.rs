@@ -266,10 +266,10 @@ impl Stored {
         let last_listed = entries.last().and_then(|last| slot_at(place, last)).filter(|_| more);
         let answer = match page(request, place, after, live.iter().map(|(key, record)| (key, *record))) {
             // What was left out may fill a page, and more follows.
-            NameMessage::Found { records, .. } | NameMessage::Page { records, last: None, .. }
+            NameMessage::Found { records, .. } | NameMessage::Page { records, ends: (_, None), .. }
                 if last_listed.is_some() =>
             {
-                NameMessage::Page { request, place, after, last: last_listed, records }
+                NameMessage::Page { request, place, ends: (after, last_listed), records }
             }
             answer => answer,
         };

@@ -503,7 +503,7 @@ fn a_listing_longer_than_an_answer_is_found_in_pages() {
     let mut question = NameMessage::Lookup { request: 2, place };
     loop {
         match world.ask(1, question).pop() {
-            Some(NameMessage::Page { records, last: Some(last), .. }) => {
+            Some(NameMessage::Page { records, ends: (_, Some(last)), .. }) => {
                 found.extend(records);
                 question = NameMessage::Next { request: 2, place, after: last };
             }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{entries::TURN_BYTES, head::HEAD_DELEGATED, reports::REPORT_CHUNKS, *};
 use crate::custody::Answer;
-use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportMessage};
+use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportMessage, Wire};
 
 fn guid(byte: u8) -> Guid {
     Guid([byte; 20])

@@ -36,7 +36,9 @@ use tributary_directory::{
 use super::{Rendezvous, Target, Timer, key_of, members};
 use crate::{
     ids::RecordKey,
-    wire::{Answer, BUCKETS, EntryKey, EntryValue, Message, Operation, RecordUpdate, Rejection, Replicate, bucket_of},
+    wire::{
+        Answer, BUCKETS, EntryKey, EntryValue, Message, Operation, RecordUpdate, Rejection, Replicate, Wire, bucket_of,
+    },
 };
 
 /// Stands for the store among the nodes that an operation waits for.

@@ -21,7 +21,7 @@ use crate::{
     },
     wire::{
         DATAGRAM_BYTES_MIN, Fid, Header, Limit, LinkState, ManagerState, Message, Offer, OfferVersion, PacketType,
-        PathRequest, Publisher, Rejection, Routes, TTL_MAX, successions,
+        PathRequest, Publisher, Rejection, Routes, TTL_MAX, Wire as _, successions,
     },
 };
 

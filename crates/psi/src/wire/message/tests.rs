@@ -10,7 +10,7 @@ use crate::{
     ids::RecordKey,
     wire::{
         Answer, ChildState, DigestKind, Entry, EntryKey, EntryValue, Holding, Limit, MissingScopes, NoticeKind,
-        Operation, RecordUpdate, Rejection,
+        Operation, RecordUpdate, Rejection, WireError,
         golden::{check, hex},
     },
 };
