@@ -486,11 +486,17 @@ fn a_tunnel_ends_when_one_side_breaks_off() {
 }
 
 #[test]
-fn a_tunnel_to_nowhere_is_refused() {
-    let free = ([127, 0, 0, 1], port()).into();
-    let world = world_with(Duration::from_secs(20), Some(free));
-    let connect = "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example\r\n\r\n";
-    let (line, _, body) = world.ask(&world.connect(), connect, &[]);
-    let body = String::from_utf8(body).unwrap();
-    assert!(line.starts_with("HTTP/1.1 502") && body.contains("cannot connect to"), "{line} {body}");
+fn a_closed_port_of_the_web_server_is_reported_with_its_address_before_any_timeout() {
+    let closed = ([127, 0, 0, 1], port()).into();
+    let timeouts = Timeouts { answer: Duration::from_secs(20), ..Timeouts::default() };
+    let world = world_of(Server::start(), closed, Some(closed), timeouts, Limits::default());
+    for (request, told) in [
+        ("GET http://site.example/ HTTP/1.1", format!("cannot reach the web server at http://{closed}")),
+        ("CONNECT site.example:443 HTTP/1.1", format!("cannot connect to {closed}")),
+    ] {
+        let request = format!("{request}\r\nHost: site.example\r\n\r\n");
+        let (line, _, body) = world.ask(&world.connect(), &request, &[]);
+        let body = String::from_utf8(body).unwrap();
+        assert!(line.starts_with("HTTP/1.1 502") && body.contains(&told), "{line} {body}");
+    }
 }

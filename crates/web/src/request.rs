@@ -434,9 +434,11 @@ pub(crate) fn failure(error: &reqwest::Error) -> Refusal {
         }
     }
     match certificate {
-        Some(rustls::Error::InvalidCertificate(why)) => Refusal::Refused(format!(
-            "its certificate is not valid: {why}; --ca-certificate FILE trusts a private authority"
-        )),
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            let is_unknown = why == rustls::CertificateError::UnknownIssuer;
+            let hint = if is_unknown { "; --ca-certificate FILE trusts a private authority" } else { "" };
+            Refusal::Refused(format!("its certificate is not valid: {why}{hint}"))
+        }
         _ if error.is_timeout() => Refusal::Again { reason: format!("too slow: {cause}"), wait: None },
         _ if error.is_builder() || error.is_redirect() => Refusal::Refused(cause.to_string()),
         _ => Refusal::Again { reason: cause.to_string(), wait: None },

@@ -273,13 +273,32 @@ fn certificates_are_checked_and_private_authorities_can_be_trusted() {
     let (file, folder) = (bytes(1 << 20), temp());
     let server = Server::start_tls(&file, Behaviour::default());
     let mut wanted = wanted(&[&server], folder.path());
-    let error = get(&wanted).expect_err("nobody knows its authority").to_string();
-    assert!(error.contains("its certificate is not valid"), "{error}");
     let pem = folder.path().join("ca.pem");
     std::fs::write(&pem, server.certificate()).expect("writable");
-    wanted.client.ca_certificates = vec![pem];
+    // Nobody knows its authority; it is trusted, but for another host.
+    for (host, trusted, hint) in [("127.0.0.1", vec![], true), ("localhost", vec![pem.clone()], false)] {
+        wanted.mirrors[0].set_host(Some(host)).expect("a host");
+        wanted.client.ca_certificates = trusted;
+        let error = get(&wanted).expect_err("its certificate does not fit").to_string();
+        assert!(error.contains("its certificate is not valid") && error.contains(host), "{error}");
+        assert_eq!(error.contains("--ca-certificate"), hint, "{error}");
+    }
+    wanted.mirrors[0].set_host(Some("127.0.0.1")).expect("a host");
     get(&wanted).expect("it is trusted now");
     assert!(read(&wanted) == file);
+}
+
+#[test]
+fn a_closed_port_is_reported_before_patience_ends() {
+    let folder = temp();
+    let mut wanted = wanted(&[&Server::start(&[], Behaviour::default())], folder.path());
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|held| held.local_addr()).expect("a port");
+    wanted.mirrors = vec![format!("http://{closed}/f.bin").parse().expect("a URL")];
+    wanted.patience = Duration::from_secs(60);
+    let begun = Instant::now();
+    let error = get(&wanted).expect_err("nobody listens").to_string();
+    assert!(error.contains(&closed.to_string()) && error.contains("refused"), "{error}");
+    assert!(begun.elapsed() < wanted.patience / 2, "{:?}", begun.elapsed());
 }
 
 #[test]
