@@ -8,7 +8,7 @@ use tributary_content::Name;
 
 use super::{
     NameView, WireError,
-    tlv::{Reader, Writer, integer, is_critical},
+    tlv::{Form, Reader, Writer, element_table, integer, is_critical},
 };
 
 /// Type numbers of the management protocol.
@@ -53,42 +53,53 @@ pub mod types {
     pub const MTU: u32 = 137;
 }
 
-/// Parameters of a command, or the body of the answer.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ControlParameters {
-    /// A name prefix.
-    pub name: Option<Name>,
-    /// A face; zero means the one the command came by.
-    pub face_id: Option<u64>,
-    /// Address of a face's far end.
-    pub uri: Option<String>,
-    /// Address of a face's near end.
-    pub local_uri: Option<String>,
-    /// Who made a route.
-    pub origin: Option<u64>,
-    /// Cost of a route.
-    pub cost: Option<u64>,
-    /// Packets that the content store holds at most.
-    pub capacity: Option<u64>,
-    /// Packets erased from the content store.
-    pub count: Option<u64>,
-    /// Flags of a route or face.
-    pub flags: Option<u64>,
-    /// Which flags are meant.
-    pub mask: Option<u64>,
-    /// A strategy, by name.
-    pub strategy: Option<Name>,
-    /// Milliseconds until a route goes.
-    pub expiration_millis: Option<u64>,
-    /// Whether a face stays.
-    pub persistency: Option<u64>,
-    /// Nanoseconds between congestion marks.
-    pub mark_interval: Option<u64>,
-    /// Bytes in a queue from which on packets are marked.
-    pub mark_threshold: Option<u64>,
-    /// Bytes that a face carries.
-    pub mtu: Option<u64>,
+element_table! {
+    /// Parameters of a command, or the body of the answer, in the order in which NFD writes them.
+    pub struct ControlParameters {
+        /// A name prefix.
+        super::types::NAME => name: Name = NAME,
+        /// A face; zero means the one the command came by.
+        types::FACE_ID => face_id: u64 = NUMBER,
+        /// Address of a face's far end.
+        types::URI => uri: String = URI,
+        /// Address of a face's near end.
+        types::LOCAL_URI => local_uri: String = LOCAL_URI,
+        /// Who made a route.
+        types::ORIGIN => origin: u64 = NUMBER,
+        /// Cost of a route.
+        types::COST => cost: u64 = NUMBER,
+        /// Packets that the content store holds at most.
+        types::CAPACITY => capacity: u64 = NUMBER,
+        /// Packets erased from the content store.
+        types::COUNT => count: u64 = NUMBER,
+        /// Nanoseconds between congestion marks.
+        types::MARK_INTERVAL => mark_interval: u64 = NUMBER,
+        /// Bytes in a queue from which on packets are marked.
+        types::MARK_THRESHOLD => mark_threshold: u64 = NUMBER,
+        /// Bytes that a face carries.
+        types::MTU => mtu: u64 = NUMBER,
+        /// Flags of a route or face.
+        types::FLAGS => flags: u64 = NUMBER,
+        /// Which flags are meant.
+        types::MASK => mask: u64 = NUMBER,
+        /// A strategy, by name.
+        types::STRATEGY => strategy: Name = STRATEGY,
+        /// Milliseconds until a route goes.
+        types::EXPIRATION_PERIOD => expiration_millis: u64 = NUMBER,
+        /// Whether a face stays.
+        types::FACE_PERSISTENCY => persistency: u64 = NUMBER,
+    }
 }
+
+const NUMBER: Form<u64> =
+    Form(|value| integer("number of ControlParameters", value), |kind, number, out| out.put_integer(kind, *number));
+const NAME: Form<Name> = Form(decode_name, |kind, name, out| out.put_element(kind, name.as_tlv()));
+const STRATEGY: Form<Name> = Form(
+    |value| decode_name(super::tlv::only("Strategy", value, super::types::NAME)?),
+    |kind, name, out| out.put_nested(kind, |out| out.put_element(super::types::NAME, name.as_tlv())),
+);
+const URI: Form<String> = Form(|value| text("Uri", value), put_text);
+const LOCAL_URI: Form<String> = Form(|value| text("LocalUri", value), put_text);
 
 impl ControlParameters {
     /// Reads the element, which must fill `bytes`. Fields may come in any order; a repeated one counts as it came last.
@@ -102,41 +113,11 @@ impl ControlParameters {
         let mut parameters = ControlParameters::default();
         let mut reader = Reader::new("ControlParameters", value);
         while let Some(element) = reader.element()? {
-            match element.kind {
-                super::types::NAME => parameters.name = Some(decode_name(element.value)?),
-                types::STRATEGY => {
-                    let name = super::tlv::only("Strategy", element.value, super::types::NAME)?;
-                    parameters.strategy = Some(decode_name(name)?);
-                }
-                types::URI => parameters.uri = Some(text("Uri", element.value)?),
-                types::LOCAL_URI => parameters.local_uri = Some(text("LocalUri", element.value)?),
-                kind => match parameters.number(kind) {
-                    Some(slot) => *slot = Some(integer("number of ControlParameters", element.value)?),
-                    None if is_critical(kind) => {
-                        return Err(WireError::Critical { field: "ControlParameters", kind });
-                    }
-                    None => {}
-                },
+            if !parameters.take(&element)? && is_critical(element.kind) {
+                return Err(WireError::Critical { field: "ControlParameters", kind: element.kind });
             }
         }
         Ok(parameters)
-    }
-    fn number(&mut self, kind: u32) -> Option<&mut Option<u64>> {
-        Some(match kind {
-            types::FACE_ID => &mut self.face_id,
-            types::ORIGIN => &mut self.origin,
-            types::COST => &mut self.cost,
-            types::CAPACITY => &mut self.capacity,
-            types::COUNT => &mut self.count,
-            types::FLAGS => &mut self.flags,
-            types::MASK => &mut self.mask,
-            types::EXPIRATION_PERIOD => &mut self.expiration_millis,
-            types::FACE_PERSISTENCY => &mut self.persistency,
-            types::MARK_INTERVAL => &mut self.mark_interval,
-            types::MARK_THRESHOLD => &mut self.mark_threshold,
-            types::MTU => &mut self.mtu,
-            _ => return None,
-        })
     }
     /// The element.
     pub fn encode(&self) -> Vec<u8> {
@@ -145,42 +126,7 @@ impl ControlParameters {
         out
     }
     fn append(&self, out: &mut Vec<u8>) {
-        let mut copy = self.clone();
-        out.put_nested(types::CONTROL_PARAMETERS, |out| {
-            if let Some(name) = &self.name {
-                out.put_element(super::types::NAME, name.as_tlv());
-            }
-            // The order in which NFD writes them.
-            const NUMBERS: [u32; 12] = [
-                types::FACE_ID,
-                types::ORIGIN,
-                types::COST,
-                types::CAPACITY,
-                types::COUNT,
-                types::MARK_INTERVAL,
-                types::MARK_THRESHOLD,
-                types::MTU,
-                types::FLAGS,
-                types::MASK,
-                types::EXPIRATION_PERIOD,
-                types::FACE_PERSISTENCY,
-            ];
-            for kind in NUMBERS {
-                if let Some(value) = copy.number(kind).and_then(|slot| *slot) {
-                    out.put_integer(kind, value);
-                }
-                if kind == types::FACE_ID {
-                    for (kind, text) in [(types::URI, &self.uri), (types::LOCAL_URI, &self.local_uri)] {
-                        if let Some(text) = text {
-                            out.put_element(kind, text.as_bytes());
-                        }
-                    }
-                }
-                if let (types::MASK, Some(name)) = (kind, &self.strategy) {
-                    out.put_nested(types::STRATEGY, |out| out.put_element(super::types::NAME, name.as_tlv()));
-                }
-            }
-        });
+        out.put_nested(types::CONTROL_PARAMETERS, |out| self.put(out));
     }
 }
 
@@ -192,6 +138,9 @@ fn text(field: &'static str, value: &[u8]) -> Result<String, WireError> {
     core::str::from_utf8(value)
         .map(ToString::to_string)
         .map_err(|error| WireError::Value { field, found: u64::from(value[error.valid_up_to()]) })
+}
+pub(super) fn put_text(kind: u32, text: &String, out: &mut Vec<u8>) {
+    out.put_element(kind, text.as_bytes());
 }
 
 /// Answer to a command.

@@ -285,6 +285,36 @@ impl Writer for Vec<u8> {
     }
 }
 
+/// How the value of an element is read, and how the element is appended.
+pub(super) struct Form<T>(pub fn(&[u8]) -> Result<T, WireError>, pub fn(u32, &T, &mut Vec<u8>));
+
+/// Declares a type of optional elements: type number, field, type and [`Form`] of each. The reader accepts them in any order
+/// and keeps the last of repeated ones; the writer follows the order of the declaration.
+macro_rules! element_table {
+    ($(#[$meta:meta])* pub struct $type:ident {
+        $($(#[$field_meta:meta])* $kind:path => $field:ident: $of:ty = $form:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        pub struct $type { $($(#[$field_meta])* pub $field: Option<$of>,)* }
+        impl $type {
+            /// Takes an element; false if it is of an unknown type.
+            fn take(&mut self, element: &$crate::wire::tlv::Element<'_>) -> Result<bool, $crate::wire::WireError> {
+                match element.kind {
+                    $($kind => self.$field = Some($form.0(element.value)?),)*
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            }
+            /// Appends the elements.
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.iter().for_each(|value| $form.1($kind, value, out));)*
+            }
+        }
+    };
+}
+pub(super) use element_table;
+
 #[cfg(test)]
 mod tests {
     use super::*;
