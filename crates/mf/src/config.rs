@@ -65,6 +65,12 @@ pub struct Config {
     pub outbox: bool,
     /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
+    /// Requests that wait at a router with a cache for an object that is arriving for another receiver, and such objects,
+    /// at most; zero lets each request go to a source. Default: 0, until devices at intermittent contacts lose nothing by it.
+    pub pending_requests_max: u32,
+    /// How long a receiver whose request joined such an object has nothing to receive, while no packet of the object comes,
+    /// until its request goes to a source. Default: 2 s.
+    pub pending_lifetime: Duration,
     /// How many replicas hold each name. Default: 5 (paper DMap: K).
     pub replicas: u8,
     /// Records of names that this node holds for the network at most, if it is a resolver. Default: 1,000,000, of some 450
@@ -263,6 +269,8 @@ impl Config {
             proxy: ProxyConfig::default(),
             outbox: false,
             cache_bytes: ByteCount(64 << 20),
+            pending_requests_max: 0,
+            pending_lifetime: Duration::from_secs(2),
             replicas: 5,
             records_max: crate::resolver::replica::RECORDS_HELD_MAX as u32,
             routers_max: crate::router::link_state::ROUTERS_MAX as u32,
@@ -291,6 +299,7 @@ impl Config {
             ),
             (self.hop.csyn_packets >= 1, "csyn_packets", "at least 1"),
             (self.store_ratio >= 1.0, "store_ratio", "at least 1"),
+            (self.pending_lifetime >= Duration::from_millis(10), "pending_lifetime", "at least 10 ms"),
             ((1..=16).contains(&self.replicas), "replicas", "from 1 to 16"),
             (self.binding_lifetime >= Duration::from_secs(1), "binding_lifetime", "at least 1 s"),
             (self.readers.values().all(|devices| devices.len() <= READERS_MAX), "readers", "at most 64 devices"),

@@ -210,6 +210,11 @@ impl MfNode {
         }
         let records = self.replica.iter().flat_map(|records| records.status());
         lines.extend(records.map(|(what, text)| (what.to_string(), text)));
+        if self.cache.arriving.joins + self.cache.arriving.beyond > 0 {
+            let text =
+                format!("{}, {} beyond pending_requests_max", self.cache.arriving.joins, self.cache.arriving.beyond);
+            lines.push(("requests joined".into(), text));
+        }
         if let Some((used, capacity)) = self.proxy.as_ref().map(Proxy::usage) {
             lines.push(("store".into(), format!("{used} of {capacity}")));
         }

@@ -4,7 +4,10 @@ use crate::{
     config::CustodyUntil,
     custody::Answer,
     router::{
-        NO_ROOM, NO_SHARE, TOO_LARGE, link_state::TOO_MANY_ROUTERS, proxy::CHUNK_OVERHEAD_BYTES,
+        NO_ROOM, NO_SHARE, TOO_LARGE,
+        arriving::{Pending, Stopped, Verdict},
+        link_state::TOO_MANY_ROUTERS,
+        proxy::CHUNK_OVERHEAD_BYTES,
         signed_state::Untrusted,
     },
     sender::{Cached, is_pushed},
@@ -18,7 +21,7 @@ impl MfNode {
         match output {
             Output::Arrived(slot) => self.on_passing(now, slot),
             Output::Passed(slot) => {
-                self.keep_in_cache(slot);
+                self.keep_in_cache(now, slot);
                 let _ = self.keep_out_of_its_way(now, slot, true);
             }
             Output::Begun(slot) => self.on_begun(now, slot),
@@ -34,6 +37,9 @@ impl MfNode {
             }
             Output::Undeliverable(slot, reason) => self.on_undeliverable(now, slot, reason),
             Output::Lost(header, reason) => {
+                if let Some(tag) = header.tag() {
+                    self.cache.arriving.on_end(&tag.object, (header.destination, tag.transfer));
+                }
                 let is_kept = self.notify_custodian_of_loss(now, &header, reason);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !is_kept) {
                     match header.key() {
@@ -86,10 +92,15 @@ impl MfNode {
         if self.is_for_group(&header) {
             return self.spread(now, slot);
         }
+        if let ChunkKind::Transport(_) = header.kind
+            && self.cache.arriving.is_shared()
+        {
+            self.on_end_of_transfer(slot, &header);
+        }
         match &header.kind {
             ChunkKind::Transport(_) if self.relay(now, slot, &header) => return,
             ChunkKind::Data(_) => {
-                self.keep_in_cache(slot);
+                self.keep_in_cache(now, slot);
                 if self.keep_out_of_its_way(now, slot, false) {
                     return drop(self.router.consume(slot));
                 }
@@ -120,17 +131,36 @@ impl MfNode {
         }
         self.router.forward(now, slot);
     }
-    /// Caches content that passes.
-    fn keep_in_cache(&mut self, slot: Slot) {
+    /// Detects in passing messages that a transfer ends which others have joined.
+    fn on_end_of_transfer(&mut self, slot: Slot, header: &ChunkHeader) {
+        let (receiver, transfer, object) = match TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes())
+        {
+            Ok(TransportMessage::Ack { transfer, object, complete: true, .. }) => (header.source, transfer, object),
+            Ok(
+                TransportMessage::Unavailable { transfer, object }
+                | TransportMessage::Unreadable { transfer, object, .. },
+            ) => (header.destination, transfer, object),
+            _ => return,
+        };
+        self.cache.arriving.on_end(&object, (receiver, transfer));
+    }
+    /// Caches content that passes; requests that wait for it are answered.
+    fn keep_in_cache(&mut self, now: Time, slot: Slot) {
         if let Some(chunk) = self.router.buffer.chunk(slot)
             && let Some(header) = &chunk.header
             && let Some(tag) = header.tag()
             && header.service == ServiceId::ContentResponse
         {
+            let object = tag.object;
             match header.flags.contains(Flags::NO_CACHE) {
                 true => self.cache.replace(tag, || chunk.payload().to_bytes()),
                 false => self.cache.insert(tag, || chunk.payload().to_bytes(), u64::from(header.payload_bytes)),
             }
+            let face = if let Origin::Face(face, _) = chunk.origin { Some(face) } else { None };
+            let is_whole = self.cache.is_whole(&object);
+            let (lacking, waiting) = self.cache.arriving.on_chunk(now, &object, face, is_whole);
+            lacking.into_iter().for_each(|id| self.sender.on_cached(id));
+            waiting.into_iter().for_each(|pending| self.ask(now, pending));
         }
     }
     /// A chunk that is sent again may be stored here already, and would arrive twice. True if its custodian was told
@@ -180,13 +210,9 @@ impl MfNode {
         {
             self.cache.keep_only(object, held, *chunk_bytes);
         }
-        if let Ok(message @ TransportMessage::Request { object, .. }) = request
-            && !passes
-            && let Some(cut) = self.cache.look(&object)
-        {
+        let pending = Pending { header: header.clone(), payload: payload.clone() };
+        if !passes && self.answer_from_cache(now, &pending) {
             self.router.consume(slot);
-            let under_way = self.under_way(header, &message, cut);
-            self.sender.handle_request(now, header, &message, Some(Cached { cut, under_way }));
             return true;
         }
         if header.addresses.is_empty() && !self.router.is_attached(&header.destination) {
@@ -196,6 +222,66 @@ impl MfNode {
             return true;
         }
         false
+    }
+    /// Answers a request from the cache, at once or when its object has come; false if it is to go on to a source.
+    fn answer_from_cache(&mut self, now: Time, pending: &Pending) -> bool {
+        let Ok(message @ TransportMessage::Request { object, .. }) = TransportMessage::decode(&pending.payload) else {
+            return false;
+        };
+        let cut = match self.cache.look(&object) {
+            Some(cut) => cut,
+            None => match self.cache.join(now, pending, &message) {
+                Verdict::Passes => return false,
+                Verdict::Waits => return true,
+                Verdict::Joins(cut) => cut,
+            },
+        };
+        let under_way = self.under_way(&pending.header, &message, cut);
+        self.sender.handle_request(now, &pending.header, &message, Some(Cached { cut, under_way }));
+        true
+    }
+    /// Takes a request that has waited here as if it came now.
+    fn ask(&mut self, now: Time, pending: Pending) {
+        if !self.answer_from_cache(now, &pending) {
+            self.send_on(now, pending);
+        }
+    }
+    /// Sends a request to the nearest node that has the content, or to the one that was chosen.
+    fn send_on(&mut self, now: Time, Pending { header, payload }: Pending) {
+        if header.addresses.is_empty() && !self.router.is_attached(&header.destination) {
+            let content = header.destination;
+            self.anycasts.insert(now, header, payload);
+            self.resolver.lookup(now, content);
+        } else {
+            self.router.originate(now, header, &payload.into(), Origin::Local);
+        }
+    }
+    /// Where the arrival of an object stops, the first starving flow requests the missing chunks from a source.
+    pub(super) fn replace_leaders(&mut self, now: Time) -> bool {
+        for (object, id) in self.sender.take_lacking() {
+            self.cache.arriving.on_lack(object, id);
+        }
+        let mut moved = false;
+        loop {
+            let proxy = &self.proxy;
+            let is_stored = |id: &(Guid, u32), object: &ObjectId| {
+                proxy.as_ref().is_some_and(|proxy| proxy.waiting_for(&id.0, *object, id.1).next().is_some())
+            };
+            let stopped = self.cache.arriving.take_stopped(now, &self.router, is_stored);
+            let Some(Stopped { object, starving, mut stream }) = stopped else { return moved };
+            moved = true;
+            let waiting = core::mem::take(&mut stream.waiting);
+            match starving.and_then(|(id, pending)| Some((id, pending.header, self.sender.hand_over(id)?))) {
+                Some((id, header, request)) => {
+                    self.cache.arriving.lead(now, id, &request, stream);
+                    let mut payload = Vec::new();
+                    request.encode(&mut payload);
+                    self.send_on(now, Pending { header, payload: payload.into() });
+                }
+                None => self.cache.arriving.restore(object, stream),
+            }
+            waiting.into_values().for_each(|pending| self.ask(now, pending));
+        }
     }
     /// The chunks of a requested object that are here on their way to the receiver, from whatever source: a request
     /// that is repeated in an outage must not bring them twice. Only those of the same cut count.
@@ -252,6 +338,7 @@ impl MfNode {
             ) if !is_pushed(transfer) => (transfer, object),
             _ => return,
         };
+        self.cache.arriving.on_end(&object, (header.source, transfer));
         let mut payload = Vec::new();
         TransportMessage::Unavailable { transfer, object }.encode(&mut payload);
         let kind = ChunkKind::Transport(header.token().unwrap_or_default());

@@ -56,6 +56,7 @@ use crate::{
     resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Records, Replays, Replica, Seals, Stored},
     router::{
         Binding, Output, Router, RouterConfig, StoreReason,
+        arriving::Arriving,
         cache::ContentCache,
         link_state::Topology,
         neighbour::{Change, Identity, Neighbour},
@@ -87,6 +88,7 @@ enum Wake {
     Custody,
     Names,
     Store,
+    Arriving,
 }
 
 /// The context from which the secret of the nonces in hellos is derived.
@@ -217,6 +219,10 @@ impl MfNode {
             .with_leases(config.binding_lifetime * IDLE_LEASES, config.attachment_lifetime);
         let rules =
             config.readers.iter().map(|(name, configured)| (name.clone(), Rule::new(configured.clone()))).collect();
+        let cache_bytes = if config.router { config.cache_bytes } else { tributary_core::ByteCount(0) };
+        let mut cache = ContentCache::new(cache_bytes);
+        let requests_max = if cache_bytes.0 == 0 { 0 } else { config.pending_requests_max };
+        cache.arriving = Arriving::new(requests_max, config.pending_lifetime);
         let mut node = MfNode {
             guid,
             key,
@@ -232,7 +238,7 @@ impl MfNode {
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
             receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),
-            cache: ContentCache::new(if config.router { config.cache_bytes } else { tributary_core::ByteCount(0) }),
+            cache,
             anycasts: Anycasts::default(),
             groups: Groups::default(),
             relays: Relays::default(),
@@ -354,6 +360,10 @@ impl MfNode {
     /// Its sender, to look at.
     pub fn sender(&self) -> &Sender {
         &self.sender
+    }
+    /// Requests that joined an object which was arriving, and those for which there was no room.
+    pub fn joined_requests(&self) -> (u64, u64) {
+        (self.cache.arriving.joins, self.cache.arriving.beyond)
     }
 
     // Commands beside those of `Endpoint`.
@@ -494,7 +504,7 @@ impl MfNode {
             seals.keep_certified(|router| signed.key_of(router));
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 14] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 15] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -510,6 +520,7 @@ impl MfNode {
             (self.custody.poll_timeout(), Wake::Custody),
             (self.replica.as_ref().and_then(|records| records.poll_timeout()), Wake::Names),
             (self.open_store_at, Wake::Store),
+            (self.cache.arriving.poll_timeout(), Wake::Arriving),
         ]
     }
 }
@@ -597,6 +608,10 @@ impl Node for MfNode {
                     self.open_store(now);
                 }
                 Wake::Sweep => self.sweep(now),
+                Wake::Arriving => {
+                    let sender = &self.sender;
+                    self.cache.arriving.handle_timeout(now, &self.router, |id| sender.has_flow(id));
+                }
             }
         }
         self.settle(now);

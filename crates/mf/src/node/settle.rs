@@ -47,6 +47,7 @@ impl MfNode {
                 }
             } else {
                 self.router.on_down(now, face);
+                self.cache.arriving.on_down(face, &guid);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
                     proxy.on_neighbour_lost(&guid, boot);
                 }
@@ -296,6 +297,7 @@ impl MfNode {
                 break;
             }
         }
+        moved |= self.replace_leaders(now);
         for (header, payload) in self.anycasts.poll_ready(now, |device, address| self.router.distance(device, address))
         {
             moved = true;

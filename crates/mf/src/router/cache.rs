@@ -1,15 +1,18 @@
 //! The content cache of a router (paper §3.2.1): keeps chunks that pass for later requests.
 //!
 //! Objects are kept and dropped as a whole, least recently used first: a request is answered when all of its object is
-//! here, because the answer needs one sender that knows what is missing. A cache cannot verify what passes; receivers
+//! here or [arriving], because the answer needs one sender that knows what is missing. A cache cannot verify what passes; receivers
 //! do, and ask past a cache that lied ([`Flags::NO_CACHE`](crate::wire::Flags::NO_CACHE)).
+//!
+//! [arriving]: super::arriving
 use alloc::collections::BTreeMap;
 
 use bytes::Bytes;
 use tributary_content::ObjectId;
-use tributary_core::{ByteCount, Recency};
+use tributary_core::{ByteCount, Recency, Time};
 
-use crate::wire::{ChunkRanges, DataTag};
+use super::arriving::{Arriving, Pending, Verdict};
+use crate::wire::{ChunkRanges, DataTag, TransportMessage};
 
 /// What a chunk takes beyond its payload.
 const CHUNK_OVERHEAD_BYTES: u64 = 128;
@@ -21,6 +24,8 @@ pub struct ContentCache {
     used: u64,
     recency: Recency<ObjectId>,
     objects: BTreeMap<ObjectId, Cached>,
+    /// What of it is still to come, and who has joined it.
+    pub arriving: Arriving,
     /// Requests answered.
     pub hits: u64,
     /// Requests passed on.
@@ -43,6 +48,7 @@ impl ContentCache {
             used: 0,
             recency: Recency::new(),
             objects: BTreeMap::new(),
+            arriving: Arriving::default(),
             hits: 0,
             misses: 0,
         }
@@ -139,6 +145,25 @@ impl ContentCache {
                 None
             }
         }
+    }
+    /// Whether a chunk of it is here.
+    pub fn holds(&self, object: &ObjectId, number: u32) -> bool {
+        self.objects.get(object).is_some_and(|known| known.chunks.contains_key(&number))
+    }
+    /// Whether all of an object is here.
+    pub fn is_whole(&self, object: &ObjectId) -> bool {
+        self.objects.get(object).is_some_and(|known| known.chunks.len() == known.count as usize)
+    }
+    /// A request that cannot be answered as a whole joins what is arriving of its object, if that is all it misses.
+    pub fn join(&mut self, now: Time, pending: &Pending, message: &TransportMessage) -> Verdict {
+        let ContentCache { capacity, objects, arriving, .. } = self;
+        let known = objects.get(&message.about().1);
+        let cut = known.map(|known| {
+            let bytes = u64::from(known.count) * (u64::from(known.chunk_bytes) + CHUNK_OVERHEAD_BYTES);
+            (bytes <= *capacity).then_some((known.chunk_bytes, known.count))
+        });
+        let holds = |number| known.is_some_and(|known| known.chunks.contains_key(&number));
+        arriving.on_request(now, pending, message, cut, holds)
     }
     /// A chunk of an object that is cut so; nothing if it has been replaced by another cut.
     pub fn chunk(&self, object: &ObjectId, cut: (u32, u32), number: u32) -> Option<Bytes> {

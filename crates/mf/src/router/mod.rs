@@ -13,6 +13,8 @@
 //! | where a chunk goes | [`binding`] |
 //! | storage for destinations that are away | [`proxy`] |
 //! | content cache | [`cache`] |
+//! | requests that join an object which is arriving | [`arriving`] |
+pub mod arriving;
 pub mod binding;
 pub mod cache;
 mod chunks;
@@ -439,6 +441,19 @@ impl Router {
     pub fn arriving(&self) -> impl Iterator<Item = (ChunkKey, Time)> {
         let arriving = self.hops.values().flat_map(|hop| hop.incoming.slots());
         arriving.filter_map(|(slot, heard)| Some((self.buffer.chunk(slot)?.header.as_ref()?.key()?, heard)))
+    }
+    /// Whether a chunk of an object is arriving, with a packet since `since`.
+    pub fn is_coming(&self, object: &ObjectId, since: Time) -> bool {
+        self.arriving().any(|(key, heard)| key.object == *object && heard >= since)
+    }
+    /// Whether data of an object waits here for a destination.
+    pub fn holds_data_for(&self, destination: &Guid, object: &ObjectId) -> bool {
+        self.buffer.used_by(destination) > 0 && self.data_for(destination).any(|tag| tag.object == *object)
+    }
+    /// Whether the buffer has room for a chunk, but this destination has its share: at least half a chunk waits for it.
+    pub fn holds_back(&self, destination: &Guid) -> bool {
+        let (buffer, chunk) = (&self.buffer, self.buffer.largest());
+        buffer.used_by(destination) > chunk / 2 && buffer.free() >= chunk && buffer.free_for(destination) < chunk
     }
     /// Whether the holder of a GUID is attached here.
     pub fn is_attached(&self, guid: &Guid) -> bool {

@@ -101,6 +101,8 @@ pub struct Sender {
     failures: VecDeque<(String, String)>,
     /// Destination and transfer of flows whose lifetime was over.
     expired: VecDeque<(Guid, u32)>,
+    /// Flows from the cache that began to wait for a missing chunk.
+    lacking: Vec<(ObjectId, FlowId)>,
     /// The reports of pushed transfers that have ended, and the order in which they did.
     ended: BTreeMap<u32, SendReport>,
     ended_order: VecDeque<u32>,
@@ -157,6 +159,7 @@ impl Sender {
             unrecognised: BTreeMap::new(),
             failures: VecDeque::new(),
             expired: VecDeque::new(),
+            lacking: Vec::new(),
             ended: BTreeMap::new(),
             ended_order: VecDeque::new(),
             chunks: (0, 0),
@@ -297,11 +300,16 @@ impl Sender {
             let flow = self.flows.get(&id)?;
             let (object, chunk_bytes, count) = (flow.object, flow.chunk_bytes, flow.count);
             let payload = match flow.from_cache {
-                true => cache
-                    .chunk(&object, (chunk_bytes, count), number)
-                    .map(Payload::from)
-                    .map(Some)
-                    .ok_or_else(|| Failure::here("it went out of the cache")),
+                true => match cache.chunk(&object, (chunk_bytes, count), number) {
+                    Some(chunk) => Ok(Some(Payload::from(chunk))),
+                    None if cache.arriving.has_joined(&object, &id) => {
+                        let waiting = Waiting { awaits_storage: true, ..begun };
+                        self.flows.change(&id, |flow| flow.waiting = Some(waiting));
+                        self.lacking.push((object, id));
+                        Ok(None)
+                    }
+                    None => Err(Failure::here("it went out of the cache")),
+                },
                 false => self.read_for(id, begun),
             };
             let payload = match payload {
@@ -314,6 +322,8 @@ impl Sender {
             };
             let own = self.own;
             let (header, is_over) = self.flows.change(&id, |flow| {
+                // The receiver may have missed it while this end waited for its bytes.
+                flow.again.remove(&number);
                 // A reminder is no sign of life: its receiver need not be there.
                 if !repeated || number != 0 {
                     flow.sent_at = now;
@@ -340,6 +350,38 @@ impl Sender {
             return Some((header, payload));
         }
         None
+    }
+    /// Flows from the cache that began to wait for a missing chunk since the last call.
+    pub fn take_lacking(&mut self) -> Vec<(ObjectId, FlowId)> {
+        core::mem::take(&mut self.lacking)
+    }
+    /// The cache has a new chunk: a flow that waits for one tries again.
+    pub fn on_cached(&mut self, id: FlowId) {
+        self.flows.change(&id, |flow| flow.waiting.iter_mut().for_each(|waiting| waiting.awaits_storage = false));
+    }
+    /// Whether a flow has not ended.
+    pub fn has_flow(&self, id: &FlowId) -> bool {
+        self.flows.get(id).is_some()
+    }
+    /// Ends a flow from the cache that waits for a chunk, and returns the request by which a source continues it: for the
+    /// chunks that this node has not sent.
+    pub fn hand_over(&mut self, id: FlowId) -> Option<TransportMessage> {
+        let flow = self.flows.get(&id)?;
+        let waits = flow.waiting.as_ref().filter(|waiting| waiting.awaits_storage)?.next.number;
+        let is_missing =
+            |number: u32| number == waits || flow.again.contains(&number) || flow.dropped.contains(&number);
+        let is_sent = |number: u32| number < flow.next || flow.held.contains(number);
+        let held = (0..flow.count).filter(|number| is_sent(*number) && !is_missing(*number));
+        let request = TransportMessage::Request {
+            transfer: id.1,
+            object: flow.object,
+            chunk_bytes: flow.chunk_bytes,
+            reliability: flow.options.reliability,
+            buffer_chunks: flow.window.advice.max(1),
+            held: ChunkRanges::from_ascending(held),
+        };
+        self.end(id);
+        Some(request)
     }
     /// The next message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {

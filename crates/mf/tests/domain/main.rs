@@ -3,6 +3,7 @@
 
 mod buckets;
 mod contacts;
+mod crowd;
 mod custody;
 mod directory;
 mod disconnection;

@@ -122,6 +122,10 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
         mf.cache_bytes = ByteCount(bytes);
     }
+    if let Some(requests) = section.integer("pending_requests_max", 0..=1_000_000) {
+        mf.pending_requests_max = requests as u32;
+    }
+    set(duration(section, "pending_lifetime", millisecond * 10, Duration::from_secs(600)), &mut mf.pending_lifetime);
     let forwardings = [("cut-through", Forwarding::CutThrough), ("store-and-forward", Forwarding::StoreAndForward)];
     mf.hop.forwarding = section.choice("forwarding", &forwardings).unwrap_or(mf.hop.forwarding);
     if let Some(packets) = section.integer("csyn_packets", 1..=u64::from(u16::MAX)) {
