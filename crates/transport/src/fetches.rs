@@ -48,7 +48,9 @@ pub trait Fetching {
 /// All fetches of a node, by number.
 #[derive(Debug)]
 pub struct FetchTable<F> {
-    fetches: BTreeMap<TransferId, F>,
+    /// Those that have work or events; the others would only be skipped for each packet.
+    active: BTreeMap<TransferId, F>,
+    settled: BTreeMap<TransferId, F>,
     /// Those that only look, and are no transfers.
     lookups: BTreeSet<TransferId>,
     number: u32,
@@ -65,7 +67,8 @@ impl<F: Fetching> FetchTable<F> {
     /// Without fetches. The first one gets the number after `number`; accounts of `ended_max` ended ones are kept.
     pub fn new(number: u32, ended_max: usize) -> FetchTable<F> {
         FetchTable {
-            fetches: BTreeMap::new(),
+            active: BTreeMap::new(),
+            settled: BTreeMap::new(),
             lookups: BTreeSet::new(),
             number: number & NUMBER_MAX,
             ended_max,
@@ -91,39 +94,47 @@ impl<F: Fetching> FetchTable<F> {
     /// Adds a fetch. Forgets lookups that have ended and, beyond the limit, the oldest transfers that have ended;
     /// returns all forgotten ones.
     pub fn insert(&mut self, id: TransferId, fetch: F) -> Vec<(TransferId, F)> {
-        self.fetches.insert(id, fetch);
-        let settled = |(id, fetch): (&TransferId, &F)| fetch.is_settled().then_some(*id);
-        let ended = self.fetches.iter().filter_map(settled);
+        self.settled.remove(&id);
+        self.active.insert(id, fetch);
+        let ended = self.all().filter(|(_, fetch)| fetch.is_settled()).map(|(id, _)| id);
         let (looked, ended): (Vec<TransferId>, Vec<TransferId>) = ended.partition(|id| self.lookups.contains(id));
         looked.iter().for_each(|id| _ = self.lookups.remove(id));
         let surplus = ended.into_iter().rev().skip(self.ended_max).chain(looked);
-        let mut forgotten: Vec<_> = surplus.filter_map(|id| Some((id, self.fetches.remove(&id)?))).collect();
+        let remove = |id| self.settled.remove(&id).or_else(|| self.active.remove(&id)).map(|fetch| (id, fetch));
+        let mut forgotten: Vec<_> = surplus.filter_map(remove).collect();
         forgotten.reverse();
         forgotten
     }
     /// Whether the table has no fetch, running or remembered.
     pub fn is_empty(&self) -> bool {
-        self.fetches.is_empty()
+        self.active.is_empty() && self.settled.is_empty()
     }
     /// A fetch, running or remembered.
     pub fn get(&self, id: TransferId) -> Option<&F> {
-        self.fetches.get(&id)
+        self.active.get(&id).or_else(|| self.settled.get(&id))
     }
     /// A fetch, running or remembered.
     pub fn get_mut(&mut self, id: TransferId) -> Option<&mut F> {
-        self.fetches.get_mut(&id)
+        self.get_with_limit(id).map(|(fetch, _)| fetch)
     }
     /// A fetch, running or remembered, and the limit that it shares with all others.
     pub fn get_with_limit(&mut self, id: TransferId) -> Option<(&mut F, &mut TokenBucket)> {
-        Some((self.fetches.get_mut(&id)?, &mut self.shared.limit))
+        // What the caller does may give it events.
+        self.active.extend(self.settled.remove_entry(&id));
+        Some((self.active.get_mut(&id)?, &mut self.shared.limit))
     }
-    /// All fetches, the oldest first.
+    /// All fetches, running or remembered, the oldest first.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = (TransferId, &F)> {
+        let all: BTreeMap<&TransferId, &F> = self.settled.iter().chain(&self.active).collect();
+        all.into_iter().map(|(id, fetch)| (*id, fetch))
+    }
+    /// Those that are not settled, the oldest first, and some that have settled just now.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TransferId, &F)> {
-        self.fetches.iter().map(|(id, fetch)| (*id, fetch))
+        self.active.iter().map(|(id, fetch)| (*id, fetch))
     }
-    /// All fetches, the oldest first.
+    /// Those that are not settled, the oldest first, and some that have settled just now.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (TransferId, &mut F)> {
-        self.fetches.iter_mut().map(|(id, fetch)| (*id, fetch))
+        self.active.iter_mut().map(|(id, fetch)| (*id, fetch))
     }
     /// Those that have not ended.
     pub fn running(&self) -> impl Iterator<Item = (TransferId, &F)> {
@@ -137,7 +148,7 @@ impl<F: Fetching> FetchTable<F> {
     /// something; so all fetches share a common limit fairly.
     pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut Shared) -> Option<R>) -> Option<R> {
         for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {
-            for (id, fetch) in self.fetches.range_mut(part) {
+            for (id, fetch) in self.active.range_mut(part) {
                 if !fetch.is_ended()
                     && let Some(result) = serve(fetch, &mut self.shared)
                 {
@@ -152,7 +163,7 @@ impl<F: Fetching> FetchTable<F> {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         match id {
             None => self.shared.limit.set_rate(now, rate),
-            Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
+            Some(id) => self.get_mut(id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
         }
     }
     /// Sets the owner's policy for a face.
@@ -164,15 +175,16 @@ impl<F: Fetching> FetchTable<F> {
         if demands.priority != 0 {
             self.shared.faces.have_priorities();
         }
-        self.fetches.get_mut(&id).is_some_and(|fetch| fetch.set_demands(now, demands))
+        self.get_mut(id).is_some_and(|fetch| fetch.set_demands(now, demands))
     }
     /// Collects the events of fetches, the oldest first.
     pub fn collect_events(&mut self, mut poll: impl FnMut(&mut F) -> Option<TransferEvent>) {
-        for (id, fetch) in &mut self.fetches {
+        for (id, fetch) in &mut self.active {
             while let Some(event) = poll(fetch) {
                 self.events.push_back((*id, event));
             }
         }
+        self.settled.extend(self.active.extract_if(.., |_, fetch| fetch.is_settled()));
     }
     /// The next event.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
@@ -180,11 +192,11 @@ impl<F: Fetching> FetchTable<F> {
     }
     /// The account of a fetch; `None` if there never was one of that number or it was forgotten.
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
-        self.fetches.get(&id).map(|fetch| fetch.report(now))
+        self.get(id).map(|fetch| fetch.report(now))
     }
     /// All transfers, the oldest first, with the names that they fetch: without lookups and names without a publisher.
     pub fn names(&self) -> Vec<(TransferId, Name)> {
-        let transfers = self.iter().filter(|(id, fetch)| !self.lookups.contains(id) && !fetch.was_in_vain());
+        let transfers = self.all().filter(|(id, fetch)| !self.lookups.contains(id) && !fetch.was_in_vain());
         transfers.map(|(id, fetch)| (id, fetch.name().clone())).collect()
     }
 }
@@ -264,7 +276,13 @@ mod tests {
         let mut table = table(&[true, true, false, true, true]);
         let id = table.number();
         table.insert(id, Sham("/x".parse().expect("a name"), false));
-        let (running, all) = (table.running().count(), table.iter().count());
+        let (running, all) = (table.running().count(), table.all().count());
         assert_eq!((running, all), (2, 4));
+        // What has settled is looked at again only when somebody names it.
+        table.collect_events(|_| None);
+        assert_eq!((table.iter().count(), table.all().count()), (2, 4));
+        let settled = table.all().find(|(_, fetch)| fetch.is_settled()).map(|(id, _)| id).expect("two are");
+        assert!(table.get_mut(settled).is_some());
+        assert_eq!((table.iter().count(), table.all().count()), (3, 4));
     }
 }

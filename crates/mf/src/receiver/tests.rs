@@ -74,7 +74,7 @@ fn all_transfers_together_keep_to_the_buffer_and_none_is_starved() {
         }
         let refused = receiver.refused;
         assert!(refused >= 250 * u64::from(source), "{refused}");
-        let held = receiver.fetches.iter().map(|(id, _)| receiver.buffered_of(id)).collect::<Vec<_>>();
+        let held = receiver.fetches.all().map(|(id, _)| receiver.buffered_of(id)).collect::<Vec<_>>();
         let part = most / u64::from(source);
         assert!(held.iter().all(|held| *held >= part / 2), "each has its part: {held:?}");
     }
@@ -101,8 +101,8 @@ fn what_nobody_has_taken_is_forgotten_for_want_of_room_alone() {
     assert_eq!(held(&receiver), [(2, 3), (3, 3), (4, 3)], "the oldest makes room");
     receiver.accept(Some(Box::new(MemoryOpener::new())));
     receiver.take_early(now);
-    assert!(receiver.fetches.iter().all(|(_, fetch)| fetch.record.is_completed()));
-    assert_eq!(receiver.fetches.iter().count(), 3);
+    assert!(receiver.fetches.all().all(|(_, fetch)| fetch.record.is_completed()));
+    assert_eq!(receiver.fetches.all().count(), 3);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn who_missed_the_answer_is_told_again_when_many_others_have_come_meanwhile() {
         }
     };
     (0..=ENDED_MAX as u32 + 1).for_each(|number| bring(&mut receiver, number, None));
-    assert!(receiver.fetches.iter().count() <= ENDED_MAX + 1, "{}", receiver.fetches.iter().count());
+    assert!(receiver.fetches.all().count() <= ENDED_MAX + 1, "{}", receiver.fetches.all().count());
     while receiver.poll_message().is_some() || receiver.poll_answer().is_some() {}
     bring(&mut receiver, 0, Some(custodian));
     let is_complete = |message: &Outgoing| matches!(message.message, TransportMessage::Ack { complete: true, .. });

@@ -236,7 +236,7 @@ impl Receiver {
     /// Whether forwarders have returned the Interests of the latest fetch of a name for want of a route.
     pub fn is_refused(&self, name: &Name) -> bool {
         self.fetches
-            .iter()
+            .all()
             .rfind(|(_, fetch)| fetch.transfer.name() == name)
             .is_some_and(|(_, fetch)| fetch.is_refused())
     }
