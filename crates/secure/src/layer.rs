@@ -102,6 +102,8 @@ enum Trouble {
     Refused(String),
     /// The neighbour does not admit this node, and why.
     Refuses(String),
+    /// The keys have ended, and no handshake for new ones has succeeded.
+    Ended,
 }
 
 impl Trouble {
@@ -117,6 +119,7 @@ impl Trouble {
             }
             Trouble::Refused(reason) => format!("the neighbour on {face} is refused: {reason}"),
             Trouble::Refuses(reason) => format!("the neighbour on {face} refuses this node: {reason}"),
+            Trouble::Ended => format!("the keys on {face} have ended, and every handshake for new ones has failed"),
         }
     }
 }
@@ -189,8 +192,9 @@ const RESPONDING_MAX: usize = 4;
 const ATTEMPTS_NOTED: u32 = 5;
 /// Packets that wait for a session; a protocol's own repetition makes up for more.
 const WAITING_MAX: usize = 16;
-/// How long the neighbour that began a session uses its keys; the other one steps in after twice that.
+/// How long the neighbour that began a session uses its keys, and when the other one steps in: keys end after 180 s.
 const REKEY_AFTER: Duration = Duration::from_secs(120);
+const REKEY_AFTER_BY_OTHER: Duration = Duration::from_secs(150);
 /// How long a neighbour that answers no handshake, where protection is optional, counts as unable to.
 const PREFERRED_AGAIN: Duration = Duration::from_secs(300);
 /// How long nothing is tried with a neighbour that was refused, or refuses.
@@ -360,6 +364,11 @@ impl Layer {
             // A handshake that is not finished.
             return None;
         };
+        if session.has_ended(now) {
+            self.drop_packet(id, "under keys that have ended", packet.len());
+            self.expire(now, owner);
+            return None;
+        }
         let before = plain.len();
         if kind != Kind::Control && kind != session.kind() {
             self.stats.forged += 1;
@@ -471,6 +480,7 @@ impl Layer {
     /// Protects what the node sends over a face; what must wait for a session is taken out.
     pub(crate) fn seal(&mut self, now: Time, id: FaceId, batch: &mut TransmitBuf, buffer: &mut BytesMut) {
         let policy = self.policy(id);
+        self.expire(now, id);
         let has_session = self.faces.get(&id).is_some_and(|face| face.current.is_some() || face.finishing.is_some());
         match policy {
             FaceProtection::Off => return,
@@ -515,10 +525,22 @@ impl Layer {
             None => {}
         }
     }
+    /// Ends the sessions of a face if the keys in use have ended.
+    fn expire(&mut self, now: Time, id: FaceId) {
+        let Some(face) = self.faces.get(&id) else { return };
+        if !face.current.as_ref().is_some_and(|session| session.has_ended(now)) {
+            return;
+        }
+        let was_tried = face.initiating.is_some() || !face.responding.is_empty();
+        self.end_sessions(id);
+        if was_tried {
+            self.note(now, id, Trouble::Ended);
+        }
+    }
     fn want_new_keys(&mut self, now: Time, id: FaceId) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         let Some(session) = &face.current else { return };
-        let patience = if session.we_began { REKEY_AFTER } else { REKEY_AFTER * 2 };
+        let patience = if session.we_began { REKEY_AFTER } else { REKEY_AFTER_BY_OTHER };
         let is_due = now.since(session.since) >= patience || session.is_worn();
         if is_due && face.may_initiate(now) {
             self.initiate(now, id);

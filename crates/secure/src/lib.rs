@@ -15,7 +15,8 @@
 //! - Before an address has returned a cookie, a node keeps nothing of it and answers at most as many bytes as it got.
 //! - Each packet under a session is sealed with AES-128-GCM under its own number and opened once; [`OVERHEAD`] bytes more on
 //!   the wire. With [`Protection::Authenticated`] it is readable and cannot be changed.
-//! - Keys live for two minutes or four million packets; the next ones are agreed on while these are used.
+//! - Keys live for two minutes or four million packets; the next ones are agreed on while these are used, which end after
+//!   three minutes in any case.
 //! - A session in use gives way to a handshake of the same key only; to another key after [`HELD_FOR`] of silence, and if
 //!   [`Admission`] agrees.
 //! - A neighbour whose address changes, as behind a NAT that was started again, keeps its face once it has answered from the

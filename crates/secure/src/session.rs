@@ -5,7 +5,7 @@ use ring::{
     aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
     error::Unspecified,
 };
-use tributary_core::Time;
+use tributary_core::{Duration, Time};
 
 use crate::{
     Protection, is_equal,
@@ -50,6 +50,8 @@ pub(crate) struct Opened {
 
 /// Packets after which the neighbours agree on new keys: half of what RFC 9001 (section 6.6) allows under one key.
 const REKEY_PACKETS: u64 = 1 << 22;
+/// How long a key protects packets, also where somebody keeps later handshakes away (WireGuard's reject-after-time).
+const KEY_LIFETIME: Duration = Duration::from_secs(180);
 /// Packets that one key protects at most (RFC 9001, section 6.6).
 const PACKETS_MAX: u64 = 1 << 23;
 
@@ -90,6 +92,10 @@ impl Session {
     /// Whether its keys protect packets still.
     pub(crate) fn can_send(&self) -> bool {
         self.sent < PACKETS_MAX
+    }
+    /// Whether its keys protect nothing any more, whatever has come of later handshakes.
+    pub(crate) fn has_ended(&self, now: Time) -> bool {
+        now.since(self.since) >= KEY_LIFETIME
     }
     /// Whether its keys have protected as many packets as they should.
     pub(crate) fn is_worn(&self) -> bool {

@@ -436,6 +436,39 @@ fn keys_change_under_way_and_nothing_is_lost() {
 }
 
 #[test]
+fn keys_end_three_minutes_after_the_last_handshake_if_later_ones_are_kept_away_and_both_ends_say_so() {
+    for policy in [FaceProtection::Required, FaceProtection::Preferred] {
+        let mut pair = Pair::usual();
+        for (node, face) in pair.nodes.iter_mut().zip(pair.faces) {
+            node.set_policy(face, policy);
+        }
+        pair.say(0, &[b"hello"]);
+        pair.run_ms(1_000);
+        pair.heard(1);
+        pair.tamper = Box::new(|_, packet| if packet[0] < 0xd4 { vec![] } else { vec![packet] });
+        let mut seconds = [0, 0];
+        for second in 1..400 {
+            pair.say(0, &[b"to"]);
+            pair.say(1, &[b"fro"]);
+            pair.run_ms(1_000);
+            for (number, last) in seconds.iter_mut().enumerate() {
+                *last = if pair.heard(number).is_empty() { *last } else { second };
+            }
+        }
+        assert!(seconds.iter().all(|last| (170..=180).contains(last)), "{policy:?}: {seconds:?}");
+        for face in ["face-1", "face-2"] {
+            pair.assert_noted(&format!("the keys on {face} have ended, and every handshake for new ones has failed"));
+        }
+        pair.tamper = Box::new(|_, packet| vec![packet]);
+        for _ in 0..10 {
+            pair.say(0, &[b"again"]);
+            pair.run_ms(1_000);
+        }
+        assert!(pair.heard(1).contains(&"again".to_string()), "{policy:?}");
+    }
+}
+
+#[test]
 fn both_may_begin_at_once() {
     let mut pair = Pair::usual();
     pair.say(0, &[b"to"]);

@@ -227,6 +227,10 @@ impl Layer {
         self.peers.push_back((id, Some(peer.clone())));
         let face = self.face(id);
         (face.key, face.heard, face.trouble) = (key, Some(now), None);
+        if face.policy == FaceProtection::Preferred {
+            // It can: whoever keeps later handshakes away must not get its packets in the clear.
+            face.policy = FaceProtection::Required;
+        }
         if face.peer.as_ref() != Some(&peer) {
             let note = format!("{id} is {} ({})", peer.label, peer.key);
             face.peer = Some(peer);
