@@ -6,7 +6,7 @@ use tributary_trust::UnixTime;
 use super::{PeerAddress, PeerError};
 use crate::family::Family;
 
-/// A neighbour as people pass it on: an address, or an address with the key of whoever answers there.
+/// A neighbour as people pass it on: an address, or an address with the key that the neighbour must prove.
 ///
 /// ```text
 /// invitation = "trib://" key "@" host ":" port *( "," host ":" port ) [ "?" term *( "&" term ) ]

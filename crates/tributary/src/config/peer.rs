@@ -105,25 +105,29 @@ impl NamedPeer {
         Ok(NamedPeer { scheme, hosts: hosts.collect::<Result<_, _>>()? })
     }
     fn parse_host(text: &str) -> Result<(String, u16), PeerError> {
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| PeerError::NoPort(text.into()))?;
+        let wrong = PeerError::Address;
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong(format!("'{text}' has no port")))?;
         let number = port.parse::<u16>();
-        let port = number.map_err(|_| PeerError::Port(port.into()))?;
+        let port = number.map_err(|_| wrong(format!("'{port}' is not a port from 1 to 65535")))?;
         let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inside) => {
                 let (address, zone) = inside.split_once('%').unwrap_or((inside, ""));
                 if address.parse::<Ipv6Addr>().is_err() || !is_word(zone, ZONE_BYTES_MAX) {
-                    return Err(PeerError::Zone(inside.into()));
+                    return Err(wrong(format!("'{inside}' is no IPv6 address with a zone such as fe80::1%eth0")));
                 }
                 inside
             }
             None if host.parse::<IpAddr>().is_ok() => {
-                return Err(PeerError::Brackets(text.into()));
+                return Err(wrong(format!("'{text}' has an IPv6 address without [brackets]")));
             }
             None => host,
         };
         let is_name =
             host.contains('%') || is_word(host, HOST_BYTES_MAX) && host.bytes().any(|byte| byte.is_ascii_alphabetic());
-        if is_name { Ok((host.into(), port)) } else { Err(PeerError::Host(host.into())) }
+        if is_name {
+            return Ok((host.into(), port));
+        }
+        Err(wrong(format!("'{host}' is neither an IP address nor the name of a host")))
     }
 }
 impl fmt::Display for NamedPeer {
@@ -149,21 +153,9 @@ impl NamedPeer {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// The host has no port.
-    #[error("'{0}' has no port")]
-    NoPort(String),
-    /// The text in its place is no port.
-    #[error("'{0}' is not a port from 1 to 65535")]
-    Port(String),
-    /// The text in brackets is no IPv6 address, or its zone is invalid.
-    #[error("'{0}' is no IPv6 address with a zone such as fe80::1%eth0")]
-    Zone(String),
-    /// An IPv6 address has no brackets, so that its port cannot be distinguished.
-    #[error("'{0}' has an IPv6 address without [brackets]")]
-    Brackets(String),
-    /// The host is neither an address nor a name.
-    #[error("'{0}' is neither an IP address nor the name of a host")]
-    Host(String),
+    /// The address is wrong: how.
+    #[error("{0}")]
+    Address(String),
     /// A part of an invitation is wrong.
     #[error("the {part} in the invitation is wrong: {reason}")]
     Invitation {
@@ -172,17 +164,6 @@ pub enum PeerError {
         /// Why.
         reason: String,
     },
-    /// The address is of a kind that the scheme does not take.
-    #[error("{address} is no address for {scheme}://")]
-    Scheme {
-        /// The address.
-        address: SocketAddr,
-        /// The scheme.
-        scheme: String,
-    },
-    /// It is no address of a stream.
-    #[error("{0}")]
-    Stream(String),
 }
 
 /// How long the name of a host may be (RFC 1035 §2.3.4).
@@ -277,25 +258,14 @@ impl PeerAddress {
     /// # Errors
     /// [`PeerError`] if the text is no address.
     pub fn replaced(&self, text: &str) -> Result<PeerAddress, PeerError> {
-        if text.contains(',') {
-            return text.parse();
-        }
-        let scheme = match text.split_once("://") {
-            Some(_) => String::new(),
-            None => self.to_string().split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://")),
-        };
-        let host = text.split_once("://").map_or(text, |(_, host)| host);
-        // A bare IPv6 address has no brackets; a name or an IPv4 address without a colon has no port.
-        let is_bare_v6 = host.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
-        let bracketed = if is_bare_v6 { text.replace(host, &format!("[{host}]")) } else { text.to_string() };
-        let has_port = bracketed.ends_with(|last: char| last.is_ascii_digit()) && {
-            let end = bracketed.split_once("://").map_or(&bracketed[..], |(_, host)| host);
-            end.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
-        };
-        match self.port().filter(|_| !has_port && !bracketed.starts_with("unix:")) {
-            Some(port) => format!("{scheme}{bracketed}:{port}").parse(),
-            None => format!("{scheme}{bracketed}").parse(),
-        }
+        let own = self.to_string();
+        let own = own.split_once("://").map_or("udp", |(scheme, _)| scheme);
+        let (scheme, host) = text.split_once("://").unwrap_or((own, text));
+        let port = self.port().map_or_else(String::new, |port| format!(":{port}"));
+        let read = |host: String| format!("{scheme}://{host}").parse();
+        // A bare IPv6 address has no brackets.
+        let with_port = || read(format!("{host}{port}")).or_else(|_| read(format!("[{host}]{port}")));
+        read(host.into()).or_else(|error| with_port().map_err(|_| error))
     }
 }
 impl fmt::Display for PeerAddress {
@@ -312,7 +282,7 @@ impl FromStr for PeerAddress {
     fn from_str(text: &str) -> Result<Self, PeerError> {
         let (word, rest) = text.split_once("://").unwrap_or(("udp", text));
         let Some((_, scheme)) = Scheme::ALL.iter().find(|(known, _)| *known == word) else {
-            let stream = text.parse().map_err(PeerError::Stream);
+            let stream = text.parse().map_err(PeerError::Address);
             return stream.map(PeerAddress::Stream);
         };
         let rest = rest.trim_end_matches('/');
@@ -321,7 +291,7 @@ impl FromStr for PeerAddress {
         };
         let named = NamedPeer { scheme: *scheme, hosts: Vec::new() };
         match named.stream(address) {
-            _ if !scheme.takes(address) => Err(PeerError::Scheme { address, scheme: word.into() }),
+            _ if !scheme.takes(address) => Err(PeerError::Address(format!("{address} is no address for {word}://"))),
             Some(stream) => Ok(PeerAddress::Stream(stream)),
             None => Ok(PeerAddress::Datagrams(address)),
         }

@@ -41,13 +41,13 @@ impl PeerKeys {
         Ok(endpoints.iter().find_map(|endpoint| entries.get(endpoint).copied()))
     }
     /// Remembers the key that has answered at these addresses: one that the config names in place of any other, otherwise
-    /// the first one. Whoever writes such a key first for one address decides.
+    /// the first one. Of two processes the first one that writes a key for an address decides.
     pub(crate) fn remember(&self, endpoints: &[String], key: &PublicKey, is_named: bool) {
         let Some((store, _)) = &self.kept else { return };
         for endpoint in endpoints {
             match store.remember(endpoint, key, is_named) {
                 Ok(known) if known != *key => tracing::warn!("{endpoint} has the key {known} in another process"),
-                // Whoever names the key has compared it.
+                // The owner has named the key, and needs no notice.
                 Ok(_) if is_named => {}
                 Ok(_) => tracing::warn!(
                     "{endpoint} is trusted at first use: it has proven the key {key}, which is required there from now \
