@@ -78,7 +78,7 @@ pub use budget::Budget;
 pub use datagram::{Datagram, DatagramBatch, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{EchoId, FaceId, NodeId, PathId, PeerKey, SourceId, TimerId, TransferId};
 pub use location::{Location, LocationError};
-pub use node::{FaceAddresses, FaceChange, FaceProtection, FaceRefusal, FaceRequest, Node, PeerPlace};
+pub use node::{FaceAddresses, FaceChange, FaceProtection, FaceRefusal, FaceRequest, Node, PeerPlace, Stranger};
 pub use pump::{Outlet, pump};
 pub use random::Random;
 pub use recency::Recency;

@@ -1,4 +1,6 @@
 //! What every role of every family is to a driver.
+use core::net::SocketAddr;
+
 use crate::{Datagram, DatagramBatch, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
@@ -18,6 +20,10 @@ pub trait Node {
     }
     /// Serves the timers that are due at `now`. Calling it early does no harm.
     fn handle_timeout(&mut self, now: Time);
+    /// Decides about a datagram from an address without a face, before anything is kept of it. The default admits everybody.
+    fn handle_stranger(&mut self, _now: Time, _from: SocketAddr, _datagram: &[u8]) -> Stranger {
+        Stranger::Admitted
+    }
     /// Fills the empty batch `out` with packets for one face; `None` when there is nothing to send.
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit>;
     /// When to call [`Node::handle_timeout`] next, and why; `None` for "not before something arrives".
@@ -41,6 +47,17 @@ pub trait Node {
     }
     /// Takes note of the addresses, as URIs, at which the driver accepts faces. By default nothing comes of it.
     fn handle_channels(&mut self, _channels: alloc::vec::Vec<alloc::string::String>) {}
+}
+
+/// What becomes of a datagram from an address without a face.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stranger {
+    /// The address gets a face, and the node the datagram.
+    Admitted,
+    /// The address gets this answer and no face.
+    Answered(alloc::vec::Vec<u8>),
+    /// It gets nothing.
+    Dropped,
 }
 
 /// A node's request to its driver.
@@ -147,6 +164,9 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     }
     fn handle_timeout(&mut self, now: Time) {
         (**self).handle_timeout(now);
+    }
+    fn handle_stranger(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Stranger {
+        (**self).handle_stranger(now, from, datagram)
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         (**self).poll_transmit(now, out)

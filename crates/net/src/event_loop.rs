@@ -14,21 +14,22 @@ use nix::{
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
-    Datagram, DatagramBatch, FaceAddresses, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Time, Transmit,
-    TransmitBuf,
+    Datagram, DatagramBatch, FaceAddresses, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Stranger, Time,
+    Transmit, TransmitBuf,
     event::Event,
     link::{Fate, LinkChange},
     pump,
 };
 
 use crate::{
+    batch::Batch,
     bell::Bell,
     buffers::BufferPool,
     clock::Clock,
     config::FaceConfig,
     error::DriverError,
-    faces::{Arrival, Face, Faces},
-    socket::{Sent, UdpPort},
+    faces::{Face, Faces},
+    socket::{Route, Sent, UdpPort},
     stats::DriverStats,
     stream::{
         StreamFaceConfig, address,
@@ -295,17 +296,10 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         world.stats.in_datagrams += datagrams as u64;
         world.stats.in_bytes += meta.len as u64;
         let local_address = world.faces.local_address(port, meta.dst_ip);
-        let place = match world.faces.arrival(port, meta.addr, local_address, now) {
-            Arrival::Known(place) => place,
-            Arrival::New(place, gone) => {
-                world.note_new_face(place, now);
-                self.note_gone(now, &gone, "closed to make room for another face");
-                place
-            }
-            Arrival::Unknown => {
-                world.stats.unknown_peer_drops += datagrams as u64;
-                return;
-            }
+        let known = world.faces.known(port, meta.addr, local_address);
+        let Some(place) = known.or_else(|| self.meet(port, now, meta, &bytes[..stride.min(meta.len)])) else {
+            self.world.stats.unknown_peer_drops += datagrams as u64;
+            return;
         };
         let world = &mut self.world;
         let Some((face, _)) = world.faces.face_mut(place) else { return };
@@ -320,6 +314,29 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                 self.node.handle_datagram(now, id, run.datagram(index));
             }
         }
+    }
+    /// Makes a face for the sender of a datagram if the node admits it.
+    fn meet(&mut self, port: usize, now: Time, meta: &RecvMeta, first: &[u8]) -> Option<usize> {
+        let world = &mut self.world;
+        if !world.faces.is_open_to(port, meta.addr, now) {
+            return None;
+        }
+        let local_address = world.faces.local_address(port, meta.dst_ip);
+        match self.node.handle_stranger(now, meta.addr, first) {
+            Stranger::Admitted => {}
+            Stranger::Dropped => return None,
+            Stranger::Answered(answer) => {
+                let mut batch = Batch::default();
+                batch.push(&[], answer.into());
+                let route = Route { source: local_address, ..Route::new(meta.addr) };
+                world.faces.ports[port].send(&route, &mut batch, &mut world.stats);
+                return None;
+            }
+        }
+        let (place, gone) = world.faces.welcome(port, meta.addr, local_address, now)?;
+        world.note_new_face(place, now);
+        self.note_gone(now, &gone, "closed to make room for another face");
+        Some(place)
     }
     fn pump(&mut self) {
         loop {

@@ -121,16 +121,6 @@ pub(crate) struct Faces {
     config: DriverConfig,
 }
 
-/// Who sent a datagram.
-pub(crate) enum Arrival {
-    /// The face in this place.
-    Known(usize),
-    /// The new face in this place, and those that had to go.
-    New(usize, Vec<(FaceId, SocketAddr)>),
-    /// An unknown peer on a socket that does not accept any.
-    Unknown,
-}
-
 impl Faces {
     /// Opens all sockets of `config`. Returns the ports of its listeners, in order, along with the faces.
     pub(crate) fn open(mut config: DriverConfig) -> Result<(Self, Vec<usize>), DriverError> {
@@ -286,29 +276,31 @@ impl Faces {
         };
         destination.filter(|address| self.ports[port].is_wildcard() && is_ours(address))
     }
-    /// Whose datagrams from `peer` to our address `local_address` at `port` are; a listener makes a new face.
-    pub(crate) fn arrival(
+    /// The place of the face whose datagrams from `peer` to our address `local_address` at `port` are.
+    pub(crate) fn known(&self, port: usize, peer: SocketAddr, local_address: Option<IpAddr>) -> Option<usize> {
+        let known = self.by_peer.get(&(port, peer, local_address));
+        known.or_else(|| self.by_peer.get(&(port, peer, None))).copied()
+    }
+    /// Whether a peer without a face may get one at `port`.
+    pub(crate) fn is_open_to(&self, port: usize, peer: SocketAddr, now: Time) -> bool {
+        self.listeners[port].is_some() && self.left.get(&peer).is_none_or(|until| now >= *until)
+    }
+    /// Makes a face for a peer that has none; gives its place, and the faces that had to go. `None` if there is no room.
+    pub(crate) fn welcome(
         &mut self,
         port: usize,
         peer: SocketAddr,
         local_address: Option<IpAddr>,
         now: Time,
-    ) -> Arrival {
-        let known = self.by_peer.get(&(port, peer, local_address));
-        if let Some(place) = known.or_else(|| self.by_peer.get(&(port, peer, None))) {
-            return Arrival::Known(*place);
-        }
-        if self.listeners[port].is_none() || self.left.get(&peer).is_some_and(|until| now < *until) {
-            return Arrival::Unknown;
-        }
+    ) -> Option<(usize, Vec<(FaceId, SocketAddr)>)> {
         let mut gone = Vec::new();
         if self.dynamic_faces >= self.config.faces_max {
             gone = self.evict(now);
             if gone.is_empty() {
-                return Arrival::Unknown;
+                return None;
             }
         }
-        let Some(listener) = &self.listeners[port] else { return Arrival::Unknown };
+        let listener = self.listeners[port].as_ref()?;
         let id = FaceId(self.dynamic_next);
         let link =
             listener.link.clone().map(|link| Link::new(link, Random::new(self.config.seed, u64::from(id.0) << 1)));
@@ -318,7 +310,7 @@ impl Faces {
         while self.by_id.contains_key(&FaceId(self.dynamic_next)) {
             self.dynamic_next = self.dynamic_next.checked_add(1).unwrap_or(self.config.dynamic_face_first);
         }
-        Arrival::New(self.insert(id, port, (peer, local_address), mtu, link, None, now), gone)
+        Some((self.insert(id, port, (peer, local_address), mtu, link, None, now), gone))
     }
     /// Evicts dynamic faces: first those that were heard for a moment only, as forged addresses are, the longest silent
     /// first; then those that have been silent for long. Under any number of forged addresses an active neighbour keeps

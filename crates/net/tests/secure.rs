@@ -185,3 +185,34 @@ fn a_neighbour_behind_a_nat_keeps_its_face_when_the_nat_is_started_again() {
     let stats = server.stop().expect("it stops");
     assert_eq!(stats.faces.len(), 1, "the faces of old addresses are gone");
 }
+
+#[test]
+fn addresses_get_no_face_before_they_return_their_own_cookie() {
+    let listening = DriverConfig { listen: vec![ListenConfig::new(any())], ..DriverConfig::default() };
+    let (server, _) = spawn(1, true, listening);
+    let at = server.listen_addrs()[0];
+    let initiation = |cookie: &[u8]| [&[0xd0, 53, 1, 0, 0, 9][..], cookie, &[7; 32]].concat();
+    let ask = |socket: &UdpSocket, packet: &[u8]| {
+        socket.send_to(packet, at).expect("sent");
+        let mut room = [0; 2_000];
+        socket.recv(&mut room).map(|bytes| room[..bytes].to_vec()).expect("an answer")
+    };
+    let sockets: Vec<UdpSocket> = (0..50).map(|_| UdpSocket::bind(any()).expect("a socket")).collect();
+    for socket in &sockets {
+        socket.set_read_timeout(Some(PATIENCE)).expect("it can");
+    }
+    let cookies: Vec<_> = sockets.iter().map(|socket| ask(socket, &initiation(&[0; 17]))[5..22].to_vec()).collect();
+    // A cookie of another address is worth another cookie.
+    assert_eq!(ask(&sockets[1], &initiation(&cookies[0]))[0], 0xd1);
+    // Words without a session, and packets of sessions that nobody has, get no face either.
+    assert_eq!(ask(&sockets[2], &[&[0xd4, 1, 2, 3][..], &[0; 40]].concat())[0], 0xd7);
+    let faces = || server.stats().expect("it lives").faces.len();
+    assert_eq!(faces(), 0);
+    assert_eq!(ask(&sockets[3], &initiation(&cookies[3]))[0], 0xd2, "its handshake is answered");
+    assert_eq!(faces(), 1);
+    let (client, _) =
+        spawn(2, false, DriverConfig { faces: vec![FaceConfig::new(FACE, at)], ..DriverConfig::default() });
+    say(&client, "a true neighbour");
+    got(&client, 1);
+    assert_eq!(faces(), 2);
+}

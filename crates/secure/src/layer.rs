@@ -17,13 +17,16 @@ use alloc::{
     vec::Vec,
 };
 use bytes::BytesMut;
+use core::net::SocketAddr;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{Budget, Duration, FaceId, FaceProtection, Time, TransmitBuf, event::Event, printable::escape};
+use tributary_core::{
+    Budget, Duration, FaceId, FaceProtection, Stranger, Time, TransmitBuf, event::Event, printable::escape,
+};
 
 use crate::{
     Admission, Config, Entropy, HELD_FOR, Peer, Protection, Refusal, Stats,
-    cookie::{Cookie, CookieJar},
+    cookie::{Cookie, CookieJar, Holder},
     noise::{Handshake, public_key},
     session::{Refused, Session},
     wire::{CHALLENGE_BYTES, Control, Kind, NOTICE_BYTES_MAX, PROLOGUE, Packet, SessionIndex, is_secure},
@@ -53,8 +56,11 @@ pub(crate) struct Layer {
     peers: VecDeque<(FaceId, Option<Peer>)>,
     /// What neighbours have for the owner of this node.
     notices: VecDeque<(FaceId, Vec<u8>)>,
-    /// The handshakes of faces that are not configured.
+    /// The handshakes of faces that are not configured, and answers about sessions to addresses without a face.
     strangers: Budget,
+    hints: Budget,
+    /// Whether the address of the next handshake has just returned its cookie.
+    has_proven: bool,
     pub(crate) stats: Stats,
 }
 
@@ -241,6 +247,8 @@ impl Layer {
             peers: VecDeque::new(),
             notices: VecDeque::new(),
             strangers: Budget::default(),
+            hints: Budget::default(),
+            has_proven: false,
             stats: Stats::default(),
         }
     }
@@ -319,6 +327,35 @@ impl Layer {
 
     // What arrives.
 
+    /// Decides about a packet from an address without a face; nothing is kept of the address before it returns a cookie.
+    pub(crate) fn on_stranger(&mut self, now: Time, from: SocketAddr, packet: &[u8]) -> Stranger {
+        let holder = Holder::Address(from);
+        self.has_proven = false;
+        match Packet::decode(packet) {
+            Some(Packet::Initiation { from: index, cookie, .. }) => {
+                self.has_proven = cookie.is_some_and(|cookie| self.cookies.is_valid(now, holder, &cookie));
+                if self.has_proven {
+                    return Stranger::Admitted;
+                }
+                self.stats.cookies += 1;
+                let cookie = self.cookies.make(now, holder);
+                Stranger::Answered(Packet::Cookie { to: index, cookie }.encode())
+            }
+            // A neighbour may have another address.
+            Some(Packet::Protected { to, .. }) if self.owners.contains_key(&to) => Stranger::Admitted,
+            // Its session is of before this node was started again.
+            Some(Packet::Protected { to, .. }) if self.hints.take(now, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND) => {
+                self.stats.strays += 1;
+                Stranger::Answered(Packet::Unknown { index: to }.encode())
+            }
+            _ if self.config.policy != FaceProtection::Required && !is_secure(packet) => Stranger::Admitted,
+            _ => {
+                self.stats.unprotected += 1;
+                Stranger::Dropped
+            }
+        }
+    }
+
     /// Takes a packet from the end of `id`. What the node is to get of it is appended to `plain`; gives whose it is.
     pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
         let policy = self.policy(id);
@@ -392,7 +429,7 @@ impl Layer {
             }
         };
         face.heard = Some(now);
-        // The true neighbour is there, whoever else has tried.
+        // The neighbour answers, so that failed handshakes of others do not matter.
         face.trouble = None;
         if face.finishing.as_ref().is_some_and(|finishing| finishing.session.ours == to) {
             self.confirm(owner);
@@ -534,6 +571,8 @@ impl Layer {
         let was_tried = face.initiating.is_some() || !face.responding.is_empty();
         self.end_sessions(id);
         if was_tried {
+            // Each session ends once, so that this line needs no limit.
+            self.face(id).noted = None;
             self.note(now, id, Trouble::Ended);
         }
     }

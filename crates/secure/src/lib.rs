@@ -17,8 +17,8 @@
 //!   the wire. With [`Protection::Authenticated`] it is readable and cannot be changed.
 //! - Keys live for two minutes or four million packets; the next ones are agreed on while these are used, which end after
 //!   three minutes in any case.
-//! - A session in use gives way to a handshake of the same key only; to another key after [`HELD_FOR`] of silence, and if
-//!   [`Admission`] agrees.
+//! - Only a handshake under the same key replaces a session in use. Another key may replace it after [`HELD_FOR`] of silence,
+//!   if [`Admission`] agrees.
 //! - A neighbour whose address changes, as behind a NAT that was started again, keeps its face once it has answered from the
 //!   new one.
 //!
@@ -45,8 +45,8 @@ pub const OVERHEAD: u32 = wire::DATA_OVERHEAD as u32;
 /// The longest credential that a node presents, in bytes.
 pub const PRESENTED_BYTES_MAX: usize = wire::PRESENTED_BYTES_MAX - 1;
 
-/// How long a face must be silent before a handshake under another key may replace its session. Whoever is on the path can
-/// begin one; a neighbour that was started again under another key waits that long.
+/// How long a face must be silent before a handshake under another key may replace its session. An attacker on the
+/// path can begin one; a neighbour that restarts under another key waits that long.
 pub const HELD_FOR: Duration = Duration::from_secs(20);
 
 /// Fills a buffer with unpredictable bytes; in a simulation, with bytes derived from its seed.
@@ -95,7 +95,7 @@ pub trait Admission: Send {
     fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, Refusal>;
 }
 
-/// Why somebody may not be a neighbour.
+/// Why a node may not be a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The reason; the layer sends it to the refused neighbour.

@@ -1,9 +1,10 @@
 //! A node behind the layer.
 use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::{Bytes, BytesMut};
+use core::net::SocketAddr;
 use tributary_core::{
-    Datagram, DatagramBatch, FaceAddresses, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, Time,
-    TimerId, Transmit, TransmitBuf, event::Event,
+    Datagram, DatagramBatch, FaceAddresses, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node,
+    Stranger, Time, TimerId, Transmit, TransmitBuf, event::Event,
 };
 
 use crate::{Admission, Config, Entropy, OnPeer, Peer, Stats, layer::Layer, wire::DATA_OVERHEAD};
@@ -165,6 +166,9 @@ impl<N: Node> Node for Secured<N> {
         if let Some((face, stride)) = pending {
             self.deliver(now, face, plain.freeze(), stride);
         }
+    }
+    fn handle_stranger(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Stranger {
+        self.layer.on_stranger(now, from, datagram)
     }
     fn handle_timeout(&mut self, now: Time) {
         self.layer.handle_timeout(now);

@@ -190,14 +190,6 @@ impl Link {
     pub fn set_delay(&mut self, now: Time, delay: Duration) {
         self.apply(now, LinkChange::Delay(delay));
     }
-    /// Changes the loss; see [`Link::apply`].
-    pub fn set_loss(&mut self, now: Time, loss: Loss) {
-        self.apply(now, LinkChange::Loss(loss));
-    }
-    /// Changes the limit of the queue; see [`Link::apply`].
-    pub fn set_queue_bytes(&mut self, now: Time, bytes: u64) {
-        self.apply(now, LinkChange::QueueBytes(bytes));
-    }
     /// Whether packets pass.
     pub fn state(&self) -> LinkState {
         self.state

@@ -31,9 +31,10 @@ impl Layer {
         cookie: Option<Cookie>,
         first: &[u8],
     ) {
-        if !cookie.is_some_and(|cookie| self.cookies.is_valid(now, id, &cookie)) {
+        let is_proven = core::mem::take(&mut self.has_proven);
+        if !is_proven && !cookie.is_some_and(|cookie| self.cookies.is_valid(now, Holder::Face(id), &cookie)) {
             self.stats.cookies += 1;
-            let cookie = self.cookies.make(now, id);
+            let cookie = self.cookies.make(now, Holder::Face(id));
             return self.send(id, &Packet::Cookie { to: from, cookie });
         }
         if let Some(face) = self.faces.get_mut(&id) {
@@ -153,7 +154,7 @@ impl Layer {
         }
     }
     /// Refuses the holder of `key`, which hears why under the keys of the session that it does not get. Sessions of another
-    /// key stay: whoever is on the path can begin a handshake.
+    /// key stay: an attacker on the path can begin a handshake.
     fn reject(
         &mut self,
         now: Time,
@@ -228,7 +229,7 @@ impl Layer {
         let face = self.face(id);
         (face.key, face.heard, face.trouble) = (key, Some(now), None);
         if face.policy == FaceProtection::Preferred {
-            // It can: whoever keeps later handshakes away must not get its packets in the clear.
+            // An attacker who drops later handshakes must not get its packets in the clear.
             face.policy = FaceProtection::Required;
         }
         if face.peer.as_ref() != Some(&peer) {

@@ -1,12 +1,13 @@
 //! A node whose faces authenticate neighbours and check that the network admits them.
 use std::{
     collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
 use tributary_core::{
     Datagram, DatagramBatch, Duration, FaceAddresses, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest,
-    Node, PeerKey, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Node, PeerKey, Rate, Stranger, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
     printable::escape,
 };
@@ -372,6 +373,9 @@ impl Node for SecureNode {
         }
         self.secured.handle_face(now, face, change);
     }
+    fn handle_stranger(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Stranger {
+        self.secured.handle_stranger(now, from, datagram)
+    }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         self.secured.poll_transmit(now, out)
     }
@@ -411,7 +415,7 @@ impl Endpoint for SecureNode {
         let remembered = known.keys.known(&endpoints).unwrap_or(Some(PublicKey([0; 32])));
         let key = peer_key.or(remembered);
         if key.is_some() && protection == FaceProtection::Preferred {
-            // Whoever keeps handshakes away must not get the packets in the clear.
+            // An attacker who drops handshakes must not get the packets in the clear.
             protection = FaceProtection::Required;
         }
         if protection == FaceProtection::Off || key.is_none() && endpoints.is_empty() {

@@ -250,10 +250,6 @@ impl Proxy {
     pub fn unrecognised(&self) -> Vec<Guid> {
         self.unrecognised.iter().flatten().copied().collect()
     }
-    /// Whether what is here for a destination may go, as far as it has to be known whether that is a group.
-    pub fn is_recognised(&self, guid: &Guid) -> bool {
-        self.unrecognised.as_ref().is_none_or(|unrecognised| !unrecognised.contains(guid))
-    }
     /// A destination of an outbox is a group, or is none: what is here for it goes accordingly.
     pub fn recognise(&mut self, guid: &Guid, is_group: bool) {
         self.unrecognised.iter_mut().for_each(|unrecognised| _ = unrecognised.remove(guid));
