@@ -37,7 +37,7 @@ impl Bitmap {
         bitmap.count = len;
         bitmap
     }
-    /// Reads `len` bits from what [`Bitmap::encode`] wrote. The first bit is the lowest of the first byte.
+    /// Reads `len` bits in the form of [`Bitmap::encode`]. The first bit is the lowest of the first byte.
     ///
     /// # Errors
     /// [`BitmapError`] if `len` is too large, the bytes are not exactly as many as needed, or a bit beyond `len` is set.
@@ -88,7 +88,7 @@ impl Bitmap {
         let index = index.into();
         index < self.len && self.words[index as usize / 64] >> (index % 64) & 1 == 1
     }
-    /// How many bits there are.
+    /// The number of bits.
     pub fn len(&self) -> u32 {
         self.len
     }
@@ -184,7 +184,7 @@ pub enum BitmapError {
     Length {
         /// Bytes that the bits need.
         need: usize,
-        /// Bytes there are.
+        /// Bytes present.
         have: usize,
     },
     /// A bit beyond the length is set.

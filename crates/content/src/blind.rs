@@ -6,7 +6,7 @@
 //!   /lab / 9f0c…   / 41d7…         BLAKE3(key; /lab/payroll), BLAKE3(key; /lab/payroll/2026), 16 bytes in hex
 //! ```
 //! Publisher and readers share the key. Others still see the prefix, the number of components, equal names and equal
-//! parents, sizes, and which node requests which name when. Checking a guessed name takes the key.
+//! parents, sizes, and which node requests which name when. Checking a guessed name needs the key.
 use core::fmt;
 use zeroize::Zeroize;
 
@@ -21,8 +21,8 @@ impl BlindingKey {
     pub fn from_secret(secret: &[u8]) -> Self {
         BlindingKey(blake3::derive_key("tributary blinded names v1", secret))
     }
-    /// The name with each component behind `prefix` blinded. Names that are not below it, and components that are blinded
-    /// already, are left as they are: blinding twice is blinding once.
+    /// The name with each component after `prefix` blinded. Names outside it, and already blinded components, stay
+    /// unchanged: blinding is idempotent.
     ///
     /// # Errors
     /// [`NameError`] if the name gets too long: a blinded component has 32 bytes.

@@ -11,7 +11,7 @@ pub struct ByteRanges(Vec<Spec>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spec {
-    /// From the first byte to the last one, both of them in it.
+    /// From the first byte to the last one, inclusive.
     Closed(u64, u64),
     From(u64),
     Last(u64),
@@ -30,8 +30,8 @@ pub enum ByteRangesError {
 }
 
 impl ByteRanges {
-    /// The bytes of an object of `size` bytes that each range means, in the order of the ranges. Ranges that begin behind
-    /// the end are left out; `None` if no byte is left.
+    /// The bytes of an object of `size` bytes for each range, in the order of the ranges. Ranges that start beyond the
+    /// end are omitted; `None` if no byte is left.
     pub fn of(&self, size: u64) -> Option<Vec<Range<u64>>> {
         let range = |spec: &Spec| match *spec {
             Spec::Closed(first, last) => first..last.saturating_add(1).min(size),

@@ -17,7 +17,7 @@
 //! | hierarchical names, written as NDN URIs | [`name`] |
 //! | hashes, object ids | [`hash`](mod@hash) |
 //! | Ed25519 keys and signatures, each for one purpose | [`key`] |
-//! | what a publisher signs, and its layout in bytes | [`manifest`] |
+//! | the publisher's signed manifest, and its byte layout | [`manifest`] |
 //! | the hash tree and proofs of single chunks | [`tree`] |
 //! | chunks that only readers can open | [`sealed`] |
 //! | the key of a sealed object, wrapped for its readers | [`readers`] |

@@ -41,7 +41,7 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// Who besides its owner may read the files that an object was published from. A receiver gives its copy the same mode.
+/// Who besides its owner may read the files of a published object. A receiver gives its copy the same mode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Access {
     /// Everybody.
@@ -65,7 +65,7 @@ impl Access {
     pub fn from_number(number: u8) -> Option<Access> {
         [Access::Everybody, Access::Group, Access::Owner].into_iter().find(|access| access.number() == number)
     }
-    /// What the mode bits of a Unix file say.
+    /// The access of a Unix file's mode bits.
     pub fn of_mode(mode: u32) -> Access {
         match (mode & 0o040 != 0, mode & 0o004 != 0) {
             (_, true) => Access::Everybody,
@@ -85,8 +85,8 @@ impl Access {
 
 /// What a publisher signs about one version of one object.
 ///
-/// A manifest from [`Manifest::sign`] or [`Manifest::decode`] keeps every limit and carries a valid signature.
-/// Fields are open for reading; who changes one breaks the signature, and the next `decode` refuses it.
+/// A manifest from [`Manifest::sign`] or [`Manifest::decode`] is within every limit and carries a valid signature.
+/// Fields are public for reading; a changed one breaks the signature, and the next `decode` refuses it.
 ///
 /// Encoded, all numbers big-endian:
 /// ```text
@@ -117,8 +117,9 @@ impl Access {
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
-/// Layout 1 has no mirrors, and layout 2 has some: nodes that know only layout 1 refuse it. The kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse
-/// a kind or an access that they do not know: they would open restricted objects to all, or take sealed bytes for plain ones.
+/// Layout 1 has no mirrors, and layout 2 has some: nodes that know only layout 1 refuse it. The kind is 0 for a file
+/// and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse an unknown kind
+/// or access: otherwise they would open restricted objects to all, or take sealed bytes for plain ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -139,8 +140,8 @@ pub struct Manifest {
     pub chunk_size: u32,
     /// The root of the hash tree over the chunks.
     pub root: Hash,
-    /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. The publisher vouches
-    /// for none of them, and a receiver may ignore them.
+    /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. The publisher does
+    /// not guarantee them, and a receiver may ignore them.
     pub mirrors: Vec<String>,
     /// Who signed.
     pub publisher: PublicKey,
@@ -149,7 +150,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// How many chunks an object has at most.
+    /// Maximum chunks of an object.
     pub const CHUNKS_MAX: u32 = 65_536;
     /// Bytes of the smallest chunk size; [`chunk_size_for`] never goes below 256 KiB, tests and experiments do.
     pub const CHUNK_SIZE_MIN: u32 = 1 << 10;
@@ -157,7 +158,7 @@ impl Manifest {
     pub const CHUNK_SIZE_MAX: u32 = 16 << 20;
     /// Bytes of the largest object: 1 TiB.
     pub const SIZE_MAX: u64 = Self::CHUNKS_MAX as u64 * Self::CHUNK_SIZE_MAX as u64;
-    /// How many mirrors it names at most.
+    /// Maximum mirrors.
     pub const MIRRORS_MAX: usize = 4;
     /// Bytes of the longest URL of a mirror.
     pub const MIRROR_BYTES_MAX: usize = 512;
@@ -250,7 +251,7 @@ impl Manifest {
         Ok(self)
     }
     /// Describes an object without a manifest: its packets are verified one by one, by their own signatures, and
-    /// `publisher` stands for their signer. It has no hash tree and no signature: it is for this program's own use and
+    /// `publisher` represents their signer. It has no hash tree and no signature: it is for this program's own use and
     /// passes no [`Manifest::decode`].
     ///
     /// # Errors
@@ -278,7 +279,7 @@ impl Manifest {
     /// bytes from the network.
     ///
     /// # Errors
-    /// [`ManifestError`] names the first field that is wrong.
+    /// [`ManifestError`] names the first wrong field.
     pub fn decode_own(bytes: &[u8]) -> Result<Self, ManifestError> {
         match Self::parse(bytes)? {
             manifest if manifest.is_unsigned() => Ok(manifest),
@@ -289,7 +290,7 @@ impl Manifest {
     /// to the same bytes. The caller decides whether to believe that publisher for this name.
     ///
     /// # Errors
-    /// [`ManifestError`] names the first field that is wrong.
+    /// [`ManifestError`] names the first wrong field.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let manifest = Self::parse(bytes)?;
         let signed = &bytes[..bytes.len() - Signature::BYTES];
@@ -340,9 +341,9 @@ impl Manifest {
         bytes
     }
 
-    /// The id of the bytes: equal for all objects with the same bytes and chunk size, whatever their name, version and
-    /// publisher. An object without a hash tree has the id of its publication. It is computed at each call; callers
-    /// that need it often keep it.
+    /// The id of the bytes: equal for all objects with the same bytes and chunk size, regardless of name, version and
+    /// publisher. An object without a hash tree has the id of its publication. It is computed at each call; frequent
+    /// callers should keep it.
     pub fn object_id(&self) -> ObjectId {
         match self.is_unsigned() {
             true => self.publication_id(),
@@ -360,7 +361,7 @@ impl Manifest {
         let form = |of: &Manifest| (of.kind, of.is_sealed);
         self.name == other.name && form(self) == form(other) && self.object_id() == other.object_id()
     }
-    /// How many chunks there are; zero for an empty object.
+    /// The number of chunks; zero for an empty object.
     pub fn chunk_count(&self) -> u32 {
         let chunks = self.size.div_ceil(u64::from(self.chunk_size.max(1)));
         u32::try_from(chunks).unwrap_or(Self::CHUNKS_MAX).min(Self::CHUNKS_MAX)
@@ -393,7 +394,7 @@ impl Manifest {
         let chunk = |at: u64| u32::try_from(at).unwrap_or(Self::CHUNKS_MAX);
         chunk(range.start / step)..chunk(end.div_ceil(step))
     }
-    /// Bytes of the encoded hash tree; zero if there is at most one chunk, because the root says all then.
+    /// Bytes of the encoded hash tree; zero for at most one chunk, whose hash is the root.
     pub fn tree_bytes(&self) -> u64 {
         match self.chunk_count() {
             0 | 1 => 0,
@@ -470,7 +471,7 @@ pub fn chunk_size_for(size: u64) -> u32 {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The first four bytes belong to no known layout of manifests.
+    /// The first four bytes are not those of a known manifest layout.
     #[error("these bytes are not a manifest of layout 1 or 2")]
     Magic,
     /// The bytes end too early.
@@ -539,7 +540,7 @@ pub enum ManifestError {
     /// The publisher's key does not verify the signature.
     #[error("the manifest is not signed by {publisher}")]
     Signature {
-        /// Who the manifest says that it is from.
+        /// The publisher in the manifest.
         publisher: PublicKey,
     },
 }
@@ -550,7 +551,7 @@ const LAYOUT_PLAIN: u8 = 1;
 const LAYOUT_MIRRORED: u8 = 2;
 const CONTEXT: &str = "tributary manifest";
 const FIXED_BYTES: usize = 92;
-/// The bit of the kind that says that the object is sealed.
+/// The bit of the kind that marks a sealed object.
 const SEALED: u8 = 0x80;
 /// In place of the signature of an unsigned manifest.
 const UNSIGNED: Signature = Signature([0; Signature::BYTES]);
@@ -569,7 +570,8 @@ fn mirrors(reader: &mut Reader<'_>) -> Result<Vec<String>, ManifestError> {
     }
     Ok(mirrors)
 }
-/// Name and mirrors together are no longer than the longest name: so the longest manifest is as long as one without.
+/// Name and mirrors together are no longer than the longest name, so mirrors do not raise the maximum size of a
+/// manifest.
 fn check_mirrors(mirrors: &[String], name_bytes: usize) -> Result<(), ManifestError> {
     let wrong = |reason| Err(ManifestError::Mirrors { reason });
     if mirrors.len() > Manifest::MIRRORS_MAX {

@@ -7,7 +7,7 @@ use crate::{
     store::{ObjectReader, StoreError},
 };
 
-/// A published object whose bytes lie in memory.
+/// A published object in memory.
 #[derive(Clone, Debug)]
 pub struct MemoryObject {
     manifest: Manifest,
@@ -118,7 +118,7 @@ mod shared {
         store::{ChunkStore, StoreError, StoreOpener, Wanted, Wishes},
     };
 
-    /// A look at what stores in memory hold, while and after receivers own them. Clones show the same content.
+    /// A view of the content of stores in memory, during and after their use. Clones show the same content.
     #[derive(Clone, Debug, Default)]
     pub struct MemoryContent(Arc<Mutex<Content>>);
 
@@ -155,7 +155,7 @@ mod shared {
     }
 
     impl MemoryContent {
-        /// The bytes of the object that was opened last under this name, once it is finished.
+        /// The bytes of the latest object opened under this name, once it is finished.
         pub fn finished(&self, name: &Name) -> Option<Bytes> {
             let content = self.lock();
             let object = content.objects.get(content.latest.get(name)?)?;
@@ -166,7 +166,7 @@ mod shared {
             let content = self.lock();
             Some(content.objects.get(content.latest.get(name)?)?.held.clone())
         }
-        /// Makes every store behave as a full disk once `chunks` more chunks are put; `None` makes room again.
+        /// Makes every store behave as a full disk once `chunks` more chunks are put; `None` frees space again.
         pub fn refuse_chunks_after(&self, chunks: Option<u64>) {
             let mut content = self.lock();
             content.refuse_chunks_after = chunks.map(|chunks| content.chunks_put.saturating_add(chunks));
@@ -206,7 +206,7 @@ mod shared {
             opener.content.lock().pinned = Some(key);
             opener
         }
-        /// A look at what its stores hold.
+        /// A view of its stores' content.
         pub fn content(&self) -> MemoryContent {
             self.content.clone()
         }

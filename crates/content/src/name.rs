@@ -19,9 +19,9 @@ pub struct Name {
 }
 
 impl Name {
-    /// How many components a name has at most.
+    /// Maximum components of a name.
     pub const COMPONENTS_MAX: usize = 32;
-    /// How many bytes the encoded components have at most.
+    /// Maximum bytes of the encoded components.
     pub const BYTES_MAX: usize = 1024;
 
     /// The name without components, `/`.
@@ -31,8 +31,8 @@ impl Name {
     /// The name whose components are encoded back to back in `tlv`: the value of an NDN Name element.
     ///
     /// # Errors
-    /// [`NameError`] names the limit or rule that is broken; lengths and types that are not written in the shortest
-    /// form are refused, so that a name has one encoding.
+    /// [`NameError`] names the violated limit or rule; lengths and types in another than the shortest form are refused,
+    /// so that a name has one encoding.
     pub fn from_tlv(tlv: impl Into<Bytes>) -> Result<Self, NameError> {
         let tlv = tlv.into();
         check_length(tlv.len())?;
@@ -105,7 +105,7 @@ impl Name {
             Some((kind, value))
         })
     }
-    /// How many components there are.
+    /// The number of components.
     pub fn len(&self) -> usize {
         self.typed_components().count()
     }
@@ -231,7 +231,7 @@ pub enum NameError {
     /// A digest component that does not have 32 bytes.
     #[error("a digest component has 32 bytes (64 hex digits), not {have}")]
     Digest {
-        /// Bytes there are.
+        /// Bytes present.
         have: usize,
     },
     /// The encoded form is cut short, or a number is not in its shortest form.

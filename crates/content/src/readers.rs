@@ -6,8 +6,8 @@
 //! the object.
 //!
 //! Each slot is HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. A reader is
-//! known by its node's Ed25519 key, converted to X25519. A slot does not reveal its reader, so a reader tries them all.
-//! There are 4, 8, 16, … slots in random order; unused slots are wrapped for random keys.
+//! identified by its node's Ed25519 key, converted to X25519. A slot does not reveal its reader, so a reader tries them
+//! all. There are 4, 8, 16, … slots in random order; unused slots are wrapped for random keys.
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::convert::Infallible;
@@ -38,7 +38,7 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    /// How many readers an object has at most.
+    /// Maximum readers of an object.
     pub const READERS_MAX: usize = 1_024;
     /// Bytes of the longest encoded list.
     pub const BYTES_MAX: usize = HEADER_BYTES + Self::READERS_MAX * SLOT_BYTES;
@@ -60,7 +60,7 @@ impl KeyList {
     /// Wraps `key` for `readers`. `entropy` fills buffers with unpredictable bytes.
     ///
     /// # Errors
-    /// [`KeyListError`] if there is no reader, there are too many, or one has a key that none can have.
+    /// [`KeyListError`] if there is no reader, there are too many, or a key is invalid.
     pub fn seal(
         object: ObjectId,
         key: &ObjectKey,
@@ -86,7 +86,7 @@ impl KeyList {
             let public: [u8; 32] = public.to_bytes().into();
             slots.push(seal_slot(object, &commitment, &public, &nothing, &mut random).expect("a derived key is one"));
         }
-        // Each begins with a random point: this order tells nothing of the readers.
+        // Each starts with a random point: this order reveals nothing about the readers.
         slots.sort_unstable();
         Ok(KeyList { object, commitment, slots })
     }
@@ -116,7 +116,7 @@ impl KeyList {
             .ok()?;
             let secret: Result<[u8; 32], _> = plain.as_slice().try_into();
             plain.zeroize();
-            // A publisher that lets readers open different bytes is found out.
+            // Detects a publisher that lets readers open different bytes.
             secret.ok().map(ObjectKey::from_secret).filter(|key| key.commitment() == self.commitment)
         };
         self.slots.iter().find_map(open)
@@ -134,7 +134,7 @@ impl KeyList {
     /// Reads a list. The result encodes to the same bytes.
     ///
     /// # Errors
-    /// [`KeyListError`] names what is wrong.
+    /// [`KeyListError`] names the error.
     pub fn decode(bytes: &[u8]) -> Result<KeyList, KeyListError> {
         let short = |need| KeyListError::Length { need, have: bytes.len() };
         let (header, rest) = bytes.split_at_checked(HEADER_BYTES).ok_or(short(HEADER_BYTES))?;
@@ -160,7 +160,7 @@ impl KeyList {
     pub fn object(&self) -> ObjectId {
         self.object
     }
-    /// How many slots there are: at least as many as readers.
+    /// The number of slots: at least that of readers.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -189,7 +189,7 @@ fn seal_slot(
     [&encapsulated.to_bytes()[..], &wrapped].concat().try_into().ok()
 }
 
-/// The entropy of an argument, as the crate of HPKE wants it.
+/// The entropy argument in the form of the HPKE crate.
 struct Random<'a>(&'a mut dyn FnMut(&mut [u8]));
 
 impl rand_core::TryRng for Random<'_> {
@@ -215,7 +215,7 @@ impl rand_core::TryCryptoRng for Random<'_> {}
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyListError {
-    /// The first four bytes belong to no known layout of lists.
+    /// The first four bytes are not those of a known list layout.
     #[error("these bytes are not a key list of layout 1")]
     Magic,
     /// Too few or too many bytes.
@@ -223,7 +223,7 @@ pub enum KeyListError {
     Length {
         /// Bytes that it needs.
         need: usize,
-        /// Bytes that there are.
+        /// Bytes present.
         have: usize,
     },
     /// No reader, or too many.
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(seal(&[]), Err(KeyListError::Readers { readers: 0 }));
         let many = alloc::vec![reader(1).public(); KeyList::READERS_MAX + 1];
         assert_eq!(seal(&many), Err(KeyListError::Readers { readers: 1025 }));
-        // The neutral element: a secret encapsulated for it is known to everybody.
+        // The neutral element: a secret encapsulated for it is public.
         let weak = PublicKey(core::array::from_fn(|at| u8::from(at == 0)));
         assert_eq!(seal(&[weak]), Err(KeyListError::Key { reader: weak }));
     }

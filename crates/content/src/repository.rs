@@ -21,7 +21,7 @@ pub trait ChunkRepository: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails.
     fn remove(&mut self, id: u64) -> Result<(), StoreError>;
-    /// Makes everything durable that was done so far, or begins to.
+    /// Makes all operations so far durable, or starts to.
     ///
     /// # Errors
     /// [`StoreError::Io`] if that fails; then nothing since the last commit counts.
@@ -44,13 +44,13 @@ pub trait ChunkRepository: Send {
     /// # Errors
     /// [`StoreError::Later`] if it cannot be read now, as the disk fails; [`StoreError::Io`] if it is lost.
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError>;
-    /// Numbers, heads and payload lengths of all chunks, ascending: what a node starts with.
+    /// Numbers, heads and payload lengths of all chunks, ascending: read at a node's start.
     ///
     /// # Errors
     /// [`StoreError::Io`] if they cannot be read.
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError>;
-    /// The time since a moment that is the same in every life of the node, such as the start of 1970: by it a node knows
-    /// after a restart how long chunks are kept still. Where nothing outlives the node it may stand still.
+    /// The time since a moment that is the same in every run of the node, such as the start of 1970: after a restart it
+    /// shows how long chunks must still be kept. If nothing outlives the node it may stand still.
     fn clock(&self) -> Duration {
         Duration::ZERO
     }

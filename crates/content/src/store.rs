@@ -24,7 +24,7 @@ pub trait ObjectReader: Send {
     fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
         self.read_chunk(index).map(Some)
     }
-    /// Begins to read a chunk that [`ObjectReader::try_read`] has not returned. The driver wakes the node when
+    /// Starts to read a chunk that [`ObjectReader::try_read`] has not returned. The driver wakes the node when
     /// [`ObjectReader::poll_read`] has something. The caller limits the reads in progress: each takes the memory of a
     /// chunk.
     fn begin_read(&mut self, _index: ChunkIndex) {}
@@ -32,13 +32,13 @@ pub trait ObjectReader: Send {
     fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
         None
     }
-    /// The chunks that are here, ascending, of an object that is still arriving; `None` if all are.
+    /// The present chunks, ascending, of an object that is still arriving; `None` if all are present.
     fn held(&self) -> Option<Vec<Range<u32>>> {
         None
     }
 }
 
-/// What a store is to do; see [`ChunkStore::begin`].
+/// A task of a store; see [`ChunkStore::begin`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreTask {
     /// [`ChunkStore::put_tree`].
@@ -54,11 +54,11 @@ pub enum StoreTask {
 /// What a store has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreAnswer {
-    /// It is open: [`ChunkStore::held`] and [`ChunkStore::tree`] tell what an earlier fetch left.
+    /// It is open: [`ChunkStore::held`] and [`ChunkStore::tree`] show the remains of an earlier fetch.
     Opened,
     /// The tree is kept; held chunks that do not match it were dropped.
     Tree,
-    /// The chunk is held. Its bytes come back as a buffer to be used again.
+    /// The chunk is held. Its bytes return as a buffer for reuse.
     Chunk(ChunkIndex, Vec<u8>),
     /// The chunks held at the time of the request survive a loss of power.
     Synced,
@@ -77,7 +77,8 @@ pub trait ChunkStore: Send {
     fn is_open(&self) -> bool {
         true
     }
-    /// Does a task and gives the answer, or begins it and gives `None`; then [`ChunkStore::poll_answer`] does.
+    /// Executes a task and returns the answer, or starts it and returns `None`; then [`ChunkStore::poll_answer`]
+    /// returns the answer.
     ///
     /// # Errors
     /// The errors of the method that does the task.
@@ -165,7 +166,7 @@ pub trait ChunkStore: Send {
     }
 }
 
-/// What readers want of an object that is being fetched; they change it at any time, from any thread.
+/// Readers' wishes for an object that is being fetched; they change at any time, from any thread.
 pub trait Wishes: Send + Sync {
     /// The chunks wanted now.
     fn wanted(&self) -> Wanted;
@@ -184,7 +185,7 @@ pub struct Wanted {
     /// Chunk windows, most urgent first. Chunks outside are not requested; chunks already requested may still arrive
     /// after the window has moved on.
     pub windows: Vec<Range<u32>>,
-    /// Whether other chunks may be wanted later. The fetch then continues after all chunks of the windows are here.
+    /// Whether other chunks may be wanted later. The fetch then continues after all chunks of the windows have arrived.
     pub may_change: bool,
     /// The bytes of the object that the fetch is for: progress counts these. `None` counts the whole object.
     pub extent: Option<Vec<Range<u64>>>,
@@ -213,8 +214,8 @@ pub trait StoreOpener: Send {
     fn knows_publisher(&self, _name: &Name) -> bool {
         false
     }
-    /// Several publishers sign the same bytes under one name, and no key is known: the stores that are opened from now on
-    /// bind the name to none of them. A store that binds no name does nothing.
+    /// Several publishers sign the same bytes under one name, and no key is known: stores opened from now on bind the
+    /// name to none of them. A store that binds no name does nothing.
     fn bind_no_key(&mut self) {}
     /// Whether an interrupted fetch left verified chunks of this object: the same name and bytes.
     fn resumes(&self, manifest: &Manifest) -> bool;
@@ -227,14 +228,14 @@ pub trait StoreOpener: Send {
     /// through [`ChunkStore::is_open`].
     ///
     /// # Errors
-    /// [`StoreError`] says what cannot be opened and why.
+    /// [`StoreError`] names the object and the reason.
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError>;
     /// Opens a store for a pushed object. `delivery` identifies the sending: it is equal each time this sending
     /// arrives, also after a restart, and differs if the same object is sent again, so that a completed object is not
     /// taken twice.
     ///
     /// # Errors
-    /// The errors of [`StoreOpener::open`], and [`StoreError::Later`] if its present holder is to keep it for now.
+    /// The errors of [`StoreOpener::open`], and [`StoreError::Later`] if its present holder should keep it for now.
     fn open_sent(&mut self, manifest: &Manifest, _delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.open(manifest)
     }
@@ -309,7 +310,7 @@ pub enum StoreError {
         /// The explanation.
         reason: String,
     },
-    /// The object is still arriving, and this chunk is not here yet.
+    /// The object is still arriving, and this chunk is missing.
     #[error("chunk {chunk} is not here yet")]
     NotYet {
         /// The chunk.
@@ -347,7 +348,7 @@ pub enum StoreError {
         /// The explanation.
         reason: String,
     },
-    /// It is sealed, and there is no key here that opens it.
+    /// It is sealed, and this node has no key that opens it.
     #[error("{reason}")]
     Sealed {
         /// The explanation.
@@ -355,8 +356,8 @@ pub enum StoreError {
     },
 }
 
-/// Why a source cannot deliver an object that it offers, or a receiver cannot store one, as it goes over the wire: the
-/// other end learns the reason and not the path.
+/// Why a source cannot deliver its object, or a receiver cannot store one, as sent over the wire: the other end learns
+/// the reason and not the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unavailable {
     /// The file or folder is not as it was when it was published.
@@ -391,7 +392,7 @@ impl Unavailable {
             Unavailable::NotYet => 4,
         }
     }
-    /// The reverse of [`Unavailable::number`]; numbers that are not known yet count as [`Unavailable::Unreadable`].
+    /// The reverse of [`Unavailable::number`]; unknown numbers count as [`Unavailable::Unreadable`].
     pub fn from_number(number: u8) -> Option<Unavailable> {
         match number {
             0 => None,

@@ -48,7 +48,7 @@ impl HashTree {
             Err(TreeError::Root { have: tree.root, need: manifest.root })
         }
     }
-    /// The leaves back to back; nothing if there is at most one chunk. A clone of shared bytes.
+    /// The leaves back to back; empty for at most one chunk. A clone of shared bytes.
     pub fn encode(&self) -> Bytes {
         if self.chunk_count() > 1 { self.leaves.clone() } else { Bytes::new() }
     }
@@ -57,7 +57,7 @@ impl HashTree {
     pub fn root(&self) -> Hash {
         self.root
     }
-    /// How many chunks there are.
+    /// The number of chunks.
     pub fn chunk_count(&self) -> u32 {
         u32::try_from(self.leaves.len() / Hash::BYTES).unwrap_or(u32::MAX)
     }
@@ -112,7 +112,7 @@ pub enum TreeError {
     Length {
         /// What the manifest implies.
         need: u64,
-        /// What there is.
+        /// Bytes present.
         have: usize,
     },
     /// Not the root that the manifest signs.

@@ -9,8 +9,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether it may be done once more, where `most` times in a row and `per_second` times a second are allowed; it is
-    /// counted then.
+    /// Whether one more is allowed with a burst of `most` and `per_second` a second; if so, counts it.
     pub fn take(&mut self, now: Time, most: u32, per_second: u64) -> bool {
         let regained = now.since(self.since).as_millis() as u64 * per_second / 1_000;
         // Only then does the clock advance: otherwise each call during a flood would lose its fraction of a token.

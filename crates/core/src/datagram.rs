@@ -154,7 +154,7 @@ impl Datagram {
     pub fn len(&self) -> usize {
         self.head().len() + self.body.len()
     }
-    /// Whether there is not a single byte.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -209,7 +209,7 @@ impl DatagramBatch {
         assert!(stride > 0, "a packet of a run has at least one byte");
         DatagramBatch { bytes, stride }
     }
-    /// How many packets there are: at least one.
+    /// The number of packets: at least one.
     pub fn count(&self) -> usize {
         self.bytes.len().div_ceil(self.stride).max(1)
     }
@@ -238,7 +238,7 @@ impl DatagramBatch {
     }
 }
 
-/// Where a batch goes.
+/// The destination of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// The face that all packets of the batch leave by.
@@ -255,7 +255,7 @@ pub struct TransmitBuf {
 }
 
 impl TransmitBuf {
-    /// How many packets a node puts into one batch at most.
+    /// Maximum packets of a batch.
     pub const DATAGRAMS_MAX: usize = 64;
 
     /// An empty batch.

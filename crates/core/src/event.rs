@@ -10,7 +10,7 @@ use crate::{Duration, EchoId, FaceId, NodeId, PathId, Rate, SourceId, Time, Tran
 pub enum Event {
     /// A packet was dropped. `reason` is one of a fixed set of phrases, so that counters can be kept by it.
     Dropped {
-        /// Where it came from or was going to.
+        /// Its source or destination.
         face: FaceId,
         /// Why.
         reason: &'static str,
@@ -47,7 +47,7 @@ pub enum Event {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ResolverEvent {
-    /// A name of ours is known to the resolver.
+    /// The resolver knows a name of ours.
     Published {
         /// The name, as an NDN URI.
         name: String,
@@ -57,7 +57,7 @@ pub enum ResolverEvent {
         /// The name, as an NDN URI.
         name: String,
     },
-    /// A subscription stands; publications follow now or later.
+    /// A subscription is active; publications follow now or later.
     Subscribed {
         /// The name, as an NDN URI.
         name: String,
@@ -78,7 +78,7 @@ pub enum ResolverEvent {
         /// Bytes of the object; zero for scopes.
         bytes: u64,
     },
-    /// Something went from a scope that this node subscribed to (stop-publish, scope-unpublished).
+    /// An entry left a scope that this node subscribed to (stop-publish, scope-unpublished).
     Disappeared {
         /// The full name of the item or scope.
         name: String,
@@ -106,11 +106,11 @@ pub enum ResolverEvent {
 pub struct EchoReport {
     /// The request.
     pub echo: EchoId,
-    /// From sending it to the answer, or until it was given up.
+    /// From sending it to the answer, or until it timed out.
     pub rtt: Duration,
     /// How the request ended.
     pub outcome: EchoOutcome,
-    /// The path that the answer names, as the next request may ask for it; `None` if it names none.
+    /// The path named by the answer, in the form for the next request; `None` without one.
     pub path: Option<String>,
     /// Routers on that path, if known.
     pub hops: u32,
@@ -130,7 +130,7 @@ pub enum EchoOutcome {
     Object(String),
     /// The request reached the node of this name, where its hop limit ended.
     HopLimit(String),
-    /// The network says that the target cannot be reached, and why.
+    /// The network reports the target as unreachable, and the reason.
     Unreachable(String),
     /// Nothing.
     Silence,
@@ -149,7 +149,7 @@ pub enum TransferEvent {
     },
     /// The network knows no publisher of the name. The fetch waits for a publication until its patience ends.
     Absent {
-        /// Who says so.
+        /// The reporting component.
         reason: String,
     },
     /// A source was offered.
@@ -191,7 +191,7 @@ pub enum TransferEvent {
         /// What.
         text: String,
     },
-    /// A cache on the way gave wrong bytes and is bypassed from now on.
+    /// A cache on the way sent wrong bytes and is bypassed from now on.
     CacheDistrusted {
         /// The cache, as it named itself.
         node: NodeId,
@@ -225,7 +225,7 @@ pub enum TransferEvent {
     Completed,
     /// The transfer ended without success; verified chunks are kept.
     Failed {
-        /// What failed, on what, why.
+        /// The operation, its object, and the reason.
         reason: String,
     },
 }
@@ -265,17 +265,17 @@ pub struct TransferReport {
     pub stored_bytes: u64,
     /// Bytes that earlier fetches had stored.
     pub resumed_bytes: u64,
-    /// Bytes that caches on the way delivered.
+    /// Bytes from caches on the way.
     pub cached_bytes: u64,
     /// Bytes requested again.
     pub retransmitted_bytes: u64,
     /// Bytes that arrived a second time, end-game included.
     pub duplicate_bytes: u64,
-    /// When the fetch began.
+    /// When the fetch started.
     pub started: Time,
     /// When it ended; `None` while it runs.
     pub ended: Option<Time>,
-    /// If it ended without success: what failed, on what, why.
+    /// If it failed: the operation, its object, and the reason.
     pub failure: Option<String>,
     /// One account per source.
     pub sources: alloc::vec::Vec<SourceReport>,
@@ -292,7 +292,7 @@ pub struct SourceReport {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// Useful bytes that came from it (not from caches on the way to it).
+    /// Useful bytes from it (not from caches on the way to it).
     pub bytes: u64,
     /// The evidence if it is distrusted.
     pub distrusted: Option<String>,
@@ -310,7 +310,7 @@ pub struct PathReport {
     pub source: SourceId,
     /// The nodes on it, for people.
     pub label: String,
-    /// The face by which its requests leave this node; `None` if that is not known.
+    /// The face on which its requests leave this node; `None` if unknown.
     pub face: Option<FaceId>,
     /// Links from source to receiver.
     pub hops: u32,
@@ -320,14 +320,14 @@ pub struct PathReport {
     pub state: PathState,
     /// Why it is in that state.
     pub reason: String,
-    /// Useful bytes that came over it, from caches or from the source.
+    /// Useful bytes on it, from caches or from the source.
     pub bytes: u64,
     /// Of these, bytes that caches on it delivered.
     pub cached_bytes: u64,
     /// Requested packets; in MobilityFirst, which requests chunks, the packets sent for the chunks that arrived.
     pub requested_packets: u64,
     /// Packets declared lost; in MobilityFirst those that arrived after later ones of their chunk, because they were
-    /// lost on the last hop, or on one before it whose router forwarded the chunk while it arrived.
+    /// lost on the last hop, or on an earlier one whose router forwarded the chunk during its arrival.
     pub lost_packets: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,

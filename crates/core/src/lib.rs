@@ -21,14 +21,14 @@
 //! | deadlines by key | [`timer`] |
 //! | links as sans-I/O objects: queue, rate, loss, delay | [`link`] |
 //! | places on the Earth | [`location`] |
-//! | what a node tells | [`event`] |
+//! | a node's reports | [`event`] |
 //! | seeded random streams | [`random`] |
 //! | keys in the order of their last use | [`recency`] |
 //! | fields of packets | [`wire`] |
-//! | what peers name, as a person may see it | [`printable`] |
+//! | peers' names, escaped for people | [`printable`] |
 //!
 //! # Example
-//! A node that echoes what it gets:
+//! A node that echoes each packet:
 //! ```
 //! use tributary_core::{*, event::Event};
 //! struct Echo(Vec<(FaceId, Datagram)>);

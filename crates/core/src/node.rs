@@ -1,13 +1,13 @@
-//! What every role of every family is to a driver.
+//! The driver's view of every role of every family.
 use core::net::SocketAddr;
 
 use crate::{Datagram, DatagramBatch, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
 ///
-/// Order of calls: after any `handle_*` (or a command of the concrete type), a driver calls
-/// `poll_transmit` and `poll_event` until both give `None`, then asks `poll_timeout`. [`pump()`](crate::pump())
-/// does this, and nothing else should. `now` never goes back from one call to the next.
+/// Order of calls: after any `handle_*` (or a command of the concrete type), a driver calls `poll_transmit` and
+/// `poll_event` until both return `None`, then `poll_timeout`. [`pump()`](crate::pump()) does this, and nothing else
+/// should. `now` never decreases from one call to the next.
 pub trait Node {
     /// Takes one packet that arrived on `face`. Illegal bytes are counted, reported as an event, and dropped.
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram);
@@ -28,13 +28,13 @@ pub trait Node {
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit>;
     /// When to call [`Node::handle_timeout`] next, and why; `None` for "not before something arrives".
     fn poll_timeout(&self) -> Option<(Time, TimerId)>;
-    /// The next thing worth telling.
+    /// The next event to report.
     fn poll_event(&mut self) -> Option<Event>;
     /// Takes note of a face that the driver opened or closed without a request: a stream was accepted or broke, or a
     /// peer was silent for long. The default ignores it.
     fn handle_face(&mut self, _now: Time, _face: FaceId, _change: FaceChange) {}
-    /// Storage that was injected into the node, and that works on another thread, has answered: the node looks at it. By
-    /// default nothing comes of it. Storage that answers at once, as in a simulation, needs none of this.
+    /// Injected storage that works on another thread has answered: the node takes the answers. Does nothing by default.
+    /// Storage that answers at once, as in a simulation, does not need it.
     fn handle_storage(&mut self, _now: Time) {}
     /// A request to a driver with sockets: a face to open or close. Polled after events; a driver answers each
     /// [`FaceRequest::Open`] by [`Node::handle_face_answer`]. The default makes no requests.
@@ -45,7 +45,7 @@ pub trait Node {
     /// connected yet; [`FaceChange::Opened`] follows when it is.
     fn handle_face_answer(&mut self, _now: Time, _request: u64, _answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
     }
-    /// Takes note of the addresses, as URIs, at which the driver accepts faces. By default nothing comes of it.
+    /// Takes the addresses, as URIs, at which the driver accepts faces. Does nothing by default.
     fn handle_channels(&mut self, _channels: alloc::vec::Vec<alloc::string::String>) {}
 }
 
@@ -69,7 +69,7 @@ pub enum FaceRequest {
         request: u64,
         /// The address, such as `udp4://192.0.2.1:6363` or `tcp://192.0.2.1:6363`.
         uri: alloc::string::String,
-        /// Bytes of the largest datagram that it is to carry; `None` as usual.
+        /// Bytes of the largest datagram that it should carry; `None` for the default.
         mtu: Option<u32>,
     },
     /// The node no longer needs a face.
@@ -94,7 +94,7 @@ pub enum FaceRequest {
 /// Why a driver opens no face.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaceRefusal {
-    /// This face leads there already.
+    /// A face to this address already exists.
     Exists(FaceId),
     /// The driver cannot open faces to this address; the reason.
     Address(alloc::string::String),
@@ -110,8 +110,8 @@ pub enum FaceProtection {
     Required,
     /// The far end decides: after it has started a session, unprotected packets are dropped.
     Optional,
-    /// The same, and this end tries to begin a session: for neighbours that may not support it. An attacker who can drop
-    /// packets on the way can prevent that.
+    /// The same, and this end tries to start a session: for neighbours that may not support it. An attacker who can
+    /// drop packets on the way can prevent that.
     Preferred,
     /// All: packets pass as they are.
     Off,

@@ -1,8 +1,8 @@
 //! Text from other nodes, made safe to display.
 //!
-//! Labels, reasons, file names and messages come from anybody in the network. A control character in them could move a
-//! terminal's cursor, change its title or start a new line; a bidirectional override can make one name look like
-//! another. Everything that prints what a peer named goes through [`escape`], or asks [`is_unsafe`].
+//! Labels, reasons, file names and messages may come from any node in the network. A control character in them could
+//! move a terminal's cursor, change its title or start a new line; a bidirectional override can make one name look like
+//! another. Every output of a peer's text goes through [`escape`], or checks [`is_unsafe`].
 use alloc::{borrow::Cow, string::String};
 use core::fmt::Write;
 
@@ -42,8 +42,8 @@ pub fn escape_but<'a>(text: &'a str, kept: &str) -> Cow<'a, str> {
 
 /// A JSON text without unsafe characters: `\u202e` is the same string with a visible escape.
 ///
-/// `json` is a whole JSON text, in which such characters stand inside strings only and no control character of ASCII stands
-/// for itself, as serialisers write it.
+/// `json` is a complete JSON text in which such characters occur only inside strings and ASCII control characters are
+/// escaped, as serialisers write it.
 pub fn escape_json(json: String) -> String {
     let is_escaped = |character: char| is_unsafe(character) && !character.is_ascii();
     if !json.contains(is_escaped) {
@@ -57,7 +57,7 @@ pub fn escape_json(json: String) -> String {
     })
 }
 
-/// `text` with what `spell` writes in place of each character that `is_escaped`.
+/// `text` with the output of `spell` in place of each character that `is_escaped`.
 fn replace(text: &str, is_escaped: impl Fn(char) -> bool, spell: impl Fn(char, &mut String)) -> String {
     let mut escaped = String::with_capacity(text.len() + 16);
     for character in text.chars() {

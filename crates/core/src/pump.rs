@@ -9,13 +9,13 @@ pub trait Outlet {
     fn event(&mut self, now: Time, event: Event);
 }
 
-/// How many batches one call of [`pump()`] sends before it lets the driver look at its inputs again.
+/// Maximum batches sent by one call of [`pump()`] before the driver checks its inputs again.
 pub const BATCHES_PER_PUMP: usize = 64;
 
 /// Timeout if due → drain transmits → drain events → next deadline.
 ///
-/// Gives the time of the next call at the latest: `now` if there is more to send, `None` if only an input
-/// can wake the node. `batch` is a buffer to reuse; its content is lost.
+/// Returns the latest time of the next call: `now` if there is more to send, `None` if only an input can wake the node.
+/// `batch` is a buffer for reuse; its content is lost.
 pub fn pump<N: Node + ?Sized>(
     node: &mut N,
     now: Time,

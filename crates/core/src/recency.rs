@@ -1,4 +1,4 @@
-//! Keys in the order of their last use: what caches evict by, each operation in constant time.
+//! Keys in the order of their last use: the eviction order of caches, each operation in constant time.
 use alloc::vec::Vec;
 use core::hash::Hash;
 

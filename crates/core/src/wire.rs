@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         }
         (0..count).map(|_| item(self)).collect()
     }
-    /// The bytes that were not read yet; they still are to be.
+    /// The unread bytes, which stay unread.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.0
@@ -168,8 +168,8 @@ pub trait Writer {
     fn put_u16(&mut self, value: u16) {
         self.put(&value.to_be_bytes());
     }
-    /// A count in one byte, at most 255. The encoder keeps to the limit that the reader checks: a truncated count would
-    /// describe another packet.
+    /// A count in one byte, at most 255. The encoder respects the reader's limit: a truncated count would describe
+    /// another packet.
     fn put_count8(&mut self, count: usize) {
         debug_assert!(count <= usize::from(u8::MAX), "a count of {count} in one byte");
         self.put_u8(u8::try_from(count).unwrap_or(u8::MAX));
@@ -187,7 +187,7 @@ pub trait Writer {
     fn put_u64(&mut self, value: u64) {
         self.put(&value.to_be_bytes());
     }
-    /// A byte string behind a 2-byte length. Callers keep the limit that the reader checks; what exceeds 65,535 bytes is cut.
+    /// A byte string behind a 2-byte length. Callers respect the reader's limit; bytes beyond 65,535 are cut.
     fn put_blob(&mut self, bytes: &[u8]) {
         let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
         self.put_u16(len);

@@ -32,7 +32,7 @@ pub struct Health {
 /// A resolver's wording of messages about its store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Words {
-    /// What its messages to people begin with.
+    /// The start of its messages to people.
     pub topic: &'static str,
     /// The consequence of a stalled watch.
     pub blind: &'static str,

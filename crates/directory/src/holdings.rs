@@ -1,5 +1,5 @@
-//! What one node keeps at others, said by few numbers: a count and a digest for each bucket of it. Who keeps the same
-//! prolongs it; who keeps something else gets it again.
+//! One node's entries at others, summarised by a count and a digest per bucket. A holder with the same entries prolongs
+//! them; one with others gets them again.
 use alloc::vec::Vec;
 
 use tributary_core::{
@@ -18,7 +18,7 @@ wire_table! {
         pub bucket: u16 = U16 => "bucket",
         /// How many entries.
         pub count: u32 = U32 => "count",
-        /// The sum of their marks: hashes of what each of them is, its version included.
+        /// The sum of their marks: hashes of their identity and version.
         pub sum: u64 = U64 => "sum",
     }
 }

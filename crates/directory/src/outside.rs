@@ -26,7 +26,7 @@ pub struct Outside<P> {
     health: Health,
     id_next: u64,
     open: BTreeMap<u64, (P, Option<Rest>)>,
-    /// The time of this round and the number of things taken in it; whether the round ended early.
+    /// The time of this round and the number of items taken in it; whether the round ended early.
     round: (Time, usize),
     is_behind: bool,
     notes: VecDeque<String>,
@@ -73,7 +73,7 @@ pub enum StoreEvent<P> {
         id: u64,
         /// The purpose of the request.
         part: P,
-        /// Whether the store has no room.
+        /// Whether the store is full.
         is_full: bool,
     },
     /// A record has changed.

@@ -36,7 +36,7 @@ impl<C> Snapshot<C> {
     pub fn give_up(&mut self) {
         self.0 = State::Unread;
     }
-    /// Whether the range has to be read.
+    /// Whether the range must be read.
     pub fn is_unread(&self) -> bool {
         matches!(self.0, State::Unread)
     }
@@ -52,7 +52,7 @@ impl<C> Snapshot<C> {
     pub fn expects(&self, request: u64) -> bool {
         matches!(self.0, State::Reading { id, .. } if id == request)
     }
-    /// Returns the change if the caller has to apply it now. A reading buffers up to `buffered_max` changes.
+    /// Returns the change if the caller must apply it now. A reading buffers up to `buffered_max` changes.
     pub fn on_change(&mut self, revision: u64, change: C, buffered_max: usize) -> Option<C> {
         match &mut self.0 {
             State::Read(known) => (revision > *known).then_some(change),

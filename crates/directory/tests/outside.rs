@@ -128,7 +128,7 @@ proptest! {
                 }
             }
         }
-        // Liveness phase: the store works, and the mirror reads what it could not read before.
+        // Liveness phase: the store works, and the mirror reads everything that it could not read before.
         store.lock().unwrap().is_broken = false;
         loop {
             now += TICK;

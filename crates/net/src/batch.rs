@@ -14,9 +14,9 @@ pub(crate) struct Batch {
     is_closed: bool,
 }
 
-/// Datagrams of one run at most, as older kernels allow.
+/// Maximum datagrams of one run, as older kernels allow.
 pub(crate) const SEGMENTS_MAX: usize = 64;
-/// Bytes of one run at most: the payload of one IPv4 packet.
+/// Maximum bytes of one run: the payload of one IPv4 packet.
 const BATCH_BYTES_MAX: usize = 65_507;
 
 impl Batch {
@@ -62,7 +62,7 @@ impl Batch {
         self.parts.clear();
         self.bytes = 0;
     }
-    /// Fills `slices` with heads and bodies in order, and gives how many slices that makes.
+    /// Fills `slices` with heads and bodies in order, and returns the number of slices.
     pub(crate) fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; 2 * SEGMENTS_MAX]) -> usize {
         let (mut count, mut start) = (0, 0);
         for (head_len, body) in &self.parts {

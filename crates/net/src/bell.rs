@@ -18,7 +18,7 @@ struct Inner {
 }
 
 impl Bell {
-    /// Calls the driver; costs nothing while it has not come since the last call.
+    /// Wakes the driver; costs nothing while a wake-up is already pending.
     pub fn ring(&self) {
         if !self.0.is_rung.swap(true, Ordering::AcqRel)
             && let Some(wake) = self.0.wake.get()
@@ -31,7 +31,7 @@ impl Bell {
     pub(crate) fn take(&self) -> bool {
         self.0.is_rung.load(Ordering::Relaxed) && self.0.is_rung.swap(false, Ordering::AcqRel)
     }
-    /// From now on `wake` wakes who waits for it.
+    /// From now on `wake` wakes its waiting driver.
     pub(crate) fn attach(&self, wake: &Arc<EventFd>) {
         let _ = self.0.wake.set(Arc::clone(wake));
         if self.0.is_rung.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! Receive buffers that come back when the last slice of them is dropped.
+//! Receive buffers that return when their last slice is dropped.
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};

@@ -33,22 +33,22 @@ pub struct DriverConfig {
     pub receive_buffer_bytes: usize,
     /// Send buffer requested from the kernel for each socket. Default 8 MiB.
     pub send_buffer_bytes: usize,
-    /// Bytes that wait for each socket while the kernel takes no more; further packets are dropped and counted. Default
-    /// 4 MiB.
+    /// Maximum bytes that wait for each socket while the kernel accepts no more; further packets are dropped and
+    /// counted. Default 4 MiB.
     pub backlog_bytes_max: usize,
-    /// Dynamic faces at any time, over all listeners. A further peer replaces one that was heard only for a moment, or
-    /// has been silent for ten seconds; without such a peer its datagrams are dropped and counted. Default 1,024.
+    /// Maximum dynamic faces, over all listeners. A further peer replaces one that was heard only for a moment, or has
+    /// been silent for ten seconds; without such a peer its datagrams are dropped and counted. Default 1,024.
     pub faces_max: usize,
-    /// After how long without a datagram from there a dynamic face is forgotten. Default 60 s.
+    /// Silence after which a dynamic face is forgotten. Default 60 s.
     pub face_idle: Duration,
     /// Number of the first dynamic face; static faces are numbered below. Default 65,536.
     pub dynamic_face_first: u32,
-    /// Least time between two wake-ups for emulated links: faster links send several datagrams at once, up to this
+    /// Minimum time between two wake-ups for emulated links: faster links send several datagrams at once, up to this
     /// much late. Rates stay exact. Default 100 µs; zero wakes up for each datagram.
     pub shaping_quantum: Duration,
     /// Seed of the random choices of links on faces.
     pub seed: u64,
-    /// Rung by storage that works for the node on other threads: the driver then lets the node look at it.
+    /// Rung by the node's storage on other threads: the driver then lets the node take the answers.
     pub bell: Bell,
 }
 
@@ -94,12 +94,12 @@ impl Default for UnixAccess {
 /// A face with a known peer.
 #[derive(Clone, Debug)]
 pub struct FaceConfig {
-    /// Its number, as the node knows it.
+    /// Its number in the node.
     pub id: FaceId,
     /// Where its socket is bound; `None` lets the kernel choose. Faces and listeners with the same address and
     /// device share one socket.
     pub local: Option<SocketAddr>,
-    /// Where its datagrams go to, and come from.
+    /// The destination and source of its datagrams.
     pub peer: SocketAddr,
     /// Network device that the socket is bound to: with several uplinks, the one to use. Needs privileges.
     pub device: Option<String>,
@@ -122,7 +122,7 @@ impl FaceConfig {
 /// A socket on which an unknown peer gets a new face, numbered from [`DriverConfig::dynamic_face_first`] on.
 #[derive(Clone, Debug)]
 pub struct ListenConfig {
-    /// Where it is bound; port zero lets the kernel choose. An IPv6 address takes no IPv4 datagrams.
+    /// Where it is bound; port zero lets the kernel choose. An IPv6 address receives no IPv4 datagrams.
     pub local: SocketAddr,
     /// Network device that the socket is bound to. Needs privileges.
     pub device: Option<String>,

@@ -26,8 +26,8 @@ pub struct Driver;
 impl Driver {
     /// Opens the sockets of `config`, then starts a thread that makes a node and runs it.
     ///
-    /// `on_event` gets every event of the node on that thread, and a [`Event::Note`] for each dynamic face that
-    /// comes or goes; while it works, the node waits. Time zero is the moment of the call.
+    /// `on_event` gets every event of the node on that thread, and a [`Event::Note`] for each new or removed dynamic
+    /// face; the node waits for its return. Time zero is the moment of the call.
     ///
     /// # Errors
     /// If a socket cannot be opened, two faces contradict each other, or no thread can be started.
@@ -83,7 +83,7 @@ enum Thread {
 }
 
 impl<N> DriverHandle<N> {
-    /// Runs `command` on the node's thread, pumps the node, and gives the command's result.
+    /// Runs `command` on the node's thread, pumps the node, and returns the command's result.
     ///
     /// # Errors
     /// If the driver was stopped, or the node panicked, be it by this command.
@@ -122,7 +122,7 @@ impl<N> DriverHandle<N> {
     pub fn add_face(&self, face: FaceConfig) -> Result<(), DriverError> {
         self.ask(|reply| Command::AddFace(Box::new(face), reply))?
     }
-    /// Adds a stream to a known peer, and begins to connect.
+    /// Adds a stream to a known peer, and starts to connect.
     ///
     /// # Errors
     /// If the face exists already, no framing was set, or the driver has ended.
@@ -139,7 +139,7 @@ impl<N> DriverHandle<N> {
     /// Removes a face, and ignores its peer for some time, because its next packet would open a dynamic face.
     ///
     /// # Errors
-    /// If there is no such face, or the driver was stopped.
+    /// If the face does not exist, or the driver was stopped.
     pub fn leave_face(&self, face: FaceId) -> Result<(), DriverError> {
         self.ask(|reply| Command::LeaveFace(face, reply))?
     }

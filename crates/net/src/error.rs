@@ -1,4 +1,4 @@
-//! What can go wrong between a driver and its owner. Nothing that the network does is an error.
+//! Errors between a driver and its owner. Events in the network are no errors.
 use std::{io, net::SocketAddr};
 
 use tributary_core::FaceId;
@@ -24,7 +24,7 @@ pub enum DriverError {
         /// The address.
         local: SocketAddr,
     },
-    /// The device is not there, or may not be bound to.
+    /// The device does not exist, or binding to it is not permitted.
     #[error(
         "cannot bind {local} to device '{device}': {source}; hint: list devices with `ip link`; binding to one may need root"
     )]

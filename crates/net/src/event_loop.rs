@@ -80,7 +80,7 @@ pub(crate) struct EventLoop<N, E> {
     pool: BufferPool,
     buffers: Vec<BytesMut>,
     batch: TransmitBuf,
-    /// When the node wants to be pumped next.
+    /// When the node must be pumped next.
     node_due: Option<Time>,
     sweep_due: Time,
 }
@@ -89,7 +89,7 @@ pub(crate) struct EventLoop<N, E> {
 struct World<E> {
     faces: Faces,
     streams: Streams,
-    /// Places of faces whose batch has something in it.
+    /// Places of faces with a nonempty batch.
     dirty: Vec<usize>,
     /// When datagrams last left an emulated link.
     shaped_at: Time,

@@ -14,7 +14,7 @@ pub(crate) struct Cookie {
 }
 
 impl Cookie {
-    /// `None` for zeros, which stand for no cookie.
+    /// `None` for zeros, which mean no cookie.
     pub(crate) fn read(bytes: &[u8]) -> Option<Cookie> {
         let (epoch, code) = bytes.split_first()?;
         let cookie = Cookie { epoch: *epoch, code: code.try_into().ok()? };

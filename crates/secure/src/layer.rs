@@ -1,4 +1,4 @@
-//! What a node keeps of each of its faces: handshakes, sessions, and what waits for them.
+//! A node's state per face: handshakes, sessions, and packets waiting for them.
 //!
 //! ```text
 //!  initiator                          responder
@@ -39,7 +39,7 @@ pub(crate) struct Layer {
     config: Config,
     /// The static public key.
     public: [u8; 32],
-    /// What this node presents in a handshake: how it wants packets protected, then what the config says.
+    /// What this node presents in a handshake: the protection that it wants, then the configured certificate or label.
     presented: Vec<u8>,
     admission: Box<dyn Admission>,
     entropy: Entropy,
@@ -50,9 +50,9 @@ pub(crate) struct Layer {
     due: BTreeSet<(Time, FaceId)>,
     out: VecDeque<(FaceId, Vec<u8>)>,
     events: VecDeque<Event>,
-    /// Faces whose neighbour answers at another one's address.
+    /// Faces whose neighbour answers at another face's address.
     moves: VecDeque<(FaceId, FaceId)>,
-    /// Faces whose neighbour is another one than before.
+    /// Faces whose neighbour has changed.
     peers: VecDeque<(FaceId, Option<Peer>)>,
     /// What neighbours have for the owner of this node.
     notices: VecDeque<(FaceId, Vec<u8>)>,
@@ -68,17 +68,16 @@ pub(crate) struct Layer {
 struct Face {
     policy: FaceProtection,
     peer: Option<Peer>,
-    /// The static key of the sessions, and when an authentic packet last came under one.
+    /// The static key of the sessions, and when an authentic packet last arrived under one.
     key: Option<[u8; 32]>,
     heard: Option<Time>,
-    /// The session in use, and the one before it, whose packets may still arrive.
+    /// The session in use and its predecessor, whose packets may still arrive.
     current: Option<Session>,
     previous: Option<Session>,
     initiating: Option<Initiating>,
     /// A session that the neighbour has not confirmed, and the message that announces it.
     finishing: Option<Finishing>,
-    /// Whether the driver has configured the face: a neighbour of the config, not just an address that packets came
-    /// from.
+    /// Whether the driver has configured the face: a configured neighbour, not just an address from which packets came.
     is_configured: bool,
     answered: Budget,
     /// The last few handshakes started by the neighbour, or by an attacker on the path.
@@ -92,17 +91,16 @@ struct Face {
     not_before: Time,
     /// Why nothing passes.
     trouble: Option<Trouble>,
-    /// When something was last said about it to the log, and when the other end was last told of an unknown session.
+    /// When the log last mentioned it, and when the other end was last told of an unknown session.
     noted: Option<Time>,
     hinted: Option<Time>,
 }
 
-/// Why nothing passes over a face. It becomes text only when it is displayed, so that floods of wrong packets stay
-/// cheap.
+/// Why nothing passes over a face. It is formatted only when displayed, so that floods of wrong packets stay cheap.
 enum Trouble {
-    /// Packets come without protection.
+    /// Packets arrive without protection.
     Unprotected,
-    /// No answer to a handshake comes.
+    /// A handshake gets no answer.
     Silent,
     /// This node does not admit the neighbour, and why.
     Refused(String),
@@ -135,7 +133,7 @@ struct Initiating {
     noise: Handshake,
     first: Vec<u8>,
     cookie: Option<Cookie>,
-    /// Cookies that came since the last attempt.
+    /// Cookies received since the last attempt.
     cookies: u32,
     retry: Retry,
 }
@@ -151,7 +149,7 @@ struct Responding {
     theirs: SessionIndex,
     noise: Handshake,
     ephemeral: [u8; 32],
-    /// The message that it answers, and the answer: both are repeated until the third one comes.
+    /// The message being answered, and the answer: both are repeated until the third message arrives.
     first: Vec<u8>,
     response: Vec<u8>,
 }
@@ -208,7 +206,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(30);
 /// Minimum interval between log lines of a face, and between notices to its far end about an unknown session.
 const NOTE_INTERVAL: Duration = Duration::from_secs(60);
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
-/// How often an unknown session at the other end makes us begin a new one: anybody can say that it is unknown.
+/// How often an unknown session at the other end makes us start a new one: anybody can claim that it is unknown.
 const HINTED_INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout of a challenge, and minimum interval between two.
 const CHALLENGE_PATIENCE: Duration = Duration::from_secs(8);
@@ -221,9 +219,10 @@ const HANDSHAKES_PER_SECOND: u64 = 200;
 /// path uses up some.
 const FACE_HANDSHAKE_BURST: u32 = 8;
 const FACE_HANDSHAKES_PER_SECOND: u64 = 20;
-/// Notices that wait for the owner of this node, who takes them after each packet.
+/// Notices waiting for the owner of this node, who fetches them after each packet.
 const NOTICES_MAX: usize = 64;
-/// Faces with handshakes or sessions. The driver limits how many there are; this one only guards against a driver that does not.
+/// Faces with handshakes or sessions. The driver limits their number; this limit only guards against drivers that do
+/// not.
 const FACES_MAX: usize = 1 << 16;
 
 impl Layer {
@@ -281,7 +280,7 @@ impl Layer {
             }
         }
     }
-    /// Sends a notice to the neighbour on a face; it is lost if there is no session, as any packet may be.
+    /// Sends a notice to the neighbour on a face. Without a session it is lost, as any packet may be.
     pub(crate) fn send_notice(&mut self, id: FaceId, notice: &[u8]) {
         let Some(face) = self.faces.get(&id) else { return };
         let session = face.current.as_ref().or(face.finishing.as_ref().map(|finishing| &finishing.session));
@@ -312,7 +311,7 @@ impl Layer {
             self.peers.push_back((id, None));
         }
     }
-    /// The next face whose neighbour is another one than before.
+    /// The next face whose neighbour has changed.
     pub(crate) fn poll_peer(&mut self) -> Option<(FaceId, Option<Peer>)> {
         self.peers.pop_front()
     }
@@ -356,7 +355,7 @@ impl Layer {
         }
     }
 
-    /// Takes a packet from the end of `id`. What the node is to get of it is appended to `plain`; gives whose it is.
+    /// Processes a packet from the end of `id`. Its payload for the node is appended to `plain`; returns its sender.
     pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
         let policy = self.policy(id);
         let is_open = matches!(policy, FaceProtection::Optional | FaceProtection::Preferred);
@@ -481,7 +480,7 @@ impl Layer {
                 }
             }
             Some(Control::Challenge(bytes)) => {
-                // Along the way that the question took, so that it proves that way.
+                // Along the path of the question, so that it proves that path.
                 self.send_control(owner, arrived, session, Control::Answer(bytes));
             }
             Some(Control::Answer(bytes)) => {
@@ -514,7 +513,7 @@ impl Layer {
 
     // What leaves.
 
-    /// Protects what the node sends over a face; what must wait for a session is taken out.
+    /// Protects the node's packets for a face; packets that must wait for a session are taken out.
     pub(crate) fn seal(&mut self, now: Time, id: FaceId, batch: &mut TransmitBuf, buffer: &mut BytesMut) {
         let policy = self.policy(id);
         self.expire(now, id);
@@ -585,7 +584,7 @@ impl Layer {
             self.initiate(now, id);
         }
     }
-    /// Sends what waited for a session.
+    /// Sends the packets that waited for a session.
     fn flush(&mut self, id: FaceId) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         let waiting = core::mem::take(&mut face.waiting);
@@ -640,7 +639,7 @@ impl Layer {
             return;
         };
         let attempts = initiating.retry.attempts;
-        // With nothing to send there is no hurry: the node begins again when it has.
+        // With nothing to send there is no hurry: the node starts again when it has something.
         let is_wanted = initiating.retry.is_wanted || !face.waiting.is_empty() || attempts < ATTEMPTS_NOTED;
         let is_hopeless = face.policy == FaceProtection::Preferred && attempts >= ATTEMPTS_NOTED;
         if !is_wanted || is_hopeless {
@@ -653,7 +652,7 @@ impl Layer {
             return;
         }
         face.waiting.clear();
-        // The far end may have been started again and know the cookie no more.
+        // The far end may have restarted and may no longer know the cookie.
         let cookie = initiating.cookie.filter(|_| initiating.retry.attempts % 3 != 0);
         (initiating.cookie, initiating.cookies) = (cookie, 0);
         initiating.retry.again(now);
@@ -694,7 +693,7 @@ impl Layer {
 
     fn face(&mut self, id: FaceId) -> &mut Face {
         if self.faces.len() >= FACES_MAX && !self.faces.contains_key(&id) {
-            // One without a session makes room.
+            // A face without a session is evicted.
             let idle = self.faces.iter().find(|(_, face)| face.current.is_none()).map(|(id, _)| *id);
             idle.into_iter().for_each(|idle| self.forget(idle));
         }
@@ -743,7 +742,7 @@ impl Layer {
     fn drop_packet(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         self.events.push_back(Event::Dropped { face, reason, bytes: bytes as u32 });
     }
-    /// Remembers why nothing passes over a face, and writes a line to the log at most once in [`NOTE_INTERVAL`].
+    /// Remembers why nothing passes over a face, and logs it at most once per [`NOTE_INTERVAL`].
     fn note(&mut self, now: Time, id: FaceId, trouble: Trouble) {
         let face = self.face(id);
         let note = face.noted.is_none_or(|noted| now.since(noted) >= NOTE_INTERVAL).then(|| trouble.describe(id));
@@ -759,13 +758,13 @@ impl Face {
     fn is_refused(&self) -> bool {
         matches!(self.trouble, Some(Trouble::Refused(_) | Trouble::Refuses(_)))
     }
-    /// The session that this node knows by `ours`.
+    /// The session that this node identifies by `ours`.
     fn session(&mut self, ours: SessionIndex) -> Option<&mut Session> {
         let sessions = [&mut self.current, &mut self.previous].into_iter().flatten();
         let finishing = self.finishing.iter_mut().map(|finishing| &mut finishing.session);
         sessions.chain(finishing).find(|session| session.ours == ours)
     }
-    /// Whether a handshake of `key` would replace the sessions of another key, and whether that key is still heard.
+    /// Whether a handshake of `key` would replace the sessions of another key, and whether that key is still active.
     fn is_of_another(&self, key: Option<[u8; 32]>) -> bool {
         self.key.is_some() && self.key != key && (self.current.is_some() || self.finishing.is_some())
     }

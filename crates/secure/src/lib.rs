@@ -12,7 +12,8 @@
 //! - A face's two ends shake hands by Noise XX (revision 34). XX rather than IK: a node need not know its neighbours' keys
 //!   beforehand; each presents what proves that it may be there, and [`Admission`] decides. A neighbour's key may still be
 //!   required.
-//! - Before an address has returned a cookie, a node keeps nothing of it and answers at most as many bytes as it got.
+//! - Before an address has returned a cookie, a node stores nothing about it and answers with no more bytes than it
+//!   received.
 //! - Each packet under a session is sealed with AES-128-GCM under its own number and opened once; [`OVERHEAD`] bytes more on
 //!   the wire. With [`Protection::Authenticated`] it is readable and cannot be changed.
 //! - Keys live for two minutes or four million packets; the next ones are agreed on while these are used, which end after
@@ -69,7 +70,7 @@ pub struct Config {
 /// How packets are protected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Protection {
-    /// They can be read on the way, and not changed.
+    /// They are readable on the path but cannot be changed.
     Authenticated,
     /// They cannot be read either.
     #[default]
@@ -79,7 +80,7 @@ pub enum Protection {
 /// Who a neighbour is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its key, by which it is known whatever its address is.
+    /// Its key, which identifies it whatever its address is.
     pub key: PeerKey,
     /// Its name, for people.
     pub label: String,
@@ -91,7 +92,7 @@ pub trait Admission: Send {
     /// proven possession of the key; this function checks that `presented` belongs to it.
     ///
     /// # Errors
-    /// [`Refusal`] says why it may not be a neighbour.
+    /// [`Refusal`] states why it may not be a neighbour.
     fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, Refusal>;
 }
 
@@ -121,9 +122,9 @@ pub fn public_key(secret: &[u8; 32]) -> [u8; 32] {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Handshakes that this node began.
+    /// Handshakes that this node started.
     pub initiated: u64,
-    /// Sessions that came into use.
+    /// Sessions established.
     pub established: u64,
     /// Neighbours that were refused, or that refused this node.
     pub refused: u64,
@@ -135,9 +136,9 @@ pub struct Stats {
     pub unprotected: u64,
     /// Packets that fail authentication.
     pub forged: u64,
-    /// Packets that came again.
+    /// Replayed packets.
     pub replayed: u64,
-    /// Packets of sessions that this node does not know.
+    /// Packets of unknown sessions.
     pub strays: u64,
     /// Packets of the node dropped because too many waited for a session.
     pub waited_in_vain: u64,

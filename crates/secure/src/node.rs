@@ -37,7 +37,7 @@ impl<N: Node> Secured<N> {
     pub fn present(&mut self, presented: &[u8]) {
         self.layer.present(presented);
     }
-    /// Ends the session with the neighbour on a face, whose admission has ended, and sends it the reason.
+    /// Ends the session with a neighbour whose admission has ended, and sends it the reason.
     pub fn dismiss(&mut self, now: Time, face: FaceId, reason: &str) {
         self.layer.dismiss(now, face, reason);
         self.introduce(now);
@@ -80,7 +80,7 @@ impl<N: Node> Secured<N> {
     pub fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.layer.peer(face)
     }
-    /// Why its protection lets nothing pass over a face.
+    /// Why no packets pass over a face.
     pub fn trouble(&self, face: FaceId) -> Option<String> {
         self.layer.trouble(face)
     }
@@ -92,7 +92,7 @@ impl<N: Node> Secured<N> {
     pub fn stats(&self) -> Stats {
         self.layer.stats
     }
-    /// Tells the node of neighbours that came, before their first packet, and of those that were dismissed.
+    /// Informs the node of new neighbours, before their first packet, and of dismissed ones.
     fn introduce(&mut self, now: Time) {
         while let Some((face, peer)) = self.layer.poll_peer() {
             (self.on_peer)(&mut self.node, now, face, peer.as_ref());
@@ -130,7 +130,7 @@ impl<N: Node> Node for Secured<N> {
         if self.layer.policy(face) == FaceProtection::Off {
             return self.node.handle_batch(now, face, run);
         }
-        // Packets of one length whose owner is the same stay a run.
+        // Packets of the same length and owner stay a run.
         let all: usize = (0..run.count()).map(|index| run.bytes(index).len()).sum();
         let mut plain = BytesMut::with_capacity(all);
         let mut pending: Option<(FaceId, usize)> = None;

@@ -21,10 +21,10 @@ pub(crate) const THIRD_BYTES: usize = KEY_BYTES + 2 * TAG_BYTES;
 const TAG_BYTES: usize = 16;
 const NAME: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
 
-/// One handshake under way.
+/// A handshake in progress.
 pub(crate) struct Handshake(HandshakeState);
 
-/// The keys that a finished handshake gives, one for each direction.
+/// The keys from a finished handshake, one for each direction.
 pub(crate) struct Keys {
     pub(crate) send: [u8; KEY_BYTES],
     pub(crate) receive: [u8; KEY_BYTES],
@@ -52,7 +52,7 @@ impl Handshake {
         message.truncate(bytes);
         Some(message)
     }
-    /// Takes the other end's message, and gives its payload; `None` if it is not what the other end wrote.
+    /// Reads the other end's message and returns its payload; `None` if it is not authentic.
     pub(crate) fn read(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let mut payload = alloc::vec![0; message.len()];
         let bytes = self.0.read_message(message, &mut payload).ok()?;
@@ -146,7 +146,7 @@ impl types::Dh for X25519 {
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let public: [u8; KEY_BYTES] = public.get(..KEY_BYTES).and_then(|key| key.try_into().ok()).ok_or(Error::Dh)?;
         let shared = MontgomeryPoint(public).mul_clamped(self.secret).to_bytes();
-        // A point of small order gives a secret that everybody knows (RFC 7748, section 6.1).
+        // A point of small order produces a secret known to everybody (RFC 7748, section 6.1).
         if shared == [0; KEY_BYTES] {
             return Err(Error::Dh);
         }
@@ -230,7 +230,7 @@ impl types::Cipher for ChaChaPoly {
 mod tests {
     use super::*;
 
-    /// The same pattern, by the primitives that come with the library.
+    /// The same pattern, using the library's own primitives.
     fn counterpart(is_initiator: bool, secret: &[u8; KEY_BYTES]) -> HandshakeState {
         let builder = Builder::new(NAME.parse().expect("a pattern"));
         let builder = builder.local_private_key(secret).and_then(|builder| builder.prologue(b"face"));

@@ -28,7 +28,7 @@ impl ReplayWindow {
     pub(crate) fn is_new(&self, number: u64) -> bool {
         number >= self.next || number + WINDOW >= self.next && self.seen[word(number)] & bit(number) == 0
     }
-    /// Remembers a new number. Only numbers of authenticated packets may get here.
+    /// Remembers a new number. Call it only for authenticated packets.
     pub(crate) fn insert(&mut self, number: u64) {
         if number >= self.next {
             if number - self.next >= WINDOW {
@@ -40,7 +40,8 @@ impl ReplayWindow {
         }
         self.seen[word(number)] |= bit(number);
     }
-    /// The number of 64 bits whose lower 32 are `low` and that is nearest to the next one (as in RFC 9000, appendix A.3).
+    /// The 64-bit number whose lower 32 bits are `low` and that is nearest to the next one (as in RFC 9000, appendix
+    /// A.3).
     pub(crate) fn expand(&self, low: u32) -> u64 {
         const SPAN: u64 = 1 << 32;
         let candidate = self.next & !(SPAN - 1) | u64::from(low);

@@ -23,7 +23,7 @@ pub(crate) struct Session {
     /// Since when its keys are in use.
     pub(crate) since: Time,
     pub(crate) we_began: bool,
-    /// Whether the neighbour with the lesser key began it: if both begin at once, that one is used.
+    /// Whether the neighbour with the lesser key started it: if both start at once, that session is used.
     pub(crate) leads: bool,
     sending: LessSafeKey,
     receiving: LessSafeKey,
@@ -34,17 +34,17 @@ pub(crate) struct Session {
     scratch: Vec<u8>,
 }
 
-/// Why a packet is not what the neighbour sent, or not for the first time.
+/// Why a packet is not authentic or not new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
     Forged,
     Replayed,
 }
 
-/// What a session tells about a packet that it has opened.
+/// Information from a session about a packet that it has opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Opened {
-    /// Whether no later packet had come before it.
+    /// Whether no later packet had arrived before it.
     pub(crate) is_latest: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Opened {
 const REKEY_PACKETS: u64 = 1 << 22;
 /// How long a key protects packets, also where somebody keeps later handshakes away (WireGuard's reject-after-time).
 const KEY_LIFETIME: Duration = Duration::from_secs(180);
-/// Packets that one key protects at most (RFC 9001, section 6.6).
+/// The maximum number of packets protected by one key (RFC 9001, section 6.6).
 const PACKETS_MAX: u64 = 1 << 23;
 
 impl Session {

@@ -31,7 +31,7 @@ const UNKNOWN_VALUE: usize = 3;
 /// The longest payload of a handshake.
 pub(crate) const PRESENTED_BYTES_MAX: usize = 1_024;
 
-/// What the receiver of a packet knows a session, or a handshake, by.
+/// The receiver's identifier of a session or handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SessionIndex(u32);
 
@@ -162,12 +162,12 @@ pub(crate) fn data_session(packet: &[u8]) -> SessionIndex {
     SessionIndex::read(&packet[1..])
 }
 
-/// What neighbours tell each other under a session.
+/// Messages between neighbours under a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Control<'a> {
     /// The session is in use.
     Confirm,
-    /// This node wants nothing of the other one, and why.
+    /// This node refuses the other one, and why.
     Refuse(&'a str),
     /// Are you where this packet is sent to?
     Challenge([u8; CHALLENGE_BYTES]),

@@ -242,7 +242,7 @@ fn changed_packets_neither_arrive_nor_disturb() {
     for seed in 0..100 {
         let mut pair = Pair::usual();
         pair.random = Random::new(seed, 2);
-        // Each packet comes with two changed copies, one of them first.
+        // Each packet arrives with two changed copies, one of them first.
         pair.tamper = Box::new(|random, packet| {
             let mut changed = || {
                 let mut changed = packet.clone();
@@ -283,7 +283,7 @@ fn what_was_recorded_is_not_heard_again() {
     let established = [pair.nodes[0].stats().established, pair.nodes[1].stats().established];
     for (from, packet) in recorded {
         pair.deliver(1 - from, &packet);
-        // To where it came from as well.
+        // Also to its origin.
         pair.deliver(from, &packet);
         pair.run_ms(50);
     }
@@ -378,7 +378,7 @@ fn a_neighbour_that_is_dismissed_is_heard_no_more_hears_why_and_may_come_back_wi
     pair.assert_noted("the neighbour on face-1 refuses this node: its time is over");
     assert_eq!(*known.lock().expect("one thread"), [(FaceId(2), true), (FaceId(2), false)]);
     assert!(pair.nodes[1].peer(FaceId(2)).is_none());
-    // It does not ask again and again, but at once when it has something else to show.
+    // It does not ask again and again, but asks at once when it has something else to show.
     pair.say(0, &[b"three"]);
     pair.run_ms(1_000);
     assert!(pair.heard(1).is_empty());
@@ -621,7 +621,7 @@ fn exchange(pair: &mut Pair, other: &mut Secured<Toy>, face: FaceId, rounds: usi
     }
     answered
 }
-/// Strangers at these faces of `b` begin handshakes and return their cookies; gives how many are answered.
+/// Strangers at these faces of `b` start handshakes and return their cookies; returns how many are answered.
 fn flood(pair: &mut Pair, faces: impl Iterator<Item = FaceId>) -> usize {
     faces.enumerate().fold(0, |answered, (number, face)| {
         let mut stranger = node(config(3), number as u64 + 100);

@@ -39,7 +39,7 @@ impl Agenda {
     pub fn new() -> Self {
         Agenda::default()
     }
-    /// Adds a participant without a deadline and gives its number: 0, 1, 2, …
+    /// Adds a participant without a deadline and returns its number: 0, 1, 2, …
     pub fn add(&mut self) -> u32 {
         let number = u32::try_from(self.participants).expect("fewer than 2^32 participants fit into memory");
         self.participants += 1;
@@ -60,7 +60,7 @@ impl Agenda {
     /// Sets, moves or (`None`) removes the deadline of a participant. An unchanged deadline keeps its place.
     ///
     /// # Panics
-    /// If there is no such participant.
+    /// If the participant does not exist.
     #[inline]
     pub fn set(&mut self, participant: u32, due: Option<Time>) {
         assert!((participant as usize) < self.participants, "there are {} participants", self.participants);
@@ -73,7 +73,7 @@ impl Agenda {
             self.change(participant, due);
         }
     }
-    /// The earliest deadline and whose it is.
+    /// The earliest deadline and its participant.
     #[inline]
     pub fn next(&self) -> Option<(Time, u32)> {
         let first = self.entries.get(1)?;

@@ -11,7 +11,7 @@
 //!      ├─ node ──► (timer) ───────────────────────────────┴► pump ──► links[face].enqueue, observer
 //!      └─ action (a change of a link, a kill, a restart, a command of a test)
 //! ```
-//! The same seed and the same calls give the same run; [`Network::trace_hash`] shows it.
+//! The same seed and the same calls reproduce the same run; [`Network::trace_hash`] shows it.
 //!
 //! | part | module |
 //! |---|---|

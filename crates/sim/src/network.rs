@@ -54,7 +54,7 @@ struct LinkSlot {
     face_to: FaceId,
 }
 
-/// What the world knows about a node.
+/// The world's state of a node.
 struct Place {
     participant: u32,
     /// The outgoing link of each face.
@@ -93,7 +93,7 @@ impl<N: Node> Network<N> {
 
     // ---- building
 
-    /// Adds a node; it is pumped at once.
+    /// Adds a node and pumps it at once.
     pub fn add_node(&mut self, node: N) -> NodeIndex {
         let index = NodeIndex(u32::try_from(self.nodes.len()).expect("fewer than 2^32 nodes fit into memory"));
         let participant = self.world.agenda.add();
@@ -103,7 +103,7 @@ impl<N: Node> Network<N> {
         self.pump_node(index);
         index
     }
-    /// Joins face `a.1` of node `a.0` and face `b.1` of node `b.0` by one link each way.
+    /// Joins face `a.1` of node `a.0` and face `b.1` of node `b.0` by one link in each direction.
     ///
     /// # Panics
     /// If a node does not exist, a face is already connected, or a face number is 65,536 or more.
@@ -197,12 +197,12 @@ impl<N: Node> Network<N> {
         self.change_link(connection.a_to_b, change.clone());
         self.change_link(connection.b_to_a, change);
     }
-    /// Takes a node out, without a farewell, and gives it back; packets to it are counted as unreceived.
+    /// Removes a node without a farewell and returns it; packets to it are counted as unreceived.
     pub fn kill(&mut self, node: NodeIndex) -> Option<N> {
         self.world.agenda.set(self.world.places[node.0 as usize].participant, None);
         self.nodes[node.0 as usize].take()
     }
-    /// Puts a new node in the place of one that is dead or alive; it is pumped at once.
+    /// Replaces a node, dead or alive, with a new one, which is pumped at once.
     pub fn restart(&mut self, node: NodeIndex, make: impl FnOnce(Time) -> N) {
         self.nodes[node.0 as usize] = Some(make(self.world.now));
         self.pump_node(node);
@@ -215,7 +215,7 @@ impl<N: Node> Network<N> {
         while self.step(end) {}
         self.world.now = self.world.now.max(end);
     }
-    /// Runs while `condition` holds, evaluated after every step; at most until `limit`.
+    /// Runs while `condition` holds, which is evaluated after every step, or until `limit`.
     pub fn run_while(&mut self, limit: Time, mut condition: impl FnMut(&Network<N>) -> bool) -> RunEnd {
         while condition(self) {
             if !self.step(limit) {
@@ -328,7 +328,7 @@ impl<N: Node> Network<N> {
     pub fn seed(&self) -> u64 {
         self.world.seed
     }
-    /// How many nodes there are, dead ones included.
+    /// The number of nodes, including dead ones.
     pub fn nodes_len(&self) -> usize {
         self.nodes.len()
     }
@@ -431,7 +431,7 @@ pub struct Connection {
 pub enum RunEnd {
     /// The condition stopped holding.
     ConditionEnded,
-    /// The time limit came first.
+    /// The time limit was reached first.
     LimitReached,
     /// No packet is in flight and no timer runs, so nothing will ever happen.
     Idle,
@@ -468,7 +468,7 @@ pub struct NetworkStats {
 /// What a [`Network`] keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
-    /// Entries of the agenda: at most one per link and per node.
+    /// Entries of the agenda: up to one per link and per node.
     pub agenda_entries: usize,
     /// Places for packets in links: the largest number ever in flight.
     pub packet_places: usize,
@@ -480,7 +480,7 @@ pub struct Footprint {
 const FACES_MAX: usize = 65_536;
 /// A node that needs more pumps than this at one point in time is stuck.
 const PUMPS_MAX: u32 = 10_000;
-/// A network that takes more steps than this at one point in time is stuck.
+/// A network that takes more steps than this at the same time is stuck.
 const STEPS_MAX: u32 = 1_000_000;
 /// First random stream used by links; lower ones are free for nodes.
 const LINK_STREAMS: u64 = 1 << 32;

@@ -3,7 +3,7 @@ use std::fmt;
 
 use tributary_core::{Datagram, FaceId, Time, event::Event};
 
-/// How much of a run goes into its trace hash.
+/// The level of detail in a run's trace hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TraceDepth {
     /// Nothing.

@@ -51,7 +51,7 @@ pub fn parse<T>(declared: Command, read: impl FnOnce(&ArgMatches) -> Result<T, c
     })
 }
 
-/// Names the command that was probably meant; clap takes no account of letters in the wrong order.
+/// Suggests the intended command; clap does not consider transposed letters.
 fn suggest(error: &mut clap::Error, declared: &Command, words: impl Iterator<Item = String>) {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return };
     let parent = words
@@ -62,7 +62,7 @@ fn suggest(error: &mut clap::Error, declared: &Command, words: impl Iterator<Ite
     meant.into_iter().for_each(|meant| _ = error.insert(ContextKind::SuggestedSubcommand, meant));
 }
 
-/// Whether JSON is requested, by arguments that may be wrong.
+/// Whether the arguments, which may be invalid, request JSON.
 pub fn wants_json() -> bool {
     std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
 }
@@ -85,7 +85,7 @@ pub fn print_completions(shell: clap_complete::Shell, mut declared: Command) {
     out::bytes(&script);
 }
 
-/// Writes the manual pages of all commands to a folder, which is made if it is not there.
+/// Writes the manual pages of all commands to a folder, creating it if necessary.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the folder or a page cannot be written.

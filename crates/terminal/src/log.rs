@@ -127,8 +127,8 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-/// How a line shows its message and its fields. Both quote what peers said of themselves: nothing of it begins a line or moves
-/// the cursor.
+/// How a line shows its message and its fields. Both quote peers' own statements: these cannot start a line or move the
+/// cursor.
 fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
     format::debug_fn(|writer, field, value| {
         let text = format!("{value:?}");

@@ -105,7 +105,7 @@ fn cells(row: &str) -> Vec<&str> {
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga")
 }
-/// A line that begins with a dot is not a request.
+/// A line that starts with a dot is not a request.
 fn guarded(line: &str) -> String {
     if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line.into() }
 }

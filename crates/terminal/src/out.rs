@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// The bars of what runs, at the bottom of a terminal; what else goes to stderr stands above them.
+/// The progress bars at the bottom of a terminal; other output to stderr appears above them.
 pub static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 

@@ -36,7 +36,7 @@ pub fn page(mut root: Command, head: &str, tail: &str) -> String {
 /// Compares a generated page with the file, or writes it if the environment has `TRIBUTARY_WRITE_DOCS`.
 ///
 /// # Panics
-/// If they differ, with the first line that does; `command` is what writes the page.
+/// If they differ, with the first differing line; `command` is the command that writes the page.
 pub fn check(file: &Path, page: &str, command: &str) {
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(file, page).expect("the page can be written");

@@ -1,11 +1,11 @@
-//! QR codes, for text that is to reach a telephone.
+//! QR codes, for passing text to a phone.
 use qrcodegen::{QrCode, QrCodeEcc};
 
-/// The lines that draw `text` as a QR code on a dark terminal: blocks for its light modules, two of a column in each
+/// The lines of a QR code of `text` for a dark terminal: blocks for its light modules, two modules of a column per
 /// character.
 ///
 /// # Errors
-/// If the text is too long for a QR code, 2,953 bytes.
+/// If the text does not fit into a QR code, which holds 2,953 bytes.
 pub fn draw(text: &str) -> Result<Vec<String>, String> {
     let code = QrCode::encode_text(text, QrCodeEcc::Low).map_err(|error| format!("no QR code holds it: {error}"))?;
     let (start, end) = (-QUIET, code.size() + QUIET);
@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn a_code_has_its_corners_and_a_quiet_zone() {
         let lines = draw("trib://").expect("short");
-        // Version 1 has 21 modules a side.
+        // Version 1 has 21 modules per side.
         assert!(lines.len() == 15 && lines.iter().all(|line| line.chars().count() == 29), "{lines:#?}");
         let corner: String = lines[2].chars().skip(4).take(8).collect();
         assert_eq!((&*lines[0], &*corner), (&*"█".repeat(29), " ▄▄▄▄▄ █"));

@@ -3,8 +3,8 @@ use tributary_core::printable;
 
 use crate::out;
 
-/// A line that is safe on a terminal. Labels and reasons may come from any node of the network: characters that would
-/// move the cursor or begin a line are escaped.
+/// A line that is safe on a terminal. Labels and reasons may come from any node in the network: characters that would
+/// move the cursor or start a line are escaped.
 pub fn plain(line: &str) -> String {
     printable::escape_but(line, "\t").into_owned()
 }
@@ -12,7 +12,7 @@ pub fn plain(line: &str) -> String {
 pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     table_within(rows, out::columns())
 }
-/// As [`table`], in lines of at most `most` columns: the widest cells are cut.
+/// Like [`table`], in lines of up to `most` columns: the widest cells are cut.
 pub fn table_within(rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -30,7 +30,7 @@ pub fn table_within(rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
 /// Columns that a cell keeps however narrow the terminal is.
 const CELL_MIN: usize = 4;
 
-/// The start of a text, at most `columns` columns wide.
+/// The start of a text, up to `columns` columns wide.
 pub fn cut(text: &str, columns: usize) -> String {
     match text.char_indices().nth(columns) {
         None => text.into(),

@@ -1,4 +1,4 @@
-//! How fast the receiving side is without any network: requests are answered at once from memory.
+//! Speed of the receiving side without a network: requests are answered at once from memory.
 //!
 //! `cargo run --release -p tributary-transport --example receive_speed`
 use std::time::Instant;

@@ -10,12 +10,11 @@ use tributary_core::PathId;
 /// Who sent a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Origin {
-    /// The path that it came over.
+    /// The path on which it arrived.
     pub(crate) path: PathId,
     /// The cache that claims to have sent it, by the low bits of its node id; `None` for the source.
     pub(crate) cache: Option<u16>,
-    /// Whether the packet certainly came over that path. Otherwise another path had requested it too, and neither is
-    /// blamed.
+    /// Whether the packet certainly used that path. Otherwise another path had requested it too, and neither is blamed.
     pub(crate) is_sure: bool,
 }
 
@@ -34,14 +33,14 @@ impl Assembly {
     /// Room for a unit of `len` bytes; `buffer` is a used buffer to take over.
     pub(crate) fn new(mut buffer: Vec<u8>, len: usize, packet_bytes: usize) -> Assembly {
         if buffer.capacity() < len {
-            // Memory that the system gives out is zero already.
+            // Memory from the system is already zeroed.
             buffer = vec![0; len];
         }
         buffer.resize(len, 0);
         let packets = len.div_ceil(packet_bytes);
         Assembly { bytes: buffer, packet_bytes, origins: vec![None; packets], missing: packets as u32, failed: None }
     }
-    /// Stores a packet at its offset; false if it was there already.
+    /// Stores a packet at its offset; false if it was already present.
     pub(crate) fn put(&mut self, offset: usize, payload: &[u8], origin: Origin) -> bool {
         let slot = &mut self.origins[offset / self.packet_bytes];
         if slot.is_some() {
@@ -56,7 +55,7 @@ impl Assembly {
     pub(crate) fn has(&self, offset: usize) -> bool {
         self.origins[offset / self.packet_bytes].is_some()
     }
-    /// The slots of packets that are not there.
+    /// The slots of missing packets.
     pub(crate) fn missing_slots(&self) -> impl Iterator<Item = u32> + '_ {
         (0..).zip(&self.origins).filter(|(_, origin)| origin.is_none()).map(|(slot, _)| slot)
     }
@@ -72,7 +71,7 @@ impl Assembly {
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
-    /// Everyone who sent a packet of it.
+    /// All origins of its packets.
     pub(crate) fn contributors(&self) -> BTreeSet<Origin> {
         self.origins.iter().flatten().copied().collect()
     }
@@ -105,7 +104,7 @@ impl Assembly {
         self.missing = packets as u32;
         self.failed.get_or_insert((bytes, origins));
     }
-    /// Takes the version set aside for the present one again, as when the culprits' packets have been found otherwise.
+    /// Restores the version that was set aside, as when the culprits' packets have been found otherwise.
     pub(crate) fn take_back(&mut self) {
         if let Some((bytes, origins)) = self.failed.take() {
             self.missing = origins.iter().filter(|origin| origin.is_none()).count() as u32;

@@ -11,10 +11,10 @@
 //! flow takes over the end of the range that would finish last, and fetches a second copy of a chunk if it would
 //! deliver that sooner.
 //!
-//! The sender of a connection is a server whose congestion control is not ours: over a link that loses packets, or from a
-//! server that limits each connection, one connection carries only a part of what the uplink could. So each mirror has
-//! *spare* flows over each uplink. One at a time is put to use, and stays in use only if the uplink as a whole
-//! delivers more with it (`tuning`); over a link that is full already it is given up again.
+//! The sender of a connection is a server whose congestion control is not ours: over a lossy link, or from a server
+//! that limits each connection, one connection carries only a part of the uplink's capacity. So each mirror has
+//! *spare* flows over each uplink. They are enabled one at a time, and stay enabled only if the uplink as a whole
+//! delivers more (`tuning`); over a full link they are disabled again.
 //!
 //! The machine has no clock and no socket. After any input call [`Bulk::poll_order`] and [`Bulk::poll_cut`] until they
 //! return `None`, and [`Bulk::handle_timeout`] several times a second.
@@ -40,9 +40,9 @@ pub struct MirrorId(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BulkFlowId(pub u16);
 
-/// Flows of one fetch at most.
+/// Maximum flows of one fetch.
 pub const BULK_FLOWS_MAX: usize = 256;
-/// Connections to one mirror over one uplink at most: browsers and download managers use 6 to 16.
+/// Maximum connections to one mirror over one uplink: browsers and download managers use 6 to 16.
 pub const CONNECTIONS_MAX: usize = 4;
 
 /// The connections that a driver adds for each mirror and uplink, with this many mirrors over this many uplinks.
@@ -53,11 +53,11 @@ pub fn connections_for(mirrors: usize, uplinks: usize) -> usize {
 /// How ranges are sized, and when a connection counts as stalled.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BulkConfig {
-    /// The shortest time that a range is to take. Default: 500 ms.
+    /// Minimum target duration of a range. Default: 500 ms.
     pub segment_min: Duration,
-    /// The longest time that a range is to take. Default: 4 s.
+    /// Maximum target duration of a range. Default: 4 s.
     pub segment_max: Duration,
-    /// Round trips that a range lasts within these limits: one of them is idle. Default: 64.
+    /// Target duration of a range in round trips, within these limits: one of them is idle. Default: 64.
     pub segment_round_trips: u32,
     /// Bytes of a flow's first range, before its rate is known. Default: 1 MiB.
     pub first_bytes: u64,
@@ -93,7 +93,7 @@ impl Default for BulkConfig {
 
 /// The chunks of an object as seen by the component that stores them.
 pub trait ChunkPool {
-    /// Takes the lowest run of at most `chunks` chunks that are missing and unassigned.
+    /// Takes the lowest run of at most `chunks` missing and unassigned chunks.
     fn take(&mut self, chunks: u32) -> Option<Range<u32>>;
     /// Returns a run of [`ChunkPool::take`] to the unassigned chunks. Chunks of it that have arrived since then are
     /// ignored.
@@ -108,7 +108,7 @@ pub trait ChunkPool {
     fn idle_bytes(&self) -> u64;
     /// Bytes of every chunk but the last.
     fn chunk_bytes(&self) -> u32;
-    /// How many chunks there are.
+    /// The number of chunks.
     fn chunks(&self) -> u32;
 }
 
@@ -121,7 +121,7 @@ pub enum Delivers {
     Everything,
 }
 
-/// A range that a flow is to fetch.
+/// A range for a flow to fetch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkOrder {
     /// The flow.
@@ -146,9 +146,9 @@ pub struct BulkCut {
 /// What became of a chunk that a flow delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BulkChunk {
-    /// It is verified as far as it can be, and kept.
+    /// It is verified as far as possible, and kept.
     Kept,
-    /// It was here already.
+    /// It was already present.
     Duplicate,
     /// It failed verification, which is the mirror's fault; the reason.
     Bad(String),
@@ -157,11 +157,11 @@ pub enum BulkChunk {
 /// Why an order ended early.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BulkFailure {
-    /// The connection failed or the server is busy: the flow tries again, after `wait` if the server asks for it.
+    /// The connection failed or the server is busy: the flow tries again, after `wait` if the server requests it.
     Again {
         /// What happened.
         reason: String,
-        /// How long the server asks to wait.
+        /// The pause that the server requests.
         wait: Option<Duration>,
     },
     /// The mirror does not have the object, or refuses it. It is closed, unless it has delivered before: then the flow tries
@@ -171,7 +171,7 @@ pub enum BulkFailure {
     NoRanges(String),
     /// The mirror has another version of the object by now: it is closed.
     Changed(String),
-    /// The mirror sent something wrong: it is distrusted.
+    /// The mirror sent wrong bytes: it is distrusted.
     Faulty(String),
 }
 
@@ -182,12 +182,12 @@ pub enum BulkInput {
     Mirror {
         /// Its name for people.
         label: String,
-        /// The uplinks; an empty name is whichever the system takes.
+        /// The uplinks; an empty name leaves the choice to the system.
         uplinks: Vec<String>,
         /// The fault that excludes it.
         objection: Option<BulkFailure>,
     },
-    /// No further mirror comes.
+    /// No further mirror follows.
     Settled,
     /// See [`Bulk::handle_head`].
     Head {
@@ -236,10 +236,10 @@ pub struct BulkShape {
     pub chunk_size: u32,
 }
 
-/// What the driver of a transfer's bulk sources is to do.
+/// The next tasks of the driver of a transfer's bulk sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BulkStep {
-    /// The object, once its manifest and its hash list are known; mirrors are of no use before.
+    /// The object, once its manifest and its hash list are known; mirrors are useless before.
     pub shape: Option<BulkShape>,
     /// New orders.
     pub orders: Vec<BulkOrder>,
@@ -288,7 +288,7 @@ struct Flow {
     trouble: Option<Trouble>,
     /// Whether its last failure was silence, as of an uplink that is away.
     was_stalled: bool,
-    /// Whether the uplink has come back since the order was sent.
+    /// Whether the uplink has returned since the order was sent.
     is_hurried: bool,
 }
 /// The fault of a flow.
@@ -332,7 +332,7 @@ impl Meter {
             self.start(now);
         }
     }
-    /// The end of a range: the sample in progress counts, unless it is too short and a rate is known already.
+    /// The end of a range: the sample in progress counts, unless it is too short and a rate is already known.
     fn stop(&mut self, now: Time) {
         let Some(since) = self.since.take() else { return };
         let seconds = now.since(since).as_secs_f64();
@@ -408,9 +408,9 @@ impl Bulk {
         });
         id
     }
-    /// Adds a connection to a mirror over an uplink; an empty `uplink` is whichever the system takes. The first one of a
-    /// mirror and an uplink is used at once, further ones where they help. `None` if there are [`BULK_FLOWS_MAX`]. `rtt` is
-    /// the round trip if it was measured.
+    /// Adds a connection to a mirror over an uplink; an empty `uplink` leaves the choice to the system. The first one
+    /// of a mirror and an uplink is used at once, further ones where they help. `None` at the limit of
+    /// [`BULK_FLOWS_MAX`]. `rtt` is the round trip if measured.
     pub fn add_flow(&mut self, mirror: MirrorId, uplink: &str, rtt: Option<Duration>) -> Option<BulkFlowId> {
         let of = self.mirrors.get(usize::from(mirror.0)).filter(|_| self.flows.len() < BULK_FLOWS_MAX)?;
         let label = if uplink.is_empty() { of.label.clone() } else { format!("{uplink}>{}", of.label) };
@@ -487,7 +487,7 @@ impl Bulk {
         let uplink = flow.uplink;
         self.uplinks[uplink].on_bytes(bytes);
     }
-    /// A chunk of an order, by its number and its bytes, is complete and was judged. Chunks come in order.
+    /// A chunk of an order, by its number and its bytes, is complete and was judged. Chunks arrive in order.
     pub fn handle_chunk(
         &mut self,
         now: Time,
@@ -498,7 +498,7 @@ impl Bulk {
         pool: &mut dyn ChunkPool,
     ) {
         let Some(index) = self.index_of(flow, number) else {
-            // Others have taken over its order, but its bytes still count.
+            // Other flows have taken over its order, but its bytes still count.
             if let (Some(flow), BulkChunk::Kept) = (self.flows.get_mut(usize::from(flow.0)), &verdict) {
                 flow.bytes += u64::from(bytes);
                 self.mirrors[flow.mirror].bytes += u64::from(bytes);
@@ -572,11 +572,11 @@ impl Bulk {
             None => uplinks.iter().for_each(|uplink| _ = self.add_flow(mirror, uplink, None)),
         }
     }
-    /// Closes a mirror that did nothing wrong, such as one that has another version.
+    /// Closes an honest mirror, such as one that has another version.
     pub fn close_mirror(&mut self, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
         self.close(usize::from(mirror.0), reason, pool);
     }
-    /// Distrusts a mirror whose bytes turned out wrong.
+    /// Distrusts a mirror whose bytes were wrong.
     pub fn distrust_mirror(&mut self, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
         if usize::from(mirror.0) < self.mirrors.len() {
             self.distrust(usize::from(mirror.0), reason, pool);
@@ -733,21 +733,21 @@ impl Bulk {
     }
 }
 
-/// A chunk is fetched a second time only if that takes less than this part of the time that the first copy still takes.
+/// A chunk is fetched a second time only if that takes less than this part of the first copy's remaining time.
 const COPY_GAIN: f64 = 0.75;
 /// The shortest time that a failing flow has to answer.
 const ANSWER_MIN: Duration = Duration::from_millis(500);
 
-/// Why a flow has to wait.
+/// Why a flow must wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failure {
-    /// Nothing came.
+    /// No bytes arrived.
     Stall,
     /// The request failed.
     Request,
     /// The server refused it.
     Refusal,
-    /// The server asks to wait.
+    /// The server requests a pause.
     Busy(Duration),
 }
 

@@ -1,7 +1,7 @@
-//! The objects that a node publishes, and their chunks on the way out: reads from a disk complete asynchronously, so
-//! that they never block the node.
+//! The objects that a node publishes, and their outgoing chunks: reads from a disk complete asynchronously, so that
+//! they never block the node.
 //!
-//! A source asks [`Published::chunk`]. If that gives `None`, the source begins to read the chunk by
+//! A source calls [`Published::chunk`]. If that returns `None`, the source starts to read the chunk with
 //! [`Catalogue::begin_read`], keeps the request, for example in a [`WaitQueue`], and answers it between
 //! [`Catalogue::take_read`] and [`Catalogue::forget_read`].
 //!
@@ -21,7 +21,7 @@ use tributary_core::ByteCount;
 
 use crate::layout::{Layout, Unit};
 
-/// Bytes of chunks that a source reads at a time at most; at least one chunk is read.
+/// Maximum bytes of chunks that a source reads at a time; at least one chunk is read.
 pub const READ_BYTES_MAX: u64 = 8 << 20;
 
 /// Publications by id, by name and by their bytes; `T` is the family's state of each.
@@ -36,7 +36,7 @@ pub struct Catalogue<T> {
     failures: VecDeque<(Name, StoreError)>,
 }
 
-/// An object, and the chunks of it that are being read.
+/// An object, and its chunks that are being read.
 pub struct Published<T> {
     reader: Box<dyn ObjectReader>,
     /// The chunk that was given last: requests for neighbouring packets follow each other.
@@ -47,7 +47,7 @@ pub struct Published<T> {
     failed: Option<String>,
     /// The id of its bytes.
     bytes: ObjectId,
-    /// What its family keeps of it.
+    /// The family's state of it.
     pub state: T,
 }
 
@@ -56,7 +56,7 @@ impl<T> Published<T> {
     pub fn reader(&self) -> &dyn ObjectReader {
         &*self.reader
     }
-    /// A chunk, or `None` if it has to be read first: then [`Catalogue::begin_read`] with it.
+    /// A chunk, or `None` if it must be read first: then [`Catalogue::begin_read`] with it.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read.
@@ -76,7 +76,7 @@ impl<T> Published<T> {
         }
         Ok(bytes)
     }
-    /// A unit, whose hash tree is `tree`; `None` if it is a chunk that has to be read first: then [`Catalogue::begin_read`].
+    /// A unit, whose hash tree is `tree`; `None` for a chunk that must be read first: then [`Catalogue::begin_read`].
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read.
@@ -86,7 +86,7 @@ impl<T> Published<T> {
             Some(index) => self.chunk(index),
         }
     }
-    /// Takes note of why it cannot be read; false if that is known already.
+    /// Records why it cannot be read; false if that is already known.
     pub fn note_failure(&mut self, reason: &str) -> bool {
         let is_news = self.failed.as_deref() != Some(reason);
         self.failed = Some(reason.into());
@@ -140,7 +140,7 @@ impl<T> Catalogue<T> {
         self.remove(&publication);
         Some(publication)
     }
-    /// Removes a publication; false if it is not here.
+    /// Removes a publication; false if it is unknown.
     pub fn remove(&mut self, publication: &ObjectId) -> bool {
         let Some(gone) = self.objects.remove(publication) else { return false };
         if let Some(same) = self.by_bytes.get_mut(&gone.bytes) {
@@ -243,7 +243,7 @@ impl<T> Catalogue<T> {
         }
         if why.is_some() && self.let_another_answer(object) { None } else { why }
     }
-    /// Switches these bytes to another publication without a noted failure; false if there is no other.
+    /// Switches these bytes to another publication without a recorded failure; false if there is none.
     pub fn let_another_answer(&mut self, bytes: &ObjectId) -> bool {
         let objects = &self.objects;
         let is_good = |other: &ObjectId| objects.get(other).is_some_and(|published| published.failed.is_none());
@@ -258,7 +258,7 @@ impl<T> Catalogue<T> {
     }
 }
 
-/// Requests that wait for chunks which are being read, in the order in which they came.
+/// Requests that wait for chunks in reading, in order of arrival.
 pub struct WaitQueue<R> {
     requests: VecDeque<R>,
     max: usize,
@@ -267,7 +267,7 @@ pub struct WaitQueue<R> {
 }
 
 impl<R> WaitQueue<R> {
-    /// Of at most `max` requests.
+    /// A queue of at most `max` requests.
     pub fn new(max: usize) -> WaitQueue<R> {
         WaitQueue { requests: VecDeque::new(), max, drops: 0 }
     }
@@ -279,7 +279,7 @@ impl<R> WaitQueue<R> {
             self.drops += 1;
         }
     }
-    /// Takes all of them; the caller answers what it can and adds the others again.
+    /// Takes all of them; the caller answers the possible ones and adds the others again.
     pub fn take(&mut self) -> VecDeque<R> {
         core::mem::take(&mut self.requests)
     }

@@ -31,7 +31,7 @@ pub enum Choice {
     Object {
         /// Its manifest.
         manifest: Manifest,
-        /// What a person should know of how it was chosen.
+        /// A hint to the user about the choice.
         advice: Option<String>,
         /// Whether several unknown keys sign these bytes: [`StoreOpener::bind_no_key`].
         is_agreed: bool,

@@ -8,10 +8,10 @@ pub struct TransferConfig {
     pub controller: ControllerKind,
     /// How sub-flows that share a link are coupled. Default: linked increase.
     pub coupling: Coupling,
-    /// Packets that one request names at most, 1 to 64. One is the paper's form (§III-B2). Default: 64.
+    /// Maximum packets named by one request, 1 to 64. One is the paper's form (§III-B2). Default: 64.
     pub request_packets_max: u8,
-    /// The data that one request covers at most, as time at the path's rate; slow paths thus send small requests. Default:
-    /// 4 ms.
+    /// Maximum data covered by one request, as time at the path's rate; slow paths thus send small requests. Default: 4
+    /// ms.
     pub request_duration: Duration,
     /// Longest burst that one request of more than ten packets may cover: the answers of fast paths come in short
     /// bursts. Default: 1 ms.
@@ -28,8 +28,8 @@ pub struct TransferConfig {
     pub watch_rivals: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
-    /// The retransmission timeout before the first round-trip sample; while nothing answers it doubles. Default: 300 ms.
-    /// RFC 6298 has 1 s; a timeout that was too short is taken back as soon as a late answer shows it.
+    /// The retransmission timeout before the first round-trip sample; it doubles while no answer arrives. Default: 300
+    /// ms. RFC 6298 has 1 s; a late answer undoes a timeout that was too short.
     pub rto_initial: Duration,
     /// The largest retransmission timeout. Default: 60 s, as in RFC 6298 §2.5: a packet of 1,500 bytes takes 1.25 s on a
     /// link of 9,600 bit/s, and several wait in its queue.
@@ -39,10 +39,11 @@ pub struct TransferConfig {
     pub probe_interval_max: Duration,
     /// A packet is lost once one that was requested this many packets later has arrived on the same path. Default: 3.
     pub reorder_packets: u32,
-    /// Bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24 MiB, at least two chunks.
+    /// Maximum bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24 MiB, at
+    /// least two chunks.
     pub assembly_bytes_max: u64,
-    /// Bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]. At this limit
-    /// the transfer begins no new chunk. Default: 16 MiB, at least one chunk.
+    /// Maximum bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]. At this
+    /// limit the transfer starts no new chunk. Default: 16 MiB, at least one chunk.
     pub storing_bytes_max: u64,
     /// Payload bytes of a packet; `None` fits it to the smallest MTU of the paths. Default: `None`.
     pub packet_bytes: Option<u16>,

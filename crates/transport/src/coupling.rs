@@ -145,7 +145,7 @@ impl GroupModel {
         let best = self.best.best();
         if self.round < Self::ROUNDS_MIN || best <= 0.0 || own <= 0.0 { 1.0 } else { (best / own).min(1.0) }
     }
-    /// Whether the group gets clearly less than before: a sub-flow has lost its share, and the others may find room.
+    /// Whether the group gets clearly less than before: a sub-flow has lost its share, and the others may gain.
     pub fn is_short(&self) -> bool {
         self.round >= Self::ROUNDS_MIN && self.last < self.best.best() * Self::SHORT
     }

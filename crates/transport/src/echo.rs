@@ -20,7 +20,7 @@ pub struct Echo {
     pub target: Name,
     /// The path to take, as an answer named it; `None` for whichever the network chooses.
     pub path: Option<String>,
-    /// Traceroute: the neighbour that is to answer, counted from 1; `None` for a ping, which continues to the target.
+    /// Traceroute: the neighbour that should answer, counted from 1; `None` for a ping, which continues to the target.
     pub hop: Option<u8>,
     /// How long an answer may take.
     pub patience: Duration,

@@ -47,8 +47,8 @@ pub trait Endpoint: Node + Send {
     fn watch(&mut self, now: Time, scope: &Name);
     /// Ends [`Endpoint::watch`].
     fn unwatch(&mut self, now: Time, scope: &Name);
-    /// Withdraws all publications and subscriptions, so that other nodes stop sending here. The messages need some
-    /// round trips; the leases of a node that just stops expire instead.
+    /// Withdraws all publications and subscriptions, so that other nodes stop sending to this one. The messages need
+    /// some round trips; if a node just stops, its leases expire instead.
     fn leave(&mut self, now: Time);
     /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
@@ -59,15 +59,15 @@ pub trait Endpoint: Node + Send {
     fn set_demands(&mut self, _now: Time, _transfer: TransferId, _demands: PathDemands) -> bool {
         false
     }
-    /// The account of a transfer that runs or ended; `None` if there never was one or it was forgotten.
+    /// The report of a running or ended transfer; `None` if it is unknown or was forgotten.
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport>;
     /// The transfers that this node knows, oldest first, with the names they fetch.
     fn transfers(&self) -> Vec<(TransferId, Name)>;
-    /// Whether an object of this name is offered here.
+    /// Whether an object of this name is published here.
     fn publishes(&self, name: &Name) -> bool;
-    /// How many objects are offered here.
+    /// The number of objects published here.
     fn published_count(&self) -> usize;
-    /// The objects that are offered here: name and bytes.
+    /// The objects published here: name and bytes.
     fn published(&self) -> Vec<(Name, ByteCount)>;
     /// What the node is doing. Costs the same however many objects it offers.
     fn status(&self, now: Time) -> NodeStatus;
@@ -95,7 +95,7 @@ pub trait Endpoint: Node + Send {
     }
 }
 
-/// What the driver knows of a face.
+/// The driver's properties of a face.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaceOptions {
     /// The largest datagram that it may carry, in bytes of UDP payload; the path may carry less, which is found by probing.
@@ -109,9 +109,10 @@ pub struct FaceOptions {
 pub struct FaceSecurity {
     /// Protection of datagrams outside a session.
     pub protection: FaceProtection,
-    /// The key that the neighbour must have; `None` for the key remembered for its addresses, or else the first one.
+    /// The key that the neighbour must have; `None` for the key remembered for its addresses, or otherwise the first
+    /// one.
     pub peer_key: Option<PublicKey>,
-    /// Its addresses as the config writes them; empty if no key is to be remembered for them.
+    /// Its addresses as written in the config; empty if no key should be remembered for them.
     pub endpoints: Vec<String>,
 }
 
@@ -146,7 +147,7 @@ pub enum PathMetric {
 }
 
 impl PathMetric {
-    /// All of them, by the names that people write; the place in this list is the number on the wire.
+    /// All of them, by their names for people; the position in this list is the number on the wire.
     pub const ALL: [(&'static str, PathMetric); 4] = [
         ("hops", PathMetric::Hops),
         ("latency", PathMetric::Latency),
@@ -183,7 +184,7 @@ pub struct NodeStatus {
     pub faces: Vec<FaceStatus>,
     /// Its packet cache, if any.
     pub cache: Option<CacheStatus>,
-    /// Lines about its part in resolution: which resolvers and topology managers it knows, records it holds, …
+    /// Lines about its part in resolution: known resolvers and topology managers, its records, …
     pub resolver: Vec<(String, String)>,
     /// Counters by name: drops by reason, requests answered, and so on.
     pub counters: BTreeMap<&'static str, u64>,
@@ -264,7 +265,7 @@ pub struct FaceStatus {
     pub dropped: u64,
     /// The key that the neighbour has proven; `None` without protection, and before.
     pub peer_key: Option<PublicKey>,
-    /// Why its protection lets nothing pass.
+    /// Why its protection blocks all packets.
     pub problem: Option<String>,
     /// Whether that is so because the neighbour refuses this node, or is refused.
     pub is_refused: bool,

@@ -16,7 +16,7 @@ use crate::{
     policy::{FacePolicy, PathDemands, Shared},
 };
 
-/// How much a rate limit lets pass at once, as time.
+/// Burst of a rate limit, as time.
 pub const LIMIT_BURST: Duration = Duration::from_millis(20);
 /// Transfer numbers have 31 bits: families may use the last one.
 const NUMBER_MAX: u32 = u32::MAX >> 1;
@@ -54,7 +54,7 @@ pub struct FetchTable<F> {
     /// Those that only look, and are no transfers.
     lookups: BTreeSet<TransferId>,
     number: u32,
-    /// Ended fetches whose accounts are kept.
+    /// Maximum ended fetches whose reports are kept.
     ended_max: usize,
     /// The fetch that was served last.
     served: TransferId,
@@ -190,7 +190,7 @@ impl<F: Fetching> FetchTable<F> {
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         self.events.pop_front()
     }
-    /// The account of a fetch; `None` if there never was one of that number or it was forgotten.
+    /// The report of a fetch; `None` if the number is unknown or was forgotten.
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.get(id).map(|fetch| fetch.report(now))
     }

@@ -1,4 +1,4 @@
-//! One sub-flow: its packets in flight on one path, their losses, and the room for further requests.
+//! One sub-flow: its packets in flight on one path, their losses, and its window for further requests.
 mod meters;
 mod questions;
 
@@ -34,11 +34,11 @@ const SLOW_RATE_MAX: u64 = 256_000;
 /// allowed.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
 const WINDOW_PACKETS_MIN: u64 = 4;
-/// Packets that a flow may request at once before it knows anything of its path.
+/// Packets that a flow may request at once before its path is measured.
 const UNPACED_PACKETS: u64 = 16;
-/// Requests remembered at most; their numbers have 16 bits.
+/// Maximum remembered requests; their numbers have 16 bits.
 const REQUESTS_MAX: usize = 16_384;
-/// A timer that comes later than this was held up, and so were the answers that it waits for.
+/// A timer that is later than this was delayed, and so were the answers that it waits for.
 const LATE: Duration = Duration::from_millis(5);
 /// A path is silent if its usual share of unanswered requests explains the silence with less than this probability.
 const SILENCE_CHANCE: f64 = 0.001;
@@ -92,13 +92,13 @@ pub(crate) struct Flow {
     /// The pace of the first window, if the network reports the rate of the path.
     pace_initial: Option<Rate>,
     last_arrival: Time,
-    /// After a timer that came late: when silence counts again.
+    /// After a late timer: when silence counts again.
     excused_until: Time,
     /// When this node last woke from suspension: earlier round trips do not describe the path.
     awake_since: Time,
-    /// `Some` while nothing comes: since when, and when to probe next.
+    /// `Some` during silence: since when, and when to probe next.
     silent: Option<Silence>,
-    /// `Some` from when a probe was answered that brought no packet until a packet comes.
+    /// `Some` from a probe's answer that brought no packet until a packet arrives.
     unproven: Option<Unproven>,
     /// The share of requests that stay unanswered while the path is not silent.
     unanswered: UnansweredShare,
@@ -109,7 +109,7 @@ pub(crate) struct Flow {
     arrived: Option<Arrived>,
     pub(crate) requested_packets: u64,
     pub(crate) lost_packets: u64,
-    /// Payload of packets that came marked.
+    /// Payload of marked packets.
     pub(crate) marked_bytes: u64,
     ever_answered: bool,
 }
@@ -125,7 +125,7 @@ struct Arrived {
     is_beside: bool,
 }
 
-/// Where a packet came from, as its answer shows.
+/// The origin of a packet, as its answer shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Came {
     /// From the source, so that its timing measures the complete path.
@@ -150,7 +150,7 @@ impl Came {
     pub(crate) fn again(data: &PacketData<'_>) -> Came {
         if data.cache.is_some() { Came::RepeatedFromCache } else { Came::Repeated }
     }
-    /// Whether it is known which request it answers.
+    /// Whether the answered request is known.
     pub(crate) fn is_exact(self) -> bool {
         matches!(self, Came::FromSource | Came::FromCache)
     }
@@ -169,7 +169,7 @@ struct Unproven {
     /// Since when no packet has arrived.
     since: Time,
     /// After a second silence: when the next single packet may be requested. The answer to a probe is short and fits
-    /// into queues that are too full for packets, and windows of packets are what fills them.
+    /// into queues that are too full for packets, and windows of packets fill them.
     request_at: Option<Time>,
 }
 
@@ -233,7 +233,7 @@ pub(crate) enum Answer {
     Expected,
     /// It was declared lost and arrived after all.
     Late,
-    /// It was never requested here, or has been answered already.
+    /// It was never requested here, or has already been answered.
     Unsolicited,
 }
 
@@ -310,7 +310,7 @@ impl Flow {
 
     // Commands.
 
-    /// Counts a request for `ranges` that leaves now, and gives its number.
+    /// Counts a request for `ranges` that leaves now, and returns its number.
     pub(crate) fn on_request(&mut self, now: Time, ranges: &Ranges, kind: RequestKind, caches: CacheUse) -> u16 {
         let packets: u32 = ranges.iter().map(|&(_, count)| u32::from(count)).sum();
         debug_assert!((1..=64).contains(&packets));
@@ -347,7 +347,8 @@ impl Flow {
             let credit = Duration::from_millis(1).max(self.config.request_duration / 2).min(most);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
-                // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
+                // At a low rate that is less than a packet, and the measured rate would confirm itself: some packets at
+                // least.
                 Spacing::Even => (credit.max(rate.time_for(4 * self.packet_bytes)), pause),
                 // A number for each request, the same in each run.
                 Spacing::ByChance => {
@@ -454,8 +455,8 @@ impl Flow {
         let mut rtt = None;
         let is_exact = came.is_exact();
         if !is_exact && first_of_request && self.rtt.smoothed().is_some_and(|usual| sample > usual) {
-            // It took at least that long. Without this sample a timeout that is too short would last, as everything is
-            // requested twice.
+            // It took at least that long. Without this sample a timeout that is too short would persist, since
+            // everything is requested twice.
             self.rtt.on_sample(sample);
         }
         // An answer after a timeout is as exact a sample as one in time, because requests have numbers (Karn's rule is
@@ -514,7 +515,7 @@ impl Flow {
             self.pace_at = self.pace_at - rate.time_for(self.packet_bytes);
         }
     }
-    /// Forgets measurements that came from caches alone: they describe another path than the one behind the caches.
+    /// Forgets measurements from caches alone: they describe another path than the one behind the caches.
     pub(crate) fn forget_caches(&mut self, now: Time) {
         if core::mem::replace(&mut self.rtt_from_caches, false) {
             // Deliveries of caches do not count in the rate of the source.
@@ -589,7 +590,7 @@ impl Flow {
         self.marked_bytes += bytes;
         self.controller.on_mark(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
     }
-    /// Ends the wait for a packet that came by another path, where only one answer comes to all who ask.
+    /// Ends the wait for a packet that arrived on another path, in networks that send one answer to all requesters.
     pub(crate) fn forget(&mut self, packet: u32) {
         for request in &mut self.requests {
             let Some(position) = request.position(packet) else { continue };
@@ -601,7 +602,7 @@ impl Flow {
         self.forget_settled();
     }
     /// Takes the notice that the source lacks packets of request `number`: the path answers, and none of them is lost.
-    /// Returns the packets that were awaited.
+    /// Returns the awaited packets.
     pub(crate) fn on_not_yet(&mut self, now: Time, number: u16, lacks: impl Fn(u32) -> bool) -> Vec<LostPacket> {
         self.on_batch_end(now);
         let mut given_up = Vec::new();
@@ -641,8 +642,8 @@ impl Flow {
     pub(crate) fn round_trip(&self) -> Duration {
         self.rtt.smoothed().unwrap_or(Duration::ZERO)
     }
-    /// Takes word that `packet` will not come in answer to request `number`: it is lost, and the wait for it ends at once.
-    /// Appends it to `lost`.
+    /// Takes the notice that `packet` will not arrive in answer to request `number`: it is lost, and the wait for it
+    /// ends at once. Appends it to `lost`.
     pub(crate) fn on_refusal(&mut self, now: Time, number: u16, packet: u32, lost: &mut Vec<LostPacket>) {
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get_mut(index) else { return };
@@ -707,7 +708,7 @@ impl Flow {
     pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
         match self.silence_deadline() {
             Some(deadline) if deadline <= now => {
-                // A process that was not run in time finds its answers in the socket: it looks there first.
+                // A process that was not scheduled in time finds its answers in the socket: it checks there first.
                 if now.since(deadline) > LATE && self.excused_until < deadline {
                     self.excused_until = now + LATE;
                     return false;
@@ -759,7 +760,7 @@ impl Flow {
     pub(crate) fn on_standstill(&mut self, now: Time) {
         self.awake_since = now;
     }
-    /// Notes that there was room to ask for more, but nothing to ask for.
+    /// Notes that the window was open, but no packet was left to request.
     pub(crate) fn on_starved(&mut self) {
         self.starved_until = self.delivered + self.in_flight.max(self.packet_bytes);
     }
@@ -771,7 +772,7 @@ impl Flow {
     pub(crate) fn probe_turn(&self) -> Option<ProbeTurn> {
         self.controller.probe_turn()
     }
-    /// The rate that its controller takes for its own, in bytes per second.
+    /// The rate that its controller considers its own, in bytes per second.
     pub(crate) fn yielded_at(&self) -> Option<Time> {
         self.controller.yielded_at()
     }
@@ -791,7 +792,7 @@ impl Flow {
         let [last, before] = self.delivered_at_losses;
         (self.delivered - last).max(last - before)
     }
-    /// Whether it lacked packets to request lately, so that its delivery rate underestimates its link.
+    /// Whether it recently lacked packets to request, so that its delivery rate underestimates its link.
     pub(crate) fn is_starved(&self) -> bool {
         self.delivered < self.starved_until
     }

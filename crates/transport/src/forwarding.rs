@@ -5,11 +5,11 @@ use alloc::{string::String, vec::Vec};
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
 
-/// Commands about routes, strategies and faces, as `nfdc` gives them to NFD.
+/// Commands about routes, strategies and faces, as with `nfdc` and NFD.
 pub trait Forwarding {
     /// The routes of a prefix itself, or (`None`) all, in the order of their prefixes.
     fn routes(&self, now: Time, prefix: Option<&Name>) -> Vec<RouteStatus>;
-    /// Adds a route for all names below `prefix`, or changes its cost and lifetime; `None` for as long as the node runs.
+    /// Adds a route for all names below `prefix`, or changes its cost and lifetime; `None` lasts until the node stops.
     ///
     /// # Errors
     /// [`ForwardingError`]: nothing was changed.
@@ -27,7 +27,7 @@ pub trait Forwarding {
     fn strategies(&self) -> Vec<(Name, &'static str)>;
     /// The strategies that can be chosen.
     fn known_strategies(&self) -> Vec<&'static str>;
-    /// Chooses the strategy of the routes at and below `prefix`, or (`None`) takes a choice back.
+    /// Sets the strategy of the routes at and below `prefix`, or (`None`) withdraws a choice.
     ///
     /// # Errors
     /// [`ForwardingError`]: nothing was changed.
@@ -54,7 +54,7 @@ pub struct RouteStatus {
     pub cost: u64,
     /// Who made it: `app`, `static`, …, or a number of NFD's management protocol.
     pub origin: String,
-    /// For how long it lives yet; `None` for as long as the node runs.
+    /// Its remaining lifetime; `None` until the node stops.
     pub expires: Option<Duration>,
 }
 

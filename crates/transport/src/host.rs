@@ -16,11 +16,11 @@ use crate::FaceOptions;
 pub const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// Events that wait for the driver; beyond that they are dropped and counted.
 pub const EVENTS_MAX: usize = 65_536;
-/// Limit of unsolicited faces whose neighbour has never answered, so that senders with forged addresses leave room for
+/// Maximum unsolicited faces whose neighbour has never answered, so that senders with forged addresses leave space for
 /// neighbours.
 pub const UNPROVEN_MAX: usize = 128;
 
-/// A node's events that its driver has not taken yet, and its counters.
+/// A node's pending events for its driver, and its counters.
 #[derive(Debug, Default)]
 pub struct Events {
     queue: VecDeque<Event>,
@@ -68,7 +68,7 @@ impl Events {
 }
 
 /// Unsolicited faces: opened by incoming packets, not by configuration. Such a face is closed when its neighbour does
-/// not answer: greeting it for ever would let anyone aim a stream of hellos at a third party.
+/// not answer: endless hellos would let anyone aim a stream of them at a third party.
 #[derive(Debug)]
 pub struct UnsolicitedFaces {
     /// Those whose neighbour has never answered, and since when they are known.
@@ -114,7 +114,7 @@ impl UnsolicitedFaces {
     pub fn has_unproven(&self) -> bool {
         !self.unproven.is_empty()
     }
-    /// The face to close before another one is added, where [`UNPROVEN_MAX`] neighbours have never answered: the oldest
+    /// The face to close before another one is added, when [`UNPROVEN_MAX`] neighbours have never answered: the oldest
     /// of them, which has had the most time; one that is about to answer only if all are.
     pub fn surplus(&self, is_about_to_answer: impl Fn(FaceId) -> bool) -> Option<FaceId> {
         if self.unproven.len() < UNPROVEN_MAX {

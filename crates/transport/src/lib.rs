@@ -1,7 +1,7 @@
 //! What receiver-driven transports share: paths, windows, loss detection, chunk scheduling, end-game, verification.
 //!
-//! A [`Transfer`] is one fetch. A family (mmFTP over PSI, PTP over NDN) gives it offers of sources and paths, sends the
-//! [`transfer::PacketRequest`]s that it polls, and feeds it the packets that come back; this crate does the rest.
+//! A [`Transfer`] is one fetch. A family (mmFTP over PSI, PTP over NDN) passes it offers of sources and paths, sends
+//! the [`transfer::PacketRequest`]s that it polls, and passes it the packets that arrive; this crate does the rest.
 //!
 //! | topic | paper (mmFTP) | module |
 //! |---|---|---|

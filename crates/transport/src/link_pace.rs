@@ -10,9 +10,9 @@
 //! too often.
 use tributary_core::{Duration, Rate, Time};
 
-/// Bytes that a datagram takes on a link in addition to its own: IPv4 and UDP headers.
+/// Bytes of a datagram's headers on a link: IPv4 and UDP.
 const OVERHEAD_BYTES: usize = 28;
-/// A greeting of more bytes than this is a long one; both kinds differ by this much at least.
+/// A hello of more bytes than this is a long one; both kinds differ by at least this much.
 const SHORT_BYTES_MAX: usize = 320;
 const DIFFERENCE_BYTES_MIN: usize = 200;
 /// Least round trips are forgotten after one to two of these.
@@ -68,13 +68,13 @@ impl LinkPace {
         let (bytes, time) = self.difference()?;
         Rate::over(bytes as u64, time).filter(|rate| rate.bits_per_second() <= RATE_MAX)
     }
-    /// How long a datagram of `bytes` occupies the link at most; zero while nothing is known.
+    /// How long a datagram of `bytes` occupies the link at most; zero while unknown.
     pub fn airtime(&self, bytes: usize) -> Duration {
         let wire = |bytes: usize| (bytes + OVERHEAD_BYTES) as f64;
         if let Some((difference, time)) = self.difference() {
             return time.mul_f64(wire(bytes) / difference as f64);
         }
-        // Of a round trip, the way there is at most half, if both are alike.
+        // One direction takes at most half of a round trip, if both are equal.
         match self.least(|turn| turn.short).or_else(|| self.least(|turn| turn.long)) {
             Some((greeting, round_trip)) => (round_trip / 2).mul_f64(wire(bytes) / wire(greeting)),
             None => Duration::ZERO,
@@ -126,8 +126,8 @@ impl Ramp {
     }
 }
 
-/// How far apart the messages of another node come, so that silence is judged by its rhythm: it may know its link to be
-/// slower than this end does.
+/// The intervals of another node's messages, by which its silence is judged: it may know its link to be slower than
+/// this end does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cadence {
     gap: Duration,
@@ -135,7 +135,7 @@ pub struct Cadence {
 }
 
 impl Cadence {
-    /// Takes notice of a message. Some come out of turn: a short gap shortens the rhythm by a quarter only.
+    /// Records a message. Some arrive out of turn: a short gap shortens the interval by a quarter only.
     pub fn on_message(&mut self, now: Time) {
         let gap = self.heard_at.map_or(Duration::ZERO, |at| now.since(at)).min(INTERVAL_MAX * 2);
         self.gap = gap.max(self.gap * 3 / 4);

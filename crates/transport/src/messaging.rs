@@ -1,5 +1,5 @@
-//! What push networks do besides fetching (paper MFTP §4: send, recv, attach, detach). Only some families can; all of
-//! them share the types, so that fronts depend on no family.
+//! The services of push networks besides fetching (paper MFTP §4: send, recv, attach, detach). Only some families have
+//! them; all of them share the types, so that fronts depend on no family.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::RangeInclusive;
 #[cfg(feature = "serde")]
@@ -30,7 +30,7 @@ pub trait Messaging {
     /// # Errors
     /// [`MessagingError`] if an option is out of range.
     fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, MessagingError>;
-    /// The account of something sent; `None` if there never was one or it was forgotten.
+    /// The report of a sent object; `None` if it is unknown or was forgotten.
     fn send_report(&self, now: Time, transfer: TransferId) -> Option<SendReport>;
     /// Cancels a sending.
     fn cancel_send(&mut self, now: Time, transfer: TransferId);
@@ -159,9 +159,9 @@ pub enum MessagingError {
          of groups"
     )]
     Group {
-        /// Bytes of a label at most.
+        /// Maximum bytes of a label.
         label_bytes_max: usize,
-        /// Members of a group at most.
+        /// Maximum members of a group.
         members_max: usize,
     },
 }
@@ -213,8 +213,8 @@ impl InNetwork {
 pub enum Spread {
     /// To all members; those that miss something request it from the sender.
     All,
-    /// To all members; those that miss something request it from routers on the way, which answer from copies, and send
-    /// each other at most this many requests before they stop, 1 to 255.
+    /// To all members; a member requests missing chunks from routers on the way, which answer from copies. Each request
+    /// tries at most this many of them, 1 to 255.
     AllByProxies(u8),
     /// To the nearest one.
     Nearest,
@@ -227,7 +227,7 @@ pub struct SendOptions {
     pub chunk_bytes: Option<u32>,
     /// End-to-end reliability.
     pub reliability: Option<Reliability>,
-    /// What routers may store of it.
+    /// The storage that routers may provide.
     pub in_network: Option<InNetwork>,
     /// Larger is more important where storage is short.
     pub priority: u8,
@@ -260,7 +260,7 @@ pub struct GetOptions {
     /// How long the receiver waits for the next packet before it reports missing chunks, in [`NACK_TIMEOUT`].
     #[cfg_attr(feature = "serde", serde(rename = "nack_timeout_ms", with = "crate::milliseconds"))]
     pub nack_timeout: Option<Duration>,
-    /// What routers may store of it while it cannot be delivered.
+    /// The storage that routers may provide while it cannot be delivered.
     pub in_network: Option<InNetwork>,
 }
 impl GetOptions {
@@ -313,27 +313,27 @@ fn check_nack_timeout(timeout: Option<Duration>) -> Result<(), MessagingError> {
 pub struct SendReport {
     /// Bytes of the object.
     pub bytes: u64,
-    /// Chunks that it is cut into, and how many of these have left this node at least once.
+    /// Its number of chunks, and how many of these have left this node at least once.
     pub chunks: u32,
     /// See there.
     pub sent_chunks: u32,
     /// Chunks sent again.
     pub repeated_chunks: u64,
-    /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
+    /// Chunks that storage on the way has promised to keep; for a group, for each of its members.
     pub stored_chunks: u32,
     /// Their numbers; of a group, of those that are kept for any.
     pub stored: ChunkSet,
-    /// Who keeps how many of them.
+    /// The custodians, and the chunks of each.
     pub custodians: Vec<(String, u64)>,
-    /// How many of them this node itself keeps, as no router could take them yet.
+    /// Chunks that this node keeps itself, as no router could take them yet.
     pub kept_here: u32,
-    /// How long storage on the way keeps them at most, from the beginning of the sending.
+    /// Maximum time for which storage on the way keeps them, from the start of the sending.
     pub kept_for: Option<Duration>,
     /// Reported drops of chunks on the way. Each is sent again, unless the reliability is [`Reliability::DontCare`].
     pub dropped_chunks: u64,
     /// End-to-end reliability: as in the command, or else as in the node's config.
     pub reliability: Reliability,
-    /// What routers may store of it, chosen likewise.
+    /// The storage that routers may provide, chosen likewise.
     pub in_network: InNetwork,
     /// Known receivers.
     pub destinations: u32,
@@ -352,7 +352,8 @@ impl SendReport {
     pub fn waiting(&self) -> u64 {
         u64::from(self.destinations).saturating_sub((self.delivered.len() + self.refused.len()) as u64)
     }
-    /// Whether storage keeps all of it for each of these, of whom there are some: that of routers, or of this node too.
+    /// Whether storage, of routers or also of this node, keeps all of it for each of these receivers, of which there
+    /// must be one.
     pub fn is_kept(&self, storage: Storage) -> bool {
         let here = if storage == Storage::OfRouters { u64::from(self.kept_here) } else { 0 };
         let (kept, waiting) = (u64::from(self.stored_chunks).saturating_sub(here), self.waiting());
@@ -369,7 +370,7 @@ pub enum Storage {
     OfRouters,
 }
 
-/// A set of chunk numbers as ascending ranges that neither touch nor overlap: the first number, and how many there are.
+/// A set of chunk numbers as ascending ranges that neither touch nor overlap: the first number, and the count.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkSet(Vec<(u32, u32)>);
 
@@ -393,7 +394,7 @@ impl ChunkSet {
     pub fn ranges(&self) -> &[(u32, u32)] {
         &self.0
     }
-    /// How many numbers there are.
+    /// The number of members.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| u64::from(*count)).sum()
     }
@@ -410,7 +411,7 @@ pub struct StoreStatus {
     pub held: Vec<Held>,
 }
 
-/// Chunks of one object that one sender sent once to one destination.
+/// Stored chunks of one transfer of one object to one destination.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Held {
     /// Who sent it.
@@ -419,29 +420,29 @@ pub struct Held {
     pub destination: String,
     /// The object.
     pub object: String,
-    /// Its name, if its description is here.
+    /// Its name, if its manifest is also stored.
     pub name: Option<String>,
-    /// Chunks that are here.
+    /// The stored chunks.
     pub chunks: ChunkSet,
     /// Their bytes.
     pub bytes: ByteCount,
     /// Their priority.
     pub priority: u8,
-    /// How long the oldest has been here.
+    /// Age of the oldest.
     pub age: Duration,
     /// How long the one that expires first is kept still; `None` if all are on hold.
     pub left: Option<Duration>,
     /// How many are on hold.
     pub on_hold: u64,
-    /// Why they are here.
+    /// Why they are stored.
     pub reason: &'static str,
     /// The custodian: the router that keeps them until they are on a disk further on; here the queried router.
     pub custodian: String,
-    /// How many wait here, leave, or are to be retried because the next hop was full.
+    /// How many wait here, leave, or must be retried because the next hop was full.
     pub waiting: u64,
     /// See there.
     pub resting: u64,
-    /// How many a neighbour has taken over without confirming yet that they are on its disk.
+    /// How many a neighbour has accepted without confirming yet that they are on its disk.
     pub in_transit: u64,
     /// Those neighbours.
     pub in_transit_to: Vec<String>,

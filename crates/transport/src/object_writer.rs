@@ -35,7 +35,7 @@ pub enum Written {
         /// Its bytes.
         bytes: u32,
     },
-    /// The chunks held when [`ObjectWriter::sync`] began survive a loss of power.
+    /// The chunks held when [`ObjectWriter::sync`] started survive a loss of power.
     Synced,
     /// The object has its final name.
     Finished,
@@ -49,7 +49,7 @@ pub struct ObjectWriter {
     tree: Option<HashTree>,
     /// Verified chunks that the store is writing.
     storing: BTreeSet<u32>,
-    /// The chunks held when the store began to write the hash list.
+    /// The chunks held when the store started to write the hash list.
     held_before_tree: Option<Bitmap>,
     finish: Finish,
     /// Held chunks that are not yet safe against a loss of power, and the subset that a sync is writing to the disk.
@@ -57,12 +57,12 @@ pub struct ObjectWriter {
     syncing: Option<Unsynced>,
     stored_bytes: u64,
     stored_chunks: u32,
-    /// Buffers of chunks that are stored, for those that come: fresh ones would cost the system a page at a time.
+    /// Buffers of stored chunks, for reuse: fresh ones would cost the system a page at a time.
     spare: Vec<Vec<u8>>,
     spare_max: usize,
-    /// What the store wants, of a store that does not want everything at once.
+    /// The wishes of a store that does not want everything at once.
     wishes: Option<Selection>,
-    /// What the store has done at once.
+    /// The store's immediate answers.
     done: VecDeque<StoreAnswer>,
 }
 
@@ -140,7 +140,7 @@ impl ObjectWriter {
     }
     fn on_open(&mut self) {
         self.tree = match self.manifest.chunk_count() {
-            // The root in the manifest is all there is of the list.
+            // The manifest's root is the complete list.
             0 | 1 => HashTree::decode(&self.manifest, &[]).ok(),
             _ => self.store.tree().cloned(),
         };
@@ -209,7 +209,7 @@ impl ObjectWriter {
     pub fn is_verified(&self, index: u32) -> bool {
         self.store.held().get(index) || self.storing.contains(&index)
     }
-    /// What the store wanted when [`ObjectWriter::refresh_wishes`] last looked; `None` if it wants everything.
+    /// The store's wishes at the last [`ObjectWriter::refresh_wishes`]; `None` if it wants everything.
     pub fn wanted(&self) -> Option<&Wanted> {
         self.wishes.as_ref().map(|selection| &selection.wanted)
     }
@@ -239,7 +239,7 @@ impl ObjectWriter {
             }
         }
     }
-    /// Whether all chunks are held that the fetch is for, and no reader may want others.
+    /// Whether all wanted chunks are held, and no reader may want others.
     pub fn is_complete(&self) -> bool {
         let held = self.store.held();
         match self.wanted() {
@@ -250,7 +250,7 @@ impl ObjectWriter {
             None => held.is_full(),
         }
     }
-    /// The bytes that the fetch is for, and how many of them are held.
+    /// The wanted bytes of the fetch, and how many of them are held.
     pub fn sizes(&self) -> (u64, u64) {
         let Some(extent) = self.wanted().and_then(|wanted| wanted.extent.as_ref()) else {
             return (self.manifest.size, self.stored_bytes);
@@ -314,7 +314,7 @@ impl ObjectWriter {
 
     // Writing.
 
-    /// A buffer for the bytes of a chunk, a used one if there is any. It keeps its length and contents: a caller that
+    /// A buffer for the bytes of a chunk, a used one if available. It keeps its length and contents: a caller that
     /// overwrites all of it need not clear it.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
@@ -349,7 +349,7 @@ impl ObjectWriter {
         }
         Ok(self.syncing.is_none() && self.unsynced.is_empty())
     }
-    /// Begins to give the object its final name; all wanted chunks are held. True once it has it.
+    /// Starts to give the object its final name; all wanted chunks are held. True once it has it.
     ///
     /// # Errors
     /// The store's error.

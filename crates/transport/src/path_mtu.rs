@@ -6,7 +6,7 @@
 //!      ▲ │                                   ▲                                                        │
 //!      └─┘ no answer: as configured          └──────────── a larger one answered ────────────────────┘
 //! ```
-//! A neighbour that answers no probe may not implement them; then the configured size stays. RFC 8899 begins at a base
+//! A neighbour that answers no probe may not implement them; then the configured size stays. RFC 8899 starts at a base
 //! size and searches upwards; here the configured size holds until smaller probes are answered and larger ones are not,
 //! because a wrong setting is the exception. Probes are sent only while datagrams are (RFC 8899 §4.1), so that an idle
 //! face stays silent, and not while datagrams of the size in use are known to arrive.
@@ -22,17 +22,18 @@ use crate::LinkPace;
 const SIZES: [u32; 11] = [576, 1_200, 1_232, 1_372, 1_432, 1_444, 1_452, 1_464, 1_472, 8_972, 32_768];
 /// How often a size is tried (RFC 8899 §5.1.2, MAX_PROBES).
 const ATTEMPTS_MAX: u32 = 3;
-/// How often if smaller ones are lost too, at random: a larger one must be lost with all of its tries to be given up.
+/// The number of tries if smaller ones are lost too, at random: a larger one is ruled out only if all of its tries are
+/// lost.
 const ATTEMPTS_MAX_LOSSY: u32 = 8;
-/// How often the smallest size is tried while nothing comes back.
+/// The number of tries of the smallest size without any answer.
 const LIFE_TRIES_MAX: u32 = 3;
-/// How long an answer is waited for at least (RFC 8899 §5.1.1, PROBE_TIMER).
+/// Minimum wait for an answer (RFC 8899 §5.1.1, PROBE_TIMER).
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two checks that the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Checks take at most this fraction (1/`CHECK_PARTS`) of a slow link.
 const CHECK_PARTS: u32 = 100;
-/// Probes whose times are remembered, so that late answers show how long one takes.
+/// Probes whose times are remembered, so that late answers show their duration.
 const SENT_MAX: usize = 16;
 /// Time between two tries of larger sizes (RFC 8899 has 600 s for PMTU_RAISE_TIMER), and between two probes of a
 /// neighbour that answers no probe.
@@ -66,7 +67,7 @@ pub struct PathMtu {
     round: Option<Round>,
     check_at: Time,
     raise_at: Time,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     patience: Duration,
     probes: VecDeque<MtuProbe>,
     /// The probes sent last, and when.
@@ -75,7 +76,7 @@ pub struct PathMtu {
     pace: LinkPace,
 }
 
-/// Probes whose answers are waited for.
+/// Probes with outstanding answers.
 #[derive(Clone, Debug)]
 struct Round {
     /// With whether they were answered.
@@ -83,15 +84,15 @@ struct Round {
     /// The largest size answered.
     answered: u32,
     attempts: u32,
-    /// How often the smallest size was tried alone since anything came back.
+    /// Tries of the smallest size alone since the last answer.
     life_tries: u32,
     began: Time,
     due: Time,
 }
 
 impl PathMtu {
-    /// A face whose datagrams have at most `size_max` bytes. `number_first` should be random: a node that cannot see a
-    /// probe then cannot answer it.
+    /// A face whose datagrams have at most `size_max` bytes. `number_first` should be random: a node that does not
+    /// receive a probe then cannot answer it.
     pub fn new(size_max: u32, number_first: u32) -> PathMtu {
         let sizes = SIZES.into_iter().filter(|size| *size < size_max).chain([size_max]).collect();
         PathMtu {
@@ -114,7 +115,7 @@ impl PathMtu {
     pub fn next_number(&self) -> u32 {
         self.next_number
     }
-    /// Bytes of a datagram at most.
+    /// Maximum bytes of a datagram.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -127,7 +128,7 @@ impl PathMtu {
         self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;
     }
     /// A datagram of `bytes` has arrived: if it has the size in use, that size needs no probe for a while (RFC 8899 §3:
-    /// acknowledged data may confirm a size). It may have left before the current round began, so that the round
+    /// acknowledged data may confirm a size). It may have left before the current round started, so the round
     /// continues; the answer to the probe may still be queued behind it, so the round waits longer.
     pub fn on_arrived(&mut self, now: Time, bytes: u32) {
         if bytes < self.size {
@@ -169,7 +170,7 @@ impl PathMtu {
             self.rests_until = self.rests_until.max(until);
         }
     }
-    /// The round-trip time of the link: answers are awaited for twice as long, and for a second at least.
+    /// The round-trip time of the link: answers are awaited for twice as long, and for at least a second.
     pub fn on_round_trip(&mut self, round_trip: Duration) {
         self.patience = (round_trip * 2).clamp(PATIENCE, RAISE_INTERVAL);
     }
@@ -454,7 +455,7 @@ mod tests {
         let mut link = Link::new(1_472, 1_472);
         link.run(3);
         for _ in 0..ATTEMPTS_MAX_LOSSY + 1 {
-            // Only the small ones of a round are answered before it goes.
+            // Only the small probes of a round are answered before its end.
             link.carries = 1_000;
             link.mtu.on_sent(1_472);
             link.mtu.check(link.now);

@@ -14,7 +14,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Waits from `now` for at most `limit`; `None` waits for ever.
+    /// Waits from `now` for at most `limit`; `None` waits forever.
     pub fn new(now: Time, limit: Option<Duration>) -> Patience {
         Patience { limit, since: now }
     }

@@ -14,11 +14,11 @@ use tributary_core::{Duration, FaceId, Rate, Time};
 
 use crate::{fetches::LIMIT_BURST, limit::TokenBucket};
 
-/// How long a fetch that fills a face keeps fetches of lower priority off it after its last request, at least. It renews
-/// that with each request.
+/// Minimum time for which a fetch that fills a face keeps fetches of lower priority off it after its last request. Each
+/// request renews it.
 const CLAIM: Duration = Duration::from_millis(200);
 
-/// What the owner of a node wants of a face. The default leaves all to the engine.
+/// The operator's policy for a face. The default leaves everything to the engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FacePolicy {
     /// Its cost relative to other faces. Paths over cheaper faces are filled first.
@@ -31,7 +31,7 @@ pub struct FacePolicy {
     pub closed: Option<String>,
 }
 
-/// What a fetch wants of the paths that it uses.
+/// A fetch's demands on its paths.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PathDemands {
     /// Fetches of higher priority come first on each face. Default: 0.
@@ -43,8 +43,8 @@ pub struct PathDemands {
 }
 
 impl PathDemands {
-    /// Why the fetch does not use paths over `face`; `None` if it may. A path whose face is not known passes unless
-    /// only some may be used.
+    /// Why the fetch does not use paths over `face`; `None` if it may. A path with an unknown face passes unless only
+    /// some faces may be used.
     fn leaves_out(&self, face: Option<FaceId>) -> Option<String> {
         match face {
             Some(face) if self.avoid.contains(&face) => Some(format!("this fetch avoids {face}")),
@@ -71,13 +71,13 @@ impl Default for Shared {
     }
 }
 
-/// The policies of a node's faces, and who fills them.
+/// The policies of a node's faces, and the fetches that fill them.
 #[derive(Clone, Debug, Default)]
 pub struct Faces {
     by_face: BTreeMap<FaceId, Face>,
     /// Increases by one with each change of a policy.
     version: u64,
-    /// Whether fetches have different priorities, so that it matters who fills a face.
+    /// Whether fetches have different priorities, so that the fetch that fills a face matters.
     has_priorities: bool,
 }
 
@@ -141,7 +141,7 @@ impl Faces {
             known.claim = Some((priority, now + CLAIM.max(rtt * 2)));
         }
     }
-    /// Begins to note who fills which face: there are fetches of different priorities.
+    /// Starts to record which fetch fills which face: fetches have different priorities.
     pub fn have_priorities(&mut self) {
         self.has_priorities = true;
     }

@@ -1,7 +1,7 @@
 //! A set of packet numbers, kept as ranges.
 use alloc::collections::BTreeMap;
 
-/// An ordered set of `u32` kept as disjoint, non-adjacent ranges; small as long as the set is mostly contiguous.
+/// An ordered set of `u32` kept as disjoint, non-adjacent ranges; small while the set is mostly contiguous.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     /// First number → number after the last.
@@ -22,7 +22,7 @@ impl RangeSet {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
-    /// Adds `first .. end`; numbers already there stay.
+    /// Adds `first .. end`, including numbers that are already present.
     pub fn insert(&mut self, first: u32, end: u32) {
         if first >= end {
             return;
@@ -66,7 +66,7 @@ impl RangeSet {
     pub fn first_range(&self) -> Option<(u32, u32)> {
         self.ranges.first_key_value().map(|(&first, &end)| (first, end))
     }
-    /// The lowest range at or after `from`, cut at `from` if it begins earlier: first number and number after the last.
+    /// The lowest range at or after `from`, cut at `from` if it starts earlier: first number and end.
     pub fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         let before =
             self.ranges.range(..=from).next_back().map(|(_, &end)| (from, end)).filter(|(from, end)| from < end);

@@ -1,5 +1,4 @@
-//! The record of a fetch: its times and result, the account of its bytes, and the events that its node has not taken
-//! yet.
+//! The record of a fetch: its times and result, its byte counts, and its node's pending events.
 use alloc::{collections::VecDeque, string::String, vec::Vec};
 
 use tributary_core::{
@@ -7,8 +6,8 @@ use tributary_core::{
     event::{PathReport, SourceReport, TransferEvent, TransferReport},
 };
 
-/// What every family records of a fetch. It begins with [`Record::on_open`] and ends once, by [`Record::complete`] or
-/// [`Record::fail`]; each adds its event.
+/// The common record of a fetch in all families. It starts with [`Record::on_open`] and ends once, by
+/// [`Record::complete`] or [`Record::fail`]; each adds its event.
 #[derive(Debug)]
 pub struct Record {
     started: Time,
@@ -16,7 +15,7 @@ pub struct Record {
     failure: Option<String>,
     is_absent: bool,
     resumed_bytes: u64,
-    /// Bytes that caches on the way delivered.
+    /// Bytes from caches on the way.
     pub cached_bytes: u64,
     /// Bytes that were requested again.
     pub retransmitted_bytes: u64,
@@ -91,7 +90,7 @@ impl Record {
     pub fn extend(&mut self, events: impl IntoIterator<Item = TransferEvent>) {
         self.events.extend(events);
     }
-    /// The oldest event that was not taken yet.
+    /// The oldest pending event.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.events.pop_front()
     }

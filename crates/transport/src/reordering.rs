@@ -15,13 +15,13 @@ const LOSSES_KEPT: u32 = 16;
 pub(crate) struct Reordering {
     packets: u64,
     packets_min: u64,
-    /// By how many packets one was late at most since the last time it was lowered.
+    /// Maximum lateness of a packet, in packets, since the last decrease.
     gap_max: u64,
     losses: u32,
 }
 
 impl Reordering {
-    /// Begins with `packets_min`, and never goes below.
+    /// Starts with `packets_min`, and never falls below.
     pub(crate) fn new(packets_min: u32) -> Reordering {
         let packets = u64::from(packets_min);
         Reordering { packets, packets_min: packets, gap_max: 0, losses: 0 }
@@ -63,7 +63,7 @@ mod tests {
         reordering.on_late(200);
         assert_eq!(reordering.packets(), 250);
         (0..16).for_each(|_| reordering.on_loss());
-        // The first sixteen began with it.
+        // The first sixteen started with it.
         assert_eq!(reordering.packets(), 250);
         (0..15).for_each(|_| reordering.on_loss());
         assert_eq!(reordering.packets(), 250);

@@ -12,7 +12,7 @@ use tributary_core::{
     event::{SourceReport, TransferEvent},
 };
 
-/// Sources of one fetch at most.
+/// Maximum sources of one fetch.
 pub const SOURCES_MAX: usize = 1_024;
 
 /// A source of a fetch; `T` is its family's state of it.
@@ -24,7 +24,7 @@ pub struct Source<T> {
     pub label: String,
     /// Verified bytes of the object that it has brought.
     pub bytes: u64,
-    /// What its family keeps of it.
+    /// The family's state of it.
     pub state: T,
     distrusted: Option<(String, Evidence)>,
     closed: Option<String>,
@@ -46,7 +46,7 @@ impl<T> Source<T> {
     pub fn distrusted(&self) -> Option<&str> {
         self.distrusted.as_ref().map(|(reason, _)| &**reason)
     }
-    /// The reason if it is closed although it did nothing wrong.
+    /// Why it is closed, if it is honest.
     pub fn closed(&self) -> Option<&str> {
         self.closed.as_deref()
     }
@@ -75,8 +75,8 @@ impl<T> Default for Sources<T> {
 }
 
 impl<T> Sources<T> {
-    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it,
-    /// and one without a label is called by that.
+    /// Adds a source; `None` at the limit of [`SOURCES_MAX`]. If its label is taken, its node's id is appended; without
+    /// a label the id is the label.
     pub fn add(&mut self, node: NodeId, label: &str, state: T) -> Option<(SourceId, TransferEvent)> {
         if self.is_full() {
             return None;
@@ -92,11 +92,11 @@ impl<T> Sources<T> {
         let source = SourceId(self.0.len() as u16);
         Some((source, TransferEvent::SourceAdded { source, node, label }))
     }
-    /// Whether no further one is taken.
+    /// Whether the limit is reached.
     pub fn is_full(&self) -> bool {
         self.0.len() >= SOURCES_MAX
     }
-    /// How many there are.
+    /// The number of sources.
     pub fn len(&self) -> usize {
         self.0.len()
     }

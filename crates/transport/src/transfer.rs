@@ -62,8 +62,8 @@ pub const REQUEST_RANGES_MAX: usize = 16;
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// Largest first window, for any announced rate of a path.
 const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
-/// A first window is not to occupy a link whose rate is known for longer than this, so that control messages and other
-/// transfers do not wait behind it; two packets go in any case.
+/// The first window must not occupy a link of known rate for longer than this, so that control messages and other
+/// transfers do not wait behind it; two packets are sent in any case.
 const WINDOW_INITIAL_TIME: Duration = Duration::from_secs(1);
 const WINDOW_INITIAL_PACKETS_MIN: u64 = 2;
 /// How long the single source of a suspect unit may be silent before the transfer requests the unit from another one.
@@ -89,8 +89,8 @@ pub struct SourceOffer {
 pub struct PathOffer {
     /// Its number, the same in every offer of this transfer.
     pub path: PathId,
-    /// The nodes on it, the receiver first and the source last, with `>` between: for people, and to find out which of
-    /// them changed bytes.
+    /// The nodes on it, the receiver first and the source last, with `>` between: for people, and to find the node that
+    /// changed bytes.
     pub label: String,
     /// Links from source to receiver.
     pub hops: u32,
@@ -98,11 +98,11 @@ pub struct PathOffer {
     pub packet_bytes_max: u16,
     /// Links that it shares with other paths of this transfer.
     pub shared_links: Vec<SharedLink>,
-    /// The round-trip time that the network expects; `None` if it does not know.
+    /// The round-trip time that the network expects; `None` if unknown.
     pub rtt: Option<Duration>,
-    /// The rate that the network has left on its narrowest link; `None` if it does not know.
+    /// The spare rate of its narrowest link; `None` if unknown.
     pub capacity: Option<Rate>,
-    /// The face by which its requests leave this node; `None` if that is not known.
+    /// The face on which its requests leave this node; `None` if unknown.
     pub face: Option<FaceId>,
 }
 
@@ -111,7 +111,7 @@ pub struct PathOffer {
 pub struct SharedLink {
     /// Its number, the same on all these paths.
     pub number: u16,
-    /// The rate that the network has left on it; `None` if it does not know.
+    /// Its spare rate; `None` if unknown.
     pub capacity: Option<Rate>,
 }
 
@@ -145,7 +145,7 @@ pub struct PacketRequest {
     /// Whether caches on the way may answer.
     pub caches: CacheUse,
     /// Whether it probes a silent path. A family whose network answers each request once, over any path, probes with a
-    /// request of that path's own instead and reports by [`Transfer::handle_probe`].
+    /// separate request on that path and reports with [`Transfer::handle_probe`].
     pub is_probe: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct PacketData<'a> {
 pub enum Answers {
     /// The last one.
     This,
-    /// Probably the last one, and its path answers in any case; it may have come before its turn.
+    /// Probably the last one, and its path answers in any case; it may have arrived out of turn.
     OneOfSeveral,
     /// One of several over any of several paths.
     Any,
@@ -211,17 +211,17 @@ pub struct Transfer {
     convicted: BTreeSet<String>,
     /// Web servers and similar sources; `None` if they are not in use.
     bulk: Option<Bulk>,
-    /// Whether they are still being looked for.
+    /// Whether the search for them continues.
     awaits_mirrors: bool,
     demands: PathDemands,
-    /// The policies of the node's faces, and which version of them these are.
+    /// The policies of the node's faces, and their version.
     rules: FaceRules,
     rules_version: u64,
     /// When a path that is held may be used, if time alone decides that.
     held_until: Option<Time>,
 }
 
-/// An object that is chosen and whose store is being opened on another thread.
+/// A chosen object whose store is being opened on another thread.
 struct Opening {
     layout: Layout,
     writer: ObjectWriter,
@@ -254,16 +254,16 @@ struct Path {
     reported: PathState,
     bytes: u64,
     cached_bytes: u64,
-    /// Verified bytes that came over it from its source.
+    /// Verified bytes on it from its source.
     verified_bytes: u64,
-    /// Set once bytes from its source arrived altered over it: the path stays closed.
+    /// Set once bytes from its source arrived altered on it: the path stays closed.
     altered: Option<blame::Altered>,
     /// Packets that a cache on it gave wrongly: the source's answer to them heals the cache.
     to_heal: Vec<u32>,
 }
 
 impl Transfer {
-    /// A fetch of `name` that begins at `now` and fails after `patience` without any source; `None` waits for ever.
+    /// A fetch of `name` that starts at `now` and fails after `patience` without any source; `None` waits forever.
     pub fn new(
         now: Time,
         name: Name,
@@ -302,8 +302,8 @@ impl Transfer {
 
     // Inputs.
 
-    /// Describes an object that has no manifest, by [`Manifest::unsigned`]. The family verifies each packet before
-    /// [`Transfer::handle_data`]; the packets have the size that the paths offer, the chunks are multiples of it.
+    /// Describes an object without a manifest, by [`Manifest::unsigned`]. The family verifies each packet before
+    /// [`Transfer::handle_data`]; the packets have the paths' packet size, the chunks are multiples of it.
     pub fn describe(&mut self, manifest: Manifest) {
         self.described = Some(manifest);
     }
@@ -595,7 +595,7 @@ impl Transfer {
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
-            // If it was requested more than once, it may answer a request that allowed caches.
+            // After several requests, it may answer one that allowed caches.
             if cache_use == Some(CacheUse::Bypassed) && came == Came::FromCache {
                 self.on_altered(now, data.path, "a cache's answer came although none was allowed");
             }

@@ -1,4 +1,4 @@
-//! What an authority says of one key.
+//! An authority's statement about one key.
 use alloc::{string::String, vec::Vec};
 use tributary_content::{Name, PublicKey, Signature, SigningKey};
 use tributary_core::{
@@ -8,7 +8,7 @@ use tributary_core::{
 
 use crate::{Roles, TextError, UnixTime, text};
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Serial number within the authority; revocations name it.
@@ -99,7 +99,7 @@ impl Certificate {
     pub fn fingerprint(&self) -> [u8; 8] {
         *blake3::hash(&self.encode()).as_bytes().first_chunk().expect("a hash has 32 bytes")
     }
-    /// Whether it says to be of the network of this authority.
+    /// Whether it claims to belong to this authority's network.
     pub fn is_of(&self, authority: &PublicKey) -> bool {
         self.network == network_id(authority)
     }
@@ -107,7 +107,7 @@ impl Certificate {
     pub fn is_signed_by(&self, authority: &PublicKey) -> bool {
         authority.verify(CONTEXT, &body(&self.network, &self.terms), &self.signature)
     }
-    /// Its bytes, at most [`Certificate::BYTES_MAX`].
+    /// Its bytes, up to [`Certificate::BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = body(&self.network, &self.terms);
         bytes.extend_from_slice(&self.signature.0);
@@ -159,7 +159,7 @@ impl Certificate {
     pub fn to_text(&self) -> String {
         text::write(PREFIX, &self.encode())
     }
-    /// Reads what [`Certificate::to_text`] gives.
+    /// Parses the output of [`Certificate::to_text`].
     ///
     /// # Errors
     /// [`TextError`] if it is something else.

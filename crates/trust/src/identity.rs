@@ -12,7 +12,7 @@ use crate::{Certificate, Grant, Network, Refusal, UnixTime};
 /// The time of day at a time of the driver. A simulation's is a fixed date plus virtual time.
 pub type WallClock = Arc<dyn Fn(Time) -> UnixTime + Send + Sync>;
 
-/// A node's key, its certificate and its network: what its control plane signs, seals and checks with.
+/// A node's key, its certificate and its network: its control plane uses them to sign, seal and verify.
 #[derive(Clone)]
 pub struct Identity {
     key: SigningKey,
@@ -92,14 +92,14 @@ impl Identity {
     /// What this node itself may do; without a certificate it is called `label`.
     ///
     /// # Errors
-    /// [`Refusal`] says why others will not admit it.
+    /// [`Refusal`] states why others will not admit it.
     pub fn own_grant(&self, label: &str, now: Time) -> Result<Grant, Refusal> {
         self.admit(&self.key(), label, self.certificate.as_ref(), now)
     }
-    /// What the holder of `key`, who calls itself `label`, may do with the certificate that it shows.
+    /// The rights of the holder of `key`, who claims the name `label` and presents a certificate.
     ///
     /// # Errors
-    /// [`Refusal`] says why it may not join.
+    /// [`Refusal`] states why it may not join.
     pub fn admit(
         &self,
         key: &PublicKey,

@@ -1,4 +1,4 @@
-//! Who may do what in a network.
+//! Rights in a network.
 //!
 //! ```text
 //!   authority key ──signs──► Certificate   key, label, roles, name prefixes, validity, serial number
@@ -65,10 +65,10 @@ use core::fmt;
 pub struct UnixTime(pub u64);
 
 impl UnixTime {
-    /// The end of time: what never ends ends then.
+    /// The end of time: the end of everything without one.
     pub const MAX: UnixTime = UnixTime(u64::MAX);
 
-    /// This many seconds later, at most [`UnixTime::MAX`].
+    /// This many seconds later, limited to [`UnixTime::MAX`].
     pub fn after(self, seconds: u64) -> UnixTime {
         UnixTime(self.0.saturating_add(seconds))
     }
@@ -117,7 +117,7 @@ mod tests {
         ] {
             assert_eq!(UnixTime(seconds).to_string(), shown);
         }
-        // Whatever a certificate says can be shown.
+        // Any content of a certificate can be displayed.
         assert!(!UnixTime::MAX.to_string().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! A network as one of its nodes knows it, and the rights that it grants.
+//! One node's view of a network, and the rights that it grants.
 use alloc::{string::String, vec::Vec};
 use tributary_content::{Name, PublicKey};
 
@@ -97,7 +97,7 @@ impl Network {
     pub fn revocations(&self) -> Option<&Revocations> {
         self.revocations.as_ref()
     }
-    /// Takes over a list of revocations. Gives whether it is newer than the known one; an older one changes nothing.
+    /// Adopts a list of revocations. Returns whether it is newer than the known one; an older one changes nothing.
     ///
     /// # Errors
     /// [`Refusal::ForgedRevocations`] if the authority has not signed it.
@@ -111,10 +111,10 @@ impl Network {
         }
         Ok(is_newer)
     }
-    /// What the holder of `key`, who calls itself `label`, may do with the certificate that it shows.
+    /// The rights of the holder of `key`, who claims the name `label` and presents a certificate.
     ///
     /// # Errors
-    /// [`Refusal`] says why it may not join.
+    /// [`Refusal`] states why it may not join.
     pub fn admit(
         &self,
         key: &PublicKey,
@@ -141,7 +141,7 @@ impl Network {
         if !certificate.is_of(&self.authority) {
             return Err(Refusal::OtherNetwork { label: terms.label.clone(), authority: self.authority });
         }
-        // Cheap checks come before the signature.
+        // Cheap checks precede the signature.
         let grant = Grant {
             key: terms.key,
             label: terms.label.clone(),

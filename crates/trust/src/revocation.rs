@@ -1,11 +1,11 @@
-//! Certificates that an authority has taken back.
+//! Certificates that an authority has revoked.
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use tributary_content::{PublicKey, Signature, SigningKey};
 use tributary_core::wire::{Reader, WireError, Writer};
 
 use crate::{TextError, certificate::network_id, text};
 
-/// A numbered list of what an authority has revoked. The list with the higher number replaces the other.
+/// A numbered list of an authority's revocations. A list with a higher number replaces the other.
 ///
 /// Encoded: layout 1 (1 byte), network (8), number (8), serial numbers (2-byte count, 8 each), keys (2-byte count, 32
 /// each), both in ascending order, signature (64) over all before it in the context "tributary 1 revocations".
@@ -95,7 +95,7 @@ impl Revocations {
     pub fn to_text(&self) -> String {
         text::write(PREFIX, &self.encode())
     }
-    /// Reads what [`Revocations::to_text`] gives.
+    /// Parses the output of [`Revocations::to_text`].
     ///
     /// # Errors
     /// [`TextError`] if it is something else.

@@ -8,7 +8,7 @@ pub struct Roles(u8);
 impl Roles {
     /// None: a host.
     pub const HOST: Roles = Roles(0);
-    /// Forwards and stores what others send.
+    /// Forwards and stores packets of others.
     pub const ROUTER: Roles = Roles(1);
     /// Resolves names (PSI: rendezvous node; MobilityFirst: replica of name records).
     pub const RESOLVER: Roles = Roles(2);

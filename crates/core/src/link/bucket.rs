@@ -1,4 +1,4 @@
-//! A token bucket in front of a fast wire: what shapers and policers of access networks are (`tc-tbf`, RFC 2697).
+//! A token bucket in front of a fast wire: the model of shapers and policers in access networks (`tc-tbf`, RFC 2697).
 use crate::{Duration, Rate, Time};
 
 /// Lets packets pass at once while it has tokens, and then at its rate. A full bucket has `burst_bytes` of them. In front
@@ -10,13 +10,13 @@ pub struct TokenBucket {
     burst_bytes: u64,
     /// When it will be full again.
     full_at: Time,
-    /// When there are tokens for the packet that was started last.
+    /// When there are tokens for the latest packet.
     ready_at: Time,
-    /// Tokens that are missing while none come: rate zero.
+    /// Missing tokens at rate zero.
     missing: u64,
 }
 
-/// No tokens come.
+/// No tokens arrive.
 const STOPPED: Rate = Rate::from_bits_per_second(0);
 
 impl TokenBucket {

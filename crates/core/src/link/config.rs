@@ -5,7 +5,7 @@ use crate::{Duration, Rate};
 /// What a link is like. The default is a perfect wire for datagrams of up to 1,472 bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LinkConfig {
-    /// Rate of the serialiser; `None` is unlimited (then nothing ever waits), zero lets nothing pass.
+    /// Rate of the serialiser; `None` is unlimited (then nothing ever waits), zero blocks everything.
     pub rate: Option<Rate>,
     /// Bytes that pass at once after a pause, as a token bucket with the rate lets them; 0 (the default) for a serialiser.
     pub burst_bytes: u64,
@@ -19,8 +19,8 @@ pub struct LinkConfig {
     pub jitter: Duration,
     /// Loss on the wire, after the serialiser: lost packets have used the rate.
     pub loss: Loss,
-    /// Bytes that may wait, `overhead_bytes` of each packet included and the packet being sent excluded; what
-    /// exceeds it is dropped at the tail. Default 1 MiB.
+    /// Maximum queued bytes, including `overhead_bytes` per packet and excluding the packet being sent; the excess is
+    /// dropped at the tail. Default 1 MiB.
     pub queue_bytes: u64,
     /// Packets that may wait, the packet being sent excluded; `None` (the default) for as many as bytes allow.
     pub queue_packets: Option<u64>,
@@ -99,7 +99,7 @@ pub enum LinkChange {
     Loss(Loss),
     /// Another limit of the queue.
     QueueBytes(u64),
-    /// Another way of holding packets back.
+    /// Another way of delaying packets.
     Reorder(Reorder),
     /// Another probability that a packet arrives twice.
     Duplicate(f64),

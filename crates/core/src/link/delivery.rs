@@ -33,7 +33,7 @@ impl DeliveryTrace {
         assert!(period > 0 && bytes_each > 0, "time passes and bytes leave");
         DeliveryTrace { offsets, period, bytes_each }
     }
-    /// The same recording from `after` its start on; the part before comes at its end.
+    /// The same recording starting `after` its start; the skipped part comes at its end.
     pub fn begun_at(&self, after: Duration) -> Self {
         let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX) % self.period;
         let (before, rest) = self.offsets.split_at(self.offsets.partition_point(|offset| *offset < after));
@@ -72,7 +72,7 @@ impl DeliveryTrace {
 #[derive(Clone, Debug)]
 pub struct Delivery {
     trace: DeliveryTrace,
-    /// When the repetition began that `index` belongs to.
+    /// When the repetition that contains `index` started.
     base: u64,
     /// The next unused opportunity.
     index: usize,

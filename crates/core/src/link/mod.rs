@@ -12,8 +12,8 @@
 //!
 //! | what | file |
 //! |---|---|
-//! | what a link is like, counters | [`config`] |
-//! | what waits, and the disciplines | [`queue`] |
+//! | the properties of a link, counters | [`config`] |
+//! | the queue, and the disciplines | [`queue`] |
 //! | a rate, exactly | [`serialiser`] |
 //! | a rate and bursts beyond it | [`bucket`] |
 //! | recorded opportunities to send (mahimahi) | [`delivery`] |
@@ -52,14 +52,14 @@ pub use wire::Wire;
 
 /// One direction of a link.
 ///
-/// Calls, in this order and with a `now` that never goes back: [`Link::enqueue`] and the setters at any
-/// time; [`Link::poll_deliver`] until it gives `None` whenever [`Link::poll_timeout`] is reached.
+/// Calls, in this order and with a `now` that never decreases: [`Link::enqueue`] and the setters at any time;
+/// [`Link::poll_deliver`] until it returns `None` whenever [`Link::poll_timeout`] is reached.
 ///
-/// Packets leave in the order in which they came, save those that [`Reorder`] holds back.
-/// At any time `in + duplicated = out + lost + dropped + oversize + in flight`; see [`LinkStats`].
+/// Packets leave in order of arrival, except those delayed by [`Reorder`]. At any time `in + duplicated = out + lost +
+/// dropped + oversize + in flight`; see [`LinkStats`].
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Where packets lie while queue, serialiser and wire pass their numbers on; moving packets costs more.
+    /// The packets, while queue, serialiser and wire pass on their numbers; moving packets costs more.
     shelf: Shelf,
     queue: Queue<Place>,
     pacer: Pacer,
@@ -206,7 +206,7 @@ impl Link {
     pub fn in_flight(&self) -> u64 {
         self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.wire.len() as u64
     }
-    /// Places that the link keeps for packets: the most that were ever in it at once.
+    /// Places allocated for packets: the maximum ever in it at once.
     pub fn packet_places(&self) -> usize {
         self.shelf.len()
     }
@@ -221,7 +221,7 @@ impl Link {
         self.follow_script(now);
         self.serve(now);
     }
-    /// Makes the changes that are due, each after what happened before it.
+    /// Makes the changes that are due, each after all earlier events.
     #[inline]
     fn follow_script(&mut self, now: Time) {
         if self.script.is_some() {

@@ -12,7 +12,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// These changes, in this order. After `period` they happen again, and so on; `None` for once only.
+    /// These changes, in this order. They repeat after each `period`; `None` for once only.
     ///
     /// # Panics
     /// If the times do not ascend, or the period is zero or does not lie beyond the last of them.

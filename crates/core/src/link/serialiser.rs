@@ -34,7 +34,7 @@ impl Serialiser {
     pub fn is_unlimited(&self) -> bool {
         self.rate.is_none() && self.stalled.is_none()
     }
-    /// Changes the rate; the unsent rest goes at the new rate from `now` on.
+    /// Changes the rate; the unsent rest is sent at the new rate from `now` on.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
         let left = match (self.stalled.take(), self.rate) {
             (Some(left), _) => left,

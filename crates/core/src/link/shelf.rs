@@ -1,4 +1,4 @@
-//! Where packets lie while only their numbers move.
+//! Storage for packets, while only their numbers move.
 use alloc::vec::Vec;
 
 use crate::Datagram;

@@ -19,7 +19,7 @@ impl<T> Wire<T> {
     pub fn new(delay: Duration, jitter: Duration, reorder: Reorder) -> Self {
         Wire { packets: VecDeque::new(), last_due: Time::ZERO, delay, jitter, reorder }
     }
-    /// Takes a packet at `now`; gives whether it is held back behind later ones.
+    /// Takes a packet at `now`; returns whether it is delayed behind later ones.
     pub fn push(&mut self, now: Time, packet: T, random: &mut Random) -> bool {
         let mut due = now + self.delay;
         if !self.jitter.is_zero() {

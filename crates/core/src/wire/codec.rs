@@ -21,7 +21,7 @@ pub trait Wire: Sized {
     }
 }
 
-/// How a field stands in packets.
+/// The encoding of a field in packets.
 pub trait Codec<T> {
     /// Reads it; errors name `field`.
     fn read(&self, reader: &mut Reader<'_>, field: &'static str) -> Result<T, WireError>;
@@ -104,7 +104,7 @@ impl<T: Copy + PartialEq> Codec<T> for Choice<T> {
     }
 }
 
-/// A count of at most this in one byte, and that many items, with their name in errors. No more are written.
+/// A count of at most this in one byte, and that many items, with their name in errors. Further items are not written.
 pub struct List8<C>(pub usize, pub &'static str, pub C);
 impl<T, C: Codec<T>> Codec<Vec<T>> for List8<C> {
     fn read(&self, reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<T>, WireError> {
@@ -166,7 +166,7 @@ pub struct Messages(pub usize, pub u8);
 impl<T: Wire> Codec<Vec<T>> for Messages {
     fn read(&self, reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<T>, WireError> {
         let count = reader.u16(field)?;
-        // Each has two bytes of length at least.
+        // Each has at least two bytes of length.
         if usize::from(count) > self.0.min(reader.rest().len() / 2) {
             return Err(WireError::Value { field, found: count.into() });
         }

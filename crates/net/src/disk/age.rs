@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the machine has not been rebooted | its uptime, which cannot be set |
 //! | it was rebooted, [`SETTLE`] or longer ago | the time of day if it was not set back, else the uptime since the boot |
-//! | it was rebooted a moment ago | the uptime since the boot: the time of day may be wrong still |
+//! | it was rebooted a moment ago | the uptime since the boot: the time of day may still be wrong |
 //!
 //! So the age may be too low after a reboot, by the time that the machine was off, and promised chunks are kept for
 //! longer. It is too high only if the time of day is wrong for [`SETTLE`] after a boot.
@@ -59,7 +59,7 @@ impl Reading {
         };
         Reading { boot, uptime, wall: wall_clock() }
     }
-    /// How long ago `earlier` was at least.
+    /// Minimum time since `earlier`.
     fn since(&self, earlier: &Reading) -> Duration {
         if self.boot == earlier.boot {
             return self.uptime.saturating_sub(earlier.uptime);
@@ -121,7 +121,7 @@ impl Age {
         }
         Ok(())
     }
-    /// The age now. It never decreases as long as the process runs.
+    /// The age now. It never decreases while the process runs.
     pub fn now(&self) -> Duration {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).advance((self.clocks)())
     }
@@ -132,8 +132,8 @@ impl Age {
     pub fn mark(&self) -> io::Result<Duration> {
         self.save(&*real()).map(|()| self.now())
     }
-    /// Writes a mark, unless there is one that is recent enough. What fails is tried again at the next call; it is an error
-    /// only where no mark is.
+    /// Writes a mark, unless there is a recent one. A failed write is repeated at the next call; it is an error only
+    /// without any mark.
     ///
     /// # Errors
     /// Errors of the file system.

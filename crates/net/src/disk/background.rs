@@ -151,7 +151,7 @@ impl Shared {
         lock(&self.reads.queue).is_closed = true;
         self.reads.changed.notify_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
-        // One of them may be the last to let go of all this.
+        // One of them may be the last owner of all this.
         let rest = threads.into_iter().filter(|other| other.thread().id() != thread::current().id());
         rest.for_each(|thread| drop(thread.join()));
         let mut queue = lock(&self.reads.queue);
@@ -226,7 +226,7 @@ fn serve(
                     return tasks.into_iter().for_each(drop);
                 }
             }
-            // It is one that answers at once.
+            // This store answers at once.
             Ok(None) => {}
             Err(error) => answer_with(Err(error)),
         }

@@ -45,13 +45,13 @@ struct Folder {
     age_max: Duration,
     /// How many open objects each file has.
     open: Mutex<BTreeMap<String, usize>>,
-    /// The object of each of them that was opened last.
+    /// Their latest opened objects.
     latest: Mutex<BTreeMap<String, Weak<Shared>>>,
     /// Whether the disk was full at the last write; a change is logged once.
     is_full: AtomicBool,
 }
 
-/// Bytes of chunks of one object in memory, at most, while the disk is full: more than the windows of usual readers.
+/// Maximum bytes of one object's chunks in memory while the disk is full: more than the windows of usual readers.
 const PASSING_BYTES_MAX: usize = 64 << 20;
 
 impl fmt::Debug for Folder {
@@ -118,7 +118,7 @@ impl ObjectCache {
         files.sort_by_key(|file| file.read_at);
         files
     }
-    /// Writes a chunk, and makes room for it if need be; false if the disk stays full.
+    /// Writes a chunk, and frees space for it if needed; false if the disk stays full.
     fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<bool> {
         let is_written = loop {
             match file.write_all_at(bytes, offset) {
@@ -188,7 +188,7 @@ struct CacheFile {
 }
 impl CacheFile {
     fn remove(&self) -> bool {
-        // Without its list a file starts empty, so the list goes first.
+        // Without its list a file starts empty, so the list is removed first.
         let _ = fs::remove_file(self.path.with_extension("held"));
         fs::remove_file(&self.path).is_ok()
     }
@@ -260,11 +260,11 @@ struct State {
     wakers: Vec<Waker>,
     /// No reader wants more: the fetch ends.
     is_closed: bool,
-    /// Why nothing more comes.
+    /// Why nothing more arrives.
     failed: Option<String>,
     /// Chunks that did not fit on the disk and that a reader's window holds.
     passing: BTreeMap<u32, Bytes>,
-    /// Whether a chunk that arrived is no longer here. This session does not fetch it again, so new readers take a new one.
+    /// Whether an arrived chunk has been dropped. This session does not fetch it again, so new readers use a new one.
     has_dropped: bool,
 }
 impl State {
@@ -378,7 +378,7 @@ impl CachedObject {
         }
         (bytes.start / step) as u32..end.div_ceil(step) as u32
     }
-    /// Reads bytes whose chunks are here; waits for the disk.
+    /// Reads bytes whose chunks have arrived; waits for the disk.
     ///
     /// # Errors
     /// The system's error, or that a chunk differs from the publisher's sealed one.
@@ -492,12 +492,12 @@ impl Drop for CacheReader {
     }
 }
 
-/// What gets the object once it is known.
+/// Receives the object once it is known.
 pub type OnOpen = Box<dyn FnMut(CachedObject) + Send>;
 
 /// Opens objects of a cache for fetches.
 pub struct CacheOpener {
-    /// Where they lie.
+    /// The cache that holds them.
     pub cache: ObjectCache,
     /// The trusted keys.
     pub trust: TrustStore,
@@ -505,7 +505,7 @@ pub struct CacheOpener {
     pub publisher: Option<PublicKey>,
     /// How sealed objects are opened.
     pub sealed: Sealed,
-    /// Rung when readers want something else.
+    /// Rung when readers' wishes change.
     pub bell: Bell,
     /// Gets the object.
     pub on_open: OnOpen,

@@ -36,8 +36,8 @@ impl DirectoryObject {
     }
 }
 
-/// An entry that is left out when a directory is published: a link that leads out of it, or anything but a file,
-/// directory or link.
+/// An entry omitted when a directory is published: a link that leads out of it, or anything but a file, directory or
+/// link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     /// The path below the directory.
@@ -230,7 +230,7 @@ impl Walk<'_> {
     }
 }
 
-/// Who may look into a directory: it takes both reading and passing.
+/// Who may enter a directory: it needs both reading and passing.
 fn access_of_directory(metadata: &fs::Metadata) -> Access {
     let passed = (metadata.mode() & 0o011) << 2;
     Access::of_mode(metadata.mode() & passed)

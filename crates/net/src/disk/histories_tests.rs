@@ -113,7 +113,7 @@ fn download(seed: u64) {
     let (mut promised, mut expected, mut put) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for _ in 0..2 + machine.random.below(6) {
         machine.be_rough();
-        // As `PartFile::open` begins: the folder, and the lock on the state.
+        // As `PartFile::open` starts: the folder, and the lock on the state.
         let open = || {
             match machine.fs.create_folder(staging.folder()) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return None,

@@ -72,13 +72,13 @@ pub enum FileMode {
 }
 
 impl DirectoryIndex {
-    /// How many entries an index has at most.
+    /// Maximum entries of an index.
     pub const ENTRIES_MAX: usize = 100_000;
     /// Bytes of the longest encoded index: 16 MiB.
     pub const BYTES_MAX: usize = 16 << 20;
     /// Bytes of the longest path and of the longest target of a link.
     pub const PATH_BYTES_MAX: usize = 4096;
-    /// How many directories a path passes at most.
+    /// Maximum directories in a path.
     pub const DEPTH_MAX: usize = 64;
     /// Bytes of the encoded index that contain its length: enough for [`DirectoryIndex::encoded_len`].
     pub const HEADER_BYTES: usize = 12;
@@ -267,13 +267,13 @@ pub enum IndexError {
     /// Too many entries.
     #[error("a directory has at most {max} entries, not {have}", max = DirectoryIndex::ENTRIES_MAX)]
     TooManyEntries {
-        /// How many there are.
+        /// Items present.
         have: usize,
     },
     /// Too many bytes.
     #[error("the index of a directory has at most {max} bytes, not {have}", max = DirectoryIndex::BYTES_MAX)]
     TooLong {
-        /// How many there are.
+        /// Items present.
         have: usize,
     },
     /// One entry breaks a rule.

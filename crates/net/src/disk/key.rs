@@ -66,7 +66,7 @@ fn create(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> 
         fs.link(&temporary, path)
     })();
     let _ = fs.remove_file(&temporary);
-    // A key that is lost takes everything with it that was published under it.
+    // Losing a key loses everything published under it.
     match linked.and_then(|()| fs.sync_folder(parent(path))) {
         Ok(()) => Ok(SigningKey::from_secret(&secret)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(fs, path),

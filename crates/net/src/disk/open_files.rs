@@ -14,7 +14,7 @@ use super::snapshot;
 
 /// Descriptors are few and belong to the process: sockets, downloads and clients need the others.
 const SHARE: u64 = 4;
-/// Files that are open at most where the process may open any number.
+/// Maximum open files where the process may open any number.
 const FILES_MAX: usize = 4_096;
 
 /// A file that is closed when others were used since, and opened again when it is read.
@@ -81,7 +81,7 @@ impl PooledFile {
         self.pool.touch(self.number, &self.slot);
         done
     }
-    /// What `read` gives if it is open: opening it could wait for the disk.
+    /// The result of `read` if the file is open: opening it could wait for the disk.
     pub(super) fn with_open<T>(&self, read: impl FnOnce(&File) -> T) -> Option<T> {
         let done = lock(&self.slot.file).as_ref().map(read)?;
         self.pool.touch(self.number, &self.slot);
@@ -114,7 +114,7 @@ impl Pool {
         let mut state = lock(&self.state);
         state.open.entry(number).or_insert_with(|| Arc::downgrade(slot));
         state.order.touch(number);
-        // One that is being read stays; its reader comes by here afterwards.
+        // A file in reading stays; its reader returns here afterwards.
         for _ in self.files_max..state.open.len() {
             let Some(oldest) = state.order.first().filter(|oldest| *oldest != number) else { break };
             state.order.remove(oldest);

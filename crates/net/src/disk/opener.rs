@@ -15,11 +15,11 @@ use super::{
     refusal,
 };
 
-/// Where a fetched object goes.
+/// The destination of a fetched object.
 pub enum Destination {
     /// To this path, by way of a [`PartFile`].
     Path(PathBuf),
-    /// In order to this, by way of a [`StreamStore`]. It can be opened once.
+    /// In order to this writer, through a [`StreamStore`]. It can be opened once.
     Stream(Box<dyn Write + Send>),
 }
 impl fmt::Debug for Destination {
@@ -89,13 +89,13 @@ impl DiskOpener {
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
         DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None, binds_key: true }
     }
-    /// The key of a sealed object, if it is to be opened.
+    /// The key of a sealed object, if it should be opened.
     fn key_of(&mut self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
         let keys = match &self.options.sealed {
             Sealed::Open(keys) if manifest.is_sealed => keys,
             Sealed::Open(_) | Sealed::Keep => return Ok(None),
         };
-        // It may come over the network: an opening that is tried again does not fetch it again.
+        // It may come over the network: a repeated opening does not fetch it again.
         if let Some((_, key)) = self.found.as_ref().filter(|(of, _)| of == manifest) {
             return Ok(Some(key.clone()));
         }

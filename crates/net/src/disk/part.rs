@@ -55,12 +55,12 @@ pub struct PartOptions {
     pub placed: Placed,
     /// What to do with an unfinished download of the same name by another publisher.
     pub leftover: Leftover,
-    /// Gets the object to serve it while it arrives. Then its chunks are wanted from a random one on, so that receivers which
-    /// serve each other have different ones.
+    /// Receives the object to serve it during its arrival. Then its chunks are wanted from a random one on, so that
+    /// receivers which serve each other have different ones.
     pub share: Option<Share>,
     /// The part of a folder that is wanted; `None` wants all of any object.
     pub selection: Option<Arc<Selection>>,
-    /// What that part is; known to a store once it has read the index of the folder.
+    /// The kind of that part; known to a store once it has read the index of the folder.
     pub part_kind: Option<ObjectKind>,
     /// The key of a sealed object, which is opened once it is complete; without it the sealed bytes are kept in one
     /// file, even for a folder.
@@ -82,15 +82,14 @@ impl PartOptions {
 /// What to do with an unfinished download to the same place that has the same name and another publisher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Leftover {
-    /// Refuse to start: whose object is wanted is not known for sure, and the other one may be it.
+    /// Refuse to start: the wanted publisher is not known for sure, and may be the other one.
     #[default]
     Refuse,
-    /// Start from the beginning: the publisher is pinned or remembered, so that the other publisher's bytes are of no
-    /// use.
+    /// Start from the beginning: the publisher is pinned or remembered, so the other publisher's bytes are useless.
     StartAnew,
 }
 
-/// The name that a download has got, once it has: it may be another one than it was to have. Clones show the same.
+/// The final name of a download, once placed: it may differ from the requested one. Clones show the same.
 #[derive(Clone, Debug, Default)]
 pub struct Placed(Arc<Mutex<Option<PathBuf>>>);
 impl Placed {
@@ -156,8 +155,7 @@ pub enum Existing {
     /// Replace an earlier version; if the name is taken by anything else use the next number, as [`Existing::Number`]
     /// does.
     EarlierFetchOrNumber,
-    /// Replace nothing: a download to a name that is taken gets the next number behind it, such as `out~2` or
-    /// `out~2.txt`.
+    /// Replace nothing: a download to a taken name gets the next number, such as `out~2` or `out~2.txt`.
     Number,
     /// Do not start.
     Refuse,
@@ -168,7 +166,7 @@ impl Existing {
     }
 }
 
-/// One object being fetched to `OUT`, by way of a private folder next to it ([`Staging`]).
+/// One object being fetched to `OUT`, through a private folder next to it ([`Staging`]).
 ///
 /// ```text
 ///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
@@ -624,9 +622,9 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Bytes that the name of a target may have: Linux takes no longer ones.
+/// Maximum bytes of a target's name: Linux's limit.
 pub const TARGET_NAME_BYTES_MAX: usize = 255;
-/// How often the folder of a download is made that another one takes away.
+/// Maximum attempts to make a download's folder that another one removes.
 const CLAIM_TRIES: u32 = 100;
 
 #[cfg(test)]

@@ -316,7 +316,7 @@ fn known<S: Source>(
     }
 }
 
-/// Restricts the file at `from` to those who could read the file that it replaces.
+/// Restricts the file at `from` to the readers of the file that it replaces.
 fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
     let refused = |path: &Path, error: &io::Error| io_error("set the mode of", path, error);
     let close = |path: &Path, old: u32| -> io::Result<()> {

@@ -20,15 +20,15 @@ use super::{
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
 #[derive(Clone, Debug, Default)]
 pub struct PublishOptions {
-    /// The version; `None` takes the time of the last modification in microseconds since 1970, or one more than the
-    /// version published before from this path, whichever is later. Copies with equal times get equal versions.
+    /// The version; `None` uses the time of the last modification in microseconds since 1970, or one more than the
+    /// previous version published from this path, whichever is later. Copies with equal times get equal versions.
     pub version: Option<u64>,
     /// Bytes of a chunk; `None` chooses by the size ([`chunk_size_for`]).
     pub chunk_size: Option<u32>,
     /// URLs of web servers that have the same file; receivers may fetch from them too. For unsealed files only.
     pub mirrors: Vec<String>,
-    /// Where the daemon keeps its state; there manifest and tree are remembered, so that an unchanged file is not
-    /// hashed again after a restart. `None` remembers nothing.
+    /// The daemon's state folder, which remembers manifest and tree, so that an unchanged file is not hashed again
+    /// after a restart. `None` remembers nothing.
     pub state_dir: Option<PathBuf>,
     /// Chunks read lately.
     pub cache: ChunkCache,
@@ -40,7 +40,7 @@ pub struct PublishOptions {
 pub struct Publication {
     /// The object.
     pub object: Box<dyn ObjectReader>,
-    /// What in a directory is not part of it.
+    /// Omitted entries of a directory.
     pub left_out: Vec<LeftOut>,
     /// The path as it is now.
     pub original: Original,
@@ -162,7 +162,7 @@ pub enum PublishError {
     },
 }
 
-/// Verified chunks that were read lately, so that several paths asking for nearby packets cost one read. Clones share
+/// Recently read verified chunks, so that several paths with requests for nearby packets cost one read. Clones share
 /// one cache; its limit covers all objects together.
 #[derive(Clone, Debug)]
 pub struct ChunkCache(Arc<Mutex<CacheInner>>);
@@ -293,7 +293,7 @@ pub struct Published<S> {
     reads: Reads,
 }
 
-/// Chunks that other threads have read and that were not taken yet.
+/// Chunks read by other threads and not taken yet.
 #[derive(Clone, Default)]
 pub(super) struct Reads(Arc<Mutex<VecDeque<ReadChunk>>>);
 /// A chunk that was read, or why it could not be.

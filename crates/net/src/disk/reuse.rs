@@ -60,7 +60,7 @@ impl Wishes for FolderWishes {
     }
 }
 
-/// Local bytes, by where they lie in the new object.
+/// Local bytes, by their position in the new object.
 pub(super) struct LocalBytes {
     /// The place of each piece, ascending.
     pieces: Vec<(Range<u64>, PathBuf)>,
@@ -86,8 +86,8 @@ impl LocalBytes {
         }
         LocalBytes { pieces, open: None }
     }
-    /// Fills `buffer` with the bytes of the object from `offset` on, those before `index_bytes` left as they are; false
-    /// if some are not here.
+    /// Fills `buffer` with the bytes of the object from `offset` on, leaving those before `index_bytes` unchanged;
+    /// false if some are missing.
     pub(super) fn fill(&mut self, buffer: &mut [u8], offset: u64, index_bytes: u64) -> bool {
         let end = offset + buffer.len() as u64;
         let mut at = offset.max(index_bytes.min(end));

@@ -134,7 +134,7 @@ fn seal<S: Source + 'static>(
         }
         secret.list = list.map_err(|error| unsuitable(error.to_string()))?.encode();
         (secret.readers, secret.list_version) = (readers, now_micros().max(secret.list_version + 1));
-        // Before anything is offered: a key that is lost would let the next start seal other bytes as the same version.
+        // Before anything is published: losing a key would let the next start seal other bytes as the same version.
         if let Some(file) = &file {
             secret.save(file)?;
         }
@@ -470,7 +470,7 @@ mod tests {
         }
         assert!(fs::read(out.join("sub/secret-name")).expect("there") == pattern(5000));
         assert!(fs::read(&copy).expect("there") == bytes);
-        // Where sealed bytes are, the plain ones are still to come.
+        // The plain bytes follow the sealed ones.
         let store = opener(&copy, opening(found(&published, 1))).open(&manifest);
         assert!(store.is_err_and(|error| error.to_string().contains("there is a file of that name")));
     }

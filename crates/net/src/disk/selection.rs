@@ -43,7 +43,7 @@ pub enum SelectionError {
     /// There are too many.
     #[error("a fetch takes at most {PATTERNS_MAX} patterns of a kind, not {have}")]
     TooMany {
-        /// How many there are.
+        /// Items present.
         have: usize,
     },
 }
@@ -122,7 +122,7 @@ impl Selection {
     /// access.
     ///
     /// # Errors
-    /// [`StoreError::Absent`] if there is nothing at the path, or nothing that a pattern wants.
+    /// [`StoreError::Absent`] if nothing is at the path, or no entry matches.
     pub(super) fn select(
         &self,
         index: &DirectoryIndex,
@@ -235,13 +235,13 @@ pub(super) struct Selected {
     pub(super) entries: Vec<SelectedEntry>,
 }
 
-/// An entry, and where it goes.
+/// An entry, and its destination.
 #[derive(Clone, Debug)]
 pub(super) struct SelectedEntry {
     /// Its path below the result.
     pub(super) path: Vec<u8>,
     pub(super) kind: EntryKind,
-    /// Where the bytes of a file begin in the object.
+    /// The start of a file's bytes in the object.
     pub(super) start: u64,
 }
 
@@ -270,7 +270,7 @@ impl Selected {
     }
 }
 
-/// The entries of an index, and where the bytes of each begin in the object.
+/// The entries of an index, and the starts of their bytes in the object.
 fn placed(index: &DirectoryIndex, index_bytes: u64) -> Vec<(&IndexEntry, u64)> {
     let mut at = index_bytes;
     let place = |entry| {

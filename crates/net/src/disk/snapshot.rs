@@ -1,4 +1,4 @@
-//! Files whose size is unknown, such as those that the system makes while they are read (`/proc`, `/sys`).
+//! Files of unknown size, such as those that the system generates on reading (`/proc`, `/sys`).
 use bytes::Bytes;
 use std::{
     fs::{self, File, OpenOptions},

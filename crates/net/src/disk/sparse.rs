@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(data_in(&bytes, 0).count(), 0);
         bytes[4096] = 1;
         assert!(data_in(&bytes, 0).eq(once(4096..8192)));
-        // In the file the block begins elsewhere.
+        // In the file the block starts elsewhere.
         assert!(data_in(&bytes, 100).eq(once(3996..8092)));
         bytes[8191] = 1;
         bytes[8192] = 1;

@@ -43,7 +43,7 @@ const LOCK_LOOK: Duration = Duration::from_millis(10);
 pub(super) enum Stored {
     /// The file does not exist.
     Nothing,
-    /// There is a file whose start makes no sense; a crash of the machine can leave one.
+    /// The file's start is invalid, as after a crash of the machine.
     Damaged,
     /// It is about this object.
     Object(Box<Manifest>),
@@ -187,12 +187,12 @@ impl StateTable {
     }
 }
 
-/// Whether to create a file that is not there.
+/// Whether to create a missing file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Create {
-    /// It must be there.
+    /// It must exist.
     Never,
-    /// It is made if it is not there.
+    /// It is created if missing.
     IfMissing,
 }
 
@@ -249,8 +249,8 @@ const CHECKSUM_BYTES: usize = 16;
 const CHECK_BYTES: usize = 8;
 const SLOT_BYTES: usize = Hash::BYTES + CHECK_BYTES;
 
-/// In tests, the sequence of writes to both files, so that it can be cut anywhere, and a disk that gets full;
-/// otherwise nothing.
+/// In tests, the sequence of writes to both files, so that it can be cut anywhere, and a disk that fills up; otherwise
+/// nothing.
 pub(super) mod journal {
     use std::io;
 

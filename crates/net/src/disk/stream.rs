@@ -16,7 +16,7 @@ use tributary_content::{
 use super::{io_error, refusal};
 use crate::bell::Bell;
 
-/// Writes the chunks in order to something that takes bytes, such as standard output.
+/// Writes the chunks in order to a writer, such as standard output.
 ///
 /// A separate thread writes, so a slow reader never stops the node: [`ChunkStore::put_chunk`] only queues. Chunks that
 /// come early wait in a buffer of bounded size; [`ChunkStore::wishes`] limits requests to those that fit. A stream
@@ -62,7 +62,7 @@ impl Plan {
         let next = self.chunks.iter().find(|chunks| chunks.end > index);
         next.map_or(self.end, |chunks| chunks.start.max(index))
     }
-    /// The chunks to write from `next` on for which there is room.
+    /// The chunks from `next` on that fit.
     fn window(&self, next: u32) -> Vec<Range<u32>> {
         let mut room = self.room;
         let ahead = self.chunks.iter().filter(|chunks| chunks.end > next);
@@ -144,11 +144,11 @@ impl StreamStore {
 /// How a [`StreamStore`] writes.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
-    /// Bytes of chunks that come early, at most.
+    /// Maximum bytes of out-of-order chunks.
     pub buffer_bytes: u64,
     /// The parts of the object to write, in ascending order; `None` writes the whole object.
     pub ranges: Option<ByteRanges>,
-    /// Rung when there is room for more.
+    /// Rung when there is space for more.
     pub bell: Bell,
 }
 impl Default for StreamOptions {
@@ -232,7 +232,7 @@ impl Shared {
             }
         };
         if let Err(error) = written {
-            // Nothing of a stream is kept, whatever the reason.
+            // A stream keeps nothing, for any reason.
             queue.state = State::Failed(refusal("write", Path::new("-"), error.to_string()));
             queue.waiting.clear();
             queue.version += 1;
@@ -336,7 +336,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
     use tributary_content::{MemoryObject, ObjectReader};
 
-    /// A reader that takes one piece whenever the test does.
+    /// A reader that takes one piece each time the test does.
     struct Pipe(SyncSender<Vec<u8>>);
     impl Write for Pipe {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

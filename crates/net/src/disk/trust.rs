@@ -15,8 +15,8 @@ use super::{
     io_error, parent, refusal, with_suffix,
 };
 
-/// Remembers which key first signed each name, and refuses another one; with other subjects than names, such as addresses,
-/// it remembers theirs. The text of a subject has no space.
+/// Remembers which key first signed each name, and refuses others. With other subjects than names, such as addresses,
+/// it remembers their first keys. The text of a subject contains no space.
 ///
 /// A plain file with one line per name, `NAME KEY`, rather than a database: a person can read and edit it to decide
 /// about a changed key. Lines that start with `#` are comments. It is read for each check, so that several processes
@@ -29,7 +29,7 @@ pub struct TrustStore<Subject = Name> {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
     settled: Arc<Mutex<Settled>>,
-    /// The keys read once, if questions are not to read the file again.
+    /// The keys read once, if questions should not read the file again.
     remembered: Option<Arc<Result<BTreeMap<Subject, PublicKey>, StoreError>>>,
 }
 
@@ -49,13 +49,13 @@ type Stamp = ((u64, u64), u64);
 /// The contents of the file.
 struct Contents<Subject> {
     keys: BTreeMap<Subject, PublicKey>,
-    /// Where an incomplete last line begins.
+    /// The start of an incomplete last line.
     torn_at: Option<u64>,
     stamp: Option<Stamp>,
 }
 
 impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject> {
-    /// How many names are remembered at most.
+    /// Maximum remembered names.
     pub const NAMES_MAX: usize = 100_000;
 
     /// The store in the file `path`; it and its directory are made when the first key is remembered.
@@ -113,8 +113,8 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     pub fn accept(&self, name: &Subject, publisher: &PublicKey) -> Result<(), StoreError> {
         self.change(name, |_| Some(*publisher)).map(drop)
     }
-    /// Remembers `key` for `name`: a pinned one in place of any other, otherwise the first one. Returns the key that counts
-    /// from now on: of two processes that see different first keys, one gets the other's.
+    /// Remembers `key` for `name`: a pinned one in place of any other, otherwise the first one. Returns the key that is
+    /// valid from now on: if two processes see different first keys, one gets the other's.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read or written, or is full.
@@ -281,8 +281,8 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
 impl TrustStore {
     /// Checks that `publisher` is trusted for `name`. Changes nothing.
     ///
-    /// If `pinned` is given, it alone decides; otherwise the key remembered for the name does, and any key will do for
-    /// a name that is not known.
+    /// If `pinned` is given, only it decides; otherwise the key remembered for the name does, and an unknown name
+    /// accepts any key.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`] names both keys and how to accept the new one; [`StoreError::Io`] if the file cannot

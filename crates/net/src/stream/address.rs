@@ -84,7 +84,8 @@ impl fmt::Display for StreamAddress {
 }
 impl FromStr for StreamAddress {
     type Err = String;
-    /// Takes `tcp`, `tcp4`, `tcp6` and `ws` with an IP address, so that reading waits for no resolver, and `unix`.
+    /// Accepts `tcp`, `tcp4`, `tcp6` and `ws` with an IP address, so that parsing does not wait for a resolver, and
+    /// `unix`.
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || format!("'{text}' is no stream address; use tcp://HOST:PORT, unix:///PATH or ws://HOST:PORT");
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;

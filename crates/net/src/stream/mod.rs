@@ -49,7 +49,7 @@ pub enum PacketLength {
 /// A stream to a known peer. It is connected again, after a pause, whenever it breaks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamFaceConfig {
-    /// Its number, as the node knows it.
+    /// Its number in the node.
     pub id: FaceId,
     /// Where it leads to.
     pub peer: StreamAddress,

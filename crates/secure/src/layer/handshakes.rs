@@ -176,7 +176,7 @@ impl Layer {
         self.part(id);
         self.refuse(now, id, reason);
     }
-    /// The neighbour uses the session that this node began.
+    /// The neighbour uses the session that this node started.
     pub(super) fn confirm(&mut self, id: FaceId) {
         let Some(finishing) = self.faces.get_mut(&id).and_then(|face| face.finishing.take()) else { return };
         self.use_session(id, finishing.session);
@@ -195,7 +195,7 @@ impl Layer {
         };
         before.into_iter().for_each(|before| self.disown(before.ours));
     }
-    /// Who the holder of a key is, and how packets are protected: as the stricter of both ends wants it.
+    /// The identity of a key's holder, and the protection of packets: the stricter of both ends' wishes.
     pub(super) fn admit(
         &mut self,
         now: Time,

@@ -74,8 +74,8 @@ impl Bulk {
         let speed = self.speed(index);
         self.late_end(now, Some(index), speed, pool)
     }
-    /// Like `take_over`, for a flow of another kind, which begins after `latency` and delivers at `rate`: returns the
-    /// end of the range to the pool. True if it found one.
+    /// Like `take_over`, for a flow of another kind that starts after `latency` and delivers at `rate`: returns the end
+    /// of the range to the pool. True if it found one.
     pub fn release(&mut self, now: Time, latency: Duration, rate: Rate, pool: &mut dyn ChunkPool) -> bool {
         let bytes_per_second = rate.bits_per_second() as f64 / 8.0;
         if bytes_per_second < 1.0 {
@@ -104,7 +104,7 @@ impl Bulk {
         let order = self.flows[victim].order.as_ref()?;
         let (next, end, number, is_shared) = (order.next, order.end, order.number, order.is_shared);
         if end > next + 1 {
-            // The victim keeps at least the chunk that it is at; the split is where both end together.
+            // The victim keeps at least its current chunk; the split is where both end together.
             let time_of = |kept: u32| latency + f64::from(end - kept) * chunk / rate;
             let kept_seconds = |kept: u32| self.remaining(now, &self.flows[victim], order, kept, chunk);
             let (mut low, mut high) = (next + 1, end);
@@ -172,8 +172,8 @@ impl Bulk {
         (flow.was_stalled, flow.is_hurried) = (failure == Failure::Stall, false);
         let wait = match failure {
             Failure::Busy(wait) => wait,
-            // Flows over the same uplink fall silent together: they are tried again one after the other, so that one of
-            // them soon notices that the uplink is back.
+            // Flows over the same uplink fall silent together: they are tried again one by one, so that one of them
+            // soon notices the uplink's return.
             Failure::Stall if age.is_zero() => ANSWER_MIN * turn / turns,
             Failure::Stall => (age / 8).min(config.retry_max),
             Failure::Request | Failure::Refusal => doubled.min(config.retry_min.max(age / 4)).min(config.retry_max),

@@ -53,7 +53,7 @@ struct Server {
     rtt: Duration,
     away: Range<u64>,
     lies: bool,
-    /// Bytes a second of one of its connections at most.
+    /// Maximum bytes per second of one of its connections.
     each: f64,
     /// Connections that it may have.
     connections: u16,

@@ -1,4 +1,4 @@
-//! How many connections an uplink has: one more at a time, as long as the uplink then delivers more.
+//! The number of connections of an uplink: one more at a time, while the uplink then delivers more.
 //!
 //! ```text
 //!   settle ──► measure ──► put a spare flow to use ──► settle ──► measure ──┬─ more ──► keep it, try another
@@ -10,7 +10,7 @@ use super::*;
 /// The connections that leave this machine in the same place, whichever mirrors they lead to: they share its rate.
 pub(super) struct Uplink {
     pub(super) name: String,
-    /// Bytes since the measurement began.
+    /// Bytes since the measurement started.
     bytes: u64,
     /// Start of the measurement; `None` while a flow has a fault.
     from: Option<Time>,
@@ -25,7 +25,7 @@ pub(super) struct Uplink {
 const SETTLE_MIN: Duration = Duration::from_millis(300);
 /// The same in round trips.
 const SETTLE_ROUND_TRIPS: f64 = 8.0;
-/// How long is measured, at least.
+/// Minimum duration of a measurement.
 const MEASURE_MIN: Duration = Duration::from_millis(900);
 /// The same in round trips.
 const MEASURE_ROUND_TRIPS: f64 = 12.0;
@@ -35,7 +35,7 @@ const TIMES_MAX: Duration = Duration::from_secs(4);
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// What the uplink must still have to deliver for a trial to be worth it, in seconds of its rate.
+/// The minimum remaining work of the uplink that justifies a trial, in seconds of its rate.
 const REST_SECONDS: f64 = 3.0;
 
 impl Uplink {

@@ -7,7 +7,7 @@ use tributary_core::{Rate, Time};
 const UNANSWERED_MAX: f64 = 0.9;
 /// Requests that the share of unanswered ones looks back on.
 const UNANSWERED_REQUESTS: f64 = 64.0;
-/// Answered requests that it takes for granted at first.
+/// Assumed number of answered requests at the start.
 const ANSWERED_FIRST: f64 = 16.0;
 
 /// The share of a path's requests that nothing answers.
@@ -37,7 +37,7 @@ impl UnansweredShare {
 #[derive(Clone, Debug)]
 pub(super) struct RateMeter {
     pub(super) started: Time,
-    /// Number and bytes of each slot in which something came, oldest first.
+    /// Number and bytes of each slot with arrivals, oldest first.
     pub(super) slots: VecDeque<(u64, u64)>,
 }
 

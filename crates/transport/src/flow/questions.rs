@@ -1,4 +1,4 @@
-//! What a sub-flow knows of its path: room, deadlines, rates.
+//! A sub-flow's measurements of its path: window, deadlines, rates.
 use super::*;
 use crate::window::portion_bytes;
 
@@ -30,8 +30,8 @@ impl Flow {
     pub(super) fn alone_at(&self) -> Option<Time> {
         self.unproven.and_then(|unproven| unproven.request_at)
     }
-    /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
-    /// would only come later.
+    /// The rate of requests. A large first window in one burst would overflow the queue that it was made to fill; a
+    /// small one would only delay that.
     pub(super) fn pace(&self) -> Option<Rate> {
         let is_large = self.requested_packets >= UNPACED_PACKETS && self.rtt.smoothed().is_none();
         self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))
@@ -78,7 +78,7 @@ impl Flow {
         self.requests.get(index).map(|request| request.caches)
     }
     /// Whether the answer to request `number` for `packet` is lost and not only late: later requests have been answered
-    /// beyond any reordering that the path ever showed.
+    /// beyond any reordering that the path has ever shown.
     pub(crate) fn was_overtaken(&self, number: u16, packet: u32) -> bool {
         let age = self.first_number.wrapping_sub(number);
         if (1..u16::MAX / 2).contains(&age) {
@@ -98,7 +98,7 @@ impl Flow {
             request.position(packet).is_some_and(|position| request.waiting & 1u64 << position != 0)
         })
     }
-    /// Whether a packet at `now` comes too soon after request `number` to be its answer: in less than half of the
+    /// Whether a packet at `now` arrives too soon after request `number` to be its answer: in less than half of the
     /// smallest round trip. On lossy paths few samples set that minimum, and an earlier answer is often the first to
     /// find the queue empty.
     pub(crate) fn is_too_soon(&self, now: Time, number: u16) -> bool {
@@ -110,17 +110,17 @@ impl Flow {
         let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
         request.is_some_and(|request| request.position(packet).is_some_and(|at| request.lost & (1 << at) != 0))
     }
-    /// Since when nothing comes; `None` if it answers.
+    /// Since when it has been silent; `None` if it answers.
     pub(crate) fn silent_since(&self) -> Option<Time> {
         self.silent.map(|silence| silence.since)
     }
-    /// Whether a packet has ever come over this path.
+    /// Whether a packet has ever arrived on this path.
     pub(crate) fn ever_answered(&self) -> bool {
         self.ever_answered
     }
     /// The longest time that an answer to a request at `now` may take: twice the timeout, because the queue may grow as
-    /// fast as it drains, so that the true round trip is twice the last sample. Over a silent path at least as long as
-    /// the silence, because no newer sample exists.
+    /// fast as it drains, so that the true round trip is twice the last sample. On a silent path at least the duration
+    /// of the silence, because no newer sample exists.
     pub(crate) fn answer_time(&self, now: Time) -> Duration {
         let silent = self.silent.map_or(Duration::ZERO, |silence| now.since(silence.since));
         (self.rtt.rto() * ANSWER_RTOS).max(silent)

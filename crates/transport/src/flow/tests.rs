@@ -211,7 +211,7 @@ fn a_late_answer_takes_back_what_only_a_timeout_gave_up_and_lengthens_the_timeou
     let numbers: Vec<u16> = (0..4).map(|packet| ask(&mut flow, ms(0), packet)).collect();
     let mut lost = Vec::new();
     assert!(flow.detect_silence(ms(300), &mut lost) && lost.len() == 4);
-    // The first answer comes after 2.5 s; another path has requested packet 2 by then.
+    // The first answer arrives after 2.5 s; another path has requested packet 2 by then.
     assert_eq!(flow.on_data(ms(2_500), numbers[0], 0, PACKET, Came::FromSource), Answer::Late);
     assert_eq!(flow.revive_late(numbers[0], |packet| packet != 2), 2);
     assert_eq!(flow.in_flight(), 2 * PACKET);
@@ -262,7 +262,7 @@ fn what_is_taken_back_is_lost_again_like_anything_else() {
     let mut flow = flow();
     let number = ask(&mut flow, ms(0), 0);
     ask(&mut flow, ms(0), 1);
-    // Another path answers for packet 1, and gives it up as well.
+    // Another path answers for packet 1, and loses it as well.
     assert_eq!(flow.late_packets(ms(1), 1, |packet| packet == 1), [1]);
     let mut lost = Vec::new();
     assert!(flow.detect_silence(ms(300), &mut lost));

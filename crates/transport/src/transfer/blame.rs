@@ -1,26 +1,26 @@
 //! Verifies complete units, and finds the faulty node behind one that fails.
 //!
-//! Wrong bytes incriminate a *path*: the packets that came over it differ from verified ones. One path does not show
+//! Wrong bytes incriminate a *path*: the packets that it delivered differ from verified ones. One path does not show
 //! whether its source or a node on the way altered them. So the path is closed immediately, and elimination finds the
 //! culprit: nodes that carry verified bytes over other paths are cleared, and the one left is named. A source is
-//! distrusted only if no other node can have done it.
+//! distrusted only if no other node can be responsible.
 use super::*;
 
 /// A node is cleared once it has carried this many times the verified bytes that the bad path had carried before it
 /// failed: a node that alters bytes would hardly have passed that number unchanged.
 const CLEARING_FACTOR: u64 = 8;
-/// What a bad path counts as having carried at least.
+/// The minimum that a bad path is assumed to have carried.
 const CARRIED_MIN: u64 = 256 << 10;
-/// Packets requested again to heal a cache that holds wrong ones, at most.
+/// Maximum packets requested again to heal a cache that holds wrong ones.
 const HEAL_PACKETS_MAX: usize = 4096;
 
-/// That bytes which came over a path from its source were wrong.
+/// The finding that bytes of a path from its source were wrong.
 #[derive(Clone, Debug)]
 pub(super) struct Altered {
     what: String,
     /// Verified bytes that the path had carried until then.
     carried: u64,
-    /// Whether the one who did it is named.
+    /// Whether the culprit is named.
     settled: bool,
 }
 
@@ -86,7 +86,7 @@ impl Transfer {
             }
         }
     }
-    /// Blames the origins whose packets of the unit that begins at packet `first` differ from the verified ones.
+    /// Blames the origins whose packets of the unit that starts at packet `first` differ from the verified ones.
     fn blame_all(&mut self, now: Time, first: u32, culprits: BTreeMap<Origin, Vec<u32>>) {
         for (origin, slots) in culprits {
             let packets = slots.into_iter().map(|slot| first + slot).collect();
@@ -122,21 +122,21 @@ impl Transfer {
         running.suspects.insert(unit, Suspect { path: next.unwrap_or_default(), idle, is_continued });
         self.move_suspects(now);
     }
-    /// Draws the consequence of wrong `packets` that came from `origin`.
+    /// Acts on wrong `packets` from `origin`.
     pub(super) fn blame(&mut self, now: Time, origin: Origin, what: &str, packets: Vec<u32>) {
         if !origin.is_sure {
             return;
         }
         let Some(cache) = origin.cache else { return self.on_altered(now, origin.path, what) };
         let Some(path) = self.paths.get_mut(&origin.path) else { return };
-        // The answer of the source takes the place of the lie in every cache on the way.
+        // The source's answer replaces the wrong packet in every cache on the way.
         path.to_heal.extend(packets);
         path.to_heal.truncate(HEAL_PACKETS_MAX);
         if path.caches == CacheUse::Bypassed {
             return;
         }
         path.caches = CacheUse::Bypassed;
-        // A window that the cache of this very node has filled would leave at once.
+        // A window filled by this node's own cache would leave at once.
         path.flow.iter_mut().for_each(|flow| flow.forget_caches(now));
         let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
         self.record.push(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
@@ -145,7 +145,7 @@ impl Transfer {
         }
     }
 
-    /// Wrong bytes came over a path that no cache owns to: it is closed for good.
+    /// Wrong bytes arrived on a path without a cache's mark: it is closed for good.
     pub(super) fn on_altered(&mut self, now: Time, id: PathId, what: &str) {
         let Some(path) = self.paths.get_mut(&id).filter(|path| path.altered.is_none()) else { return };
         path.altered = Some(Altered { what: what.into(), carried: path.verified_bytes, settled: false });
@@ -158,7 +158,7 @@ impl Transfer {
         self.close_unreachable(now);
         self.move_suspects(now);
     }
-    /// Names who changed bytes, as soon as only one can have done it.
+    /// Names the culprit as soon as only one node can be responsible.
     fn judge(&mut self, now: Time) {
         let open: Vec<PathId> = self
             .paths

@@ -69,7 +69,7 @@ impl Transfer {
             BulkInput::Settled => {}
         }
     }
-    /// Verifies a chunk that a mirror delivered, and gives it to the store.
+    /// Verifies a mirror's chunk, and passes it to the store.
     fn take_chunk(&mut self, now: Time, bulk: &Bulk, flow: BulkFlowId, chunk: u32, bytes: Vec<u8>) -> BulkChunk {
         let Some(running) = &mut self.running else { return BulkChunk::Duplicate };
         let unit = Unit::Chunk(chunk);
@@ -103,7 +103,7 @@ impl Transfer {
         let Some(flow) = self.paths.get(&id).and_then(|path| path.flow.as_ref()) else { return false };
         let (latency, rate) = (flow.arrival_of(now, 1).since(now), flow.rate(now));
         let (Some(bulk), Some(running)) = (&mut self.bulk, &mut self.running) else { return false };
-        // Chunks that wait for room are no reason to take more from mirrors.
+        // Chunks that wait for space are no reason to take more from mirrors.
         if running.idle_bytes() > 0 {
             return false;
         }
@@ -134,7 +134,7 @@ impl Pool<'_> {
             }
         }
     }
-    /// Takes free chunks that follow each other in a window, at most `chunks`.
+    /// Takes consecutive free chunks in a window, at most `chunks`.
     fn take_in(&mut self, window: Range<u32>, chunks: u32) -> Option<Range<u32>> {
         let first = window.clone().find(|chunk| self.is_free(*chunk))?;
         let last = (first..window.end.min(first + chunks)).take_while(|chunk| self.is_free(*chunk)).last()?;

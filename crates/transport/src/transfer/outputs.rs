@@ -82,7 +82,7 @@ impl Transfer {
 
     // Questions.
 
-    /// Whether wrong bytes came over a path: it is closed for good.
+    /// Whether wrong bytes arrived on a path: it is closed for good.
     pub fn is_altered(&self, path: PathId) -> bool {
         self.paths.get(&path).is_some_and(|path| path.altered.is_some())
     }
@@ -138,7 +138,7 @@ impl Transfer {
         }
         self.record.fail(now, reason);
     }
-    /// The bytes that the fetch is for, and how many of them are stored, once the object is chosen.
+    /// The wanted bytes of the fetch, and how many of them are stored, once the object is chosen.
     pub(super) fn sizes(&self) -> Option<(u64, u64)> {
         self.running.as_ref().map(|running| running.writer.sizes())
     }
@@ -161,7 +161,7 @@ impl Transfer {
     pub(super) fn end_if_hopeless(&mut self, now: Time) {
         let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_wanted());
         let is_running = !self.record.is_ended() && !self.sources.is_empty();
-        // Mirrors are of use only once the hash list shows which bytes are right.
+        // Mirrors are useful only once the hash list shows which bytes are right.
         let has_mirrors = self.running.as_ref().is_some_and(|running| running.writer.has_tree()) && self.has_mirrors();
         if !self.sources.any_usable() && !complete && !has_mirrors && is_running {
             self.fail(now, self.hopeless_reason());

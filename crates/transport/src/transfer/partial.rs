@@ -20,7 +20,7 @@ pub struct Holdings {
 
 /// The shortest time between two polls of one source; two round trips if that is more.
 const POLL_PAUSE_MIN: Duration = Duration::from_millis(50);
-/// After polls that brought nothing new the pause doubles this many times at most.
+/// Maximum doublings of the pause after polls without news.
 const POLL_DOUBLINGS_MAX: u32 = 3;
 /// The shortest time between polls of any two sources: some 200 bytes each.
 const POLL_SPACING_MIN: Duration = Duration::from_millis(5);
@@ -77,7 +77,7 @@ impl Partials {
         let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
         self.sources.get(&source).is_none_or(|partial| partial.held.contains(index))
     }
-    /// The first chunks from `index` on that `pick` is for; they may begin later.
+    /// The first chunks from `index` on that match `pick`; they may start later.
     pub(super) fn run(&self, pick: Pick, index: u32) -> Option<(u32, u32)> {
         let all = Some((index, u32::MAX));
         match pick {
@@ -188,8 +188,8 @@ impl Partials {
     pub(super) fn draw(&self) -> u64 {
         Random::new(self.polls, self.sources.len() as u64).bits()
     }
-    /// When, after `now`, one of them may be polled. One whose time is past was left alone for another reason, and must not
-    /// hide those that come.
+    /// When, after `now`, one of them may be polled. One whose time is past was skipped for another reason, and must
+    /// not hide later ones.
     pub(super) fn next_poll(&self, now: Time) -> Option<Time> {
         let times = self.sources.values().map(|partial| partial.poll_at.max(self.poll_at));
         times.filter(|at| *at > now).min()
@@ -225,12 +225,12 @@ impl Transfer {
             unit.and_then(|unit| running.suspects.get(&unit)).is_some_and(|suspect| suspect.path == path)
         };
         let is_suspect = lacking.iter().any(of_suspect);
-        // Those that another path answers for are on their way.
+        // Packets awaited on another path are in flight.
         for packet in lacking.iter().filter(|packet| !packet.covered) {
             running.make_idle(packet.packet);
         }
         if is_suspect {
-            // What failed its check is fetched over one path at a time, and must not wait there.
+            // Units that failed verification are fetched over one path at a time, and must not wait there.
             self.close_path(path, "its source is still fetching what failed verification".into());
         }
         if !is_useful {

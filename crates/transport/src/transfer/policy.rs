@@ -44,7 +44,7 @@ impl Transfer {
             offered.map(|path| path.closed.as_deref().filter(|_| path.is_left_out)).collect();
         reasons.map(|reasons| reasons.into_iter().collect::<Vec<_>>().join("; "))
     }
-    /// The next request, from the paths that cost least and have room.
+    /// The next request, from the cheapest paths with open windows.
     pub(super) fn request_by_rank(&mut self, now: Time, faces: &Faces) -> Option<PacketRequest> {
         self.hold_paths(now, faces);
         let ranks: BTreeSet<Rank> = self.paths.values().map(|path| self.rules.rank(path.offer.face)).collect();

@@ -53,11 +53,11 @@ impl Transfer {
             let begun = ids.iter().filter_map(|id| of(id)?.probe_turn()).filter(|turn| turn.step == 0);
             let turn =
                 own_turn.map(|own| begun.fold(own, |last, turn| if turn.since > last.since { turn } else { last }));
-            // The remaining members of a group share what all of its members measured.
+            // The remaining members of a group share the measurements of all its members.
             let is_left = |all: &&Vec<PathId>| ids.iter().all(|id| all.contains(id));
             let known = models.keys().find(is_left).cloned().and_then(|all| models.remove(&all));
             let mut model = known.unwrap_or_default();
-            // A sub-flow without packets to request takes nothing from the others by the rate it remembers.
+            // A sub-flow without packets to request must not claim the rate that it remembers from the others.
             let own_of = |all: bool| -> f64 {
                 ids.iter().filter_map(of).filter(|flow| all || !flow.is_starved()).map(Flow::own_rate).sum()
             };

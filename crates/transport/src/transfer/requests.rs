@@ -35,7 +35,7 @@ impl Transfer {
         } else if is_too_far {
             Ranges::new()
         } else {
-            // A chunk that takes a path long is shared: the last ones would hold up the end.
+            // A chunk that takes a path long is shared: the last ones would delay the end.
             let is_quick = flow.is_quick_with(u64::from(running.writer.manifest().chunk_size));
             running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source), path.source)
         };
@@ -101,8 +101,8 @@ impl Transfer {
         }
         complete.saturating_add(partial) >= left
     }
-    /// Packets that other paths have requested and that this idle one would deliver sooner: the end-game, and the way
-    /// round a path that holds up the assembly.
+    /// Packets that other paths have requested and that this idle one would deliver sooner: the end-game, and the
+    /// detour around a path that delays the assembly.
     pub(super) fn late_packets(&mut self, own: PathId, eta: Time, room: u32) -> Ranges {
         let (Some(running), Some(source)) = (&mut self.running, self.paths.get(&own).map(|path| path.source)) else {
             return Ranges::new();

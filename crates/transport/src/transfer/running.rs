@@ -2,19 +2,19 @@
 //! transit.
 use super::*;
 
-/// What exists once the object is chosen.
+/// The state after the choice of the object.
 pub(super) struct Running {
     pub(super) writer: ObjectWriter,
     pub(super) layout: Layout,
-    /// Idle packets, hash list and chunks apart because the hash list goes first.
+    /// Idle packets; the hash list's are separate because they go first.
     pub(super) idle_tree: RangeSet,
     pub(super) idle: RangeSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
     /// Units that failed verification, each with the one path that fetches it again.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
-    /// Units that are not stored yet at most; chunks on their way to the disk take the room of those that are not complete.
+    /// Maximum unfinished units; chunks that wait for the disk count against it like incomplete ones.
     pub(super) units_max: usize,
-    /// The number of chunks on their way to the disk at which the transfer begins no new chunk.
+    /// The number of chunks waiting for the disk at which the transfer starts no new chunk.
     pub(super) storing_max: usize,
     /// Chunks that one source delivers alone until one of their packets is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
@@ -22,7 +22,7 @@ pub(super) struct Running {
     pub(super) partials: Partials,
     /// The chunk last requested from a complete source while partial sources existed.
     pub(super) rare_at: Option<u32>,
-    /// Whether nothing is left to request because the store's readers want nothing more at the moment.
+    /// Whether nothing is left to request because the store's readers want nothing more now.
     pub(super) is_held_up: bool,
     /// Whether it was cut into packets before there was any path.
     pub(super) is_cut_by_guess: bool,
@@ -32,8 +32,8 @@ pub(super) struct Suspect {
     pub(super) path: PathId,
     pub(super) idle: RangeSet,
     /// Whether the next path continues with this one's packets when it closes, instead of restarting the unit. Every
-    /// second try may: one path at a time shows which is faulty, but a unit that takes longer than any path lasts would
-    /// never be complete.
+    /// second try may: one path at a time shows which is faulty, but a unit that outlasts every path would never be
+    /// complete.
     pub(super) is_continued: bool,
 }
 
@@ -51,8 +51,7 @@ pub(super) enum Verdict {
 }
 
 impl Running {
-    /// Whether the fetch waits for readers: they have every chunk that they want at the moment, or its end has yet to
-    /// be noticed.
+    /// Whether the fetch waits for readers: they have every chunk that they want now, or its end has yet to be noticed.
     pub(super) fn awaits_reader(&self) -> bool {
         self.is_held_up || self.writer.wanted().is_some() && self.writer.has_all_wanted()
     }
@@ -220,8 +219,8 @@ impl Running {
         let rare = if is_complete { self.next_rare(&fits) } else { None };
         rare.or_else(|| self.next_idle(Pick::Of(source), fits))
     }
-    /// The next idle packets of chunks that no partial source has: of an incomplete one, else of the one behind the
-    /// last, else of a random one. Receivers begin at different chunks. Where they reach chunks that the others have,
+    /// The next idle packets of chunks that no partial source has: of an incomplete one, else of the one after the
+    /// last, else of a random one. Receivers start at different chunks. When they reach chunks that the others have,
     /// they would all continue with the same chunk, and each would take it from its only source.
     fn next_rare(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let wanted = self.writer.wanted();
@@ -234,7 +233,7 @@ impl Running {
             index.is_some_and(|index| !self.partials.covered().contains(index))
         };
         let begun = self.next_begun_of(self.units.keys().filter(is_rare), &fits);
-        // Where it began differs from receiver to receiver.
+        // Its start differs from receiver to receiver.
         let own = wanted.and_then(|wanted| wanted.windows.first()).map_or(0, |window| window.start);
         let at = self.rare_at.map_or(own, |last| last.saturating_add(1));
         let chunks = self.layout.chunks();

@@ -2,11 +2,11 @@
 use super::*;
 use crate::sources::SOURCES_MAX;
 
-/// Bytes of a packet as long as nothing is known of any path.
+/// Bytes of a packet while no path is known.
 const PACKET_BYTES_TYPICAL: u16 = 1200;
 
 impl Transfer {
-    /// The number of an offer's source; `None` if there are too many.
+    /// The number of an offer's source; `None` at the limit.
     pub(super) fn source_id(&mut self, offer: &SourceOffer) -> Option<SourceId> {
         if let Some(known) = self.sources.find(|source| source.node == offer.node) {
             return Some(known);
@@ -19,7 +19,7 @@ impl Transfer {
         }
         Some(id)
     }
-    /// What those offer that have not sent wrong bytes so far.
+    /// The offers of sources that have not sent wrong bytes so far.
     pub(super) fn read_offers(&mut self, now: Time, offers: Vec<SourceOffer>) -> Vec<Offered> {
         let mut offered = Vec::new();
         for offer in offers {
@@ -67,7 +67,7 @@ impl Transfer {
             false => self.opening = Some(opening),
         }
     }
-    /// Begins with an object whose store is open.
+    /// Starts an object whose store is open.
     pub(super) fn run(&mut self, now: Time, opening: Opening) {
         let Opening { layout, mut writer, is_cut_by_guess, .. } = opening;
         let (idle, idle_tree) = missing(&layout, &writer);
@@ -77,7 +77,7 @@ impl Transfer {
         let chunks = |bytes: u64| (bytes / u64::from(writer.manifest().chunk_size.max(1))) as usize;
         let units_max = chunks(self.config.assembly_bytes_max).max(2);
         let storing_max = chunks(self.config.storing_bytes_max).max(1);
-        // Enough buffers for every chunk on its way to the disk: with fewer, chunks would allocate memory again and
+        // Enough buffers for every chunk that waits for the disk: with fewer, chunks would allocate memory again and
         // again.
         writer.keep_buffers(storing_max);
         self.running = Some(Running {
@@ -105,8 +105,8 @@ impl Transfer {
             false => Layout::new(manifest, self.config.packet_bytes.map_or(narrowest, |bytes| bytes.min(narrowest))),
         }
     }
-    /// An object that was chosen before there was a path to it is cut for the first ones: their sources may have cut it
-    /// already, into smaller packets or larger ones.
+    /// An object chosen before any path is cut for the first ones: their sources may already have cut it, into smaller
+    /// or larger packets.
     pub(super) fn cut_for_first_paths(&mut self, offered: &[(SourceId, PathOffer)]) {
         let Some(narrowest) = offered.iter().map(|(_, path)| path.packet_bytes_max).min() else { return };
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
@@ -119,7 +119,7 @@ impl Transfer {
         }
     }
     /// Cuts the object into smaller packets if no path carries the present ones, as when the only paths left have
-    /// become narrower since it began. Verified chunks stay; incomplete chunks are requested again.
+    /// become narrower since the start. Verified chunks stay; incomplete chunks are requested again.
     pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return false };
         let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
@@ -291,7 +291,7 @@ impl Transfer {
         }
         self.move_suspects(now);
     }
-    /// Asks a source no more although it did nothing wrong.
+    /// Stops requesting from an honest source.
     pub(super) fn close_source(&mut self, id: SourceId, reason: String) {
         let closed = self.sources.close(id, reason.clone());
         self.on_source_closed(id, closed, &reason);

@@ -20,7 +20,7 @@ const SAMPLE_PACKETS: f64 = 30.0;
 /// Losses that are spread over more time than this indicate no bucket.
 const SAMPLE_MAX: Duration = Duration::from_secs(5);
 /// While a bucket is empty losses follow each other: after a pause of `QUIET_ROUNDS` round trips, in Startup sooner, a
-/// new sample begins.
+/// new sample starts.
 const QUIET_ROUNDS: u32 = 12;
 /// Where the answers are lost as well, losses come with silences between them, and the bucket fills again in each: a
 /// radio hardly causes `SILENCES` of them in a row, and up to `SILENT_PAUSE` may pass from one loss to the next.
@@ -36,21 +36,21 @@ const HELD: f64 = 0.985;
 /// The least duration of a trial, in round trips and absolute, and its number of packets.
 const TRIAL_ROUNDS: u32 = 4;
 const TRIAL_MIN: Duration = Duration::from_millis(100);
-/// One that takes longer is given up.
+/// A longer one is abandoned.
 const TRIAL_MAX: Duration = Duration::from_secs(3);
 const TRIAL_PACKETS: f64 = 200.0;
 /// Packets that a trial would lose if losses continued as before.
 const TRIAL_LOST: f64 = 20.0;
-/// Trials in a row at most.
+/// Maximum consecutive trials.
 const ATTEMPTS_MAX: u32 = 3;
-/// Another one is made only if this part of the loss before is left at most.
+/// Another one is made only if at most this part of the earlier loss is left.
 const LESS: f64 = 0.5;
 /// The most that a trial loses if it is a bucket, as a part of the earlier loss; and absolute.
 const ENDED: f64 = 0.25;
 const LOST_MAX: f64 = 0.02;
-/// Steps in which it asks for more while nothing is lost, and the time between two; each is twice as large after some.
+/// Steps by which it requests more while nothing is lost, and the time between two; each doubles after some.
 const STEP: f64 = 0.0025;
-/// Until the first loss: a trial asks for less than passes.
+/// Until the first loss: a trial requests less than passes.
 const STEP_FIRST: f64 = 0.015;
 const STEP_TIME: Duration = Duration::from_millis(250);
 const STEP_DOUBLES: u32 = 4;
@@ -61,7 +61,7 @@ const STEP_SILENT_TIME: Duration = Duration::from_millis(100);
 const STEPS_SILENT_MAX: u32 = 24;
 /// Decrease after a loss, down to the rate that the trial has shown to pass.
 const YIELD: f64 = 0.01;
-/// Packets in one account, the most that a bucket loses of them while the flow requests less than its rate, and the
+/// Packets in one account, the maximum that a bucket loses of them while the flow requests less than its rate, and the
 /// number of accounts that confirm a bucket.
 const ACCOUNT: f64 = 1_000.0;
 const ACCOUNT_LOST: f64 = 20.0;
@@ -134,7 +134,7 @@ struct Hold {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
     state: State,
-    /// Since the last loss that began a sample.
+    /// Since the last loss that started a sample.
     sample: Option<Sample>,
     /// Rounds in a row that met a queue.
     queue_rounds: u32,
@@ -142,7 +142,7 @@ pub(super) struct Bucket {
     refusals: u32,
 }
 
-/// What the model knows when packets are lost.
+/// The model's state when packets are lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances {
     pub(super) now: Time,
@@ -151,7 +151,7 @@ pub(super) struct Circumstances {
     pub(super) has_queue: bool,
     /// Whether the flow has not found its rate yet.
     pub(super) is_startup: bool,
-    /// The part that is known to be lost at random.
+    /// The known share of random loss.
     pub(super) random: f64,
     pub(super) packet_bytes: f64,
 }

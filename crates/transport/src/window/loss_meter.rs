@@ -66,7 +66,7 @@ pub(super) struct LossMeter {
     unfilled: Sample,
     /// Packets requested earlier were lost by Startup.
     counts_from: Time,
-    /// Packets of a round, and how many of them are lost together at most, because one request asks for them.
+    /// Packets of a round, and how many of them are lost together at most, because one request covers them.
     round_packets: f64,
     together: f64,
     watch: Option<Watch>,
@@ -107,7 +107,7 @@ pub(super) struct LossProbe {
     counts_from: Time,
     ends_after_round: u64,
     before: Sample,
-    /// The rate that the path had, in bytes per second: a probe learns nothing of it.
+    /// The path's rate before, in bytes per second: a probe does not measure it.
     pub(super) rate: f64,
     rounds: u32,
     calm_rounds: u32,
@@ -115,7 +115,7 @@ pub(super) struct LossProbe {
     lost: u64,
 }
 
-/// A share of lost packets and the number of packets that it is taken from.
+/// A share of lost packets and the number of packets behind it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Sample {
     share: f64,
@@ -149,7 +149,7 @@ impl LossMeter {
     pub(super) fn on_mark(&mut self) {
         self.is_marked = true;
     }
-    /// Forgets Startup's losses; begins a probe if much was lost before the queue was full.
+    /// Forgets Startup's losses; starts a probe if much was lost before the queue was full.
     pub(super) fn on_drained(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
         self.share = self.random;
         self.lost = 0;
@@ -179,13 +179,12 @@ impl LossMeter {
         let total = (self.delivered + self.lost) as f64;
         (self.lost as f64 / total.max(1.0), total / packet_bytes as f64)
     }
-    /// The part that is known to be lost at random: by a probe, or because Startup met it before the path was full.
+    /// The known share of random loss: from a probe, or because Startup met it before the path was full.
     pub(super) fn known(&self) -> f64 {
         let unfilled = if self.unfilled.packets >= UNFILLED_PACKETS_MIN { self.unfilled.share } else { 0.0 };
         self.proved().max(unfilled)
     }
-    /// Whether more is lost than a queue takes from a flow that has found its rate, and no probe has shown that it is a
-    /// queue.
+    /// Whether more is lost than a queue takes from a flow that has found its rate, and no probe has shown a queue.
     pub(super) fn may_be_random(&self) -> bool {
         self.share > UNPROVED_MAX && self.proof.is_none_or(|proof| proof.overflows == 0)
     }
@@ -218,7 +217,7 @@ impl LossMeter {
         self.lost = 0;
         Some(Round { share, packets: self.round_packets, is_marked: core::mem::take(&mut self.is_marked) })
     }
-    /// Takes a round with an empty queue, whose loss counts as random unless it is much.
+    /// Takes a round with an empty queue, whose loss counts as random unless it is large.
     pub(super) fn on_empty_queue(&mut self, share: f64) {
         let most = self.proof.map_or(UNPROVED_MAX, |proof| proof.random.max(LOSS_FREE));
         self.random = (self.random + (share - self.random) / 8.0).min(most);
@@ -235,7 +234,7 @@ impl LossMeter {
     pub(super) fn compensated(&self) -> f64 {
         self.share.min(self.random)
     }
-    /// Begins to watch, or a probe, if one is due: called once a round. `round_trip` is the present one, `rate` the
+    /// Starts to watch, or a probe, if one is due: called once per round. `round_trip` is the present one, `rate` the
     /// path's delivery rate.
     pub(super) fn begin_probe(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
         let Some(Watch { rounds, delivered, lost }) = self.watch else {

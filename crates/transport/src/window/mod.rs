@@ -31,11 +31,11 @@ use crate::{ControllerKind, TransferConfig};
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
-    /// Takes a packet that a cache on the way answered with.
+    /// Takes a packet from a cache on the way.
     fn on_cached_data(&mut self, now: Time, arrival: &Arrival) {
         self.on_data(now, arrival);
     }
-    /// Takes packets lost by order. Called once for each batch found at one time.
+    /// Takes packets lost by reordering. Called once for each batch found at one time.
     fn on_loss(&mut self, now: Time, loss: &Loss);
     /// Takes marked packets: a queue on the way grows. By default a controller reacts as to a loss (RFC 3168).
     fn on_mark(&mut self, now: Time, mark: &Loss) {
@@ -64,7 +64,7 @@ pub trait Controller: Send {
     fn models_rate(&self) -> bool {
         false
     }
-    /// The rate that it takes for its own, in bytes per second; zero if it has no model.
+    /// The rate that it considers its own, in bytes per second; zero without a model.
     fn own_rate(&self) -> f64 {
         0.0
     }
@@ -78,7 +78,7 @@ pub trait Controller: Send {
     }
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
-    /// How fast to ask; `None` for as fast as the window opens.
+    /// The rate of requests; `None` for as fast as the window opens.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
@@ -94,7 +94,7 @@ pub trait Controller: Send {
     fn phase(&self) -> &'static str;
 }
 
-/// Up to this many packets are no burst: requests are to remain a small part of the reverse traffic.
+/// Up to this many packets are no burst: requests must remain a small part of the reverse traffic.
 const BURST_PACKETS_MIN: u64 = 10;
 
 /// Bytes of one request at `rate`, if it may cover up to `most`, and up to `burst` if that is more than a few packets:
@@ -153,7 +153,8 @@ pub struct Loss {
 pub struct Growth {
     /// Packets added to the window per arrived packet in slow start; 1 alone.
     pub slow_start: f64,
-    /// Factor on the `1/window` per arrived packet in congestion avoidance; 1 alone. Below zero it takes away (OLIA).
+    /// Factor on the `1/window` per arrived packet in congestion avoidance; 1 alone. Negative values shrink the window
+    /// (OLIA).
     pub avoidance: f64,
     /// Factor on the decrease after a loss; 1 alone, more for a sub-flow that is slower than others (BALIA).
     pub decrease: f64,
@@ -171,7 +172,7 @@ impl Growth {
 pub struct ProbeTurn {
     /// The step of the cycle.
     pub step: usize,
-    /// When it began.
+    /// When it started.
     pub since: Time,
 }
 

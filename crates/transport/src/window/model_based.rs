@@ -50,7 +50,7 @@ const STARTUP_LOSS_PACKETS: f64 = 40.0;
 /// counts as varying for this long.
 const FALLEN: u32 = 3;
 const VARYING_LIFE: Duration = Duration::from_secs(10);
-/// Packets in flight at least.
+/// Minimum packets in flight.
 const WINDOW_PACKETS_MIN: u64 = 4;
 const COMPETITIVE_WINDOW_PACKETS: u64 = 2;
 /// The pace behind a bucket, as a part of the rate: its limit decides.
@@ -59,10 +59,10 @@ const GAIN_LIMITED: f64 = 1.05;
 const BUCKET_RTT_MAX: Duration = Duration::from_millis(15);
 /// The time by which the packet that waits for its token, and this machine, lengthen round trips without a queue.
 const BUCKET_QUEUE: Duration = Duration::from_millis(2);
-/// What a bucket that is nearly empty bears at once, as time at its rate.
+/// The burst that a nearly empty bucket bears, as time at its rate.
 const BURST_LIMITED: Duration = Duration::from_millis(2);
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// A probe whose best rate is this many times the one before has found room.
+/// A probe whose best rate is this many times the previous one has found capacity.
 const FOUND_ROOM: f64 = 1.15;
 /// Pace and window, as multiples of the path's rate and product, where free capacity was found.
 const REFILL_GAIN: f64 = 2.0;
@@ -81,15 +81,15 @@ const RTT_LIFE_RATE: f64 = 0.8;
 const LONG_ROUND_MAX: f64 = 4.0;
 /// Smaller round-trip times measure batches and schedulers, not the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
-/// How long a probe of it lasts at most, if that is more than two round trips.
+/// Maximum duration of such a probe, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
 /// The window of the probe, as a part of the path's bandwidth-delay product. On a shared queue all flows keep half: the
 /// queue drains if the smallest is less than twice the true one. One's own queue drains soonest with next to nothing in
 /// flight.
 const RTT_PROBE_SHARED: f64 = 0.5;
 const RTT_PROBE_OWN: f64 = 0.1;
-/// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
-/// it, and otherwise.
+/// Maximum loss that the pace compensates for: while the queue is empty, so that the pace cannot be its cause, and
+/// otherwise.
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.9, 0.1];
 /// Loss that needs no compensation, as a part of the arriving bytes.
 const LOSS_FREE_ARRIVED: f64 = 0.05;
@@ -97,13 +97,13 @@ const LOSS_FREE_ARRIVED: f64 = 0.05;
 const CLAIM_PACKETS: f64 = 3.0;
 /// Pace and window of a loss probe, as parts of the path's rate and product.
 const LOSS_PROBE_GAIN: f64 = 0.5;
-/// By which part of its window a flow goes back when a queue overflows.
+/// The part of its window by which a flow backs off when a queue overflows.
 const OVERFLOW_CUT: f64 = 0.15;
-/// The part of its bandwidth-delay product that a flow keeps when packets come marked.
+/// The part of its bandwidth-delay product that a flow keeps when packets are marked.
 const MARK_FLOOR: f64 = 0.9;
 /// After this many rounds without an overflow the ceiling rises twice as fast.
 const CEILING_DOUBLES: u32 = 8;
-/// A queue that stood for this many rounds and is suddenly empty has got more room.
+/// A queue that stood for this many rounds and is suddenly empty indicates new capacity.
 const STANDING_ROUNDS: u32 = 4;
 /// Loss after this many rounds without any queue is no overflow.
 const CALM_ROUNDS: u32 = 3;
@@ -118,7 +118,7 @@ const UNFILLED_GROWTH: f64 = 1.8;
 struct Pressing {
     /// Its window, as a multiple of the path's bandwidth-delay product.
     window_gain: f64,
-    /// Loss that the pace makes up for at most.
+    /// Maximum loss that the pace compensates for.
     loss_compensated: f64,
 }
 
@@ -147,7 +147,7 @@ pub struct ModelBased {
     rtt_min: Option<(Duration, Time)>,
     /// The best rate when it was last seen.
     rate_at_rtt_min: f64,
-    /// Whether the last probe of the smallest RTT found the one known before.
+    /// Whether the last probe of the smallest RTT confirmed the known one.
     is_confirmed: bool,
     shares_queues: bool,
     watches_rivals: bool,
@@ -164,14 +164,14 @@ pub struct ModelBased {
     /// Rounds in a row without any queue, and with one all the time.
     calm_rounds: u32,
     standing_rounds: u32,
-    /// The best rate when the last probe for more began.
+    /// The best rate when the last probe for more started.
     rate_before_probe: f64,
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
     /// The rate that the network announced for the path, in bytes per second.
     expected: Option<f64>,
-    /// Bytes in flight at most since a queue overflowed.
+    /// Maximum bytes in flight since a queue overflowed.
     ceiling: Option<Ceiling>,
     rivals: Rivals,
     bucket: Bucket,
@@ -230,7 +230,7 @@ impl ModelBased {
             pacing_rate: None,
         }
     }
-    /// Bandwidth-delay product in bytes; `None` before there is a model.
+    /// Bandwidth-delay product in bytes; `None` without a model.
     fn product(&self) -> Option<f64> {
         let (rtt, _) = self.rtt_min?;
         let rate = self.rate.best() * self.part.scale;
@@ -293,7 +293,7 @@ impl ModelBased {
         }
     }
     /// Lowers or raises the ceiling after a round. Random loss occurs with an empty queue as well, and that much is no
-    /// sign. Clearly more is an overflow, most likely of several flows, if a standing queue comes with it or if it
+    /// sign. Clearly more is an overflow, most likely of several flows, if a standing queue accompanies it or if it
     /// lasts for several rounds. A mark always is one.
     fn on_round_of_losses(&mut self, now: Time, Round { share, packets, is_marked }: Round) {
         if self.queue_is_empty() && matches!(self.phase, Phase::Probe { .. }) {
@@ -301,12 +301,12 @@ impl ModelBased {
         }
         let packet = self.packet_bytes as f64;
         let product = self.product().unwrap_or(0.0);
-        // A sub-flow stands for all sub-flows of its link.
+        // A sub-flow represents all sub-flows of its link.
         let packets = packets * self.part.times;
         let usual = self.loss.chance_of(self.lost_in_startup, packets);
         let is_overflow = || match self.phase {
-            // A queue that was full when the flow came looks like the path's own delay; random loss does not keep the rate
-            // from growing.
+            // A queue that was full at the flow's start looks like the path's own delay; random loss does not stop the
+            // rate from growing.
             Phase::Startup { rate_before, .. } => {
                 let is_full = self.rate.best() < rate_before * STARTUP_GROWTH
                     && (usual + STARTUP_LOSS..QUEUES_MAX).contains(&share);
@@ -354,7 +354,7 @@ impl ModelBased {
             }
         }
     }
-    /// Begins and ends probes of the losses, once a round.
+    /// Starts and ends probes of the losses, once per round.
     fn probe_losses(&mut self, now: Time, starved: bool) {
         let is_calm = self.calm_rounds > 0;
         if let Phase::ProbeLoss(probe) = &mut self.phase {
@@ -522,13 +522,13 @@ impl ModelBased {
             ceiling.bytes = ceiling.bytes.max(enough);
         }
     }
-    /// Whether the probe found room; its result arrives during the next rounds. If it did, there may be more, as after
-    /// a burst of congestion. Room taken from other flows leaves a queue.
+    /// Whether the probe found capacity; its result arrives during the next rounds. If it did, there may be more, as
+    /// after a burst of congestion. Capacity taken from other flows leaves a queue.
     fn found_room(&self, step: usize) -> bool {
         (2..4).contains(&step) && self.rate.best() >= self.rate_before_probe * FOUND_ROOM && self.calm_rounds > 0
     }
-    /// Fills free room as Startup does, but only until a queue forms. The old ceiling was learned when the path carried
-    /// less.
+    /// Fills free capacity as Startup does, but only until a queue forms. The old ceiling was learned when the path
+    /// carried less.
     fn refill(&mut self) {
         self.raise_ceiling(REFILL_GAIN);
         self.rate_before_probe = self.rate.best();
@@ -679,7 +679,7 @@ impl ModelBased {
         Some(Rate::from_bytes_per_second(rate))
     }
     /// The rate that fills the smallest window in the smallest round trip: with less in flight too few answers would
-    /// come to measure random loss, and uncompensated loss lowers the rate round by round.
+    /// arrive to measure random loss, and uncompensated loss lowers the rate round by round.
     fn rate_min(&self) -> f64 {
         let Some((rtt, _)) = self.rtt_min else { return 0.0 };
         (WINDOW_PACKETS_MIN * self.packet_bytes) as f64 / self.part.times / rtt.max(RTT_FLOOR).as_secs_f64()
@@ -719,7 +719,7 @@ impl ModelBased {
             Phase::Startup { .. } if self.startup_loses() => 1.0,
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
-            // No other flow waits in a queue of one's own: bytes that the link may soon carry stay there.
+            // No other flow waits in a private queue: bytes that the link may soon carry stay there.
             Phase::Probe { step, .. } if self.is_varying => CYCLE[step].max(1.0),
             // Below the rate of a bucket there is nothing to probe by more, and no queue to drain by less.
             Phase::Probe { .. } if self.bucket.limit().is_some() => GAIN_LIMITED,
@@ -783,7 +783,7 @@ impl Controller for ModelBased {
         self.loss.on_mark();
     }
     fn on_silence(&mut self, now: Time) {
-        // The model stays: when the path comes back it is most likely the path that it was.
+        // The model stays: a path that returns is most likely the same.
         if let Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) | Phase::Refill { .. } | Phase::Drain = self.phase {
             self.phase = Phase::Probe { step: 2, since: now };
         }

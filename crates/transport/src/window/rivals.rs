@@ -26,11 +26,12 @@ const KEPT: f64 = 0.7;
 const KEPT_AT_MARK: f64 = 0.85;
 /// C of RFC 9438 §4.1, in packets per cubic second.
 const CUBIC: f64 = 0.4;
-/// Packets a round that Reno's estimate grows by until it reaches the last maximum (RFC 9438 §4.3), and from there on.
+/// Packets per round by which Reno's estimate grows until it reaches the last maximum (RFC 9438 §4.3), and from there
+/// on.
 const RENO_GROWTH: f64 = 3.0 * (1.0 - KEPT) / (1.0 + KEPT);
 /// Growth a round of a window that looks for its share right after Startup.
 const SLOW_START: f64 = 1.5;
-/// Growth a round at most.
+/// Maximum growth per round.
 const GROWTH_MAX: f64 = 1.5;
 /// The smallest window, in packets.
 const WINDOW_MIN: f64 = 2.0;
@@ -39,21 +40,21 @@ const WINDOW_MIN: f64 = 2.0;
 const STANDING_ROUNDS: u32 = 16;
 /// Rounds with a queue after Startup, once the flow has requested less.
 const DRAIN_ROUNDS: u32 = 5;
-/// Rounds with a queue before an overflow that does not count as random loss, if no queue preceded them: a queue that
-/// the flow has filled itself takes longer to drain.
+/// Rounds with a queue before an overflow that does not count as random loss, if no queue preceded them: the flow's own
+/// queue takes longer to drain.
 const OVERFLOW_ROUNDS: u32 = 3;
 /// Rounds with loss and no queue after which loss counts as random.
 const RANDOM_ROUNDS: u32 = 3;
-/// Who shares with flows like itself looks for others once it has less than this part of its rate.
+/// A flow that shares with flows like itself looks for others once it has less than this part of its rate.
 const DISPLACED: f64 = 0.75;
 /// Loss that persists although the window has yielded to this part of itself indicates flows that do not yield.
 const PRESSED_LOSS: f64 = 0.12;
 const YIELDED: f64 = 0.4;
-/// Probes in a row that have to find the same round trip among rivals until it counts as the path's.
+/// Consecutive probes that must find the same round trip among rivals until it counts as the path's.
 const SAME_FLOORS: u32 = 3;
 /// How long such loss lasts before a flow presses too.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it presses before it yields again to test whether rivals still do not yield: at first, at most, and the
+/// How long it presses before it yields again to test whether rivals still do not yield: initially, at most, and the
 /// factor of growth after each test that finds them.
 const PRESSING: Duration = Duration::from_secs(5);
 const PRESSING_MAX: Duration = Duration::from_secs(40);
@@ -73,7 +74,7 @@ pub(super) struct Cubic {
     grows_since: Time,
     /// Losses of packets requested earlier than this already led to a decrease.
     cut_at: Time,
-    /// The window with which it began.
+    /// Its first window.
     first: f64,
     is_slow_start: bool,
 }
@@ -114,7 +115,7 @@ impl Cubic {
     }
 }
 
-/// Who shares the narrow link, as far as it has shown.
+/// The flows on the narrow link, as far as seen.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 enum Seen {
     /// No rivals, or flows like this one.
@@ -146,7 +147,7 @@ pub(super) struct Rivals {
     random_rounds: u32,
     /// Whether it has seen the path without a queue since it last filled the queue itself.
     was_calm: bool,
-    /// The window, in packets of all together, when Startup's drain began.
+    /// The total window, in packets, when Startup's drain started.
     drained_window: f64,
     /// The rate when the last RTT probe found the path empty: any flows on it drain the queue too.
     rate_when_empty: Option<f64>,
@@ -167,13 +168,14 @@ pub(super) struct Rivals {
 pub(super) struct Round {
     pub(super) now: Time,
     pub(super) round_trip: Duration,
-    /// How many rounds it would have been without a queue, about.
+    /// Approximate number of rounds without the queue.
     pub(super) times: u32,
     /// Whether no queue stood in it.
     pub(super) is_calm: bool,
     /// In which part of its life the flow is.
     pub(super) stage: Stage,
-    /// Whether no other sub-flow shares the link: a queue that stays when this one asks for less is not the transfer's own.
+    /// Whether no other sub-flow shares the link: a queue that stays when this one requests less is not the transfer's
+    /// own.
     pub(super) is_alone: bool,
     /// The part that is lost, smoothed.
     pub(super) lost: f64,
@@ -186,14 +188,14 @@ pub(super) struct Round {
     pub(super) rate: f64,
 }
 
-/// A part of a flow's life, as far as it matters here.
+/// A relevant stage of a flow's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// It requests less than Startup did, until its queue has drained.
     Draining,
     /// It probes for more and for less in turn.
     Probing,
-    /// It asks for little, to learn the round-trip time.
+    /// It requests little, to measure the round-trip time.
     Measuring,
     /// Anything else.
     Other,
@@ -605,7 +607,7 @@ mod tests {
     fn beside_flows_that_do_not_yield_it_presses_for_some_time() {
         let mut rivals = found();
         let lossy = |number| Round { lost: 0.2, ..round(number, false) };
-        // Presses, by more if rivals surely do not yield: the round in which it begins, and the one in which it ends.
+        // Presses, by more if rivals surely do not yield: the rounds in which it starts and ends.
         let press = |rivals: &mut Rivals, from: u64, for_sure: bool| {
             let mut number = from;
             while !rivals.press() {

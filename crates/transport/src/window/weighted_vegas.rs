@@ -7,14 +7,14 @@ use crate::TransferConfig;
 
 /// Packets in the queues of all sub-flows together. The paper's total α.
 const QUEUED_TOTAL: f64 = 10.0;
-/// Packets in the queues of one sub-flow at least.
+/// Minimum packets in the queues of one sub-flow.
 const QUEUED_MIN: f64 = 2.0;
 /// Packets in queues that end slow start. The paper's γ.
 const QUEUED_SLOW_START: f64 = 1.0;
 /// The smallest window, in packets.
 const WINDOW_MIN: f64 = 2.0;
 
-/// A window in packets that goes by round-trip times.
+/// A window in packets that follows round-trip times.
 #[derive(Clone, Debug)]
 pub struct WeightedVegas {
     window: f64,
@@ -62,7 +62,7 @@ impl WeightedVegas {
         }
         let target = (QUEUED_TOTAL * self.growth.weight).max(QUEUED_MIN);
         self.window += if queued > target { -1.0 } else { 1.0 };
-        // Now and then the queue is let run down, so that the smallest round trip is seen.
+        // Now and then the queue is drained, so that the smallest round trip is seen.
         let queueing = mean - shortest;
         self.queueing_min = self.queueing_min.min(queueing.max(1e-6));
         if queued > target && queueing >= 2.0 * self.queueing_min {

@@ -18,7 +18,7 @@ fn advice(world: &World) -> String {
     };
     world.events.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }
-/// Three sources of one object, each over the forwarders of `ways`; 10 Mbit/s per way.
+/// Three sources of one object, each over the forwarders of `ways`; 10 Mbit/s per path.
 fn network(bytes: usize, seed: u64, ways: &[&[&str]]) -> World {
     let mut world = World::new(bytes, TransferConfig::default(), seed);
     for (index, forwarders) in ways.iter().enumerate() {
@@ -155,7 +155,7 @@ fn what_a_cache_gave_wrongly_is_asked_for_past_it_so_that_it_heals() {
     assert!(healed * 2 > lies.len(), "{healed} of {} packets of the cache", lies.len());
 }
 
-/// One chunk of 1 MiB, two sources with a path of 1 Mbit/s each, and both have brought a part of it that will fail.
+/// One chunk of 1 MiB, two sources with a path of 1 Mbit/s each, and both have delivered a part of it that will fail.
 fn chunk_that_will_fail(seed: u64) -> World {
     let mut world = World::new(1, TransferConfig::default(), seed);
     let bytes = random_bytes(1 << 20, seed);
@@ -236,7 +236,7 @@ fn a_source_that_says_that_it_cannot_give_what_it_was_asked_for_is_asked_no_more
         let requested = world.requests.iter().rev().find(|request| request.path == PathId(path)).unwrap();
         let (number, packet) = (requested.number, requested.ranges[0].0);
         world.transfer.handle_unavailable(world.now, PathId(path), number, packet, why);
-        // The network offers it again: its source knows better.
+        // The network offers it again, wrongly: its source knows better.
         world.offer();
         world.run_until(world.now + Duration::from_millis(300));
         assert_eq!((closed(&world).len(), world.transfer.is_ended()), (usize::from(path), is_last));

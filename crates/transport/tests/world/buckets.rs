@@ -7,7 +7,7 @@ const MBPS: u64 = 16;
 /// Seconds at that rate.
 const SECONDS: u64 = 15;
 
-/// Loss and use of one fetch behind a bucket of `burst_bytes` with room for `queue_bytes`.
+/// Loss and use of one fetch behind a bucket of `burst_bytes` with a queue of `queue_bytes`.
 fn fetch(burst_bytes: u64, queue_bytes: u64, rtt_ms: u64, seed: u64) -> (f64, f64) {
     let mut world = World::new((MBPS * SECONDS * 125_000) as usize, TransferConfig::default(), seed);
     let source = world.source(Conduct::Honest);
@@ -34,7 +34,7 @@ fn buckets_are_found_out_and_stayed_under() {
             let lost = outcomes.iter().map(|(lost, _)| *lost).fold(0.0, f64::max);
             let used = outcomes.iter().map(|(_, used)| *used).fold(1.0, f64::min);
             println!("{label}, round trip {rtt_ms} ms: at most {lost:.4} lost, at least {used:.3} used");
-            // Longer paths are not watched for policers, and begin with a larger overshoot.
+            // Longer paths are not watched for policers, and start with a larger overshoot.
             let lost_max = match (label, rtt_ms) {
                 (_, ..=10) => 0.015,
                 ("shaper", _) => 0.035,

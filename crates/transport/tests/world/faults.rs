@@ -181,7 +181,7 @@ fn who_woke_up_gives_up_after_its_patience_as_well() {
     world.now = awake;
     world.run(Duration::from_secs(4_000));
     let Some((at, TransferEvent::Failed { reason })) = world.events.last() else { panic!("{:?}", world.events.last()) };
-    // Answers that were in flight before may still come when it wakes.
+    // Answers in flight before may still arrive when it wakes.
     assert!((60..=61).contains(&at.since(awake).as_secs()), "{at}");
     assert!(reason.contains("none of the 3 sources"), "{reason}");
 }

@@ -7,10 +7,10 @@ use tributary_core::link::{QueueDiscipline, queue::red::RedConfig};
 const MBPS: u64 = 20;
 const RTT_MS: u64 = 54;
 const SECONDS: u64 = 15;
-/// When the flows begin.
+/// When the flows start.
 const STARTS_MS: [u64; 4] = [0, 700, 1_500, 3_000];
 
-/// A link, the part of it that random loss leaves, and the number of flows that share it.
+/// A link, the part of it left by random loss, and the number of flows that share it.
 struct Scenario {
     label: String,
     narrow: LinkConfig,

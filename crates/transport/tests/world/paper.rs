@@ -174,7 +174,7 @@ fn an_object_that_was_chosen_before_there_was_a_path_is_cut_for_the_first_one() 
 #[test]
 fn a_path_that_comes_to_carry_less_is_closed_with_the_reason() {
     let mut world = one_path(8_000_000, TransferConfig::default(), 20);
-    // Another one still carries them, so that the packets stay as they are.
+    // Another path still carries them, so the packets stay as they are.
     let other = world.source(Conduct::Honest);
     world.path(other, link(20, 20, 0.0));
     world.offer();

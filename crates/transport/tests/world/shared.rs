@@ -51,7 +51,7 @@ pub(crate) struct Contest {
     down: Link,
     /// Of the narrow link, one way.
     delay: Duration,
-    /// Of requests, on their way to the sources.
+    /// For requests, in transit to the sources.
     pub request_loss: Loss,
     seed: u64,
     pub shared: Shared,
@@ -118,7 +118,7 @@ impl Contest {
         let ups = extra_ms.iter().enumerate().map(up).collect();
         self.contenders.push(Contender { transfer, requests: Vec::new(), ups });
     }
-    /// A fetch, to give it commands.
+    /// A fetch, for commands.
     pub(crate) fn transfer(&mut self, number: usize) -> &mut Transfer {
         &mut self.contenders[number].transfer
     }
@@ -194,9 +194,9 @@ impl Contest {
     }
 }
 
-/// How many times as much `sub_flows` sub-flows get as one flow on the same link, between 10 and 40 seconds.
-/// `sub_flows` begin either before the single flow or after it; the geometric mean of both orders counts, because a
-/// flow that comes later measures a longer path.
+/// The ratio of `sub_flows` sub-flows' rate to one flow's on the same link, between 10 and 40 seconds. `sub_flows`
+/// start either before the single flow or after it; the geometric mean of both orders counts, because a later flow
+/// measures a longer path.
 fn share(controller: ControllerKind, coupling: Coupling, sub_flows: usize, queue: f64, spread_ms: u64) -> f64 {
     let [before, after] =
         [true, false].map(|first| share_once(controller, coupling, sub_flows, queue, spread_ms, first));
@@ -238,10 +238,10 @@ fn model_based_sub_flows_that_share_a_bottleneck_get_together_about_what_one_flo
     };
     for (queue, spread_ms) in [(1.0, 0), (1.5, 3), (3.0, 5)] {
         let ratio = coupled(2, queue, spread_ms);
-        // The one flow takes the others for rivals now and then, and yields as Cubic does.
+        // The one flow occasionally takes the others for rivals, and yields as Cubic does.
         assert!((0.7..1.5).contains(&ratio), "2 sub-flows, queue {queue}: {ratio}");
     }
-    // The more there are, the more of each one's part is rounding to whole packets.
+    // The more there are, the more rounding to whole packets affects each.
     for (sub_flows, most) in [(4, 1.6), (8, 2.2)] {
         let ratio = coupled(sub_flows, 1.5, 3);
         assert!((0.7..most).contains(&ratio), "{sub_flows} sub-flows: {ratio}");

@@ -11,7 +11,7 @@ struct Part {
     rtt_min_ms: f64,
 }
 
-/// Flows that begin at `starts_ms`, over that link, and each one's part between `from` and `to` seconds.
+/// Flows that start at `starts_ms`, over that link, and each one's part between `from` and `to` seconds.
 fn parts(narrow: LinkConfig, starts_ms: &[u64], from: u64, to: u64) -> Vec<Part> {
     let mbps = narrow.rate.map_or(0.0, |rate| rate.bits_per_second() as f64 / 1e6);
     let mut contest = Contest::over(narrow, (mbps * 125_000.0 * to as f64) as usize);

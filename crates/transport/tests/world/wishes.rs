@@ -1,4 +1,4 @@
-//! Stores whose readers want a part of the object, and change which.
+//! Stores whose readers want a part of the object, and change it.
 #![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
 use proptest::prelude::*;
 use tributary_content::Wanted;
@@ -84,7 +84,7 @@ fn what_a_reader_waits_for_goes_before_its_read_ahead() {
         world.run_until(world.now + Duration::from_millis(50));
     }
     assert!(first(&world, 50) < first(&world, 3).max(first(&world, 6)), "{:?}", first(&world, 50));
-    // A seek: the chunk that is waited for now comes within a few round trips, not behind the old read-ahead.
+    // A seek: the awaited chunk arrives within a few round trips, not behind the old read-ahead.
     world.content.want(Wanted { windows: vec![45..46, 46..60], may_change: true, extent: None });
     let before = world.now;
     while first(&world, 45).is_none() {

@@ -1,4 +1,4 @@
-//! Drop-tail: the limits of the queue are all there is.
+//! Drop-tail: only the limits of the queue apply.
 use super::Discipline;
 
 /// Lets everything pass that is within the limits.

@@ -1,13 +1,13 @@
-//! What waits in front of a link, and who decides what may wait: a FIFO [`Queue`] under a [`Discipline`].
+//! The queue in front of a link, and the admission to it: a FIFO [`Queue`] under a [`Discipline`].
 //!
 //! | word of a scenario | discipline | file |
 //! |---|---|---|
-//! | `drop-tail` | drops what exceeds the limits | [`drop_tail`] |
+//! | `drop-tail` | drops packets beyond the limits | [`drop_tail`] |
 //! | `red` | random early detection, gentle | [`red`] |
 //! | `codel` | controlled delay, RFC 8289 | [`codel`] |
 //! | `threshold` | marks beyond a length, as data-centre switches do | [`threshold`] |
 //!
-//! The limits in bytes and packets hold whatever the discipline.
+//! The limits in bytes and packets hold under every discipline.
 pub mod codel;
 pub mod drop_tail;
 pub mod red;
@@ -102,7 +102,7 @@ impl Measure {
 /// Which discipline a queue has.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum QueueDiscipline {
-    /// Drops what exceeds the limits.
+    /// Drops packets beyond the limits.
     #[default]
     DropTail,
     /// Random early detection.
@@ -190,7 +190,8 @@ impl<T> Queue<T> {
         let discipline = self.active.discipline();
         match discipline.on_arrival(now, bytes, Backlog::default(), random) {
             Verdict::Drop => Verdict::Drop,
-            // Nothing waits and it did not wait: no discipline drops it at the head, but it must know.
+            // The queue is empty and the packet did not wait: no discipline drops it at the head, but each must be
+            // informed.
             verdict @ (Verdict::Pass | Verdict::Mark) => {
                 discipline.on_departure(now, Duration::ZERO, Backlog::default());
                 verdict
@@ -204,14 +205,14 @@ impl<T> Queue<T> {
     /// Appends a packet that counts as `bytes`.
     ///
     /// # Panics
-    /// If there is no room.
+    /// If the queue is full.
     pub fn push(&mut self, now: Time, bytes: u64, packet: T) {
         assert!(self.has_room(bytes), "{} bytes wait, {bytes} more exceed {}", self.bytes, self.bytes_max);
         self.bytes += bytes;
         self.bytes_peak = self.bytes_peak.max(self.bytes);
         self.packets.push_back((now, bytes, packet));
     }
-    /// Takes the oldest packet, the bytes that it counted as, and what becomes of it; after a dropped one, ask again.
+    /// Takes the oldest packet, its counted bytes, and its fate; after a dropped one, call again.
     pub fn pop(&mut self, now: Time) -> Option<(u64, T, Verdict)> {
         let Some((since, bytes, packet)) = self.packets.pop_front() else {
             if !self.active.is_drop_tail() {
@@ -232,7 +233,7 @@ impl<T> Queue<T> {
         self.bytes -= bytes;
         Some(packet)
     }
-    /// Changes the limit in bytes; what waits already stays.
+    /// Changes the limit in bytes; queued packets stay.
     pub fn set_bytes_max(&mut self, bytes_max: u64) {
         self.bytes_max = bytes_max;
     }

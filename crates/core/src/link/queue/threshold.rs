@@ -23,7 +23,7 @@ impl Default for ThresholdConfig {
     }
 }
 
-/// Marks what finds a long queue.
+/// Marks packets that find a long queue.
 #[derive(Clone, Debug)]
 pub struct Threshold {
     config: ThresholdConfig,

@@ -47,14 +47,14 @@ pub trait FileSystem: Debug + Send + Sync {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Waits until the names in a folder are on the disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Bytes that the disk of `path` has left, if that is known.
+    /// Free bytes on the disk of `path`, if known.
     fn free_bytes(&self, path: &Path) -> Option<u64>;
 }
 
 /// An open file. Dropping the last reference closes it and releases its locks.
 #[expect(clippy::missing_errors_doc, reason = "each operation has the errors of its system call")]
 pub trait FsFile: Debug + Send + Sync {
-    /// Reads at most as many bytes as fit; zero at the end.
+    /// Reads as many bytes as fit at most; zero at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some of these bytes, and returns their number.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
@@ -69,9 +69,9 @@ pub trait FsFile: Debug + Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// The same, and its times and mode too.
     fn sync_all(&self) -> io::Result<()>;
-    /// Sets room aside for these bytes; the file is lengthened by zeros if it ends before.
+    /// Allocates space for these bytes; the file is lengthened by zeros if it ends before.
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()>;
-    /// Makes zeros of these bytes and gives their room back; the length stays.
+    /// Makes these bytes zero and frees their space; the length stays.
     fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()>;
     /// Locks the file against other opens of it, in this process and in others. Without `wait` it returns
     /// [`io::ErrorKind::WouldBlock`] if the file is locked.
@@ -130,7 +130,7 @@ impl OpenOptions {
     pub const WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ };
     /// To read and write, made if it is missing, for its owner only.
     pub const CREATE: OpenOptions = OpenOptions { create: Create::IfMissing, mode: 0o600, ..OpenOptions::WRITE };
-    /// To read and write one that is not there yet, for its owner only.
+    /// To read and write a new file, for its owner only.
     pub const CREATE_NEW: OpenOptions = OpenOptions { create: Create::New, ..OpenOptions::CREATE };
 }
 
@@ -143,14 +143,14 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Whether to make a file that is not there.
+/// Whether to create a missing file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Create {
-    /// It must be there.
+    /// It must exist.
     Never,
-    /// It is made if it is not there.
+    /// It is created if missing.
     IfMissing,
-    /// It must not be there.
+    /// It must not exist.
     New,
 }
 
@@ -200,7 +200,7 @@ pub struct Metadata {
     pub kind: Kind,
     /// Bytes.
     pub length: u64,
-    /// Bytes that it takes on the disk.
+    /// Its bytes on the disk.
     pub allocated: u64,
     /// Device and inode: equal for two names of one file.
     pub identity: (u64, u64),

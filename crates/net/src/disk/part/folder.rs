@@ -13,7 +13,7 @@ use crate::disk::{
     selection::Selected,
 };
 
-/// Refuses an object that no part can be taken of.
+/// Refuses an object without selectable parts.
 pub(super) fn check_selectable(manifest: &Manifest, options: &PartOptions) -> Result<(), StoreError> {
     let reason = match (&options.selection, manifest.kind) {
         (Some(_), ObjectKind::File) => "is a file; of a file, ranges of its bytes can be fetched",
@@ -36,7 +36,7 @@ impl PartFile {
             self.tree = HashTree::decode(&self.manifest, &[]).ok();
         }
         if selects || is_folder && self.is_replacing() && self.manifest.chunk_count() > 1 && self.target.is_dir() {
-            // How much there is of a part is known with the index.
+            // The size of a part is known with the index.
             let first = selects.then(|| vec![Range { start: 0, end: DirectoryIndex::HEADER_BYTES as u64 }]);
             self.wishes = Some(Arc::new(FolderWishes::new(first)));
             self.go_on_with_folder()?;
@@ -47,7 +47,7 @@ impl PartFile {
         !matches!(self.options.existing, Existing::Number | Existing::Refuse)
     }
     /// Wants the index; with it selects the other chunks, and takes over those that match existing files. If the index
-    /// of a folder that is wanted whole is malformed, everything is wanted: unpacking reports the error.
+    /// of a completely wanted folder is malformed, everything is wanted: unpacking reports the error.
     pub(super) fn go_on_with_folder(&mut self) -> Result<(), StoreError> {
         let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
             return Ok(());
@@ -115,7 +115,7 @@ impl PartFile {
         wishes.want(chunks, false, Some(extent));
         Ok(())
     }
-    /// Where plain bytes lie in the object.
+    /// The position of plain bytes in the object.
     fn stored(&self, plain: Range<u64>) -> Range<u64> {
         let (step, stored) = (u64::from(self.manifest.plain_chunk_size().max(1)), u64::from(self.manifest.chunk_size));
         let place = |at: u64| (at / step * stored + at % step).min(self.manifest.size);

@@ -39,7 +39,7 @@ impl PartFile {
         }
         if self.wishes.is_none() {
             let mut random = [0; 4];
-            // Without randomness all begin at the same one, and are slower.
+            // Without randomness all start at the same one, and are slower.
             let _ = getrandom::fill(&mut random);
             let first = u32::from_ne_bytes(random) % count;
             let wishes = FolderWishes::new(None);
@@ -210,7 +210,7 @@ impl PartFile {
         if self.is_suspect {
             self.write_again()?;
         }
-        // The state names only chunks whose bytes are on the disk: those go first.
+        // The state names only chunks whose bytes are on the disk: the bytes are synced first.
         self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
         self.state.sync()?;
         // Before its name is made durable. If it stays, the next process's first sync is slower.
@@ -222,7 +222,7 @@ impl PartFile {
         }
         Ok(())
     }
-    /// The tree of the object. Of a part of it not all chunks are here, but then the tree is.
+    /// The tree of the object. For a part, some chunks are missing, but the tree is present.
     pub(super) fn complete_tree(&self) -> Result<HashTree, StoreError> {
         if let Some(tree) = self.tree.as_ref().filter(|_| self.selected.is_some()) {
             return Ok(tree.clone());

@@ -28,14 +28,14 @@ struct Chunk {
     bytes: usize,
 }
 
-/// What may have become of it.
+/// Its possible states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// It was put and no commit was answered since: it is whole or not there.
+    /// It was put and no commit was answered since: it is complete or absent.
     Put,
     /// Promised: it must exist.
     Promised,
-    /// It was removed and no commit was answered since: it is whole or not there.
+    /// It was removed and no commit was answered since: it is complete or absent.
     Removed,
 }
 
@@ -89,7 +89,7 @@ impl History {
             sync: rare(0.1),
             change: rare(0.02),
         };
-        // Many small ones or a few large ones; rarely the largest that there are.
+        // Many small ones or a few large ones; rarely the largest possible.
         let largest = [40, 3_000, 60_000, 200_000, 4_500_000][[0, 1, 1, 2, 2, 2, 3, 3, 3][random.below(9) as usize]];
         let largest = if random.chance(0.01) { 4_500_000 } else { largest };
         if random.chance(0.2) {
@@ -224,7 +224,7 @@ impl History {
                         known.fate = Fate::Promised;
                     }
                 }
-                // Chunks that were removed before the commit began.
+                // Chunks that were removed before the commit started.
                 self.known.retain(|id, _| !removed.contains(id));
             }
             Err(error) => {

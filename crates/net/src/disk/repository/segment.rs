@@ -22,14 +22,14 @@ use super::super::fs::{FileSystem, FsFile, OpenOptions};
 pub(super) struct Place {
     /// The number of the segment.
     pub(super) segment: u64,
-    /// Byte at which it begins there.
+    /// Its first byte there.
     pub(super) at: u64,
     pub(super) head_bytes: u32,
     pub(super) payload_bytes: u64,
 }
 
 impl Place {
-    /// Bytes that it takes.
+    /// Its length.
     pub(super) fn bytes(&self) -> u64 {
         FRONT_BYTES as u64 + u64::from(self.head_bytes) + self.payload_bytes
     }
@@ -58,11 +58,11 @@ pub(super) struct Contents {
     pub(super) found: Vec<Found>,
     /// Incomplete chunks that were started after the last ones known to be durable.
     pub(super) torn: Vec<Found>,
-    /// From where to where nothing can be made sense of, though something was durable there.
+    /// The unreadable ranges of formerly durable data.
     pub(super) damaged: Vec<(u64, u64)>,
     /// The valid length; bytes behind it were never complete.
     pub(super) end: u64,
-    /// Up to here all was on the disk once.
+    /// Up to here everything was once on the disk.
     pub(super) durable: u64,
     /// Bytes that the file has.
     pub(super) length: u64,
@@ -196,7 +196,7 @@ fn search(file: &dyn FsFile, from: u64, length: u64, budget: &mut u64) -> io::Re
     }
     Ok(None)
 }
-/// The chunk at `at`, and the length that was durable before it; nothing if no chunk begins there or the file ends
+/// The chunk at `at`, and the length that was durable before it; `None` if no chunk starts there or the file ends
 /// within it.
 fn next(reader: &mut Reader<'_>, segment: u64, at: u64, length: u64) -> io::Result<Option<(Found, u64)>> {
     if length.saturating_sub(at) < FRONT_BYTES as u64 {
@@ -254,7 +254,7 @@ struct Front {
 }
 
 impl Front {
-    /// The place of the chunk whose front is at `at`; nothing if a file of `length` bytes ends within it.
+    /// The place of the chunk whose front is at `at`; `None` if a file of `length` bytes ends within it.
     fn place(&self, segment: u64, at: u64, length: u64) -> Option<Place> {
         let room = length.checked_sub(at + FRONT_BYTES as u64)?.checked_sub(u64::from(self.head_bytes))?;
         let fits = self.head_bytes <= HEAD_BYTES_MAX && self.payload_bytes <= room;
@@ -298,7 +298,7 @@ const LIVE: [u8; 4] = *b"TBC2";
 const REMOVED: [u8; 4] = *b"TBX2";
 const HASH_AT: usize = 32;
 const FRONT_BYTES: usize = 64;
-/// How much is read at once of a segment whose chunks are listed.
+/// Bytes read at once from a segment whose chunks are listed.
 const READ_BYTES: usize = 8 << 10;
 /// Bytes searched at once behind damage, and the limit.
 const SEARCH_WINDOW_BYTES: usize = 1 << 20;

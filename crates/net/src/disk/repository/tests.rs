@@ -172,7 +172,7 @@ fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
         put(&mut repository, id, 10_000);
     }
     commit(&mut repository);
-    // It is closed, and the next one begins.
+    // It is closed, and the next one starts.
     drop(repository);
     let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert_eq!(listed(&mut repository).len(), 300);

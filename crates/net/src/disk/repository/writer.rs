@@ -1,4 +1,4 @@
-//! What puts chunks into segments and gives their room back.
+//! Writes chunks into segments and frees their space.
 use std::{
     collections::{BTreeMap, BTreeSet},
     io, mem,
@@ -70,7 +70,7 @@ pub(super) struct Writer {
     doomed_files: BTreeSet<u64>,
     /// Whether files were added or removed since the last commit, so that the next one must sync the folder.
     folder_changed: bool,
-    /// What went wrong since the last commit.
+    /// The failure since the last commit.
     failed: Option<io::Error>,
     buffer: Vec<u8>,
 }
@@ -81,7 +81,7 @@ struct Segment {
     /// Chunks that were not removed.
     live: BTreeSet<u64>,
     live_bytes: u64,
-    /// Bytes that it takes on the disk.
+    /// Its bytes on the disk.
     bytes: u64,
     /// Whether something in it is damaged: then it is not removed but put aside.
     is_damaged: bool,
@@ -92,22 +92,22 @@ struct Segment {
 struct Debt {
     /// Open, if it was written to.
     file: Option<Arc<dyn FsFile>>,
-    /// Where chunks begin that are marked as removed.
+    /// The starts of chunks that are marked as removed.
     marks: BTreeSet<u64>,
     /// The end of the valid part: bytes behind it were half written.
     cut: Option<u64>,
-    /// Whether marks and cut have to be made again.
+    /// Whether marks and cut must be repeated.
     again: bool,
 }
 
 struct Current {
     number: u64,
     file: Arc<dyn FsFile>,
-    /// The next chunk begins here.
+    /// The next chunk starts here.
     end: u64,
     /// Up to here it is on the disk.
     durable: u64,
-    /// Up to here the file system has set room aside.
+    /// Up to here the file system has allocated space.
     allocated: u64,
     /// Whether it does that.
     allocates: bool,
@@ -352,7 +352,7 @@ impl Writer {
         Ok(put.into_keys().collect())
     }
 
-    /// Writes down how old the chunks are, if there are any.
+    /// Records the chunks' age, if there are any.
     pub(super) fn note_age(&self) {
         if !self.places.lock().chunks.is_empty() {
             // The mark before it counts on, and the next commit writes another one.
@@ -396,7 +396,7 @@ impl Writer {
             }
             debt.marks.iter().try_for_each(|at| segment::mark_removed(&*file, *at))?;
         }
-        // If this fails the system drops the bytes that it was to write.
+        // If this fails the system drops the unwritten bytes.
         debt.again = true;
         file.sync_data()
     }
@@ -659,7 +659,7 @@ impl Current {
 }
 
 impl segment::Contents {
-    /// Bytes that are no zeros behind the last chunk of a file that nothing else is wrong with.
+    /// Nonzero bytes after the last chunk of an otherwise intact file.
     fn unfinished(&self, file: &dyn FsFile) -> io::Result<u64> {
         if !self.damaged.is_empty() {
             return Ok(0);
@@ -689,9 +689,9 @@ fn hole_bytes(place: &Place) -> u64 {
 
 /// A segment of this many bytes is closed.
 const SEGMENT_BYTES: u64 = 64 << 20;
-/// Names that are tried for the next segment at once.
+/// Names tried for the next segment at once.
 const SEGMENTS_TRIED: u32 = 16;
-/// Room that is set aside at once.
+/// Space allocated at once.
 const AHEAD_BYTES_MIN: u64 = 1 << 20;
 const AHEAD_BYTES_MAX: u64 = 32 << 20;
 /// Less than this is not given back alone.
@@ -702,6 +702,6 @@ const TIDY_BYTES_MIN: u64 = 1 << 20;
 const BUFFER_BYTES_KEPT: usize = 2 << 20;
 /// Bytes read at a time behind the last chunk of a segment.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Where files go in which something is damaged, and how many are kept there.
+/// The folder of damaged files, and how many are kept there.
 const DAMAGED_FOLDER: &str = "damaged";
 const DAMAGED_FILES_MAX: usize = 16;

@@ -18,7 +18,7 @@
 //!   or, as with a journal, a first part stays; a rename is done in one step.
 //! - A sync that fails drops the pending writes: the next one succeeds without them. Readers see either the dropped
 //!   bytes or the ones on the disk, as the file system likes.
-//! - A write that fails may have written any part of it.
+//! - A failed write may have written any part of it.
 mod file;
 
 use std::{
@@ -42,7 +42,7 @@ pub struct Faults {
     pub read: f64,
     /// A write gives EIO, and may have written a part.
     pub write: f64,
-    /// A write or an allocation gives ENOSPC, though there is room.
+    /// A write or an allocation gives ENOSPC, despite free space.
     pub full: f64,
     /// A write writes only some of the bytes, and returns their number.
     pub short: f64,
@@ -111,7 +111,7 @@ impl SimulatedDisk {
     pub fn set_faults(&self, faults: Faults) -> Faults {
         std::mem::replace(&mut self.lock().faults, faults)
     }
-    /// How many bytes there is room for in all; `None`: any number.
+    /// Total space in bytes; `None`: unlimited.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.lock().pages_max = bytes.map(|bytes| bytes / PAGE_BYTES as u64);
     }
@@ -424,7 +424,7 @@ struct Folder {
 }
 
 impl Machine {
-    /// Begins an operation that fails with the probability that `fault` gives.
+    /// Starts an operation that fails with the probability returned by `fault`.
     fn enter(&mut self, life: u64, fault: impl Fn(&Faults) -> f64) -> io::Result<()> {
         self.is_within = life == self.life && !self.stopped;
         if !self.is_within {

@@ -105,7 +105,7 @@ impl File {
             Length::Any => random.below(epochs.len() as u64) as usize,
             Length::Last => epochs.len() - 1,
         };
-        // Often all or nothing of it, else a part.
+        // Often all or nothing, else a part.
         let kept = [0.0, 0.5, 0.9, 1.0][random.below(4) as usize];
         let is_torn = random.chance(0.5);
         for (number, epoch) in epochs.into_iter().take(last + 1).enumerate() {
@@ -150,7 +150,7 @@ impl File {
     }
 }
 
-/// Bytes in pages; a page that is not there is zeros, and behind the length there is nothing.
+/// Bytes in pages; a missing page is zeros, and nothing follows the length.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Content {
     pub(super) pages: BTreeMap<u64, Page>,
