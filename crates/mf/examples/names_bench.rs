@@ -27,7 +27,7 @@ use tributary_mf::{
 const LIFETIME: Duration = Duration::from_secs(30);
 const DELAY: Duration = Duration::from_millis(20);
 
-/// What is on its way.
+/// A message in transit.
 enum Mail {
     Question(usize, NameMessage),
     Answer(usize, NameMessage),
@@ -164,7 +164,7 @@ impl Service {
         self.number += 1;
         self.mail.insert((self.now + DELAY, self.number), mail);
     }
-    /// Goes on to whatever comes next.
+    /// Advances to the next event.
     fn step(&mut self) {
         self.collect();
         let timers =

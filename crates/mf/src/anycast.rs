@@ -1,5 +1,5 @@
-//! Requests for content that the network takes to the nearest that has it (paper §2, anycast): the access router looks
-//! up who has the content and where they are, and chooses by distance.
+//! Delivers anycast requests (paper §2): the access router looks up the devices that hold the content and their
+//! addresses, and forwards the request to the nearest one.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -13,13 +13,13 @@ use crate::{
     wire::{ChunkHeader, NameRecord, RecordBody},
 };
 
-/// How long answers are waited for, and a holder that can be reached: a router that has just started, or whose neighbour
-/// has, knows of ways and holders a little later.
+/// How long requests wait for answers and for a reachable holder: a router that has just started, or whose neighbour
+/// has, learns routes and holders a little later.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Requests that wait at most.
+/// Maximum waiting requests.
 const WAITING_MAX: usize = 4_096;
 
-/// Requests that wait until it is known who is nearest.
+/// Requests whose nearest source is still being looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Anycasts(Vec<Waiting>);
 
@@ -83,8 +83,8 @@ impl Anycasts {
         }
         wanted
     }
-    /// Requests of which all is known, each with the nearest device as its destination, by the weights of their
-    /// accesses. `distance` is that of a device at an address; `None` if it cannot be reached.
+    /// Returns the requests whose lookups have ended, each addressed to the nearest device, weighted by the devices'
+    /// accesses. `distance` returns the distance to a device at an address, or `None` if it is unreachable.
     pub(crate) fn poll_ready(
         &mut self,
         now: Time,
@@ -107,7 +107,7 @@ impl Anycasts {
         });
         ready
     }
-    /// Forgets lookups without an answer; returns the names to look up again, because no known holder can be reached.
+    /// Drops unanswered lookups; returns the names to look up again, because no known holder is reachable.
     pub(crate) fn expire(&mut self, now: Time) -> BTreeSet<Guid> {
         self.0.retain(|waiting| now.since(waiting.since) < PATIENCE * 2);
         let stuck = self.0.iter().filter_map(|waiting| Some((waiting.header.destination, waiting.devices.as_ref()?)));

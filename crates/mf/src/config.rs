@@ -45,8 +45,8 @@ pub struct Config {
     pub hello_interval: Duration,
     /// Time between hellos between a host and its router while next to nothing is carried. Default: 10 s.
     pub idle_interval: Duration,
-    /// Time between hellos to a neighbour that does not answer. A host searches less and less often from 5 s on: at a thirtieth
-    /// of the silence, for which the router's return goes unnoticed at most. Default: 25 ms.
+    /// Time between hellos to a neighbour that does not answer. A host increases it from 5 s of silence on, to a
+    /// thirtieth of the silence, which bounds how late the router's return is noticed. Default: 25 ms.
     pub search_interval: Duration,
     /// The longest time between the hellos of a host to a router that does not answer. Default: 10 s.
     pub search_interval_max: Duration,
@@ -56,12 +56,13 @@ pub struct Config {
     pub hop: HopConfig,
     /// The measure against chunks that block others. Default: [`HolRelief::Windows`].
     pub relief: HolRelief,
-    /// A router stores chunks when the short-term cost of the path exceeds the long-term cost by this factor, even
-    /// though there is a path; at least 1. Default: 1.1 (GSTAR).
+    /// A router stores chunks despite a path if the path's short-term cost exceeds its long-term cost by this factor;
+    /// at least 1. Default: 1.1 (GSTAR).
     pub store_ratio: f64,
     /// In-network storage.
     pub proxy: ProxyConfig,
-    /// Whether a host keeps in its own store what it sends while no router answers, so that it outlives the host. Default: no.
+    /// Whether a host stores its outgoing messages while no router answers, so that they survive a restart. Default:
+    /// no.
     pub outbox: bool,
     /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
@@ -73,19 +74,19 @@ pub struct Config {
     pub pending_lifetime: Duration,
     /// How many replicas hold each name. Default: 5 (paper DMap: K).
     pub replicas: u8,
-    /// Records of names that this node holds for the network at most, if it is a resolver. Default: 1,000,000, of some 450
-    /// bytes each for contents.
+    /// Maximum name records that this node holds for the network as a resolver. Default: 1,000,000, of some 450 bytes
+    /// each for contents.
     pub records_max: u32,
-    /// Other routers that a router knows at most. Default: 1,024.
+    /// Maximum other routers known to a router. Default: 1,024.
     pub routers_max: u32,
-    /// Lifetime of this node's names; they are renewed at a third of it. A node that publishes nothing has ten times as long,
-    /// as routers find out by themselves whether it is there. Default: 30 s.
+    /// Lifetime of this node's names; the node renews them at a third of it. A node that publishes nothing uses ten
+    /// times this lifetime, since routers detect its absence themselves. Default: 30 s.
     pub binding_lifetime: Duration,
-    /// How long what is sent to a name is kept for this node after it was attached there last. Default: 7 days.
+    /// How long the network keeps messages to a name for this node after its last attachment. Default: 7 days.
     pub attachment_lifetime: Duration,
-    /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much as its
-    /// rate says, and the most if that is unknown. Chunks for a host with several accesses are spread by these weights,
-    /// and of several hosts with the same object the one with the least distance divided by weight gets the request.
+    /// The weights of a host's accesses by face, from 1 to 255; the default follows the access's rate, and is the
+    /// maximum if that is unknown. Chunks for a host with several accesses are distributed by these weights; among
+    /// several hosts with the same object the one with the least distance divided by weight gets the request.
     pub weights: BTreeMap<FaceId, u8>,
     /// The only devices that may look up this node's records under a name, or (`None`) its own location. At most 64
     /// devices each; for others the name does not exist.
@@ -97,18 +98,18 @@ pub struct Config {
     pub transfer: EndConfig,
 }
 
-/// Who belongs to a group, as its owner says.
+/// A group's members, as its owner lists them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GroupConfig {
-    /// Devices, or groups again; at most 64, so that larger groups are made of groups.
+    /// Devices or nested groups; at most 64, so larger groups consist of groups.
     pub members: Vec<Guid>,
-    /// The device whose proxy distributes what is sent to the group and answers for chunks that its members miss;
-    /// `None` leaves that to the first router that it reaches.
+    /// The device whose proxy distributes the group's messages and answers its members' requests for missing chunks;
+    /// `None` leaves this to the first router on the way.
     pub proxy: Option<Guid>,
 }
 
 impl Config {
-    /// Whether it keeps chunks: those of others as a router, or its own.
+    /// Whether the node keeps chunks: other nodes' as a router, or its own.
     pub fn stores(&self) -> bool {
         self.proxy.enabled && (self.router || self.outbox)
     }
@@ -122,8 +123,8 @@ impl Config {
             follows: self.router,
         }
     }
-    /// For a device on a battery: it says hello once a minute while it has nothing to say, renews its names every ten minutes,
-    /// and searches for a lost router once in two minutes in the end.
+    /// For a device on a battery: when idle, it sends a hello once a minute, renews its names every ten minutes, and
+    /// finally searches for a lost router every two minutes.
     pub fn save_battery(&mut self) {
         (self.idle_interval, self.search_interval_max) = (Duration::from_secs(60), Duration::from_secs(120));
         self.binding_lifetime = Duration::from_secs(180);
@@ -135,29 +136,29 @@ impl GroupConfig {
     pub(crate) fn is_legal(&self, label: &str) -> bool {
         (1..=OWN_LABEL_BYTES_MAX).contains(&label.len()) && self.members.len() <= MEMBERS_MAX
     }
-    /// What its owner says of it in the network.
+    /// The owner's record of it in the network.
     pub(crate) fn record(&self, label: &str) -> RecordBody {
         let proxy = self.proxy.unwrap_or(Guid::NONE);
         RecordBody::Group { label: label.as_bytes().into(), members: self.members.clone(), proxy }
     }
 }
 
-/// Whether chunks that block others are moved out of the way (paper §3.4.3).
+/// The measure against chunks that block others (paper §3.4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HolRelief {
-    /// They stay, and with them all that wait behind them.
+    /// Blocked chunks stay, and so does everything queued behind them.
     Off,
-    /// They are pushed to the proxy: the paper's way, by line and by share.
+    /// They are pushed to the proxy, as in the paper, by queue and by share.
     Proxy,
-    /// Each destination has a share of the buffer and a window of its own, so that few come into the way; these are
-    /// pushed to the proxy.
+    /// Each destination has a share of the buffer and a window, so few chunks block others; those are pushed to the
+    /// proxy.
     Windows,
 }
 
 /// How a proxy finds out that a destination is back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rebinding {
-    /// At once, by watching its name and its attachment; the storage timer is a fallback.
+    /// At once, by watching its name and its attachment; the storage timer is the fallback.
     Watch,
     /// When the storage timer expires (paper §3.3).
     Timer,
@@ -165,12 +166,12 @@ pub enum Rebinding {
     Never,
 }
 
-/// How far on a chunk has to be before the store that it has left forgets it.
+/// When a store may drop a forwarded chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CustodyUntil {
-    /// On a disk: that of a router further on, or of its receiver (custody transfer, RFC 5050 §5.10).
+    /// On the disk of a router further on, or of the receiver (custody transfer, RFC 5050 §5.10).
     Disk,
-    /// In the memory of the next hop: the paper's way, which loses what that one has not passed on when it is killed.
+    /// When it is in the next hop's memory, as in the paper; a kill of that node loses it.
     Hop,
 }
 
@@ -185,11 +186,11 @@ pub struct ProxyConfig {
     pub flow_capacity: ByteCount,
     /// Bytes for each source, to whomever it sends. Default: 512 MiB, half of the storage.
     pub source_capacity: ByteCount,
-    /// Bytes for each destination, whoever sends to it: a subscriber that never comes back takes no more. Default: 896 MiB, seven
+    /// Bytes per destination from all senders; a subscriber that never returns uses no more. Default: 896 MiB, seven
     /// eighths of the storage.
     pub destination_capacity: ByteCount,
-    /// How long a chunk that does not say how long is stored, and the most that any is. Default: 7 days, so that a device may
-    /// be away for a weekend or a week.
+    /// Default and maximum lifetime of stored chunks. Default: 7 days, so that a device may be away for a weekend or a
+    /// week.
     pub lifetime: Duration,
     /// The storage timer. Default: 1 s.
     pub timer: Duration,
@@ -197,19 +198,19 @@ pub struct ProxyConfig {
     pub rebinding: Rebinding,
     /// How long Stored and Dropped messages are collected. Default: 50 ms.
     pub report_delay: Duration,
-    /// How far on a chunk has to be before this store forgets it. Default: [`CustodyUntil::Disk`].
+    /// When this store may drop a forwarded chunk. Default: [`CustodyUntil::Disk`].
     pub custody: CustodyUntil,
-    /// Objects that may be on their way to one destination before it says that it has kept them, from 1. Default: 128.
+    /// Objects in transit to one destination before it acknowledges storage, from 1. Default: 128.
     pub custody_objects: u32,
-    /// Bytes that may be in transit to one destination before it acknowledges storage; an object that has begun
-    /// continues beyond it. Default: 64 MiB.
+    /// Bytes in transit to one destination before it acknowledges storage; an object in progress may exceed it.
+    /// Default: 64 MiB.
     pub custody_bytes: ByteCount,
-    /// The least time after which a chunk without an acknowledgement of storage is sent again: it follows the measured
-    /// round trip (RFC 6298), and is three times as long before the first one. Chunks lost with a neighbour or a router
-    /// further on are sent again at once, so this is for lost acknowledgements only, and longer than chunks queue
-    /// further on. Default: 10 s.
+    /// Minimum timeout after which a chunk without an acknowledgement of storage is sent again. The timeout follows the
+    /// measured round trip (RFC 6298), and is three times the minimum before the first one. Chunks lost with a
+    /// neighbour or a router further on are sent again at once, so this covers lost acknowledgements only, and exceeds
+    /// the queueing time further on. Default: 10 s.
     pub custody_timeout: Duration,
-    /// The most, however often it was sent in vain. Default: 2 min.
+    /// The maximum timeout after any number of failed attempts. Default: 2 min.
     pub custody_timeout_max: Duration,
     /// A router with less free storage than this percentage counts as depleted: routes through it are avoided, and
     /// chunks that it refused wait here. Default: 5.
@@ -219,7 +220,7 @@ pub struct ProxyConfig {
 /// Settings of the two ends of transfers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EndConfig {
-    /// Bytes of a chunk that a receiver proposes, and that a sender takes at most. Default: 1 MiB.
+    /// Bytes of a chunk that a receiver proposes, and the sender's maximum. Default: 1 MiB.
     pub chunk_bytes: u32,
     /// What a receiver reports. Default: [`Reliability::Nack`].
     pub reliability: Reliability,
@@ -233,12 +234,12 @@ pub struct EndConfig {
     /// How long a receiver waits for the next packet before it reports missing chunks; doubles with every repetition,
     /// up to four times as long. Default: 3 s.
     pub nack_timeout: Duration,
-    /// How long what this node sends is worth keeping, unless the command says otherwise. Default: 7 days.
+    /// Lifetime of this node's messages unless the command sets one. Default: 7 days.
     pub message_lifetime: Duration,
     /// Whether the access router answers for this node (producer delegation, paper §3.3). Default: no.
     pub delegate: bool,
-    /// A chunk that more members of a group than this ask for is sent to all again, to each of them otherwise (paper
-    /// §3.5). Default: 2.
+    /// A chunk that more group members than this request is sent to all again, otherwise to each of them (paper §3.5).
+    /// Default: 2.
     pub multicast_threshold: u16,
 }
 
@@ -343,8 +344,8 @@ impl Config {
 const MESSAGE_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 
 impl ProxyConfig {
-    /// Settings for this capacity, with the default shares: for each flow a quarter, but no more than 100 MiB and no
-    /// less than 5 MiB, so that some chunks of the usual size fit; for each source half.
+    /// Settings for this capacity, with the default shares: a quarter per flow, between 5 MiB, so that some chunks of
+    /// the usual size fit, and 100 MiB; half per source.
     pub fn with_capacity(capacity: ByteCount) -> ProxyConfig {
         let ByteCount(bytes) = capacity;
         let share =
@@ -360,7 +361,7 @@ impl ProxyConfig {
     }
 }
 
-/// What a flow may store at most, and at least, where its share of the store is not chosen.
+/// Maximum and minimum default share of a flow.
 const FLOW_CAPACITY_MAX: u64 = 100 << 20;
 const FLOW_CAPACITY_MIN: u64 = 5 << 20;
 

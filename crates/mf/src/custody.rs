@@ -1,5 +1,5 @@
-//! Answers to custodians about the chunks that they keep (RFC 5050 §5.10), gathered for a moment, so that one message
-//! covers many chunks.
+//! Answers to custodians about their chunks (RFC 5050 §5.10), collected for a moment, so that one message covers many
+//! chunks.
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::ObjectId;
@@ -10,9 +10,9 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, CustodyState, TransportMessage},
 };
 
-/// How long it is waited for more to say to a custodian.
+/// How long answers to a custodian are collected.
 const DELAY: Duration = Duration::from_millis(20);
-/// Chunks that are reported without waiting for more, and transfers that are gathered at most.
+/// Number of chunks that triggers a report at once, and maximum transfers with collected answers.
 const CHUNKS_MAX: usize = 1_024;
 const TRANSFERS_MAX: usize = 4_096;
 
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     /// The token of the transfer.
     pub(crate) token: Token,
     pub(crate) key: ChunkKey,
-    /// What became of it.
+    /// Its state.
     pub(crate) state: CustodyState,
 }
 
@@ -45,7 +45,7 @@ type AnswerKey = (Custodian, u64, Flow, u32, ObjectId, u8);
 pub(crate) struct Answers {
     answers: BTreeMap<AnswerKey, (CustodyState, BTreeSet<u32>)>,
     due: Option<Time>,
-    /// Messages made of it.
+    /// Messages sent.
     pub(crate) messages: u64,
 }
 
@@ -64,7 +64,7 @@ impl Answers {
         }
         let (_, chunks) = self.answers.entry(of(state)).or_insert_with(|| (state, BTreeSet::new()));
         chunks.insert(key.number);
-        // The description is the last of an object: nothing more of it is waited for.
+        // The manifest is an object's last chunk: no more will follow.
         let is_last = key.number == 0;
         let is_much = is_last || chunks.len() >= CHUNKS_MAX || self.answers.len() >= TRANSFERS_MAX;
         let due = if is_much { now } else { now + DELAY };
@@ -93,7 +93,7 @@ impl Answers {
         self.due = None;
         None
     }
-    /// When there is something to say.
+    /// When the next message is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.due
     }

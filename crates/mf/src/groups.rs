@@ -1,5 +1,6 @@
-//! Resolves groups (paper §3.5): a group GUID leads to devices and to further groups, each perhaps with a proxy of its
-//! own, and devices to addresses. Names in use are watched, so that members who come, go or move are known.
+//! Resolves groups (paper §3.5): a group GUID leads to devices and to further groups, each perhaps with a separate
+//! proxy, and devices lead to addresses. Names in use are watched, so that joining, leaving and moving members are
+//! noticed.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -17,22 +18,22 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an unused name is watched.
 const IDLE: Duration = Duration::from_secs(60);
-/// Groups in groups at most.
+/// Maximum nesting of groups.
 const DEPTH_MAX: u32 = 8;
-/// Names that are known at most.
+/// Maximum known names.
 const NAMES_MAX: usize = 16_384;
-/// Devices of one group at most.
+/// Maximum devices of a group.
 const DEVICES_MAX: usize = 4_096;
 
 /// Groups and devices that this node has looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     names: BTreeMap<Guid, Known>,
-    /// Chunks that wait until it is known whom they are for.
+    /// Chunks that wait for the lookup of their destination.
     waiting: Vec<Slot>,
     watches: VecDeque<(Guid, bool)>,
     changed: bool,
-    /// The same for those who go by [`Groups::take_news`].
+    /// The same for lookups started by [`Groups::take_news`].
     is_news: bool,
 }
 
@@ -62,8 +63,8 @@ pub(crate) struct Members {
 }
 
 impl Groups {
-    /// The members of a group as `source` may see them: a group, or the location of a member, that it may not read does
-    /// not exist for it. `None` during the lookup. `own` is this device, which distributes to groups whose proxy it is.
+    /// The members of a group as `source` may see them: a group, or a member's location, that it may not read does not
+    /// exist for it. `None` during the lookup. `own` is this device, which distributes to groups whose proxy it is.
     pub(crate) fn resolve(&mut self, now: Time, own: Guid, source: Guid, group: Guid) -> Option<Members> {
         let mut members = Members::default();
         let mut seen = BTreeSet::new();
@@ -108,9 +109,9 @@ impl Groups {
         }
         is_known.then_some(members)
     }
-    /// The devices that a GUID stands for: those that the owner of the group lists, those of groups in it as well, or
-    /// else itself. A group that `own`, this device, does not know yet, or may not read, has none; devices attached to
-    /// a name do not count.
+    /// The devices that a GUID represents: those in the owner's list, including nested groups, or else the device
+    /// itself. The result is empty while `own`, this device, has not looked up the group or may not read it. Devices
+    /// attached to a name are not included.
     pub(crate) fn listed(&mut self, now: Time, own: Guid, guid: Guid) -> BTreeSet<Guid> {
         let mut devices = BTreeSet::new();
         let mut seen = BTreeSet::new();
@@ -131,7 +132,7 @@ impl Groups {
         }
         devices
     }
-    /// Whether a GUID stands for a group or for those who are attached to a name, by its records; `None` during the lookup.
+    /// Whether a GUID is a group or a name with attached devices, by its records; `None` during the lookup.
     pub(crate) fn is_group(&mut self, now: Time, guid: Guid) -> Option<bool> {
         let declared = self.look(now, guid)?;
         Some(declared.values().any(|(declared, _)| !matches!(declared, Declared::Device(_))))
@@ -149,14 +150,14 @@ impl Groups {
         self.watches.push_back((guid, true));
         None
     }
-    /// Everything that is known at a place.
+    /// All records of a place.
     pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
         let Some(known) = self.names.get_mut(&place) else { return };
         known.is_answered = true;
         known.declared = records.iter().filter_map(|record| Some((record.author(), declared(record)?))).collect();
         (self.changed, self.is_news) = (true, true);
     }
-    /// One record that is new or takes another one back.
+    /// A record that is new or withdraws another one.
     pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
         let Some(known) = self.names.get_mut(&place) else { return };
         match declared(record) {
@@ -177,7 +178,7 @@ impl Groups {
     pub(crate) fn take_waiting(&mut self) -> Vec<Slot> {
         if core::mem::take(&mut self.changed) { core::mem::take(&mut self.waiting) } else { Vec::new() }
     }
-    /// A name to watch (true) or not to watch any more.
+    /// Returns a name to start (true) or stop (false) watching.
     pub(crate) fn poll_watch(&mut self) -> Option<(Guid, bool)> {
         self.watches.pop_front()
     }
@@ -185,7 +186,7 @@ impl Groups {
     pub(crate) fn uses(&self, guid: &Guid) -> bool {
         self.names.contains_key(guid)
     }
-    /// Forgets unused names, and gives up lookups without an answer.
+    /// Forgets unused names, and ends unanswered lookups.
     pub(crate) fn expire(&mut self, now: Time) {
         self.changed |= !self.waiting.is_empty();
         let idle = self.names.iter().filter(|(_, known)| now.since(known.used_at) >= IDLE).map(|(guid, _)| *guid);
@@ -320,7 +321,7 @@ mod tests {
         groups.handle_changed(inner.0, &record_for(9, body, Readers::Only([device(7)].into())));
         assert_eq!(listed(&mut groups, 8, top.0), [device(1), inner.0].into(), "it is not for this one any more");
         assert_eq!(listed(&mut groups, 7, top.0), [device(1), device(3)].into());
-        // Whoever attaches to a name becomes no reader by that.
+        // Attaching to a name makes no device a reader.
         let name: tributary_content::Name = "/all".parse().expect("a name");
         let place = Guid::of_name(&name);
         listed(&mut groups, 8, place);

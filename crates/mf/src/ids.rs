@@ -8,18 +8,18 @@ use crate::wire::fields::GUID;
 
 /// A globally unique identifier (paper §3): a flat, self-certifying name of a device, a content, a group or a context.
 ///
-/// It is the first 20 bytes of the BLAKE3 hash of its owner's public key and a label, so that the holder of the key can
-/// prove that a record about the GUID is its owner's.
+/// The first 20 bytes of the BLAKE3 hash of its owner's public key and a label, so that the key's holder can prove a
+/// record about the GUID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Guid(pub [u8; 20]);
 
 impl Guid {
     /// Bytes of a GUID.
     pub const BYTES: usize = 20;
-    /// No GUID: stands for "whoever has the address".
+    /// No GUID: means "any device at that address".
     pub const NONE: Guid = Guid([0; 20]);
 
-    /// The GUID of what the owner of `key` calls `label`; the empty label is the owner's device itself.
+    /// The GUID of the object that the owner of `key` labels `label`; the empty label is the owner's device itself.
     pub fn of(key: &PublicKey, label: &[u8]) -> Guid {
         Guid::hash("tributary mobilityfirst guid", &[&key.0, label])
     }
@@ -27,13 +27,13 @@ impl Guid {
     pub fn of_content(key: &PublicKey, name: &Name) -> Guid {
         Guid::of(key, name.as_tlv())
     }
-    /// The place where all announcements under `name`, of any publisher, can be looked up.
+    /// The place in the directory of all publishers' announcements under `name`.
     ///
-    /// It names nothing and has no owner: records found there are certified by the GUIDs that they lead to.
+    /// It has no owner: the GUIDs in records found there certify these.
     pub fn of_name(name: &Name) -> Guid {
         Guid::hash("tributary mobilityfirst listing", &[name.as_tlv()])
     }
-    /// The GUID of what a device says of a scope: that it has contents there.
+    /// The GUID of a device's record that it has contents in a scope.
     pub fn of_scope(name: &Name) -> Guid {
         Guid::hash("tributary mobilityfirst scope", &[name.as_tlv()])
     }
@@ -80,7 +80,7 @@ impl fmt::Debug for Guid {
 pub struct NetworkAddress(pub u32);
 
 impl NetworkAddress {
-    /// No address: to be looked up on the way (late binding).
+    /// No address: routers look it up on the way (late binding).
     pub const NONE: NetworkAddress = NetworkAddress(0);
 
     /// The address of the router that is called `label`: four bytes of the label's hash, never zero.
@@ -105,20 +105,19 @@ impl fmt::Debug for NetworkAddress {
     }
 }
 
-/// An address, and the weight of the access there relative to others, of the same device and of other ones: 1 to 255,
-/// larger is better.
+/// An address, and the weight of its access relative to others, of the same device and of others: 1 to 255, larger is
+/// better.
 pub type Weighted = (NetworkAddress, u8);
 
-/// The weight of the best access, and of one of which nothing is known.
+/// The weight of the best access, and of an unknown one.
 pub const WEIGHT_MAX: u8 = 255;
 
-/// How far something counts as being that is so far away and has an access of this weight: that of half the weight counts
-/// as twice as far.
+/// The effective distance through an access of this weight: half the weight doubles the distance.
 pub fn weighted(distance: u64, weight: u8) -> u64 {
     distance.saturating_mul(u64::from(WEIGHT_MAX)) / u64::from(weight.max(1))
 }
 
-/// Names a chunk on one hop, for as long as it takes; every hop and each direction has its own.
+/// Identifies a chunk during its transfer over one hop; every hop and each direction has separate ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct HopId(pub u32);
 
@@ -133,7 +132,7 @@ pub enum ServiceId {
     Multicast = 1,
     /// To the nearest of the addresses.
     Anycast = 2,
-    /// Over all of the addresses: the router where the ways part spreads the chunks over them.
+    /// Over all of the addresses: the router where the paths diverge distributes the chunks over them.
     Multihoming = 4,
     /// A request for content; caches on the way may answer it.
     ContentRequest = 0x200,
@@ -142,8 +141,8 @@ pub enum ServiceId {
 }
 
 impl ServiceId {
-    /// What brings a chunk to its destination, of which it was unknown whether it is a group. Of a destination of
-    /// [`ServiceId::Multicast`] that was known.
+    /// The service for a chunk whose sender did not know whether its destination is a group. A sender that uses
+    /// [`ServiceId::Multicast`] did.
     pub fn for_group(self, is_group: bool) -> ServiceId {
         match (self, is_group) {
             (ServiceId::Unicast, true) => ServiceId::Multicast,
@@ -186,15 +185,15 @@ wire_table! {
     /// A flow (paper §3.1, footnote 2): everything from one GUID to another.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub struct Flow {
-        /// Who sends.
+        /// The sender.
         pub source: Guid = GUID => "source",
-        /// Who is to get it.
+        /// The receiver.
         pub destination: Guid = GUID => "destination",
     }
 }
 
-/// Who keeps a chunk that is on its way until somebody further on has it on a disk (custodian, RFC 5050 §5.10), and the
-/// router that it is.
+/// The router that is responsible for a chunk in transit until a node further on has it on a disk (custodian, RFC 5050
+/// §5.10).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Custodian {
     /// The router.
@@ -208,7 +207,7 @@ impl Custodian {
     pub const BYTES: usize = Guid::BYTES + 4;
 }
 
-/// One chunk of one object on its way in one flow: what duplicates are known by.
+/// One chunk of one object in one flow: identifies duplicates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChunkKey {
     /// The flow.

@@ -12,7 +12,7 @@
 //! | §3.2.2, §3.4.2 | end-to-end reliability and flow control | [`sender`], [`receiver`] |
 //! | §3.3 | storage proxy | [`router::proxy`] |
 //! | §3.3, §3.4.3 | late binding, head-of-line relief | [`router`] |
-//! | §3.5 | multicast: whom a group means, requests gathered by proxies | `groups`, `relay` |
+//! | §3.5 | multicast: resolution of groups, requests aggregated by proxies | `groups`, `relay` |
 //! | | link state with SETT and LETT | [`router::link_state`] |
 //! | | packet formats | [`wire`] |
 //!

@@ -1,4 +1,4 @@
-//! What there is under the scopes that this node watches, as events.
+//! The entries of the scopes that this node watches, as events.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::ToString,
@@ -32,7 +32,7 @@ struct Scope {
 struct Child {
     /// Who announces which content.
     items: BTreeMap<RecordKey, u64>,
-    /// Records of what is deeper than the child itself.
+    /// Records of entries deeper than the child itself.
     deeper: BTreeSet<RecordKey>,
 }
 
@@ -45,7 +45,7 @@ impl Listings {
             children: BTreeMap::new(),
         });
     }
-    /// Does not any more.
+    /// Stops watching.
     pub(crate) fn unwatch(&mut self, scope: &Name) {
         self.scopes.remove(&Guid::of_name(scope));
     }
@@ -57,7 +57,7 @@ impl Listings {
     pub(crate) fn uses(&self, place: &Guid) -> bool {
         self.scopes.contains_key(place)
     }
-    /// Everything that there is at a place.
+    /// All records of a place.
     pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
         let here: BTreeSet<RecordKey> = records.iter().map(NameRecord::key).collect();
         let children = self.scopes.get(&place).into_iter().flat_map(|scope| &scope.children);
@@ -79,7 +79,7 @@ impl Listings {
             self.events.push_back(ResolverEvent::Listed { name: scope.name.to_string(), entries });
         }
     }
-    /// One record that is new or takes another one back.
+    /// A record that is new or withdraws another one.
     pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
         let Some(scope) = self.scopes.get_mut(&place) else { return };
         let key = record.key();

@@ -1,5 +1,5 @@
-//! The bytes of a chunk in the pieces in which they came or were read, so that they are copied where they end and nowhere
-//! before.
+//! The bytes of a chunk in the pieces in which they arrived or were read, so that they are copied only at their
+//! destination.
 use alloc::vec::{self, Vec};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ impl Payload {
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
-    /// Whether there is not a single byte.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Bytes::is_empty)
     }
@@ -21,7 +21,7 @@ impl Payload {
     pub fn pieces(&self) -> &[Bytes] {
         &self.0
     }
-    /// All bytes in one piece: shared if there is only one, else copied.
+    /// All bytes in one piece: shared if there is only one, otherwise copied.
     pub fn to_bytes(&self) -> Bytes {
         match &self.0[..] {
             [only] => only.clone(),
@@ -78,7 +78,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// The next `length` bytes, which are there.
+    /// The next `length` bytes; the caller has checked that they exist.
     fn take(&mut self, length: usize) -> Bytes {
         let mut joined = Vec::new();
         loop {

@@ -19,28 +19,28 @@ use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 /// What a chunk did.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Taken {
-    /// It is kept; what could be verified with it is stored, see [`Reassembly::poll_stored`].
+    /// It is kept; everything that it completes is verified and stored, see [`Reassembly::poll_stored`].
     Kept,
-    /// It was here already.
+    /// It had already arrived.
     Duplicate,
-    /// There is no room for it: it has to come again.
+    /// The buffer is full: the chunk has to be sent again.
     Refused,
-    /// It is not what the manifest says.
+    /// It contradicts the manifest.
     Wrong(Wrong),
     /// The store refused.
     Failed(String),
 }
 
-/// Bytes that are not what the manifest says.
+/// Bytes that contradict the manifest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Wrong {
-    /// What is wrong with them.
+    /// The reason.
     pub reason: String,
-    /// Who sent how many of them: of several it is not known who lies.
+    /// The bytes from each sender: with several, the faulty one is unknown.
     pub origins: BTreeMap<Origin, u64>,
-    /// The chunks, as they were cut last, that have to come again.
+    /// The chunks, in the latest cut, that must be sent again.
     pub chunks: RangeInclusive<u32>,
-    /// The unit whose bytes are wrong; `None` if a chunk cannot be of the object at all.
+    /// The unit whose bytes are wrong; `None` if a chunk cannot belong to the object at all.
     pub unit: Option<u32>,
 }
 
@@ -54,40 +54,40 @@ pub struct Check {
 }
 
 impl Check {
-    /// The chunks that are to come again: the unit alone, in chunks of its length, if it is one unit that is wrong.
+    /// The chunks to send again: only the unit, in chunks of its length, if exactly one unit is wrong.
     pub fn chunks(&self) -> RangeInclusive<u32> {
         self.chunks.clone()
     }
-    /// How they are to be cut: their bytes, and into how many the object is then.
+    /// Their required cut: bytes per chunk, and the object's number of chunks.
     pub fn cut(&self) -> (u32, u32) {
         self.cut
     }
 }
 
-/// What a chunk says about whether a source lies.
+/// What a chunk shows about a suspect source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Nothing yet.
     Open,
-    /// What was wrong came right.
+    /// The corrupted chunks turned out right.
     Right,
-    /// It came wrong again.
+    /// It was corrupted again.
     Wrong,
 }
 
 /// One object that is being received.
 pub struct Reassembly {
     writer: ObjectWriter,
-    /// How the last chunk that came was cut. Senders may cut it in different ways: what is here is known by its bytes.
+    /// How the latest chunk was cut. Senders may cut differently, so received data is tracked in bytes.
     cut: Option<(u32, u32)>,
     units: BTreeMap<u32, Unit>,
     /// Complete units that wait for the hash list, or for the reader of an in-order stream.
     waiting: BTreeSet<u32>,
-    /// Verified units that the store has begun to keep: their bytes are buffered until it has them.
+    /// Verified units that the store is writing: their bytes stay buffered until it has finished.
     storing: BTreeMap<u32, Stored>,
     may_succeed_later: bool,
     buffered: u64,
-    /// Stored and not told yet.
+    /// Stored and not reported yet.
     stored: VecDeque<Stored>,
 }
 
@@ -98,7 +98,7 @@ pub struct Stored {
     pub index: u32,
     /// Its bytes.
     pub bytes: u32,
-    /// Who sent how much of it.
+    /// The bytes from each sender.
     pub parts: Vec<(Origin, u32)>,
 }
 
@@ -107,16 +107,16 @@ pub struct Stored {
 pub enum Origin {
     /// The source of this number.
     Source(SourceId),
-    /// Storage on the way, in the name of the source of this number.
+    /// Storage on the way, in the name of the source with this number.
     Storage(SourceId),
-    /// A cache, or somebody who is not known.
+    /// A cache, or an unknown node.
     Cache,
     /// A web server that has the object too; its account is kept elsewhere.
     Mirror,
 }
 
 impl Origin {
-    /// The number of the source whose chunk it is.
+    /// The number of the source in whose name the chunk came.
     pub fn source(self) -> Option<SourceId> {
         match self {
             Origin::Source(number) | Origin::Storage(number) => Some(number),
@@ -128,13 +128,13 @@ impl Origin {
 #[derive(Debug, Default)]
 struct Unit {
     bytes: Vec<u8>,
-    /// What of it is here: first byte and byte after the last of runs that neither touch nor overlap.
+    /// Received bytes: first byte and end of runs that neither touch nor overlap.
     here: BTreeMap<u32, u32>,
     parts: Vec<(Origin, u32)>,
 }
 
 impl Unit {
-    /// Writes a part; what goes on where the last one ended costs no clearing.
+    /// Writes a part; appending to the previous one needs no zeroing.
     fn put(&mut self, offset: usize, part: &[u8]) {
         if self.bytes.len() < offset {
             self.bytes.resize(offset, 0);
@@ -146,7 +146,7 @@ impl Unit {
     fn covers(&self, first: u32, until: u32) -> bool {
         self.here.range(..=first).next_back().is_some_and(|(_, end)| *end >= until)
     }
-    /// Takes note that bytes are here; gives those that were not.
+    /// Marks bytes as received; returns those that were new.
     fn cover(&mut self, first: u32, until: u32) -> Vec<(u32, u32)> {
         let touching = self.here.range(..=until).rev().take_while(|(_, end)| **end >= first);
         let mut touching: Vec<(u32, u32)> = touching.map(|(start, end)| (*start, *end)).collect();
@@ -174,14 +174,14 @@ impl Reassembly {
     /// Opens the store of the object of `manifest`.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn new(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<Reassembly, StoreError> {
         Ok(Reassembly::of(ObjectWriter::open(manifest, opener)?))
     }
-    /// The same for what was sent unasked, by the sending of that name.
+    /// Creates the reassembly of an unsolicited transfer, identified by the delivery's name.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn sent(manifest: Manifest, opener: &mut dyn StoreOpener, delivery: &[u8]) -> Result<Reassembly, StoreError> {
         Ok(Reassembly::of(ObjectWriter::open_sent(manifest, opener, delivery)?))
     }
@@ -197,12 +197,12 @@ impl Reassembly {
             stored: VecDeque::new(),
         }
     }
-    /// What a store says, for people; it is remembered whether it may succeed later.
+    /// A store's error for people; remembers whether it is temporary.
     fn reason(&mut self, error: StoreError) -> String {
         self.may_succeed_later |= matches!(error, StoreError::Later { .. });
         error.to_string()
     }
-    /// Whether what the store has failed in may succeed later.
+    /// Whether the store's failure is temporary.
     pub fn may_succeed_later(&self) -> bool {
         self.may_succeed_later
     }
@@ -210,10 +210,10 @@ impl Reassembly {
     pub fn is_open(&self) -> bool {
         self.writer.is_open()
     }
-    /// Takes what the store has done, at once or on another thread; false if there was nothing.
+    /// Takes the store's answers, from this or another thread; false if there were none.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn handle_storage(&mut self) -> Result<bool, String> {
         let mut any = false;
         while let Some(written) = self.writer.poll().map_err(|error| self.reason(error))? {
@@ -227,14 +227,14 @@ impl Reassembly {
         }
         Ok(any)
     }
-    /// Whether the store has begun something and not answered.
+    /// Whether the store has unanswered tasks.
     pub fn awaits_storage(&self) -> bool {
         self.writer.awaits_storage()
     }
-    /// Begins to write to the disk what is held and may be lost with the power; true if there is nothing.
+    /// Starts syncing data that a power cut could lose; returns true if there is nothing to sync.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn sync(&mut self) -> Result<bool, String> {
         self.writer.sync().map_err(|error| self.reason(error))?;
         self.handle_storage()?;
@@ -252,7 +252,7 @@ impl Reassembly {
     pub fn manifest(&self) -> &Manifest {
         self.writer.manifest()
     }
-    /// The bytes that the transfer is for, and how many of them are stored.
+    /// The bytes of the transfer, and how many are stored.
     pub fn sizes(&self) -> (u64, u64) {
         self.writer.sizes()
     }
@@ -260,15 +260,15 @@ impl Reassembly {
     pub fn is_selective(&self) -> bool {
         self.writer.wanted().is_some()
     }
-    /// Looks at what the store's readers want now; true if that has changed.
+    /// Reads the current wishes of the store's readers; true if they have changed.
     pub fn refresh_wishes(&mut self) -> bool {
         self.writer.refresh_wishes()
     }
-    /// Whether all is here that the store's readers want at the moment, and they may want more.
+    /// Whether everything that the store's readers want now is verified, though they may want more.
     pub fn awaits_wishes(&self) -> bool {
         self.writer.may_want_more() && self.writer.has_all_wanted()
     }
-    /// Whether what is wanted may change without a wake-up.
+    /// Whether the readers' wishes may change without a wake-up.
     pub fn must_be_looked_at(&self) -> bool {
         self.writer.must_be_looked_at()
     }
@@ -289,11 +289,11 @@ impl Reassembly {
     pub fn stored_bytes(&self) -> u64 {
         self.writer.stored_bytes()
     }
-    /// The next unit that was stored since it was last asked.
+    /// The next unit stored since the last call.
     pub fn poll_stored(&mut self) -> Option<Stored> {
         self.stored.pop_front()
     }
-    /// Bytes that are here and not stored.
+    /// Bytes received but not stored.
     pub fn buffered_bytes(&self) -> u64 {
         self.buffered
     }
@@ -301,16 +301,16 @@ impl Reassembly {
     pub fn is_complete(&self) -> bool {
         self.writer.is_complete()
     }
-    /// Gives the object its final name, or begins to; true once it has it.
+    /// Gives the object its final name, or starts to; true once it has it.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn finish(&mut self) -> Result<bool, String> {
         self.writer.finish().map_err(|error| self.reason(error))?;
         self.handle_storage()?;
         self.writer.finish().map_err(|error| self.reason(error))
     }
-    /// Chunks, cut by `chunk_bytes`, that are here: of which nothing is needed unless it turns out to be wrong.
+    /// Received chunks, cut by `chunk_bytes`, which are requested again only if verification fails.
     pub fn held(&self, chunk_bytes: u32) -> ChunkRanges {
         let count = chunk_count(self.manifest().size, chunk_bytes);
         ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes)))
@@ -319,11 +319,11 @@ impl Reassembly {
     fn is_verified(&self, unit: u32) -> bool {
         self.writer.is_verified(unit)
     }
-    /// Whether bytes of a unit are here, from the first to before the last.
+    /// Whether the bytes `first` to `until` of a unit have arrived.
     fn is_here(&self, unit: u32, first: u32, until: u32) -> bool {
         self.is_verified(unit) || self.units.get(&unit).is_some_and(|state| state.covers(first, until))
     }
-    /// Whether a chunk, cut by `chunk_bytes`, is here.
+    /// Whether a chunk, cut by `chunk_bytes`, has been received.
     fn has(&self, number: u32, chunk_bytes: u32) -> bool {
         let Some(index) = number.checked_sub(1) else { return self.writer.has_tree() };
         let start = u64::from(index) * u64::from(chunk_bytes);
@@ -339,7 +339,7 @@ impl Reassembly {
             Err(_) => false,
         }
     }
-    /// Chunks of the last cut that are missing; all of them before the first has come.
+    /// Missing chunks of the latest cut; all before the first has arrived.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
         let (_, count) = self.cut.unwrap_or((u32::MAX, 1));
         (0..count).filter(|number| self.is_missing(*number))
@@ -357,13 +357,13 @@ impl Reassembly {
     pub fn cut(&self) -> Option<(u32, u32)> {
         self.cut
     }
-    /// Drops what is not verified.
+    /// Drops unverified data.
     pub fn restart(&mut self) {
         (self.cut, self.buffered) = (None, self.storing.values().map(|stored| u64::from(stored.bytes)).sum());
         self.units.clear();
         self.waiting.clear();
     }
-    /// Drops about so many bytes of what is not verified, from the end; gives how many they were.
+    /// Drops about `bytes` bytes of unverified data, from the end; returns how many.
     pub fn shed(&mut self, bytes: u64) -> u64 {
         let mut shed = 0;
         while shed < bytes
@@ -375,7 +375,7 @@ impl Reassembly {
         self.buffered = self.buffered.saturating_sub(shed);
         shed
     }
-    /// Drops what is not verified of units of which a source has sent a part.
+    /// Drops the unverified data of units to which a source has contributed.
     pub fn forget(&mut self, source: SourceId) {
         let is_of = |unit: &Unit| unit.parts.iter().any(|(origin, _)| origin.source() == Some(source));
         let gone: Vec<u32> = self.units.iter().filter(|(_, unit)| is_of(unit)).map(|(number, _)| *number).collect();
@@ -385,7 +385,7 @@ impl Reassembly {
             self.buffered = self.buffered.saturating_sub(u64::from(filled));
         }
     }
-    /// The bytes of the object that a chunk has to have.
+    /// The bytes of the object that a chunk must contain.
     fn range(&self, number: u32, chunk_bytes: u32, count: u32, bytes: usize) -> Result<Range<u64>, &'static str> {
         if count != chunk_count(self.manifest().size, chunk_bytes) {
             return Err("cuts the object into another number of chunks");
@@ -398,7 +398,7 @@ impl Reassembly {
             false => Err("sends a chunk of another length"),
         }
     }
-    /// What is to come again of what came wrong.
+    /// Starts the check of corrupted chunks: which parts to request again.
     pub fn begin_check(&self, wrong: &Wrong) -> Check {
         let by_unit = |unit: u32| (unit + 1..=unit + 1, self.manifest().chunk_size);
         let cut = self.cut.map_or(self.manifest().chunk_size, |(chunk_bytes, _)| chunk_bytes);
@@ -406,7 +406,7 @@ impl Reassembly {
         let cut = (chunk_bytes, chunk_count(self.manifest().size, chunk_bytes));
         Check { chunks, cut, unit: wrong.unit, parts: Unit::default() }
     }
-    /// Looks at a chunk of a source that is in doubt; nothing of it is kept for the object.
+    /// Checks a suspect source's chunk, without keeping it.
     pub fn check(
         &self,
         check: &mut Check,
@@ -441,8 +441,8 @@ impl Reassembly {
         let bytes = core::mem::take(&mut check.parts).bytes;
         self.writer.verify_chunk(wrong, &bytes).map_or(Verdict::Open, verdict)
     }
-    /// Takes a chunk if there is `room` for its bytes, or if it brings on the first unit that is not verified: all that is
-    /// read in order waits for that one.
+    /// Takes a chunk if `room` suffices for its bytes, or if it contributes to the first unverified unit, on which an
+    /// in-order reader waits.
     pub fn take(
         &mut self,
         number: u32,
@@ -500,7 +500,7 @@ impl Reassembly {
         self.waiting.extend(full);
         self.store_waiting()
     }
-    /// Takes a whole unit from a mirror; parts of it that others have sent are dropped.
+    /// Takes a whole unit from a mirror; drops parts of it from other senders.
     pub fn take_unit(&mut self, unit: u32, bytes: Vec<u8>) -> Taken {
         let length = bytes.len() as u64;
         if unit >= self.manifest().chunk_count() || self.is_verified(unit) || !self.writer.has_tree() {
@@ -518,7 +518,7 @@ impl Reassembly {
         self.waiting.insert(unit);
         self.store_waiting()
     }
-    /// Whether the hash list is here.
+    /// Whether the hash list has arrived.
     pub fn has_tree(&self) -> bool {
         self.writer.has_tree()
     }
@@ -526,7 +526,7 @@ impl Reassembly {
     pub fn is_missing_unit(&self, unit: u32) -> bool {
         !self.is_verified(unit) && !self.waiting.contains(&unit)
     }
-    /// Whether nothing of a unit is here.
+    /// Whether no byte of a unit has arrived.
     pub fn is_untouched(&self, unit: u32) -> bool {
         !self.is_verified(unit) && !self.units.contains_key(&unit)
     }
@@ -542,8 +542,8 @@ impl Reassembly {
         let all = || core::iter::once(0..self.manifest().chunk_count()).collect();
         self.writer.wanted().map_or_else(all, |wanted| wanted.windows.clone())
     }
-    /// The hash list in chunk 0, behind the manifest. The object's is known, and the sender of the same bytes may have
-    /// another one.
+    /// The hash list in chunk 0, after the manifest. The object's manifest is known, while another sender of the same
+    /// bytes may have its own.
     fn head(&self, payload: &Bytes) -> Result<HashTree, String> {
         let parts = payload
             .split_first_chunk::<2>()
@@ -565,7 +565,7 @@ impl Reassembly {
             Err(reason) => wrong_chunk(&reason, 0, (origin, payload.len())),
         }
     }
-    /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
+    /// Verifies and stores complete units, as far as the hash list has arrived and the reader keeps up.
     pub fn store_waiting(&mut self) -> Taken {
         if !self.writer.has_tree() {
             return Taken::Kept;
@@ -576,7 +576,7 @@ impl Reassembly {
             let Some(state) = self.units.remove(&unit) else { continue };
             if self.writer.verify_chunk(unit, &state.bytes) != Some(true) {
                 self.buffered = self.buffered.saturating_sub(u64::from(state.filled()));
-                // What waited for the hash list came from others than who sent that.
+                // The chunks that waited for the hash list may have other senders than the list.
                 let mut origins = BTreeMap::new();
                 for (origin, bytes) in state.parts {
                     *origins.entry(origin).or_default() += u64::from(bytes);
@@ -608,7 +608,7 @@ impl Reassembly {
     pub fn awaits_reader(&self) -> bool {
         self.writer.has_tree() && !self.waiting.is_empty()
     }
-    /// Whether the reader of an in-order stream alone holds things up: all that it has room for is here.
+    /// Whether only the reader of an in-order stream delays the transfer: everything that it accepts has arrived.
     pub fn is_reader_behind(&self) -> bool {
         self.awaits_reader() && self.writer.first_unverified().is_some_and(|next| !self.writer.accepts(next))
     }
@@ -629,7 +629,7 @@ fn wrong_chunk(reason: &str, number: u32, (origin, bytes): (Origin, usize)) -> T
     Taken::Wrong(Wrong { reason: reason.into(), origins, chunks: number..=number, unit: None })
 }
 
-/// The manifest in a chunk 0 that nobody asked for.
+/// The manifest in an unsolicited chunk 0.
 pub fn manifest_of(payload: &[u8]) -> Option<Manifest> {
     let (len, rest) = payload.split_first_chunk::<2>()?;
     let (manifest, _) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;

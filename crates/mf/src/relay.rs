@@ -1,6 +1,6 @@
-//! A proxy's work for a group behind it (paper §3.5): it takes the requests of members to whom it distributed a
-//! transfer, answers from its copies, requests upstream once for all of them, and reports complete members upstream in
-//! one message.
+//! The proxy of a group behind it (paper §3.5). It receives the requests of members to whom it distributed a transfer,
+//! answers them from its copies, requests missing chunks upstream once for all members, and reports complete members
+//! upstream in one message.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -17,11 +17,11 @@ use crate::{
 
 /// How long requests and completions are collected.
 const COLLECT: Duration = Duration::from_millis(50);
-/// Transfers that are relayed at the same time at most.
+/// Maximum relayed transfers.
 const RELAYS_MAX: usize = 4_096;
-/// Chunks of a transfer that are requested at the same time at most; members repeat requests for others.
+/// Maximum requested chunks of a transfer; members repeat requests for others.
 const REQUESTS_MAX: usize = 65_536;
-/// Members of a transfer that are remembered at most.
+/// Maximum remembered members of a transfer.
 const MEMBERS_MAX: usize = 4_096;
 /// A transfer without any message for this long is forgotten.
 const IDLE: Duration = Duration::from_secs(600);
@@ -38,33 +38,33 @@ struct Relay {
     count: u32,
     /// The group that copies are kept for.
     group: Guid,
-    /// Where the next proxy on the way to the source is, or the source.
+    /// The address of the next proxy on the way to the source, or of the source.
     upstream: NetworkAddress,
     requests: BTreeMap<u32, BTreeSet<Guid>>,
-    /// Proxies that the requests may still ask.
+    /// Proxies that the requests may still try.
     proxies_left: u8,
     awaited: BTreeMap<u32, BTreeSet<Guid>>,
     heard: BTreeMap<Guid, Reports>,
     completed: BTreeSet<Guid>,
     /// Members that have everything, reported upstream or not.
     done: BTreeSet<Guid>,
-    /// The members to whom this router distributes it, if known: `None` if there are others.
+    /// The members that this router serves; `None` if there are others, or if they are unknown.
     members: Option<BTreeSet<Guid>>,
     due: Option<Time>,
     sequence: u32,
     used_at: Time,
 }
 
-/// What a proxy has to do for a transfer.
+/// A proxy's task for a transfer.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Task {
-    /// Send a chunk to each of these, from the copy here.
+    /// Send a chunk from the local copy to each of these.
     Repair(ChunkKey, Vec<Guid>),
     /// Request the chunks missing here upstream: source, transfer, object, upstream, sequence, numbers, proxies left.
     Request(Asking),
-    /// All members of this router have everything: copies of it are of no use any more.
+    /// All members behind this router have everything: its copies are no longer needed.
     Release {
-        /// Between whom.
+        /// Source and destination.
         flow: Flow,
         /// The transfer.
         transfer: u32,
@@ -73,7 +73,7 @@ pub(crate) enum Task {
         /// The token of the transfer.
         token: Token,
     },
-    /// Tell upstream who has everything.
+    /// Report complete members upstream.
     Completed {
         /// The source.
         source: Guid,
@@ -90,10 +90,10 @@ pub(crate) enum Task {
     },
 }
 
-/// A request for what this proxy does not have.
+/// A request for chunks that this proxy does not have.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Asking {
-    /// Whom to ask.
+    /// The source.
     pub(crate) source: Guid,
     pub(crate) transfer: u32,
     pub(crate) object: ObjectId,
@@ -110,7 +110,7 @@ pub(crate) struct Asking {
 }
 
 impl Relays {
-    /// A chunk of data is distributed here, to these members, or (`None`) to others as well, whose names are unknown.
+    /// A data chunk is distributed here, to these members, or (`None`) also to others, which are unknown.
     pub(crate) fn on_spread(&mut self, now: Time, header: &ChunkHeader, members: Option<BTreeSet<Guid>>) {
         let Some(tag) = header.tag() else { return };
         let id = (header.source, tag.transfer);
@@ -143,7 +143,7 @@ impl Relays {
         let relay = self.0.get(&(*source, transfer)).filter(|relay| relay.token == token);
         relay.is_some_and(|relay| !relay.is_done())
     }
-    /// Whether a transfer that has this token is spread here.
+    /// Whether a transfer with this token is distributed here.
     pub(crate) fn knows(&self, source: &Guid, transfer: u32, token: Option<Token>) -> bool {
         self.0.get(&(*source, transfer)).is_some_and(|relay| Some(relay.token) == token)
     }
@@ -189,7 +189,7 @@ impl Relays {
     pub(crate) fn group(&self, source: &Guid, transfer: u32) -> Option<Guid> {
         self.0.get(&(*source, transfer)).map(|relay| relay.group)
     }
-    /// Everything that is due. `has` says whether a copy is here.
+    /// Returns everything that is due. `has` says whether this router holds a copy.
     pub(crate) fn poll_tasks(&mut self, now: Time, has: impl Fn(&ChunkKey) -> bool) -> Vec<Task> {
         let mut tasks = Vec::new();
         for ((source, transfer), relay) in &mut self.0 {
@@ -321,7 +321,7 @@ mod tests {
         spread(&mut relays, now);
         relays.on_missing(now, SOURCE, 7, (member(10), 1, 3), 7..u32::MAX);
         assert_eq!(requested(&relays.poll_tasks(now + COLLECT, |_| false)), [(vec![7, 8], 2)]);
-        // A source that says it has as many as there may be.
+        // A source that claims the maximum number of chunks.
         let mut header = header();
         if let ChunkKind::Data(tag) = &mut header.kind {
             (tag.transfer, tag.count) = (8, u32::MAX);
@@ -385,7 +385,7 @@ mod tests {
         };
         assert!(!releases(&mut relays, 10..49) && relays.serves(&SOURCE, 7, Token(3)));
         assert!(releases(&mut relays, 49..50) && !relays.serves(&SOURCE, 7, Token(3)));
-        // What is spread to somebody new is kept anew; of a group elsewhere it is not known who is in it.
+        // Distributing to a new member renews the copies; the members of a group elsewhere are unknown.
         let header = header();
         let members = |range: core::ops::Range<u8>| Some(range.map(|member| Guid([member; 20])).collect());
         relays.on_spread(now, &header, members(10..51));

@@ -1,8 +1,7 @@
-//! Reports with a counter per sender, so that a delayed one is not taken for news.
+//! Reports with a counter per sender, so that a delayed one does not count as new.
 use tributary_core::{Duration, Time};
 
-/// A report is never delayed for so long: one with a lower number comes from a restarted sender that counts from one
-/// again.
+/// No report is delayed this long: one with a lower number comes from a restarted sender whose count starts again.
 const OVERTAKEN: Duration = Duration::from_secs(2);
 
 /// The last report of a sender.

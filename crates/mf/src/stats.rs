@@ -88,8 +88,8 @@ impl MfNode {
             network: None,
         }
     }
-    /// Why a fetch of `name` finds no source: no neighbour is a router, the name service does not answer, or it knows
-    /// nobody who has it.
+    /// Why a fetch of `name` finds no source: no neighbour is a router, the name service does not answer, or no device
+    /// holds the object.
     pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
         let peers: Vec<_> = self.router.peers().map(|(_, peer)| peer).collect();
         let labels =
@@ -124,7 +124,7 @@ impl MfNode {
                 kind: ObstacleKind::Silent,
                 reason: format!("{service} knows {known} records of it, but no device that has it answers"),
             }),
-            // A fetch that has ended watches nothing any more: what was found out before stands.
+            // A finished fetch watches nothing: its last result stands.
             None if !self.resolver.is_watched(Guid::of_name(name)) => None,
             None => {
                 let reason = format!("{service} does not answer; does a router there have the role \"resolver\"?");

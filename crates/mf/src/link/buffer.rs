@@ -11,11 +11,12 @@ use crate::{
     wire::{CHUNK_PACKETS_MAX, Cack, ChunkHeader, Class},
 };
 
-/// Packets of a control chunk at most.
+/// Maximum packets of a control chunk.
 pub const CONTROL_PACKETS_MAX: u16 = 64;
-/// A destination with no more than this part (one in so many) of a chunk left counts as one without chunks here.
+/// A destination with at most this part (one eighth) of a chunk left counts as one without chunks here.
 const DRY_PART: u32 = 8;
-/// Destinations whose share of departures is remembered at most, the unit of these shares, and the least of interest.
+/// Maximum destinations whose share of departures is remembered, the unit of these shares, and the smallest relevant
+/// share.
 const WEIGHTS_MAX: usize = 256;
 const WEIGHT_ALL: u64 = 1 << 20;
 const WEIGHT_MIN: u64 = 1 << 8;
@@ -24,10 +25,10 @@ const WEIGHT_MIN: u64 = 1 << 8;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Slot(u32);
 
-/// Where a chunk in the buffer came from.
+/// The origin of a chunk in the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// From a neighbour, which knows it by this hop id.
+    /// From a neighbour, identified by this hop id.
     Face(FaceId, HopId),
     /// From this node.
     Local,
@@ -35,43 +36,43 @@ pub enum Origin {
     Store,
 }
 
-/// How a chunk came over its last hop.
+/// How a chunk arrived over its last hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// When its first packet came.
+    /// When its first packet arrived.
     pub begun: Time,
-    /// Packets that came after later ones of it: they were lost on the way, and sent again.
+    /// Packets that arrived after later ones of the chunk: they were lost on the way, and retransmitted.
     pub late: u16,
-    /// Whether the neighbour was away in between: the header may be older than the packets it has stored meanwhile.
+    /// Whether the neighbour was away in between: the header may be older than the packets stored during that time.
     pub is_resumed: bool,
 }
 
-/// A chunk, or as much of it as has arrived.
+/// A chunk, perhaps incomplete.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// Its header, once packet 0 is here.
+    /// Its header, once packet 0 has arrived.
     pub header: Option<ChunkHeader>,
-    /// Its payload, cut as it came.
+    /// Its payload, cut as it arrived.
     fragments: Vec<Option<Bytes>>,
     missing: u16,
-    /// All packets before this one are here.
+    /// All packets before this one have arrived.
     first_missing: u16,
-    /// No packet from this one on is here.
+    /// No packet from this one on has arrived.
     end: u16,
     /// The capacity that it counts against.
     pub class: Class,
-    /// Where it came from.
+    /// Its origin.
     pub origin: Origin,
     packets: u32,
     /// Packets that the next hop does not have yet.
     left: u32,
-    /// The chunks whose bytes it shares.
+    /// The chunks with which it shares its bytes.
     copies: Option<Copies>,
-    /// How it came from a neighbour, once it is complete.
+    /// How it arrived from a neighbour, once complete.
     pub arrival: Option<Arrival>,
 }
 
-/// Chunks of one payload for several destinations: its bytes are here once, and count once.
+/// Chunks of one payload for several destinations: the bytes are stored once, and count once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Copies(u32);
 
@@ -80,19 +81,19 @@ impl Chunk {
     pub fn destination(&self) -> Option<Guid> {
         self.header.as_ref().map(|header| header.destination)
     }
-    /// Packets that it has.
+    /// Packets of the complete chunk.
     pub fn count(&self) -> u16 {
         self.fragments.len() as u16
     }
-    /// Packets that are here.
+    /// Packets that have arrived.
     pub fn packets_here(&self) -> u16 {
         self.count() - self.missing
     }
-    /// Whether there are as many bytes as its header says.
+    /// Whether the bytes match the header.
     pub fn adds_up(&self) -> bool {
         self.header.as_ref().is_some_and(|header| self.bytes() == u64::from(header.payload_bytes))
     }
-    /// Whether all of it is here.
+    /// Whether all packets have arrived.
     pub fn is_complete(&self) -> bool {
         self.missing == 0
     }
@@ -104,8 +105,8 @@ impl Chunk {
     pub(super) fn describe(&self) -> (u16, Vec<u8>) {
         Cack::describe(self.first_missing..self.end, |index| self.fragment(index).is_some())
     }
-    /// How its payload is cut into packets, as far as those that are here tell: the first and any other one. `None` if
-    /// that does not add up to as many bytes as its header says.
+    /// The cut of its payload, derived from the packets present: the lengths of the first and any other one. `None` if
+    /// these do not add up to the bytes in its header.
     pub(crate) fn even_cut(&self) -> Option<EvenCut> {
         let (count, total) = (u32::from(self.count()), self.header.as_ref()?.payload_bytes);
         let first = self.fragment(0)?.len() as u32;
@@ -119,7 +120,7 @@ impl Chunk {
         let cut = EvenCut { first, rest, total };
         (cut.range(self.count() - 1).0 < total.max(1) && cut.end(count - 1) >= u64::from(total)).then_some(cut)
     }
-    /// Payload bytes that are here.
+    /// Payload bytes present.
     pub fn bytes(&self) -> u64 {
         self.fragments.iter().flatten().map(|fragment| fragment.len() as u64).sum()
     }
@@ -133,7 +134,7 @@ impl Chunk {
     }
 }
 
-/// A payload cut into packets that are equally long but for the first and the last.
+/// A payload cut into packets of equal length except the first and the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EvenCut {
     first: u32,
@@ -142,7 +143,7 @@ pub(crate) struct EvenCut {
 }
 
 impl EvenCut {
-    /// The bytes of the payload in a packet: the first and the one after the last.
+    /// The payload bytes of a packet: start and end.
     pub(crate) fn range(self, index: u16) -> (u32, u32) {
         let end = |index: u32| self.end(index).min(u64::from(self.total)) as u32;
         (u32::from(index).checked_sub(1).map_or(0, end), end(u32::from(index)))
@@ -158,7 +159,7 @@ pub fn cut(payload: &Payload, first: usize, rest: usize) -> Vec<Bytes> {
     payload.cut(once(first).chain(repeat(rest.max(1))))
 }
 
-/// Holds chunks; data of objects up to a capacity in packets, control chunks up to another one.
+/// Holds chunks: data of objects up to a capacity in packets, control chunks up to another one.
 ///
 /// A chunk is admitted as a unit when its first packet arrives, so that a started chunk can always be finished.
 #[derive(Debug)]
@@ -167,19 +168,19 @@ pub struct Buffer {
     next: u32,
     capacity: u32,
     used: u32,
-    /// Packets that copies count for together, how many of them are here, and how many there have been.
+    /// Packets that the copies occupy together, the number of copies present, and of all copies so far.
     copies: BTreeMap<Copies, (u32, u32, u32)>,
     control_capacity: u32,
     control_used: u32,
-    /// Whether destinations share it.
+    /// Whether destinations have shares.
     shared: bool,
-    /// Packets of data for each destination that are still to go from here, those that are reserved included.
+    /// Unsent data packets per destination, including reserved ones.
     destinations: BTreeMap<Guid, u32>,
     /// The share of each destination in recent departures, of [`WEIGHT_ALL`].
     weights: BTreeMap<Guid, u64>,
     /// Packets of the largest chunk of data so far.
     largest: u32,
-    /// Most packets of data that were ever here.
+    /// The maximum number of data packets so far.
     pub peak: u32,
 }
 
@@ -201,23 +202,23 @@ impl Buffer {
             peak: 0,
         }
     }
-    /// From now on every destination has its share.
+    /// Gives every destination a share from now on.
     pub fn share(&mut self) {
         self.shared = true;
     }
-    /// Packets of data that there is room for.
+    /// Free packets for data.
     pub fn free(&self) -> u32 {
         self.capacity.saturating_sub(self.used)
     }
-    /// Packets of data that are here or reserved.
+    /// Buffered or reserved data packets.
     pub fn used(&self) -> u32 {
         self.used
     }
     /// The part of the buffer that a destination may take, in packets.
     ///
-    /// Each has two chunks, or one where room is short; the rest, except one chunk that stays free for the next, is
-    /// shared in proportion to recent departures, so that chunks of all wait equally long. None of several has more
-    /// than half.
+    /// Each destination gets two chunks, or one when space is short. One chunk stays free for the next; the rest is
+    /// shared in proportion to recent departures, so that all chunks wait equally long. With several destinations none
+    /// has more than half.
     pub fn share_of(&self, destination: &Guid) -> u32 {
         let chunk = self.largest.max(1);
         let here = self.destinations.len() as u32;
@@ -240,8 +241,8 @@ impl Buffer {
             least.map(|guid| self.weights.remove(&guid));
         }
     }
-    /// Packets that there is room for in the share of a destination; one chunk at least if it runs dry and there is room
-    /// for one. All that is free if destinations have no shares.
+    /// Packets that fit into the share of a destination; at least one chunk if the destination runs dry and the buffer
+    /// has space for it. All free packets if destinations have no shares.
     pub fn free_for(&self, destination: &Guid) -> u32 {
         if !self.shared {
             return self.free();
@@ -249,22 +250,22 @@ impl Buffer {
         let kept = if self.runs_dry(destination) { 0 } else { self.largest };
         let used = self.used_by(destination);
         let share = self.share_of(destination).saturating_sub(used);
-        // Shares are counted in chunks that have been here. One that is larger than any of these must fit all the same where
-        // there is room: it would wait for ever, as a share grows only with what leaves.
+        // Shares are counted in chunks that have been buffered. A larger chunk must still fit where there is space: a
+        // share grows only with departures, so the chunk would wait forever.
         let has_room = used == 0 && self.used <= self.capacity / 2;
         let share = if has_room { share.max(self.free() / 2) } else { share };
         share.min(self.free().saturating_sub(kept))
     }
-    /// Whether next to nothing is left here for a destination: it may take the room that others leave.
+    /// Whether a destination has almost nothing left here: it may then use other destinations' unused space.
     pub fn runs_dry(&self, destination: &Guid) -> bool {
         self.used_by(destination) <= self.largest / DRY_PART
     }
-    /// Packets of data for a destination that are here or reserved, without those that the next hop has already: what
-    /// is to follow a chunk is fetched while that one leaves.
+    /// Data packets for a destination that are buffered or reserved, without those that the next hop has already: the
+    /// next chunk is fetched while the current one leaves.
     pub fn used_by(&self, destination: &Guid) -> u32 {
         self.destinations.get(destination).copied().unwrap_or(0)
     }
-    /// Destinations of which data is here.
+    /// Destinations of the buffered data.
     pub fn destinations(&self) -> usize {
         self.destinations.len()
     }
@@ -280,11 +281,11 @@ impl Buffer {
             self.destinations.remove(&destination);
         }
     }
-    /// Packets of data that it takes in all.
+    /// Total packets of data that fit.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
-    /// Reserves room for a new chunk of `count` packets; `None` if there is none.
+    /// Reserves space for a new chunk of `count` packets; `None` if the buffer is full.
     pub fn admit(&mut self, class: Class, count: u16, origin: Origin) -> Option<Slot> {
         let room = match class {
             Class::Bulk => self.free(),
@@ -368,7 +369,7 @@ impl Buffer {
         *all += 1;
         if *here == 1 { *counted } else { 0 }
     }
-    /// Packets that are gone with a chunk.
+    /// Packets that leave with a chunk.
     fn leaving(&mut self, copies: Option<Copies>, packets: u32) -> u32 {
         let Some((copies, (counted, here, _))) = copies.and_then(|id| Some((id, self.copies.get_mut(&id)?))) else {
             return packets;
@@ -381,12 +382,12 @@ impl Buffer {
         self.copies.remove(&copies);
         counted
     }
-    /// Whether most of the copies of a chunk are here as well: it takes no room of its own, and to take it out frees none.
+    /// Whether the buffer holds most copies of a chunk: it takes no additional space, and removing it frees none.
     pub fn is_shared(&self, slot: Slot) -> bool {
         let copies = self.chunk(slot).and_then(|chunk| self.copies.get(&chunk.copies?));
         copies.is_some_and(|(_, here, all)| *here > 1 && *here * 2 > *all)
     }
-    /// Puts a fragment in; gives the chunk, or nothing if the fragment was here already.
+    /// Adds a fragment; returns the chunk, or `None` if the fragment was already present.
     pub fn fill(&mut self, slot: Slot, index: u16, fragment: Bytes) -> Option<&Chunk> {
         let chunk = self.chunks.get_mut(&slot)?;
         let place = chunk.fragments.get_mut(usize::from(index)).filter(|place| place.is_none())?;
@@ -398,7 +399,7 @@ impl Buffer {
         }
         Some(chunk)
     }
-    /// A copy of a chunk under another header: its present fragments, with room for the rest. Their bytes count once.
+    /// A copy of a chunk under another header: its present fragments, with space for the rest. Their bytes count once.
     pub fn copy_of(&mut self, slot: Slot, header: ChunkHeader) -> Option<Slot> {
         let copies = match self.chunks.get(&slot)?.copies {
             Some(copies) => copies,
@@ -414,7 +415,7 @@ impl Buffer {
         let left = chunk.packets;
         Some(self.insert(Chunk { header: Some(header), origin: Origin::Local, left, copies: Some(copies), ..chunk }))
     }
-    /// Adds the present fragments of a chunk to a copy that began earlier.
+    /// Adds the present fragments of a chunk to a copy that was started earlier.
     pub fn complete_copy(&mut self, copy: Slot, slot: Slot) {
         let fragments = self.chunks.get(&slot).map(|chunk| chunk.fragments.clone()).unwrap_or_default();
         self.fill_all(copy, fragments);
@@ -426,8 +427,8 @@ impl Buffer {
             }
         }
     }
-    /// Another copy of a chunk that is incomplete as well and cut in the same way, from another neighbour; both must have
-    /// their first packets.
+    /// Another incomplete copy of a chunk, cut in the same way, from another neighbour; both must have their first
+    /// packets.
     pub fn other_part(&self, slot: Slot) -> Option<Slot> {
         let is = |chunk: &Chunk| {
             let header = chunk.header.as_ref()?;
@@ -446,25 +447,25 @@ impl Buffer {
         let fragments = self.remove(old).map(|chunk| chunk.fragments).unwrap_or_default();
         self.fill_all(slot, fragments);
     }
-    /// Looks at a chunk.
+    /// A chunk.
     pub fn chunk(&self, slot: Slot) -> Option<&Chunk> {
         self.chunks.get(&slot)
     }
-    /// The payload of a chunk; nothing if it is not here.
+    /// The payload of a chunk; empty if the chunk is absent.
     pub fn payload(&self, slot: Slot) -> Payload {
         self.chunk(slot).map(Chunk::payload).unwrap_or_default()
     }
-    /// The header of a chunk, to change; its destination stays.
+    /// The header of a chunk, for changes that keep its destination.
     pub fn header_mut(&mut self, slot: Slot) -> Option<&mut ChunkHeader> {
         self.chunks.get_mut(&slot)?.header.as_mut()
     }
-    /// All of a chunk has come.
+    /// A chunk is complete.
     pub(super) fn set_arrival(&mut self, slot: Slot, arrival: Arrival) {
         if let Some(chunk) = self.chunks.get_mut(&slot) {
             chunk.arrival = Some(arrival);
         }
     }
-    /// The header of a chunk has come.
+    /// The header of a chunk has arrived.
     pub(super) fn set_header(&mut self, slot: Slot, header: ChunkHeader) {
         let Some(chunk) = self.chunks.get_mut(&slot) else { return };
         let (left, old, new) = (chunk.left, chunk.destination(), header.destination);
@@ -474,7 +475,7 @@ impl Buffer {
             self.count(Some(new), left, 0);
         }
     }
-    /// Of a chunk that is being sent the next hop does not have `left` packets yet; all of them if it is to go elsewhere.
+    /// Sets how many packets of a chunk in transmission the next hop still lacks; all of them if it is to go elsewhere.
     pub(super) fn set_left(&mut self, slot: Slot, left: u16) {
         let Some(chunk) = self.chunks.get_mut(&slot) else { return };
         let (before, after) = (chunk.left, u32::from(left).min(chunk.packets));
@@ -484,7 +485,7 @@ impl Buffer {
             self.count(destination, after, before);
         }
     }
-    /// Takes a chunk out.
+    /// Removes a chunk.
     pub fn remove(&mut self, slot: Slot) -> Option<Chunk> {
         let chunk = self.chunks.remove(&slot)?;
         match chunk.class {
@@ -496,7 +497,8 @@ impl Buffer {
         }
         Some(chunk)
     }
-    /// Cuts a complete chunk so that each packet fits `datagram_bytes` with its headers; leaves it as it is if it does.
+    /// Cuts a complete chunk so that each packet with its headers fits the datagram size; leaves a fitting one
+    /// unchanged.
     pub fn fit(&mut self, slot: Slot, first: usize, rest: usize) {
         let Some(chunk) = self.chunks.get(&slot).filter(|chunk| chunk.is_complete()) else { return };
         let fits =
@@ -519,17 +521,17 @@ impl Buffer {
         let Some(mut chunk) = self.remove(slot) else { return };
         chunk.packets = fragments.len() as u32;
         chunk.left = chunk.packets;
-        // Copied, and not shared any more.
+        // Copied: it shares no bytes from here on.
         chunk.copies = None;
         chunk.fragments = fragments.into_iter().map(Some).collect();
         (chunk.first_missing, chunk.end) = (chunk.packets as u16, chunk.packets as u16);
         self.insert_at(slot, chunk);
     }
-    /// All chunks, in the order in which they came.
+    /// All chunks, in order of arrival.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         self.chunks.values()
     }
-    /// Chunks that are here or arriving.
+    /// Complete and arriving chunks.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
@@ -637,7 +639,7 @@ mod tests {
         }
         assert!(slots.len() > 4 && buffer.free_for(&Guid([5; 20])) as usize >= CHUNK, "{}", buffer.free());
         slots.drain(..).for_each(|slot| drop(buffer.remove(slot)));
-        // What follows a chunk is fetched while that one leaves.
+        // The next chunk is fetched while the current one leaves.
         slots.extend((1..=5).map(|to| put(&mut buffer, to)));
         let [first, second] = [1, 2].map(|to| Guid([to; 20]));
         buffer.set_left(slots[0], 300);

@@ -12,26 +12,26 @@ use crate::{
     wire::{Cack, CackState, ChunkHeader, Class, Csyn, DataHeader, WireError},
 };
 
-/// Chunks of which it is remembered that their packets did not add up to what their header says, at most.
+/// Chunks remembered as inconsistent with their headers, at most.
 const SPOILT_MAX: usize = 64;
-/// Finished chunks that are remembered, so that a CSYN whose answer was lost is answered again.
+/// Finished chunks remembered to answer CSYNs again whose answers were lost.
 const FINISHED_MAX: usize = 4_096;
-/// CACKs that wait to be sent at most.
+/// Maximum CACKs that wait to be sent.
 const CACKS_MAX: usize = 1_024;
-/// Chunks arriving at the same time at most.
+/// Maximum chunks in arrival.
 const ARRIVING_MAX: usize = 1_024;
-/// Destinations without room that are remembered at most; the neighbour asks about others.
+/// Maximum remembered destinations without space; the neighbour queries others.
 const FULL_MAX: usize = 1_024;
 
 /// What a fragment did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrived {
-    /// A fragment more is here.
+    /// One more fragment has arrived.
     Fragment(Slot, u16),
-    /// All of the chunk is here: the router takes it over, keeps it, or drops it.
+    /// The chunk is complete: the router forwards it, keeps it, or drops it.
     Complete(Slot),
-    /// Some of its packets are not the neighbour's, and it is unknown which: the router removes the chunk, and all of
-    /// it is sent again.
+    /// Some of its packets are not the neighbour's, and it is unknown which: the router removes the chunk, and the
+    /// neighbour sends all of it again.
     Spoilt(Slot),
     /// It was of no use.
     Nothing,
@@ -49,15 +49,15 @@ pub struct Incoming {
     refused: VecDeque<HopId>,
     /// Chunks that did not add up; a second time is the neighbour's own doing.
     spoilt: VecDeque<HopId>,
-    /// Destinations for which the neighbour knows that there is no room for another chunk, with their last one.
+    /// Destinations whose exhausted share the neighbour has been told about, with their last chunk.
     full: BTreeMap<Guid, HopId>,
-    /// Whether the neighbour's chunks leave room for a chunk of others.
+    /// Whether the neighbour's chunks leave space for a chunk of others.
     pub yields: bool,
     /// The last advertised window.
     pub advertised: u32,
-    /// When anything last came.
+    /// When the last packet arrived.
     pub active_at: Time,
-    /// When data of objects last came.
+    /// When the last data of objects arrived.
     pub data_at: Time,
 }
 
@@ -65,14 +65,14 @@ pub struct Incoming {
 struct Arriving {
     slot: Slot,
     count: u16,
-    /// Packets that say that the chunk has another number of packets.
+    /// Packets that give the chunk a different number of packets.
     contradictions: u16,
     duplicates: u16,
     /// The highest packet so far.
     highest: u16,
     arrival: Arrival,
     heard: Time,
-    /// The neighbour has been away and has not gone on with it yet.
+    /// The neighbour has been away and has not continued the chunk yet.
     awaits: bool,
     destination: Option<Guid>,
 }
@@ -95,18 +95,18 @@ impl Incoming {
             data_at: Time::ZERO,
         }
     }
-    /// The chunks that are arriving, and when a packet of each came last.
+    /// The chunks in arrival, and when the latest packet of each came.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, Time)> {
         self.arriving.values().map(|arriving| (arriving.slot, arriving.heard))
     }
-    /// The chunks that have begun to arrive, and when.
+    /// The chunks in arrival, and when their first packet arrived.
     pub fn begun(&self) -> impl Iterator<Item = (Slot, Time)> {
         self.arriving.values().map(|arriving| (arriving.slot, arriving.arrival.begun))
     }
     /// Takes a data packet: its header, and the packet without it.
     ///
-    /// A hop id alone identifies packets, so a replayed one of another chunk may pass for one of this: the packets of a
-    /// chunk must agree on their number, and contain as many bytes as its header says.
+    /// A hop id alone identifies packets, so a replayed packet of another chunk may pass for one of this chunk: its
+    /// packets must agree on their number, and contain as many bytes as its header states.
     ///
     /// # Errors
     /// [`WireError`] if the chunk header in packet 0 is malformed.
@@ -137,7 +137,7 @@ impl Incoming {
         let arriving = match known {
             Some(arriving) if arriving.count == header.count => arriving,
             Some(arriving) => {
-                // One of both is not what the neighbour sent: the majority is.
+                // Only one of both is the neighbour's: the majority decides.
                 arriving.contradictions = arriving.contradictions.saturating_add(1);
                 let slot = arriving.slot;
                 if buffer.chunk(slot).is_some_and(|chunk| chunk.packets_here() >= arriving.contradictions) {
@@ -180,7 +180,7 @@ impl Incoming {
         let is_complete = chunk.is_complete();
         match header.index < arriving.highest {
             true => arriving.arrival.late += 1,
-            // The last one may have come first, to ask what is here.
+            // The last packet may arrive first, to query what has arrived.
             false if header.index + 1 < header.count => arriving.highest = header.index,
             false => {}
         }
@@ -199,12 +199,12 @@ impl Incoming {
         self.on_spoilt(header.hop);
         Ok(Arrived::Spoilt(slot))
     }
-    /// Packets of data that there is room for from this neighbour.
+    /// Data packets from this neighbour that fit.
     pub fn room(&self, buffer: &Buffer) -> u32 {
         let kept = if self.yields && buffer.used() > 0 { buffer.largest() } else { 0 };
         buffer.free().saturating_sub(kept)
     }
-    /// The packets of a chunk do not add up to what its header says.
+    /// The packets of a chunk contradict its header.
     pub fn on_spoilt(&mut self, hop: HopId) {
         if self.spoilt.contains(&hop) {
             return self.on_taken_late(hop);
@@ -231,7 +231,7 @@ impl Incoming {
             self.answers.push_back((hop, count, number));
         }
     }
-    /// The router has taken a complete chunk over, or dropped it on purpose: the neighbour may forget it.
+    /// The router has accepted a complete chunk, or dropped it on purpose: the neighbour may forget it.
     pub fn on_taken(&mut self, hop: HopId) {
         let Some(arriving) = self.arriving.remove(&hop) else { return };
         self.finished.insert(hop, arriving.destination);
@@ -242,13 +242,13 @@ impl Incoming {
             self.finished.remove(&old);
         }
     }
-    /// The same, when the neighbour may know the chunk as held already: it gets this answer without a question.
+    /// The same, if the neighbour may know the chunk as held already: it gets this answer unasked.
     pub fn on_taken_late(&mut self, hop: HopId) {
         self.on_taken(hop);
         self.answer(hop, 1, 0);
     }
-    /// A chunk that the router had taken over has left for its next hop: where the ways to its destination part, the
-    /// neighbour is to know how soon it goes on from here.
+    /// A forwarded chunk has left for its next hop. Where the paths to its destination diverge, the neighbour needs to
+    /// know how soon chunks leave this node.
     pub fn on_left(&mut self, hop: HopId) {
         if self.finished.contains_key(&hop) {
             self.answer(hop, 1, 0);
@@ -265,7 +265,7 @@ impl Incoming {
     pub fn announce_window(&mut self) {
         self.answers.push_back((HopId(0), 0, 0));
     }
-    /// Tells the neighbour about destinations that have room again.
+    /// Notifies the neighbour of destinations with free space again.
     pub fn announce_destinations(&mut self, buffer: &Buffer) {
         let opened = |guid: &Guid| buffer.free_for(guid) >= buffer.largest();
         let opened: Vec<Guid> = self.full.keys().filter(|guid| opened(guid)).copied().collect();
@@ -328,7 +328,7 @@ impl Incoming {
     pub fn forget(&mut self, hop: HopId) {
         self.arriving.remove(&hop);
     }
-    /// Whether the neighbour has begun this chunk, and may have ended it.
+    /// Whether the neighbour has started this chunk, and perhaps finished it.
     pub fn knows(&self, hop: HopId) -> bool {
         self.arriving.contains_key(&hop) || self.finished.contains_key(&hop)
     }
@@ -336,14 +336,14 @@ impl Incoming {
     pub fn has_answers(&self) -> bool {
         !self.answers.is_empty()
     }
-    /// The neighbour is back and may continue the chunks that it had begun.
+    /// The neighbour is back and may continue its unfinished chunks.
     pub fn on_up(&mut self, now: Time) {
         for arriving in self.arriving.values_mut() {
             (arriving.heard, arriving.awaits, arriving.arrival.is_resumed) = (now, true, true);
         }
     }
-    /// Forgets chunks that have not moved for `lifetime`, or for `awaited` if the neighbour has been away since, and gives
-    /// them: they are to be taken out of the buffer.
+    /// Forgets chunks without progress for `lifetime`, or for `awaited` if the neighbour has been away since, and
+    /// returns them for removal from the buffer.
     pub fn expire(&mut self, now: Time, lifetime: Duration, awaited: Duration, buffer: &Buffer) -> Vec<Slot> {
         let old = |arriving: &Arriving| {
             now.since(arriving.heard) >= if arriving.awaits { awaited } else { lifetime }
@@ -354,7 +354,7 @@ impl Incoming {
         self.arriving.retain(|_, arriving| !expired.contains(&arriving.slot));
         expired
     }
-    /// The neighbour has restarted: chunks that it had begun will not continue. Returns the chunks to remove from the
+    /// The neighbour has restarted and will not continue its unfinished chunks. Returns the chunks to remove from the
     /// buffer.
     pub fn reset(&mut self, buffer: &Buffer) -> Vec<Slot> {
         self.finished.clear();

@@ -151,7 +151,7 @@ impl Partials {
             let decoded = decode_head(&head).ok().zip(u32::try_from(bytes).ok());
             let kept = decoded.filter(|((key, offset, _), bytes)| offset.saturating_add(*bytes) <= key.payload_bytes);
             match kept {
-                // The lifetime bounds the remaining time, should the clock have been set back.
+                // The lifetime bounds the remaining time if the clock was set back.
                 Some(((key, offset, ends_at), bytes)) if ends_at > clock => {
                     let until = now + ends_at.saturating_sub(clock).min(lifetime);
                     partials.insert(key, Piece { id, offset, bytes }, until);
@@ -225,8 +225,8 @@ impl Partials {
     pub fn has(&self, key: &PartKey, slot: Slot) -> bool {
         self.parts.get(key).is_some_and(|part| part.slot != Some(slot))
     }
-    /// Reads the stored bytes of a chunk for the chunk in `slot`: the payload, with zeros in its gaps, and the byte
-    /// ranges that are valid. `None` if there are none, or if `slot` has received them before.
+    /// Reads the stored bytes of a chunk for the chunk in `slot`: the payload, with zeros in its gaps, and the valid
+    /// byte ranges. `None` if the store has none, or if `slot` has received them before.
     pub fn resume(&mut self, key: &PartKey, slot: Slot) -> Option<(Bytes, RangeSet)> {
         let part = self.parts.get_mut(key).filter(|part| part.slot != Some(slot))?;
         part.slot = Some(slot);
@@ -244,15 +244,15 @@ impl Partials {
         self.resumed = (self.resumed.0 + 1, self.resumed.1 + part.here.len());
         Some((payload.into(), part.here.clone()))
     }
-    /// Removes the part of a chunk: the node has taken the chunk over, or a packet of it was wrong.
+    /// Removes the part of a chunk: the node has accepted the chunk, or a packet of it was wrong.
     pub fn remove(&mut self, key: &PartKey) {
         if let Some(part) = self.parts.remove(key) {
             self.used -= part.bytes();
             part.pieces.iter().for_each(|piece| self.forget(piece.id));
         }
     }
-    /// Removes expired parts and starts a commit of new pieces. Callers repeat it about once a second; nothing waits for
-    /// the commit, because the sender asks again which bytes arrived.
+    /// Removes expired parts and starts a commit of new pieces. Callers repeat it about once a second; the commit
+    /// delays nothing, because the sender queries again which bytes arrived.
     ///
     /// # Errors
     /// [`StoreError`] if the repository failed; parts with pieces that are not durable are removed.

@@ -26,11 +26,11 @@ struct Hop {
     in_buffer: Buffer,
     forth: Link,
     back: Link,
-    /// Chunks that arrived, and whether the receiver takes them away at once.
+    /// Chunks that arrived, and whether the receiver consumes them at once.
     received: BTreeMap<u32, Vec<Bytes>>,
     takes: bool,
     waiting: Vec<Slot>,
-    /// CSYNs that came, by themselves or in data packets.
+    /// CSYNs that arrived, separately or in data packets.
     csyns: u32,
 }
 
@@ -52,7 +52,7 @@ impl Hop {
             csyns: 0,
         }
     }
-    /// So many chunks of so many bytes.
+    /// Queues `count` chunks of `bytes` bytes each.
     fn put_all(&mut self, count: u32, bytes: usize) -> Vec<Slot> {
         (0..count).map(|number| self.put(number, vec![7; bytes].into())).collect()
     }
@@ -153,7 +153,7 @@ impl Hop {
     }
 }
 
-/// Goodput in Mbit/s of so many chunks over 25 Mbit/s.
+/// Goodput in Mbit/s of `chunks` chunks over 25 Mbit/s.
 fn goodput(chunks: u32, bytes: usize, rtt_ms: u64, loss: f64) -> f64 {
     let mut config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(rtt_ms) / 2);
     config.loss = if loss > 0.0 { Loss::Bernoulli(loss) } else { Loss::None };
@@ -282,7 +282,7 @@ fn the_timeout_of_a_hop_follows_its_round_trip_time() {
             let mut queue = Vec::from([hop.put(number, vec![7; 1_000].into())]);
             assert!(hop.run(&mut queue, limit, |hop| hop.out.stats.chunks > u64::from(number)));
         }
-        // The first answer may come later than the timeout that is there without a sample; none after it does.
+        // The first answer may exceed the initial timeout, which has no sample yet; later ones do not.
         let before = hop.out.stats.timeouts;
         assert!(before <= u64::from(rtt > HopConfig::default().rto_initial) * 3, "{rtt:?}: {before} in vain");
         hop.forth.apply(hop.now, LinkChange::State(LinkState::Down));
@@ -404,8 +404,7 @@ fn a_lost_announcement_of_the_window_is_asked_for() {
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 2), "nobody announced anything");
 }
 
-/// A chunk begins although neither window has room for it, and there is room `pause` after it was refused, which nobody
-/// announces.
+/// A chunk starts although both windows are closed; `pause` after its refusal there is space, which no one announces.
 fn refused_chunk_goes_on_after(pause: Duration) {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
@@ -461,7 +460,7 @@ fn what_a_link_held_back_while_the_neighbour_was_taken_for_gone_is_not_sent_agai
     let cut = hop.now + Duration::from_millis(600);
     hop.run(&mut queue, cut, |_| false);
     let again = hop.out.suspend(hop.now, &mut hop.out_buffer);
-    // What was under way comes now.
+    // The packets in flight arrive now.
     hop.now += Duration::from_secs(3);
     let limit = hop.now + Duration::from_secs(5);
     assert!(hop.run(&mut again.clone(), limit, |hop| hop.received.len() == 1));
@@ -476,7 +475,7 @@ fn a_resumed_chunk_of_which_nothing_is_left_is_sent_whole() {
     let cut = hop.now + Duration::from_millis(600);
     hop.run(&mut queue, cut, |_| false);
     let again = hop.out.suspend(hop.now, &mut hop.out_buffer);
-    // The neighbour has forgotten what it had, its lifetime being over.
+    // The neighbour's state has expired.
     hop.incoming = Incoming::new(FaceId(1));
     hop.in_buffer = Buffer::new(6_000, 1_000);
     let limit = hop.now + Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! The room of a neighbour (paper §3.4.1): W_ad of the link, and of each destination by itself, so that chunks of a
-//! slow destination do not block those of another (§3.4.3).
+//! A neighbour's advertised windows (paper §3.4.1): W_ad of the link, and one per destination, so that chunks of a slow
+//! destination do not block others (§3.4.3).
 //!
 //! The CACKs of its chunks carry a destination's window. Until the first one has arrived, half of the link's window may
 //! be used for it, and one chunk in any case.
@@ -13,35 +13,35 @@ use crate::{
     wire::Cack,
 };
 
-/// Destinations whose windows are remembered at most.
+/// Maximum destinations whose windows are remembered.
 const DESTINATIONS_MAX: usize = 1_024;
 /// Chunks whose destinations are remembered, at most.
 const HOPS_MAX: usize = 4_096;
 /// The least time between two questions for a destination's window that does not open; doubles up to 16 times.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// The mean time that a packet takes to leave a neighbour follows each new measurement by one part in so many.
+/// Each new measurement changes the mean departure time of a packet by this part of the difference.
 const PACE_PARTS: u64 = 4;
-/// A neighbour that passes nothing on for a while counts as so many times slower, at most.
+/// A neighbour that forwards nothing for a while counts as at most this many times slower.
 const STALLED_MAX: u64 = 8;
 
-/// What waits at a neighbour for a destination, and how fast it goes on from there, as its windows tell.
+/// The queue at a neighbour for a destination and its drain rate, derived from the neighbour's windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
-    /// Packets that were begun here and have not left the neighbour.
+    /// Packets that were sent from here and have not left the neighbour.
     pub packets: u32,
-    /// Nanoseconds that a packet takes to leave while others wait behind it; `None` if none were seen to wait.
+    /// Nanoseconds per departing packet while others wait behind it; `None` if no queue was seen.
     pub pace: Option<u64>,
 }
 
 /// What a neighbour passes on for a destination.
 #[derive(Default)]
 struct Drain {
-    /// The widest window that was advertised since there are chunks of this size, whose room is kept free: that of a
-    /// neighbour with nothing to pass on.
+    /// The widest advertised window since chunks of this size exist, for which space is kept free: the window of a
+    /// neighbour with an empty queue.
     widest: u32,
     largest: u32,
-    /// Packets begun, and those of them that have left the neighbour.
+    /// Packets started, and how many of them have left the neighbour.
     begun: u64,
     left: u64,
     /// When packets last left while others stayed; `None` if none stayed.
@@ -57,7 +57,7 @@ impl Drain {
             (self.largest, self.widest) = (packets, 0);
         }
     }
-    /// The neighbour has room for so many packets more, with all that was begun here.
+    /// The neighbour advertises space for this many packets, after everything that was started here.
     fn on_room(&mut self, now: Time, room: u32) {
         self.widest = self.widest.max(room);
         let waiting = u64::from(self.widest - room);
@@ -77,33 +77,33 @@ impl Drain {
     }
     fn backlog(&self, now: Time) -> Backlog {
         let packets = u32::try_from(self.begun.saturating_sub(self.left)).unwrap_or(u32::MAX);
-        // Nothing has left for longer than all that waits was to take: it takes at least as long. No more than that is
-        // believed, because a neighbour with less room than before looks the same.
+        // Nothing has left for longer than the whole queue should take, so it takes at least that long. The estimate
+        // stops there, because a neighbour whose window shrank looks the same.
         let stalled = self.busy_since.map_or(0, |since| nanos(now.since(since)) / u64::from(packets.max(1)));
         let pace = self.pace.map(|pace| pace.max(stalled.min(pace.saturating_mul(STALLED_MAX))));
         Backlog { packets, pace }
     }
 }
 
-/// Whether a chunk may begin.
+/// Whether a chunk may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     /// Now.
     Open,
-    /// Its destination has no room; chunks of another one may go.
+    /// Its destination's window is closed; chunks for another destination may go.
     DestinationFull,
-    /// No chunk has room.
+    /// No chunk may go.
     LinkFull,
 }
 
-/// One window and the chunks begun since it was advertised.
+/// An advertised window and the chunks started since.
 #[derive(Default)]
 struct Window {
     packets: Option<u32>,
     /// The CSYN whose answer advertised it.
     as_of: u32,
-    /// Chunks begun: the chunk, the CSYN number that came next, and its packets. Hundreds may be in flight, and each
-    /// packet that leaves needs the sum.
+    /// Started chunks: the chunk, the CSYN number that came next, and its packets. Hundreds may be in flight, and each
+    /// departing packet needs the sum.
     begun: VecDeque<(HopId, u32, u32)>,
     begun_packets: u32,
 }
@@ -147,7 +147,7 @@ struct Destination {
     used_at: Time,
     probe_at: Time,
     probes: u32,
-    /// Whether its window was requested since its last chunk began or its window was advertised.
+    /// Whether its window was requested since its last chunk started or its window was advertised.
     is_requested: bool,
 }
 
@@ -181,7 +181,7 @@ impl Windows {
             destination.window.packets = None;
         }
     }
-    /// A chunk begins; `next_csyn` is the number of the next CSYN.
+    /// A chunk starts; `next_csyn` is the number of the next CSYN.
     pub(super) fn begin(&mut self, now: Time, hop: HopId, guid: Guid, next_csyn: u32, packets: u32) {
         self.link.begin(hop, next_csyn, packets);
         if !self.destinations.contains_key(&guid) && self.destinations.len() >= DESTINATIONS_MAX {
@@ -211,7 +211,7 @@ impl Windows {
             self.hops.remove(&old);
         }
     }
-    /// A chunk is over, or was refused: it uses no unadvertised room any more.
+    /// A chunk has ended or was refused: it no longer uses unadvertised space.
     pub(super) fn end(&mut self, hop: HopId) {
         self.link.end(hop);
         if let Some(destination) = self.hops.get(&hop).and_then(|guid| self.destinations.get_mut(guid)) {
@@ -223,11 +223,11 @@ impl Windows {
         self.link.clear();
         self.destinations.clear();
     }
-    /// Packets of any destination that may begin.
+    /// Packets of any destination that may start.
     pub(super) fn link_room(&self) -> u32 {
         self.link.packets.unwrap_or(0).saturating_sub(self.link.begun_packets)
     }
-    /// Packets that may begin for a destination, whatever the link has room for.
+    /// Packets that may start for a destination, regardless of the link's window.
     pub(super) fn destination_room(&self, guid: &Guid) -> u32 {
         let Some(Destination { window, .. }) = self.destinations.get(guid) else { return u32::MAX };
         match window.packets {
@@ -236,11 +236,11 @@ impl Windows {
             None => (self.link.packets.unwrap_or(0) / 2).saturating_sub(window.begun_packets),
         }
     }
-    /// What waits at the neighbour for a destination.
+    /// The queue at the neighbour for a destination.
     pub(super) fn backlog(&self, now: Time, guid: &Guid) -> Backlog {
         self.destinations.get(guid).map(|destination| destination.drain.backlog(now)).unwrap_or_default()
     }
-    /// Whether a chunk may begin.
+    /// Whether a chunk may start.
     pub(super) fn room(&self, guid: &Guid, packets: u32) -> Room {
         if self.link_room() < packets {
             Room::LinkFull
@@ -250,13 +250,13 @@ impl Windows {
             Room::Open
         }
     }
-    /// A chunk waits for a destination's window: the window is requested if it does not open by itself.
+    /// A chunk waits for a destination's window: the window is requested unless it opens without that.
     pub(super) fn on_blocked(&mut self, now: Time, guid: &Guid, rto: Duration) {
         if let Some(destination) = self.destinations.get_mut(guid).filter(|known| known.probe_at == Time::MAX) {
             destination.probe_at = now + probe_interval(rto, destination.probes);
         }
     }
-    /// A destination whose window is to be requested now, as its last chunk.
+    /// A destination whose window must be requested now, as its last chunk.
     pub(super) fn poll_probe(&mut self, now: Time) -> Option<HopId> {
         let due = self.destinations.values_mut().find(|destination| destination.probe_at <= now)?;
         due.probes = (due.probes + 1).min(4);
@@ -323,7 +323,7 @@ mod tests {
         }
         assert_eq!(windows.backlog(ms(10), &SLOW), Backlog { packets: 300, pace: None }, "none has left");
         assert_eq!(tell(&mut windows, 20, 4, 4, 700).packets, 300);
-        // One leaves in each 50 ms. How long the first one took to come is not known.
+        // One leaves each 50 ms. The time of the first one is unknown.
         assert_eq!(tell(&mut windows, 60, 2, 0, 800), Backlog { packets: 200, pace: None });
         assert_eq!(tell(&mut windows, 110, 3, 0, 900), Backlog { packets: 100, pace: Some(500_000) });
         assert_eq!(windows.backlog(ms(310), &SLOW).pace, Some(2_000_000), "it stands still");

@@ -60,7 +60,7 @@ impl MfNode {
             Output::Dropped(face, reason, bytes) => self.events.on_dropped(face, reason, bytes),
         }
     }
-    /// A chunk is dropped here. Its custodian, if there is one, hears so and sends it again. Whether there is one.
+    /// Tells the custodian of a dropped chunk, which sends it again. Returns whether there is one.
     fn notify_custodian_of_loss(&mut self, now: Time, header: &ChunkHeader, reason: &'static str) -> bool {
         let state = match reason {
             NO_SHARE | NO_ROOM => CustodyState::Refused,
@@ -72,7 +72,7 @@ impl MfNode {
         answer.into_iter().for_each(|answer| self.custody.add(now, answer));
         is_kept
     }
-    /// The first packet of a chunk has come.
+    /// The first packet of a chunk has arrived.
     fn on_begun(&mut self, now: Time, slot: Slot) {
         let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
         match header.filter(|header| header.destination == self.guid) {
@@ -83,7 +83,7 @@ impl MfNode {
             Some(_) => {}
         }
     }
-    /// A chunk has come from a neighbour.
+    /// A chunk has arrived from a neighbour.
     pub(super) fn on_passing(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
         if !self.config.router || header.destination == self.guid {
@@ -163,8 +163,8 @@ impl MfNode {
             waiting.into_iter().for_each(|pending| self.ask(now, pending));
         }
     }
-    /// A chunk that is sent again may be stored here already, and would arrive twice. True if its custodian was told
-    /// that it is kept here, so that it need not go on.
+    /// A chunk that is sent again may already be stored here, and would arrive twice. True if its custodian has learned
+    /// that this node keeps it, so it need not be forwarded.
     fn keep_out_of_its_way(&mut self, now: Time, slot: Slot, has_passed: bool) -> bool {
         let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
         let (Some(header), Some(proxy)) = (header, &mut self.proxy) else { return false };
@@ -173,7 +173,7 @@ impl MfNode {
             return true;
         }
         let has_other_custodian = header.custodian.is_some_and(|custodian| custodian.guid != self.guid);
-        // The header with which it has passed cannot be changed any more.
+        // Its header has been forwarded and cannot change.
         let can_be_kept = !has_passed || self.config.proxy.custody == CustodyUntil::Hop;
         if header.flags.contains(Flags::REPEATED) && !has_other_custodian && can_be_kept {
             let custodian = proxy.on_passing(now, &key, token);
@@ -283,8 +283,8 @@ impl MfNode {
             waiting.into_values().for_each(|pending| self.ask(now, pending));
         }
     }
-    /// The chunks of a requested object that are here on their way to the receiver, from whatever source: a request
-    /// that is repeated in an outage must not bring them twice. Only those of the same cut count.
+    /// The chunks of a requested object that are on their way to the receiver through this node, from any source: a
+    /// request that is repeated during an outage must not deliver them twice. Only chunks of the same cut count.
     fn under_way(&self, header: &ChunkHeader, request: &TransportMessage, cut: (u32, u32)) -> BTreeSet<u32> {
         let (transfer, object) = request.about();
         let sent = self.router.data_for(&header.source);
@@ -320,8 +320,8 @@ impl MfNode {
             _ => false,
         }
     }
-    /// A message of a receiver to its source cannot be delivered: the receiver hears so in the source's name, and
-    /// requests of another one, unless copies here answer for the source.
+    /// A receiver's message to its source cannot be delivered: the receiver is notified in the source's name, and
+    /// requests the object elsewhere, unless copies here answer for the source.
     fn on_undeliverable(&mut self, now: Time, slot: Slot, reason: &'static str) {
         let Some(header) = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
         let message = TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes());
@@ -346,7 +346,7 @@ impl MfNode {
         answer.source_address = self.config.address;
         self.router.originate(now, answer, &payload.into(), Origin::Local);
     }
-    /// Evicts parts of interrupted chunks where the store needs their room for a complete chunk.
+    /// Evicts parts of interrupted chunks where the store needs their space for a complete chunk.
     fn leave_room(&mut self, slot: Slot) {
         if let (Some(proxy), Some(chunk)) = (&self.proxy, self.router.buffer.chunk(slot)) {
             let (used, capacity) = proxy.usage();
@@ -382,7 +382,7 @@ impl MfNode {
             Err(_) => self.router.refuse_store(now, slot, reason),
         }
     }
-    /// Commits what was stored, and acknowledges it only after that.
+    /// Commits stored chunks, and acknowledges them only afterwards.
     pub(super) fn commit(&mut self, now: Time) {
         loop {
             let Some(proxy) = &mut self.proxy else { return };
@@ -438,7 +438,7 @@ impl MfNode {
             (Ok(_), ..) => {}
         }
     }
-    /// There is no room for one more router in what this node knows of the network: nobody behind it is reached from here.
+    /// This node's topology is full, so it cannot reach anything behind one more router.
     fn refuse_router(&mut self, from: FaceId, bytes: usize) {
         if self.events.counters().get(TOO_MANY_ROUTERS).is_none() {
             let text = format!(

@@ -143,7 +143,7 @@ impl Endpoint for MfNode {
 }
 
 impl MfNode {
-    /// The GUID of the content that is published here under a name.
+    /// The GUID of the content published here under a name.
     pub(super) fn content_of(&self, name: &Name) -> Option<Guid> {
         let object = self.sender.object(&self.sender.by_name(name)?)?;
         Some(Guid::of_content(&object.manifest().publisher, name))

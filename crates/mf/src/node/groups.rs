@@ -1,5 +1,5 @@
-//! Spreads chunks for groups (paper §3.5). The first router of a chunk looks up the members of its group and their
-//! addresses. One copy goes over each link, with the addresses that it is for; the routers at these addresses make one
+//! Distributes chunks for groups (paper §3.5). The first router of a chunk looks up the members of its group and their
+//! addresses. One copy goes over each link, with the addresses behind it; the routers at these addresses make one
 //! unicast copy for each of their members, which is stored, moved and repeated like any other chunk.
 use super::*;
 use crate::{
@@ -27,7 +27,7 @@ impl MfNode {
             Some(Meant::All(copies)) => self.end_spread(now, slot, copies),
         }
     }
-    /// Forwards a chunk that begins to arrive over the links that are idle.
+    /// Forwards an arriving chunk over idle links.
     pub(super) fn begin_spread(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.header(slot).filter(|header| header.hops_left > 0) else { return };
         if self.is_for_group(&header)
@@ -72,7 +72,7 @@ impl MfNode {
                 };
                 let devices = members.devices.iter().filter(|(guid, at)| **guid != header.source && is_mine(at));
                 let devices = devices.map(|(guid, _)| *guid).collect();
-                // The members of a group that another proxy spreads to are not known here.
+                // The members of a group that another proxy serves are unknown here.
                 self.relays.on_spread(now, &header, members.groups.is_empty().then_some(devices));
                 header.source_address = own;
             }
@@ -129,11 +129,11 @@ impl MfNode {
             return;
         }
         if let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) {
-            // Without a copy requests are still gathered here and sent upstream.
+            // Without a copy, requests are still collected here and sent upstream.
             let _ = proxy.put(now, header, &chunk.payload(), Kept::Delegated);
         }
     }
-    /// All chunks of an anycast transfer go to the same member: the one that was nearest when the first chunk came.
+    /// All chunks of an anycast transfer go to the same member: the nearest one at the first chunk.
     fn send_to_nearest(&mut self, now: Time, slot: Slot, header: ChunkHeader, devices: &BTreeMap<Guid, Vec<Weighted>>) {
         let id = (header.source, header.tag().map_or(0, |tag| tag.transfer));
         let places = devices.iter().flat_map(|(guid, addresses)| addresses.iter().map(move |at| (*guid, *at)));
@@ -155,8 +155,8 @@ impl MfNode {
 
     // Requests of members.
 
-    /// Takes a message that a member sends to the source by way of this router; true if the source need not see it. It
-    /// does if copies on the way may be wrong.
+    /// Takes a member's message to the source through this router; true if the source need not see it. The source must
+    /// see it if copies on the way may be wrong.
     pub(super) fn relay(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
         let is_meant = header.addresses.contains(&self.config.address) && header.destination != self.guid;
         if !is_meant || header.flags.contains(Flags::NO_CACHE) {
@@ -187,7 +187,7 @@ impl MfNode {
         self.router.consume(slot);
         true
     }
-    /// A chunk for this device goes on to members that have requested it.
+    /// Forwards a chunk that was sent to this device to the members that requested it.
     pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };
         let waiting = self.relays.on_repair(header.source, tag.transfer, tag.number);
@@ -202,9 +202,9 @@ impl MfNode {
         let copies = self.repairs(now, &copy, waiting);
         self.router.originate_copies(now, copies, payload);
     }
-    /// Copies of a chunk for the members that have requested it again: one for each link to routers behind which more
-    /// than `multicast_threshold` of them are, and one for each of the other members. One copy for each member would
-    /// cross the same link many times.
+    /// Copies of a chunk for the members that have requested it again: one per link to routers with more than
+    /// `multicast_threshold` of them, and one for each other member. One copy for each member would cross the same link
+    /// many times.
     fn repairs(&mut self, now: Time, header: &ChunkHeader, who: Vec<Guid>) -> Vec<ChunkHeader> {
         let members = self.groups.resolve(now, self.guid, header.source, header.destination).unwrap_or_default();
         let mut at: BTreeMap<Option<NetworkAddress>, Vec<Guid>> = BTreeMap::new();
@@ -242,13 +242,14 @@ impl MfNode {
             self.apply_rules(now);
         }
         let looks_again = core::mem::take(&mut self.looks_at_groups);
-        // Out of range silence does not say that a group is empty: what the outbox keeps for it would count as kept by nobody.
+        // Without a connection, silence does not show that a group is empty: the outbox would count the group's
+        // messages as kept for no member.
         let asked = match self.is_attached() {
             true => self.sender.take_groups(is_news || looks_again),
             false => BTreeSet::new(),
         };
         for group in asked {
-            // What is known of the members, so that it is known when all have everything.
+            // The known members, so that the node notices when all have everything.
             if let Some(members) = self.groups.resolve(now, self.guid, self.guid, group) {
                 let devices: BTreeSet<Guid> = members.devices.keys().copied().collect();
                 self.sender.set_members(&group, &devices);
@@ -262,8 +263,8 @@ impl MfNode {
         }
         moved
     }
-    /// Finds out which of the GUIDs that something is to go to are those of groups: what this node begins to send, and, once
-    /// it is attached, what its outbox has kept.
+    /// Looks up which destinations are groups: those of new transfers, and, once the node is attached, those of the
+    /// outbox.
     pub(super) fn recognise_groups(&mut self, now: Time) -> bool {
         let is_attached = self.is_attached();
         let kept = self.proxy.iter().flat_map(Proxy::unrecognised);

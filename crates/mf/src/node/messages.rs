@@ -1,4 +1,4 @@
-//! Messages of the transport and of the name service, and where this node says that it is.
+//! Messages of the transport and of the name service, and the announcement of this node's addresses.
 use super::*;
 use crate::{
     ids::{Token, WEIGHT_MAX, Weighted},
@@ -11,14 +11,13 @@ impl MfNode {
         match message {
             TransportMessage::Request { .. } => self.sender.handle_request(now, header, message, None),
             TransportMessage::Push { flow, transfer, object, chunks } => {
-                // Only the source of a flow may say when its chunks go.
+                // Only the source of a flow may release its chunks.
                 if let (Some(proxy), Some(token)) =
                     (self.proxy.as_mut().filter(|_| flow.source == header.source), header.token())
                 {
                     let chunks = proxy.handle_push(now, token, flow, *transfer, *object, chunks);
                     if !chunks.is_empty() {
-                        // The proxy has promised the chunks, but they are not here: their source has to send them
-                        // itself.
+                        // The proxy has promised the chunks, but has lost them: their source must send them.
                         let (flow, transfer, object, proxy) = (*flow, *transfer, *object, self.guid);
                         let dropped = TransportMessage::Dropped { flow, transfer, object, proxy, chunks };
                         self.notify_source(now, (flow.source, header.source_address), token, &dropped);
@@ -56,7 +55,7 @@ impl MfNode {
             }
         }
     }
-    /// Tells a source, which may be this node itself, what became of its chunks in storage.
+    /// Tells a source, perhaps this node itself, the state of its stored chunks.
     pub(super) fn notify_source(
         &mut self,
         now: Time,
@@ -72,7 +71,7 @@ impl MfNode {
             self.send_message(now, (to, address), token, message, (Flags::NONE, 0));
         }
     }
-    /// Tells custodians, of which this node may be one, what became of their chunks.
+    /// Notifies custodians, which may include this node, of their chunks' fate.
     pub(super) fn notify_custodians(&mut self, now: Time) -> bool {
         let mut moved = false;
         while let Some((custodian, token, message)) = self.custody.poll(now) {
@@ -92,14 +91,14 @@ impl MfNode {
         }
         self.router.originate(now, header, payload, origin);
     }
-    /// The address of this node: its own, or that of the best of its access routers.
+    /// The address of this node: that of this router, or of the host's best access router.
     pub(super) fn own_address(&self) -> NetworkAddress {
         match self.config.router {
             true => self.config.address,
             false => self.access_routers().first().map_or(NetworkAddress::NONE, |(_, address)| *address),
         }
     }
-    /// Whether names can be looked up: it is a router, or has one.
+    /// Whether names can be looked up: the node is a router, or has one.
     pub(super) fn is_attached(&self) -> bool {
         self.config.router || !self.access_routers().is_empty()
     }
@@ -126,7 +125,7 @@ impl MfNode {
         let weighted = routers.into_iter().map(|(face, address)| (address, self.weight_of(face, best)));
         weighted.take(ADDRESSES_MAX).collect()
     }
-    /// The rate of the slowest access, as far as it is known.
+    /// The rate of the slowest access, if known.
     pub(super) fn slowest_access(&self) -> Option<Rate> {
         let routers = self.access_routers();
         let rates = routers.iter().filter_map(|(face, _)| self.faces.get(face)?.rate);

@@ -1,4 +1,4 @@
-//! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
+//! Sending, receiving and storing messages: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
     AcceptOptions, Destination, EXTENSION, GetOptions, Group, Held, HeldFilter, InNetwork, Keeping, Messaging,
@@ -14,14 +14,14 @@ use crate::{
 };
 
 impl MfNode {
-    /// The options that a front's wishes come to.
+    /// The options that a front's request implies.
     fn send_options(&self, wanted: &Wanted, to: &Destination) -> SendOptions {
         let mut options = SendOptions::new(&self.config.transfer);
         options.chunk_bytes = wanted.chunk_bytes.unwrap_or(options.chunk_bytes);
         options.reliability = wanted.reliability.unwrap_or(options.reliability);
         options.in_network = wanted.in_network.unwrap_or(options.in_network);
         options.priority = wanted.priority;
-        // Without storage nobody but this node keeps it: it ends when no receiver answers for long.
+        // Without storage only this node keeps the transfer: it ends when no receiver answers for a long time.
         let is_stored = options.in_network != InNetwork::Nothing;
         options.lifetime = wanted.lifetime.or(is_stored.then_some(self.config.transfer.message_lifetime));
         (options.service, options.proxies) = match (to, wanted.spread) {
@@ -33,11 +33,12 @@ impl MfNode {
         options.recognises = matches!(to, Destination::Id(_)) && options.proxies == 0;
         options
     }
-    /// Fetches an object with options of its own.
+    /// Fetches an object with the given options.
     pub(super) fn fetch_with(&mut self, now: Time, fetch: Fetch, options: GetOptions) -> TransferId {
         let place = Guid::of_name(&fetch.name);
         let id = self.receiver.fetch(now, fetch, options);
-        // Another fetch may watch it: this one is told what that one knows. A lookup would end after some tries.
+        // Another fetch may watch the name, in which case its results apply here too. A lookup would end after some
+        // tries.
         self.resolver.watch(now, place);
         self.settle(now);
         id
@@ -137,7 +138,7 @@ impl Messaging for MfNode {
         let Some(proxy) = &self.proxy else { return StoreStatus::default() };
         let (used, capacity) = proxy.usage();
         let mut by_transfer: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
-        // What is being written is not promised yet.
+        // Chunks that are being written are not promised yet.
         for held in proxy.holdings().filter(|held| held.durable) {
             by_transfer.entry((ChunkKey { number: 0, ..held.key }, held.owed)).or_default().push(held);
         }

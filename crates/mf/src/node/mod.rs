@@ -99,15 +99,16 @@ const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 const FACES_MAX: usize = 1_024;
 /// Limit of neighbours whose boot numbers are remembered.
 const BOOTS_MAX: usize = 4_096;
-/// Time between two sweeps for what is old, and how long an unsolicited face is kept whose neighbour does not answer.
+/// Time between two sweeps of old state, and how long an unsolicited face without an answering neighbour is kept.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
 const UNSOLICITED_FACE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);
-/// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
-/// which an outage of 30 s costs almost a second more.
+/// The same for a face whose neighbour has answered before and is away: its measurements are worth keeping; without
+/// them an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
 /// Time between two lookups of the groups among readers: shorter than groups are remembered.
 const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
-/// How many times as long the names of a node hold that publishes nothing: routers find out by themselves whether it is there.
+/// The lifetime of the names of a node that publishes nothing is this many times longer: routers detect its absence
+/// themselves.
 const IDLE_LEASES: u32 = 10;
 /// How long a lookup that found nothing is remembered.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
@@ -115,7 +116,7 @@ const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1
 /// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
 pub struct MfNode {
     pub(crate) config: Config,
-    /// What its owner wants of its faces.
+    /// The operator's policies for its faces.
     pub(crate) policies: BTreeMap<FaceId, FacePolicy>,
     pub(crate) guid: Guid,
     key: SigningKey,
@@ -132,22 +133,22 @@ pub struct MfNode {
     anycasts: Anycasts,
     groups: Groups,
     relays: Relays,
-    /// What custodians are told of their chunks.
+    /// Notices to custodians about their chunks.
     pub(crate) custody: Answers,
-    /// The member that each transfer to the nearest of a group goes to.
+    /// The member that serves each transfer to the nearest of a group.
     chosen: BTreeMap<(Guid, u32), Guid>,
     listings: Listings,
     /// Of a router: authenticates messages about names to and from other routers.
     seals: Option<Seals>,
-    /// Of a router in a network with an authority: signs its link state, and checks that of others.
+    /// For a router in a network with an authority: signs its link state, and checks other routers'.
     signed: Option<SignedStates>,
-    /// In a network with an authority: what the neighbours on protected faces may do.
+    /// In a network with an authority: the rights of neighbours on protected faces.
     owners: Option<BTreeMap<FaceId, Grant>>,
     /// The boot number of each host, and the numbers of its queries since then.
     served: BTreeMap<Guid, (u64, Replays)>,
     /// Who may look up the records of a name, or (`None`) of this node; others are for all.
     rules: BTreeMap<Option<Name>, Rule>,
-    /// When the groups among readers are looked up again.
+    /// When to look up the groups among readers again.
     rules_look_at: Time,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
@@ -155,7 +156,7 @@ pub struct MfNode {
     followed: BTreeSet<Guid>,
     /// Chunks that were put into the store, and are acknowledged when they are durable.
     storing: Vec<Slot>,
-    /// Those of the commit that runs, and when to poll it.
+    /// The chunks of the running commit, and when to poll it.
     committing: Vec<Slot>,
     commit_look_at: Option<Time>,
     /// A store that could not be read at the start, since when, and when that is tried again.
@@ -167,20 +168,20 @@ pub struct MfNode {
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces that only packets announced.
     unsolicited: UnsolicitedFaces,
-    /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
+    /// The last known boot number of each neighbour, [`BOOTS_MAX`] of them.
     boots: BTreeMap<Guid, u64>,
     /// GUIDs that two machines had at the last sweep, and whether that was reported.
     copies: BTreeMap<Guid, bool>,
     /// The addresses of the last record of this node.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
-    /// Whether the groups that flows go to are looked up again: they are in use, and one that does not answer counts as
-    /// empty after a while.
+    /// Whether to look up the groups that transfers go to again: they are in use, and a group that does not answer
+    /// counts as empty after a while.
     looks_at_groups: bool,
     pub(crate) events: Events,
 }
 
-/// What a router knows of the network before anybody has told it.
+/// A router's initial topology.
 fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
     let topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
     topology.with_depleted_percent(config.proxy.depleted_percent).with_routers_max(config.routers_max as usize)
@@ -191,7 +192,7 @@ impl MfNode {
     pub fn new(config: Config) -> MfNode {
         MfNode::with_repository(Time::ZERO, config, Box::new(MemoryRepository::default()))
     }
-    /// The same with its chunks in a repository, which may have some from an earlier life.
+    /// The same with its chunks in a repository, which may hold some from an earlier run.
     pub fn with_repository(now: Time, config: Config, repository: Box<dyn ChunkRepository>) -> MfNode {
         let mut random = Random::new(config.seed, config.node.0);
         let key = SigningKey::from_secret(&config.secret);
@@ -202,7 +203,7 @@ impl MfNode {
         let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &config.seed.to_be_bytes()].concat());
         let label = config.label.clone();
         let identity = Identity { key: key.clone(), label, roles, address, boot, nonce_secret };
-        // Others know the boot number, and not the node's own secret.
+        // Others know the boot number, but not the node's own secret.
         let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &boot.to_be_bytes()].concat());
         let router = RouterConfig {
             guid,
@@ -277,7 +278,7 @@ impl MfNode {
         node.introduce(now);
         node
     }
-    /// Publishes by the resolver what the settings say of this node.
+    /// Publishes the node's records through the resolver.
     fn introduce(&mut self, now: Time) {
         for (name, rule) in &self.rules {
             self.resolver.set_readers(now, name.as_ref().map_or(self.guid, Guid::of_name), rule.readers.clone());
@@ -289,14 +290,13 @@ impl MfNode {
             self.resolver.put(now, group.record(label));
         }
     }
-    /// Resolves names with another service than the embedded one, which is told what the settings say of this node; to
-    /// be called before the node publishes or attaches to anything.
+    /// Resolves names with another service than the embedded one, and passes it this node's settings; call it before
+    /// the node publishes or attaches to anything.
     pub fn set_resolver(&mut self, now: Time, resolver: Box<dyn NameResolver>) {
         self.resolver = resolver;
         self.introduce(now);
     }
-    /// Keeps the records of names that this node holds for others in `repository`, and takes over those of an earlier
-    /// life.
+    /// Keeps the name records that this node holds for others in `repository`, and restores those of an earlier run.
     pub fn keep_names(&mut self, now: Time, repository: Box<dyn ChunkRepository>) {
         if let Some(Err(error)) = self.replica.as_mut().map(|replica| replica.restore(now, repository)) {
             self.events.push(Event::Note(format!("cannot read the stored names: {error}")));
@@ -346,7 +346,7 @@ impl MfNode {
     pub fn router(&self) -> &Router {
         &self.router
     }
-    /// Durable chunks that cannot be read: there are none unless the disk is damaged. Reads all of them.
+    /// Returns the durable chunks that cannot be read, which exist only if the disk is damaged. Reads all chunks.
     pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
         let Some(proxy) = &mut self.proxy else { return Vec::new() };
         let stored = proxy.holdings().filter(|held| held.durable);
@@ -366,13 +366,13 @@ impl MfNode {
         (self.cache.arriving.joins, self.cache.arriving.beyond)
     }
 
-    // Commands beside those of `Endpoint`.
+    // Commands in addition to `Endpoint`'s.
 
     /// Takes objects that are pushed to this node if `acceptor` trusts them.
     pub fn accept(&mut self, acceptor: Box<dyn StoreOpener>) {
         self.receiver.accept(Some(acceptor));
     }
-    /// Sends an object that is [offered](MfNode::offer) or published here (paper: send); gives the transfer's number.
+    /// Sends an object that is [offered](MfNode::offer) or published here (paper: send); returns the transfer's number.
     pub fn send(&mut self, now: Time, object: ObjectId, destination: Guid, options: SendOptions) -> Option<u32> {
         let addresses = self.router.binding(now, &destination).unwrap_or_default().to_vec();
         let transfer = self.sender.push(now, object, destination, addresses, options);
@@ -439,7 +439,7 @@ impl MfNode {
         Concerns::Hop
     }
 
-    /// Takes note of a face that only a packet told of; false if there is no room for it.
+    /// Adds a face that a packet opened; false at the limit.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
         if let Some(surplus) = self.unsolicited.surplus(|_| false) {
             self.forget_face(now, surplus);
@@ -470,7 +470,7 @@ impl MfNode {
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
     }
-    /// Gives up faces that only packets announced and whose neighbour does not answer, and forgets what is old.
+    /// Removes unsolicited faces whose neighbours do not answer, and forgets old state.
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
         for face in self.unsolicited.expired(now, |face| self.neighbour.peer(face).is_some()) {
@@ -497,7 +497,7 @@ impl MfNode {
             self.events.push(Event::Note(text));
         }
     }
-    /// What is sealed for routers whose certificates have ended or are revoked counts no more.
+    /// Rejects seals for routers whose certificates have ended or are revoked.
     fn review_routers(&mut self, now: Time) {
         if let (Some(signed), Some(seals)) = (&mut self.signed, &mut self.seals) {
             signed.review(now);
@@ -534,7 +534,7 @@ fn roles_of(config: &Config) -> Roles {
         | of(config.resolver, Roles::RESOLVER)
 }
 
-/// Who may look up what a node publishes under a name.
+/// The readers of a node's publications under a name.
 struct Rule {
     /// Devices and groups, as the owner named them.
     configured: BTreeSet<Guid>,
@@ -543,7 +543,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// Groups admit their members when these are known.
+    /// Groups admit their members once these are known.
     fn new(configured: BTreeSet<Guid>) -> Rule {
         Rule { readers: Readers::Only(configured.clone()), configured }
     }
@@ -554,7 +554,7 @@ impl Rule {
 enum Concerns {
     /// The hop link alone.
     Hop,
-    /// Other parts of the node as well: it is to be settled.
+    /// Other parts of the node as well: it must settle.
     Node,
 }
 
@@ -600,7 +600,7 @@ impl Node for MfNode {
                     }
                     self.receiver.handle_timeout(now);
                 }
-                // What is due is done when the node settles.
+                // These tasks run when the node settles.
                 Wake::Relays | Wake::Custody | Wake::Names => {}
                 Wake::Commit => self.commit_look_at = None,
                 Wake::Store => {

@@ -1,4 +1,4 @@
-//! The name service: queries, answers, and what follows from them.
+//! The name service: queries, answers, and their consequences.
 use super::*;
 use crate::{
     config::GroupConfig,
@@ -9,9 +9,9 @@ use crate::{
 /// Reasons for which messages are dropped in a network with an authority.
 const NOT_CERTIFIED: &str = "message for a router that is not known to be certified";
 pub(super) const NOT_OWNED: &str = "record for a name that its host does not own";
-/// Counter of queries that came to the wrong node.
+/// Counter of queries to the wrong node.
 const NO_NAMES: &str = "question to a node without names";
-/// Limit of names with readers of their own, and of groups that this node owns.
+/// Limit of names with separate readers, and of groups that this node owns.
 const RULES_MAX: usize = 4_096;
 
 /// Whether a binding has just changed, or is only repeated.
@@ -36,7 +36,7 @@ impl MfNode {
             }
         }
         let face = if questions.is_empty() { None } else { self.access_routers().first().map(|(face, _)| *face) };
-        // Without a router the query is repeated when one is there.
+        // Without a router the query is repeated when one appears.
         if let Some(router) = face.and_then(|face| self.neighbour.peer(face)).cloned() {
             for message in NameMessage::join(questions) {
                 self.send_names(now, router.guid, router.address, &message);
@@ -116,7 +116,7 @@ impl MfNode {
     /// Takes a message about names that arrived on a face.
     ///
     /// # Errors
-    /// A fixed phrase that says why the message is ignored.
+    /// The reason for ignoring the message.
     pub(super) fn on_names(
         &mut self,
         now: Time,
@@ -175,7 +175,8 @@ impl MfNode {
                 if self.served.len() > BOOTS_MAX {
                     self.served.pop_first();
                 }
-                // A renewal shows no names: where others own some, who owns none puts its records again, to be checked.
+                // A renewal shows no names. Where names have owners, a host that owns none puts its records again, to
+                // be checked.
                 if let NameMessage::Renew { request, holdings, .. } = &message
                     && let Some(owners) = &self.owners
                     && !owners.get(&face).is_some_and(Grant::is_certified)
@@ -202,12 +203,12 @@ impl MfNode {
         }
         Ok(())
     }
-    /// Whether the host on a face may put a record: about a name that it [may claim](Grant::may_claim). What is said of itself
-    /// and of its groups is its own by the key that signs the record.
+    /// Whether the host on a face may put a record: about a name that it [may claim](Grant::may_claim). Records about
+    /// the device and its groups belong to it by the key that signs them.
     fn may_put(&self, face: FaceId, record: &NameRecord) -> bool {
         let Some(owners) = &self.owners else { return true };
         let manifest = record.manifest();
-        // A scope above a name of its own is only said to lead to it.
+        // For a scope above a name that it owns, the record only says that the scope leads to it.
         let grant = owners.get(&face);
         if let RecordBody::Scope { name } = &record.statement().body {
             let leads_to_own = |grant: &Grant| grant.prefixes.iter().any(|prefix| name.is_prefix_of(prefix));
@@ -227,7 +228,7 @@ impl MfNode {
             },
             _ => return true,
         };
-        // Without a grant nobody has proven anything there.
+        // Without a grant, the neighbour has proven nothing.
         grant.is_some_and(|grant| grant.may_claim(name, owners.values()))
     }
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
@@ -282,8 +283,8 @@ impl MfNode {
             self.events.push(Event::Resolver(event));
         }
     }
-    /// A router uses the notices about moved devices that pass it to its hosts: chunks that are in flight to the old
-    /// address need not go there.
+    /// A router uses passing notices about moved devices to its hosts: chunks in flight to the old address can be
+    /// redirected.
     fn on_passing_news(&mut self, now: Time, place: Guid, record: &[u8]) {
         let Ok(record) = NameRecord::decode(record) else { return };
         if record.author() == place {
@@ -301,7 +302,7 @@ impl MfNode {
         let binding = match record.map(NameRecord::statement) {
             Some(statement) => match &statement.body {
                 RecordBody::Device(bound) => {
-                    // A device may have moved meanwhile: it is looked up again.
+                    // The device may have moved in between: it is looked up again.
                     let lifetime = core::time::Duration::from_millis(u64::from(statement.lifetime_ms));
                     let lifetime = lifetime.min(self.config.binding_lifetime);
                     Binding { addresses: bound.clone(), readers: statement.readers.clone(), lifetime, version }
@@ -323,8 +324,8 @@ impl MfNode {
             proxy.on_reachable(&guid);
         }
     }
-    /// Sets who may look up the records of a name, or (`None`) the addresses of this node. A group admits its members,
-    /// now and later. True if there was room for that.
+    /// Sets the readers of a name's records, or (`None`) of this node's addresses. A group admits its members, now and
+    /// later. False if the limit is reached.
     pub fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) -> bool {
         let name = name.cloned();
         match readers {
@@ -360,7 +361,7 @@ impl MfNode {
         self.settle(now);
         true
     }
-    /// Applies what is known of the groups among readers.
+    /// Applies the current members of the groups among readers.
     pub(super) fn apply_rules(&mut self, now: Time) {
         let names: Vec<Option<Name>> = self.rules.keys().cloned().collect();
         names.into_iter().for_each(|name| self.apply_rule(now, name));
@@ -394,14 +395,14 @@ impl MfNode {
     pub(super) fn readers_of(&self, name: &Name) -> Readers {
         self.rules.get(&Some(name.clone())).map(|rule| rule.readers.clone()).unwrap_or_default()
     }
-    /// Whether only some may look up the addresses of this node: what others send does not follow it.
+    /// Whether this node's addresses have restricted readers: other senders' chunks do not follow it.
     pub(super) fn is_hidden(&self) -> bool {
         self.rules.contains_key(&None)
     }
     pub(super) fn router_address(&self) -> Option<NetworkAddress> {
         self.config.router.then_some(self.config.address)
     }
-    /// A name that is being fetched was announced: which publisher the fetch believes depends on all of them.
+    /// An announcement of a name in a fetch: the fetch's choice of publisher depends on all of them.
     fn on_announced_to_fetch(&mut self, now: Time, place: Guid, record: &NameRecord) {
         match self.resolver.records(place) {
             Some(records) => {
@@ -411,7 +412,7 @@ impl MfNode {
             None => self.on_announced(now, place, core::slice::from_ref(record), Announced::Some),
         }
     }
-    /// The records that this node may read: a router delivers by all, and knows less as a host.
+    /// The records that this node may read: a router delivers by all, but as a host it sees fewer.
     fn readable(&self, records: Vec<NameRecord>) -> Vec<NameRecord> {
         records.into_iter().filter(|record| record.may_be_read_by(&self.guid)).collect()
     }

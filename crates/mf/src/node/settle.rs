@@ -53,8 +53,8 @@ impl MfNode {
                 }
             }
             if up && self.boots.insert(guid, boot).is_some_and(|known| known != boot) {
-                // It has lost what it had in memory. It may answer at another face, while the one of its earlier life
-                // still counts as up.
+                // The router has lost its state in memory. It may answer at another face while the face of its earlier
+                // run still counts as up.
                 self.proxy.iter_mut().for_each(|proxy| proxy.on_restarted_beyond(&guid));
                 self.check_boot_number(now, &guid, boot);
                 if is_router {
@@ -96,7 +96,7 @@ impl MfNode {
         }
         moved
     }
-    /// Tells how slow the links are whoever waits for answers over them.
+    /// Reports slow links to the components that wait for answers over them.
     fn report_slowness(&mut self, now: Time) {
         let mut slowest = (Duration::ZERO, Duration::ZERO);
         for (face, _) in self.neighbour.faces().filter(|(_, peer)| peer.is_some()) {
@@ -106,7 +106,7 @@ impl MfNode {
         }
         self.resolver.set_slowness(slowest.0, slowest.1);
     }
-    /// A host that has come to an access router may have left the others: those are probed.
+    /// A host that has attached to an access router may have left the others: those are probed.
     fn check_other_routers(&mut self, now: Time, attached: FaceId) {
         let routers =
             self.router.peers().filter(|(face, peer)| *face != attached && peer.roles.contains(Roles::ROUTER));
@@ -160,7 +160,7 @@ impl MfNode {
             outbox.on_ways(now);
         }
         let addresses = self.accesses();
-        // Suspicions come and go on a bad link: an unchanged record is not signed and sent again for them.
+        // A bad link is suspected again and again: that alone does not justify signing and sending an unchanged record.
         if up || addresses != self.attached_to {
             self.attached_to.clone_from(&addresses);
             self.resolver.put(now, RecordBody::Device(addresses));
@@ -189,7 +189,7 @@ impl MfNode {
             moved = true;
             let is_own = state.router == self.config.address;
             let message = match &mut self.signed {
-                // Without a certificate it says nothing that others would believe.
+                // Without a certificate its statements would be rejected.
                 Some(signed) => signed.message(now, face, &state, is_own),
                 None => {
                     let mut message = Vec::with_capacity(256);

@@ -8,13 +8,13 @@ const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
 
 impl MfNode {
     /// Opens the store with the chunks of the repository. If these cannot be read, it tries again later, and stores
-    /// nothing meanwhile.
+    /// nothing until then.
     pub(super) fn open_store(&mut self, now: Time) {
         let Some((repository, since)) = self.unread.take() else { return };
         let own = (self.guid, self.own_address());
         let mut settings = self.config.proxy.clone();
         if !self.config.router {
-            // All of it is for one source, and its access router knows where destinations are.
+            // Everything is from one source, and its access router knows the destinations' addresses.
             settings.flow_capacity = settings.capacity;
             (settings.source_capacity, settings.destination_capacity) = (settings.capacity, settings.capacity);
             settings.rebinding = Rebinding::Never;
@@ -52,7 +52,7 @@ impl MfNode {
             }
         }
     }
-    /// Chunks cannot be stored: one line says so until it succeeds again, however often it is tried.
+    /// Chunks cannot be stored: one line reports it until storing succeeds again, however many attempts fail.
     pub(super) fn on_store_failed(&mut self, error: &StoreError) {
         self.events.count("failures of the store");
         if !core::mem::replace(&mut self.store_fails, true) {

@@ -1,4 +1,4 @@
-//! Nodes on wires, one of which says what is not true.
+//! Nodes on simulated links, one of which makes false statements.
 use alloc::{boxed::Box, vec, vec::Vec};
 
 use tributary_content::{ChunkRepository, StoreError};
@@ -9,7 +9,7 @@ use crate::{
     wire::{ChunkRanges, DataTag, Reliability},
 };
 
-/// Nodes that hear each other at once.
+/// Nodes connected without delay.
 struct World {
     now: Time,
     nodes: Vec<MfNode>,
@@ -149,7 +149,7 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     assert_eq!(taken(&mut world, 2, reader, router, lookup(900, owner)), [0, 1, 0, 0]);
     assert_eq!(taken(&mut world, 3, reader, router, lookup(901, owner)), [1, 0, 0, 0]);
     assert_eq!(taken(&mut world, 3, Guid::NONE, router, lookup(901, owner)), [1, 0, 0, 0]);
-    // As another router would ask, but for the code.
+    // Like another router's request, except for the code.
     let mut seals = Seals::new(NetworkAddress(77), 5);
     let message = NameMessage::Lookup { request: 1, place: owner };
     let address = world.nodes[0].config.address;
@@ -175,7 +175,7 @@ fn a_host_takes_answers_of_its_access_router_only_and_nobody_sends_in_anothers_n
         world.send_chunk(2, ChunkKind::Names, source, host, found.clone());
         assert_eq!(world.counter(0, reason), before + 1, "{source:?}");
     }
-    // Whoever is its neighbour without being its router.
+    // A neighbour that is not the host's router.
     let now = world.now;
     let face = FaceId(1);
     for source in [forger, host] {
@@ -240,7 +240,8 @@ fn a_host_that_starts_anew_counts_its_questions_from_one_and_is_answered() {
     assert!(world.nodes[1].router.binding(world.now, &owner).is_some(), "it has no answer");
 }
 
-/// A source with something for a receiver that is away, which its router keeps; gives the source's transfer as well.
+/// A source with an object for an absent receiver, stored at the receiver's router; returns the source's transfer as
+/// well.
 fn stored_for_one_that_is_away() -> (World, ChunkKey) {
     let mut world = World::new(["source", "receiver"]);
     let (now, receiver) = (world.now, world.guid(2));
@@ -265,12 +266,12 @@ fn a_push_of_another_or_without_the_token_sends_nothing_and_whoever_stores_says_
     let (mut world, key) = stored_for_one_that_is_away();
     let report = world.nodes[1].sender.report(key.transfer).unwrap();
     assert_eq!((report.stored_chunks, report.is_over), (2, false), "the source believes its router");
-    // The receiver is known to be away; a push makes the store look whether it may send.
+    // The receiver is known to be away; a push makes the store check whether it may send.
     let (now, chunks) = (world.now, ChunkRanges::from_ascending([0, 1]));
     let push = TransportMessage::Push { flow: key.flow, transfer: key.transfer, object: key.object, chunks };
     let token =
         world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
-    // The receiver knows the token as well, from the chunks that it got, and may not say when others go.
+    // The receiver knows the token too, from its chunks, but may not release other chunks.
     let (source, receiver) = (key.flow.source, key.flow.destination);
     for (from, token, wakes) in [(source, Token(token.0 ^ 1), false), (receiver, token, false), (source, token, true)] {
         let header = ChunkHeader::new(ChunkKind::Transport(token), from, world.guid(0), NetworkAddress::NONE);
@@ -286,7 +287,7 @@ fn a_push_of_another_or_without_the_token_sends_nothing_and_whoever_stores_says_
     }
 }
 
-/// A message about chunk 0 of something, made to name all chunks that there may be.
+/// A message about chunk 0 of a transfer, changed to name all possible chunks.
 fn about_all(message: &TransportMessage) -> TransportMessage {
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
@@ -329,7 +330,7 @@ fn a_source_is_told_what_it_pushes_in_vain_and_sends_it_itself() {
     let (mut world, key) = stored_for_one_that_is_away();
     let token =
         world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
-    // The router has lost it without having said so.
+    // The router has lost it without a notice.
     let (now, ChunkKey { flow, transfer, object, .. }) = (world.now, key);
     world.nodes[0].proxy.as_mut().unwrap().on_complete(token, &flow, transfer, object);
     let chunks = ChunkRanges::from_ascending([0, 1]);
@@ -416,7 +417,7 @@ fn an_acknowledgement_without_the_token_ends_nothing() {
     }
 }
 
-/// A repository that writes when the test says so, and has its node called then.
+/// A repository that writes when the test says so, and then wakes its node.
 #[derive(Clone, Default)]
 struct Calling {
     inner: MemoryRepository,

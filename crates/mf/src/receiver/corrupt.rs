@@ -1,10 +1,10 @@
-//! Bytes that are not what the manifest says: who is asked for them again, and who is blamed.
+//! Bytes that contradict the manifest: from whom to request them again, and which source is faulty.
 use super::*;
 
 impl Receiver {
-    /// Wrong bytes came. Their source is requested again, past all copies, and not any more if they stay wrong, while
-    /// others serve if there are any. If a cache or storage may have sent them, these are passed by. If several sent
-    /// what is wrong, the sources stay: it comes again, and then from one of them.
+    /// Handles corrupted bytes. The receiver requests them from their source again, bypassing all copies. If they stay
+    /// wrong, it excludes the source while there are others. If a cache or storage may have sent them, requests bypass
+    /// it. If several sources contributed, all stay: the unit is requested again, and then from one of them.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         for (origin, bytes) in &wrong.origins {
             self.wrong.count(*origin, *bytes);
@@ -45,8 +45,9 @@ impl Receiver {
         }
         self.request(now, id);
     }
-    /// A pushed object has one source, and any node on the way may have changed it: the source is asked again, past all
-    /// copies, more and more rarely. It is not blamed as long as others could have changed the bytes.
+    /// A pushed object has one source, and any node on the way may have changed it: the receiver requests the chunks
+    /// from the source again, bypassing all copies, at growing intervals. It does not exclude the source while others
+    /// could have changed the bytes.
     fn request_of_pusher(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         fetch.nack.restart(now, fetch.nack_timeout(&self.config));
@@ -64,8 +65,7 @@ impl Receiver {
         }
         self.request_again(now, id, None, wrong.chunks);
     }
-    /// Requests chunks that came wrong of the sender again, past copies; they came in the name of `source` if it is
-    /// known.
+    /// Requests corrupted chunks from the sender again, past copies; they came in the name of `source` if it is known.
     pub(super) fn request_again(
         &mut self,
         now: Time,

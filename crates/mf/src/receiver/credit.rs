@@ -2,12 +2,12 @@
 use tributary_core::{Duration, Rate, Time};
 use tributary_transport::{fetches::LIMIT_BURST, limit::TokenBucket};
 
-/// Under a rate limit a chunk takes about so long, and a window too; two windows may be in flight. A window that is too
-/// short for the round trip grows up to the last of them.
+/// Target duration of a chunk under a rate limit, and of a window; two windows may be in flight. A window that is too
+/// short for the round trip grows up to the maximum.
 pub(super) const LIMITED_CHUNK: Duration = Duration::from_millis(50);
 const LIMITED_WINDOW: Duration = Duration::from_millis(100);
 const LIMITED_WINDOW_MAX: Duration = Duration::from_millis(400);
-/// Windows of an object at most under a limit: its source remembers where each of them begins.
+/// Maximum windows of an object under a limit: its source remembers where each starts.
 const LIMITED_WINDOWS: u64 = 50_000;
 
 /// The credit of the sender of one transfer.
@@ -15,7 +15,7 @@ pub(super) struct Credit {
     limit: TokenBucket,
     /// Missing bytes that no sender has credit for.
     ungranted: u64,
-    /// The last window that was acknowledged: the sender may begin two more.
+    /// The last acknowledged window: the sender may start two more.
     granted: Option<u32>,
     /// The chunk size that was requested.
     chunk_bytes: u32,
@@ -23,7 +23,7 @@ pub(super) struct Credit {
     pub(super) window_chunks: u16,
     /// Since when a request waits for the limit.
     pub(super) request_since: Option<Time>,
-    /// Whether the sender was told to stop.
+    /// Whether the sender has been stopped.
     pub(super) is_stopped: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Fill {
     pub(super) buffered: u64,
     /// Bytes of its chunks.
     pub(super) chunk_bytes: u32,
-    /// Chunks of a window at most, by the settings.
+    /// Configured maximum of chunks in a window.
     pub(super) window_chunks_max: u16,
 }
 
@@ -44,7 +44,7 @@ impl Fill {
     pub(super) fn percent(self) -> u64 {
         self.buffered * 100 / self.buffer.max(1)
     }
-    /// Chunks that there is room for.
+    /// Chunks that fit.
     pub(super) fn room(self) -> u64 {
         self.buffer.saturating_sub(self.buffered) / u64::from(self.chunk_bytes.max(1))
     }
@@ -67,7 +67,7 @@ impl Credit {
             is_stopped: false,
         }
     }
-    /// A mirror delivered so many bytes, which no sender has credit for any more.
+    /// A mirror delivered `bytes` bytes, which are deducted from the senders' credit.
     pub(super) fn on_mirror(&mut self, now: Time, shared: &mut TokenBucket, bytes: u64) {
         self.ungranted = self.ungranted.saturating_sub(bytes);
         self.limit.on_pass(now, bytes);
@@ -76,7 +76,7 @@ impl Credit {
     pub(super) fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.limit.set_rate(now, rate);
     }
-    /// When the limits let more come; `shared` is that of all transfers together.
+    /// When the limits admit more; `shared` is the limit over all transfers.
     pub(super) fn ready_at(&self, shared: &TokenBucket) -> Time {
         self.limit.ready_at().max(shared.ready_at())
     }
@@ -84,7 +84,7 @@ impl Credit {
     pub(super) fn rate(&self, shared: &TokenBucket) -> Option<Rate> {
         self.limit.rate().into_iter().chain(shared.rate()).min()
     }
-    /// Whether to acknowledge this window lets the sender send more.
+    /// Whether acknowledging this window allows the sender to send more.
     pub(super) fn grants(&self, window: u32) -> bool {
         self.ungranted > 0 && self.granted.is_none_or(|granted| granted < window)
     }
@@ -92,11 +92,11 @@ impl Credit {
     pub(super) fn granted(&self) -> u32 {
         self.granted.unwrap_or(0)
     }
-    /// The source of a pushed object sends all of it: the limits are held by the windows alone.
+    /// The source of a pushed object sends all of it: only the windows enforce the limits.
     pub(super) fn on_pushed(&mut self, bytes: u64) {
         self.ungranted = bytes;
     }
-    /// Another sender begins with a window of its own.
+    /// A new sender starts with a new window.
     pub(super) fn on_sender_change(&mut self) {
         self.granted = None;
     }
@@ -108,7 +108,7 @@ impl Credit {
         let room = u16::try_from(buffer / u64::from(chunk_bytes.max(1))).unwrap_or(u16::MAX).max(1);
         self.window_chunks = self.window_chunks.min(room);
     }
-    /// A request for `missing` bytes was sent while `window` was the last one to come: it grants the first two windows.
+    /// A request for `missing` bytes was sent when `window` was the latest one: it grants the first two windows.
     pub(super) fn on_request(
         &mut self,
         now: Time,
@@ -120,13 +120,13 @@ impl Credit {
         (self.ungranted, self.granted, self.chunk_bytes) = (missing, window, chunk_bytes);
         self.grant(now, shared, 2 * u64::from(self.window_chunks), chunk_bytes);
     }
-    /// A cache answers a request in chunks of its own size, which may be larger.
+    /// A cache answers with chunks of its own size, which may be larger.
     pub(super) fn on_cut(&mut self, now: Time, shared: &mut TokenBucket, chunk_bytes: u32) {
         if chunk_bytes > self.chunk_bytes {
             self.grant(now, shared, 2 * u64::from(self.window_chunks), chunk_bytes - self.chunk_bytes);
         }
     }
-    /// Chunks of the next window; 0 stops the sender. `ready` is since when the limits have let more come.
+    /// Chunks of the next window; 0 stops the sender. `ready` is the time since which the limits have admitted more.
     ///
     /// Window notice (reference/mobilityfirst): below 50 % of the buffer increase, from 50 to 80 % decrease, above
     /// stop.
@@ -135,13 +135,13 @@ impl Credit {
         match (fill.percent(), self.rate(shared)) {
             (0..50, Some(rate)) => {
                 let chunks = |time| limited_window(rate, time, fill.chunk_bytes, size).min(most);
-                // The window could have been opened earlier: it is too short for the round trip.
+                // The window could have opened earlier: it is too short for the round trip.
                 let is_late = now.since(ready) > LIMIT_BURST;
                 let wanted = if is_late { own.saturating_mul(2) } else { own };
                 wanted.clamp(chunks(LIMITED_WINDOW), chunks(LIMITED_WINDOW_MAX))
             }
             (0..50, None) => own.saturating_mul(2).min(most),
-            // The window before may still come, and has to find room beside this one.
+            // The previous window may still arrive, and must fit in addition to this one.
             (50..=80, _) => {
                 let left = fill.room().saturating_sub(u64::from(own));
                 (own / 2).max(1).min(u16::try_from(left).unwrap_or(u16::MAX))
@@ -149,7 +149,7 @@ impl Credit {
             _ => 0,
         }
     }
-    /// `window` is acknowledged, and the ones after it may have so many chunks.
+    /// `window` is acknowledged, and the following ones may have this many chunks.
     pub(super) fn on_advice(
         &mut self,
         now: Time,
@@ -169,14 +169,14 @@ impl Credit {
         self.ungranted -= bytes;
         self.pass(now, shared, bytes);
     }
-    /// Counts bytes that come beside the windows against the limits.
+    /// Counts bytes that arrive outside the windows against the limits.
     pub(super) fn pass(&mut self, now: Time, shared: &mut TokenBucket, bytes: u64) {
         self.limit.on_pass(now, bytes);
         shared.on_pass(now, bytes);
     }
 }
 
-/// Chunks of a window that takes so long under a limit.
+/// Chunks of a window with this duration under a limit.
 fn limited_window(rate: Rate, time: Duration, chunk_bytes: u32, size: u64) -> u16 {
     let bytes = rate.bytes_in(time).max(size / LIMITED_WINDOWS);
     u16::try_from((bytes / u64::from(chunk_bytes.max(1))).max(1)).unwrap_or(u16::MAX)

@@ -1,17 +1,17 @@
-//! What custodians hear of their chunks: that a chunk is on the disk of this node, that there is no room for it now, or
-//! that nobody wants it. The description of a pushed object is acknowledged when all of the object is stored: a node
-//! that is killed before that is sent the description again, and goes on with what is on its disk.
+//! Answers to custodians about their chunks: a chunk is on this node's disk, is refused for now, or is not wanted. The
+//! manifest of a pushed object is acknowledged once the whole object is stored: a node that is killed earlier receives
+//! the manifest again and resumes from its disk.
 use super::*;
 
-/// Custodians that hear when there is room again, at most; others try again by themselves.
+/// Maximum custodians that are notified of free space; others retry on their own.
 const REFUSED_MAX: usize = 64;
-/// Chunks of an object whose custodians wait at most; of others they hear when they send them again.
+/// Chunks per object whose custodians wait, at most; other custodians get their answer when they send the chunk again.
 const WAITING_MAX: usize = 65_536;
 
-/// The custodians that wait to hear that chunks of one object are on the disk.
+/// The custodians that wait for chunks of one object to reach the disk.
 #[derive(Default)]
 pub(super) struct Custody {
-    /// What they are told then, and bytes of a chunk.
+    /// The answer to send then, and the size of the chunk.
     waiting: BTreeMap<(u32, Custodian), (Answer, u32)>,
 }
 
@@ -19,7 +19,7 @@ impl Custody {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-    /// The custodian of this chunk, if it has one, waits to hear that it is on the disk.
+    /// The custodian of this chunk, if any, waits for it to reach the disk.
     pub(super) fn add(&mut self, header: &ChunkHeader) {
         if let Some((answer, tag)) = Answer::to(header, CustodyState::Taken).zip(header.tag())
             && self.waiting.len() < WAITING_MAX
@@ -27,7 +27,7 @@ impl Custody {
             self.waiting.insert((tag.number, answer.custodian), (answer, tag.chunk_bytes));
         }
     }
-    /// The answers about chunks of which `is_meant` holds, by number and bytes of a chunk; those wait no more.
+    /// Takes out the waiting answers for which `is_meant` holds, given the number and size of the chunk.
     pub(super) fn take(&mut self, state: CustodyState, is_meant: impl Fn(u32, u32) -> bool) -> Vec<Answer> {
         let taken = self.waiting.extract_if(.., |(number, _), (_, chunk_bytes)| is_meant(*number, *chunk_bytes));
         taken.map(|(_, (answer, _))| Answer { state, ..answer }).collect()
@@ -38,7 +38,7 @@ impl Custody {
     }
 }
 
-/// The answers that leave, and the custodians that were refused for want of room.
+/// Outgoing answers, and the custodians refused for lack of space.
 #[derive(Default)]
 pub(super) struct CustodyAnswers {
     pub(super) outbox: VecDeque<Answer>,
@@ -46,36 +46,36 @@ pub(super) struct CustodyAnswers {
 }
 
 impl CustodyAnswers {
-    /// There is no room for a chunk now; its custodian hears when there is.
+    /// The buffer is full: the custodian is notified when there is space.
     fn refuse(&mut self, answer: Answer) {
         if self.refused.len() < REFUSED_MAX || self.refused.contains_key(&answer.custodian) {
             self.refused.insert(answer.custodian, answer);
         }
         self.outbox.push_back(answer);
     }
-    /// There is room again.
+    /// There is space again.
     pub(super) fn on_room(&mut self) {
         let refused = core::mem::take(&mut self.refused).into_values();
         self.outbox.extend(refused.map(|answer| Answer { state: CustodyState::Ready, ..answer }));
     }
-    /// Nobody wants the transfer that this chunk is of.
+    /// The chunk belongs to a transfer that this node does not want.
     pub(super) fn on_unsolicited(&mut self, header: &ChunkHeader) {
         self.outbox.extend(Answer::to(header, CustodyState::Over));
     }
 }
 
 impl Receiver {
-    /// What a custodian is to be told.
+    /// Returns the next answer to a custodian.
     pub(crate) fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.outbox.pop_front()
     }
-    /// Tells custodians which of their chunks are on the disk, and ends the transfer if it is complete. Both take what the
-    /// store has answered meanwhile; an answer that only one of them saw would be the other one's last.
+    /// Notifies custodians of chunks that are on the disk, and ends the transfer if it is complete. Both use the
+    /// store's answers, which can be taken only once.
     pub(super) fn settle(&mut self, now: Time, id: TransferId) {
         self.settle_custody(now, id);
         self.finish_if_complete(now, id);
     }
-    /// Writes to the disk what custodians wait for, and tells them what is there.
+    /// Writes the chunks that custodians wait for to the disk, and notifies the custodians of written ones.
     fn settle_custody(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         if fetch.custody.is_empty() {
@@ -89,7 +89,7 @@ impl Receiver {
         let is_kept = |number, chunk_bytes| reassembly.is_durable(number, chunk_bytes) && !(is_pushed && number == 0);
         self.answers.outbox.extend(fetch.custody.take(CustodyState::Taken, is_kept));
     }
-    /// There is no room now for a chunk that has come: its custodian or its source keeps it and sends it later.
+    /// Refuses an arrived chunk for lack of space: its custodian or its source keeps it and sends it later.
     pub(super) fn refuse(&mut self, header: &ChunkHeader, tag: &DataTag) {
         self.refused += 1;
         if let Some(answer) = Answer::to(header, CustodyState::Refused) {

@@ -3,7 +3,7 @@ use super::*;
 use crate::link::Arrival;
 
 impl Receiver {
-    /// A chunk for this node, of so many packets, has come over its last hop: goes before [`Receiver::handle_data`].
+    /// A chunk of this many packets for this node has crossed its last hop: call this before [`Receiver::handle_data`].
     pub fn on_arrival(&mut self, header: &ChunkHeader, packets: u16, arrival: &Arrival) {
         let Some(tag) = header.tag().filter(|tag| !is_pushed(tag.transfer)) else { return };
         let id = TransferId(tag.transfer);
@@ -20,8 +20,8 @@ impl Receiver {
             source.state.rtt = Some((rtt, source.state.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
         }
     }
-    /// Whether a chunk that begins to arrive is here already, verified, and nobody waits to hear so. The last router
-    /// sends such a chunk if this node went away at the moment at which it had taken it.
+    /// Whether an arriving chunk is already verified here and no answer about it is pending. The last router sends such
+    /// a chunk if this node went away just after receiving it.
     pub fn has_already(&mut self, now: Time, header: &ChunkHeader) -> bool {
         let Some(tag) = header.tag().filter(|tag| tag.reliability != Reliability::Ack) else { return false };
         let Some(id) = self.id_of(header, tag) else { return false };
@@ -72,7 +72,7 @@ impl Receiver {
         fetch.patience.restart(now);
         (fetch.serving.probes, fetch.token) = (0, tag.token);
         if is_pushed(tag.transfer) {
-            // A node on the way may have changed what the first chunk said of it.
+            // A node on the way may have changed the reliability in the first chunk.
             fetch.reliability = fetch.reliability.max(tag.reliability);
         }
         match self.put(now, id, header, tag, payload) {
@@ -107,9 +107,9 @@ impl Receiver {
             self.answer_ended(header, tag, has_all.unwrap_or(false));
         }
     }
-    /// Tells the sender and the custodian of a chunk that nobody wants it. Without an answer a sender would repeat for
-    /// ever what is not acknowledged, also if it was requested in an earlier life of this node. The source of a pushed
-    /// object hears that the object is complete if it is, else that it is refused.
+    /// Tells a chunk's sender and custodian that the transfer is over. Without an answer a sender would repeat
+    /// unacknowledged chunks forever, including those that an earlier run of this node requested. The source of a
+    /// pushed object learns whether the object is complete or refused.
     fn answer_ended(&mut self, header: &ChunkHeader, tag: &DataTag, has_all: bool) {
         self.answers.on_unsolicited(header);
         if tag.reliability == Reliability::DontCare {
@@ -122,7 +122,7 @@ impl Receiver {
         };
         self.outbox.push_back(Outgoing::answer(header, message));
     }
-    /// Whether a chunk may be kept, by who sent it: not if that is a faulty source, or one on trial.
+    /// Whether a chunk may be kept, judged by its sender: not from a faulty source, or one on trial.
     fn admits(&mut self, id: TransferId, header: &ChunkHeader, tag: &DataTag, payload: &Payload) -> bool {
         let Some(fetch) = self.fetches.get_mut(id) else { return false };
         let Some(number) = fetch.number_of(&header.source).filter(|_| !is_pushed(tag.transfer)) else { return true };
@@ -157,15 +157,15 @@ impl Receiver {
         fetch.take_stored();
         taken
     }
-    /// Whether a chunk that was here already asks what became of the object: a source that has sent all of a pushed
-    /// object repeats its beginning for that.
+    /// Whether a duplicate chunk queries the object's state: a source that has sent all of a pushed object repeats its
+    /// start for that.
     fn is_reminder(&self, now: Time, id: TransferId, tag: &DataTag) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let asks = tag.number == 0 && is_pushed(tag.transfer) && fetch.reliability != Reliability::DontCare;
         let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied().unwrap_or_default();
         asks && now >= heard.max(fetch.arrivals.last_at) + fetch.nack_timeout(&self.config)
     }
-    /// A chunk finds no room: its sender sends more than it was granted, or others have filled the buffer meanwhile.
+    /// The buffer cannot take a chunk: its sender exceeded its grant, or other transfers have filled the buffer since.
     fn on_no_room(&mut self, now: Time, id: TransferId, header: &ChunkHeader, tag: &DataTag) {
         if let Some(fetch) = self.fetches.get_mut(id) {
             fetch.nack.restart(now, fetch.nack_timeout(&self.config));
@@ -176,7 +176,7 @@ impl Receiver {
         }
         self.send_status(now, id);
     }
-    /// A chunk is here, now or before: acknowledges what is to be acknowledged, and looks for gaps.
+    /// The chunk is here, new or old: sends the acknowledgements that are due, and looks for gaps.
     fn on_taken(&mut self, now: Time, id: TransferId, header: &ChunkHeader, tag: &DataTag) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let timeout = fetch.nack_timeout(&self.config);
@@ -190,7 +190,7 @@ impl Receiver {
         if let Some(window) = fetch.windows.take_complete(self.has_several_ways) {
             fetch.windows.set_status(now, window);
         }
-        // What was sent again overtakes nothing, so it shows no gap.
+        // Retransmitted chunks overtake others, so they show no gap.
         if !header.flags.contains(Flags::REPEATED) && fetch.find_gaps(now, tag.number, timeout) {
             fetch.windows.hasten_status(now);
         }
@@ -199,7 +199,7 @@ impl Receiver {
         self.send_status(now, id);
     }
 
-    // Room for what is not stored yet: all transfers share it.
+    // Bytes buffered but not yet stored, over all transfers.
 
     pub(super) fn buffered_bytes(&self) -> u64 {
         let running = self.fetches.iter().filter_map(|(_, fetch)| fetch.reassembly.as_ref());
@@ -209,15 +209,15 @@ impl Receiver {
         let reassembly = self.fetches.get(id).and_then(|fetch| fetch.reassembly.as_ref());
         reassembly.map_or(0, Reassembly::buffered_bytes)
     }
-    /// What a transfer may buffer: all that others do not, and its share in any case.
+    /// The bytes that a transfer may buffer: the unused part, and in any case its share.
     pub(super) fn buffer_of(&self, id: TransferId) -> u64 {
         let max = self.config.buffer_bytes.0;
         let running = self.fetches.iter().filter(|(_, fetch)| fetch.reassembly.is_some()).count().max(1) as u64;
         let others = self.buffered_bytes() - self.buffered_of(id);
         max.saturating_sub(others).max(max / running)
     }
-    /// Bytes that there is room for of a transfer. If others have filled the buffer, those that have more than this one
-    /// would have give back what came last.
+    /// The bytes that a transfer may still buffer. If others have filled the buffer, the transfers that would hold more
+    /// than this one drop their latest chunks.
     fn make_room(&mut self, id: TransferId, bytes: u64) -> u64 {
         let own = self.buffered_of(id);
         let mut free = self.config.buffer_bytes.0.saturating_sub(self.buffered_bytes());

@@ -1,12 +1,12 @@
-//! The end of a transfer, and what a node takes out of the receiver.
+//! The completion of a transfer, and the receiver's outputs to the node.
 use super::*;
 
 impl Receiver {
-    /// Gives an object that is complete its name, and tells its custodians; see [`Receiver::settle`].
+    /// Gives a complete object its name, and notifies its custodians; see [`Receiver::settle`].
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };
-        // The bytes are on the disk before the object has its name: then what custodians hear is true whatever happens.
+        // The bytes are synced before the object gets its name: the custodians' notices then stay true in any case.
         let synced = if fetch.custody.is_empty() { Ok(true) } else { reassembly.sync() };
         let finished = match synced {
             Ok(true) => reassembly.finish(),
@@ -26,16 +26,16 @@ impl Receiver {
             self.answers.on_room();
         }
     }
-    /// Ends a transfer without the whole object; what is verified stays.
+    /// Ends a transfer before the object is complete; verified data stays.
     pub(super) fn fail(&mut self, now: Time, id: TransferId, reason: String) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         fetch.report_conflicts();
         fetch.record.fail(now, reason);
         let is_pushed = is_pushed(fetch.transfer);
-        // What a custodian keeps, and there is no room for on the disk, may come again when there is.
+        // Chunks that a custodian keeps and that the disk cannot take may come again when there is space.
         let may_succeed = fetch.close().is_some_and(|reassembly| reassembly.may_succeed_later());
         let comes_again = is_pushed && !fetch.custody.is_empty() && may_succeed;
-        // Whoever sends need not go on.
+        // Tells the sender to stop.
         match is_pushed {
             true if comes_again => {}
             true => self.outbox.extend(fetch.refusal()),
@@ -51,7 +51,7 @@ impl Receiver {
             self.answers.on_room();
         }
     }
-    /// Ends a fetch; what is verified stays.
+    /// Ends a fetch; verified data stays.
     pub fn cancel(&mut self, now: Time, id: TransferId) {
         self.fail(now, id, "cancelled".into());
     }
@@ -71,7 +71,7 @@ impl Receiver {
     pub(super) fn collect_events(&mut self) {
         self.fetches.collect_events(|fetch| fetch.record.poll_event());
     }
-    /// A name of which no fetch needs announcements any more.
+    /// Returns a name whose announcements no fetch needs anymore.
     pub fn poll_done(&mut self) -> Option<Name> {
         while let Some(name) = self.done.pop_front() {
             if !self.wants(&name) {

@@ -1,36 +1,36 @@
-//! One object on its way here.
+//! One object in transfer to this node.
 use super::{mirrors::Mirrors, *};
 
-/// NACKs in vain after which the token of a pushed object is taken from what comes.
+/// Unanswered NACKs after which the receiver adopts the token in the arriving chunks of a pushed object.
 const VAIN_NACKS: u32 = 2;
 /// The current rate is the mean over this time.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
-/// One object on its way here: requested by a fetch of this node, or pushed by its source.
+/// One object in transfer to this node: requested by a fetch, or pushed by its source.
 pub(super) struct Incoming {
     pub(super) name: Name,
     /// Decides on trust, and opens the store; a pushed object was decided on before.
     pub(super) opener: Option<Box<dyn StoreOpener>>,
-    /// What is chosen for this object and not by the node's settings.
+    /// Options of this transfer, which override the node's settings.
     pub(super) options: GetOptions,
-    /// The number of the transfer. The source chose that of a pushed object.
+    /// The number of the transfer; for a pushed object the source's choice.
     pub(super) transfer: u32,
-    /// What messages about the transfer have to carry.
+    /// The token of messages about the transfer.
     pub(super) token: Token,
     pub(super) reliability: Reliability,
     /// The object, once it is chosen.
     pub(super) object: Option<ObjectId>,
-    /// Its GUID: whoever is nearest of those that have it answers.
+    /// Its GUID: the nearest holder answers.
     pub(super) content: Guid,
     /// Its store, until the end.
     pub(super) reassembly: Option<Reassembly>,
-    /// Its size and what was stored of it at the end.
+    /// Its size and the stored bytes at the end.
     final_sizes: (u64, u64),
     pub(super) sources: Sources<Peer>,
-    /// What speaks against sources as long as the object is not chosen: one that another key signed may have the bytes of
-    /// the one that will be.
+    /// Objections to sources while the object is not chosen: an object signed by another key may have the same bytes as
+    /// the one chosen later.
     conflicts: BTreeMap<SourceId, TransferEvent>,
-    /// Announcements that wait for others, and until when.
+    /// Announcements that wait for others, and their deadline.
     pub(super) gathered: Option<(Time, Vec<(Announcer, Manifest)>)>,
     pub(super) record: Record,
     pub(super) patience: Patience,
@@ -38,42 +38,42 @@ pub(super) struct Incoming {
     pub(super) windows: Windows,
     pub(super) nack: NackTimer,
     pub(super) missing: Missing,
-    /// Of an object of which only a part is wanted: the chunks that the sender was asked for and that are missing.
+    /// If readers want only a part: the chunks that are requested and missing.
     pub(super) requested_chunks: BTreeSet<u32>,
     pub(super) serving: Serving,
     pub(super) caches: Caches,
-    /// Custodians that wait to hear that their chunks are on the disk.
+    /// Custodians that wait for their chunks to reach the disk.
     pub(super) custody: Custody,
     pub(super) arrivals: Arrivals,
-    /// When it was last looked at whether a slow reader has gone on.
+    /// When the node last checked whether a slow reader has continued.
     pub(super) reader_checked_at: Time,
     /// Web servers that deliver parts of it.
     pub(super) mirrors: Option<Box<Mirrors>>,
 }
 
-/// Whom this end has requested the object from, and who sends it.
+/// The sources that were requested, and the one that sends.
 #[derive(Default)]
 pub(super) struct Serving {
     /// The source of the last request; `None` left the choice to the network (anycast).
     pub(super) requested: Option<Guid>,
-    /// When that was, until it is answered, and how often it was repeated.
+    /// When that was, until its answer, and the number of repetitions.
     requested_at: Option<(Time, u32)>,
-    /// Who sends, and where it is.
+    /// The sender and its address.
     pub(super) sender: Option<(Guid, NetworkAddress)>,
-    /// Proxies on the way that may be asked for what is missing (paper §3.5).
+    /// Proxies on the way that may still answer requests for missing chunks (paper §3.5).
     pub(super) proxies: u8,
     /// Liveness probes since the sender was last heard.
     pub(super) probes: u32,
 }
 
 impl Serving {
-    /// A request leaves. `sends` tells whether its source sends already: then nothing shows which chunk is the answer.
+    /// Records a request. If `sends`, the source already sends, so no chunk can be recognised as the answer.
     fn on_request(&mut self, now: Time, source: Option<Guid>, sends: bool) {
         self.requested = source;
         self.requested_at = (!sends).then(|| (now, self.requested_at.map_or(0, |(_, repeats)| repeats + 1)));
     }
-    /// A chunk has come of a source that did not send. Gives when it was requested, if it answers a request that was
-    /// not repeated: of one that was it is not known which one is answered (Karn).
+    /// A chunk has arrived from a source that was not sending. Returns when it was requested, if the request was not
+    /// repeated: after a repetition the answer is ambiguous (Karn).
     fn take_answer(&mut self, from: &Guid) -> Option<Time> {
         if self.requested.is_some_and(|requested| requested != *from) {
             return None;
@@ -81,18 +81,18 @@ impl Serving {
         let (at, repeats) = self.requested_at.take()?;
         (repeats == 0).then_some(at)
     }
-    /// No answer to the last request comes any more.
+    /// Stops waiting for the answer to the last request.
     pub(super) fn forget_request(&mut self) {
         self.requested_at = None;
     }
     pub(super) fn is_sent_by(&self, guid: &Guid) -> bool {
         self.sender.is_some_and(|(sender, _)| sender == *guid)
     }
-    /// A chunk of `guid` is late: another source was requested, and sends.
+    /// A chunk of `guid` is late: another source was requested, and is sending.
     pub(super) fn is_late(&self, guid: &Guid) -> bool {
         self.sender.is_some_and(|(sender, _)| sender != *guid && self.requested == Some(sender))
     }
-    /// Takes note of who sends; true if it did not before.
+    /// Records the sender of a chunk; true if it is new.
     pub(super) fn on_chunk(&mut self, header: &ChunkHeader) -> bool {
         let is_new = !self.is_sent_by(&header.source);
         (self.sender, self.proxies) = (Some((header.source, header.source_address)), header.proxies_left);
@@ -100,18 +100,19 @@ impl Serving {
     }
 }
 
-/// Which copies of the object on the way are passed by.
+/// Which copies of the object on the way are bypassed.
 #[derive(Default)]
 pub(super) struct Caches {
-    /// Caches and storage are passed by, because one of them gave wrong bytes, or may have.
+    /// Requests bypass caches and storage, because one of them sent corrupted bytes, or may have.
     pub(super) avoid: bool,
-    /// Whoever last sent from a cache.
+    /// The cache that answered last.
     pub(super) last: Option<Guid>,
     distrusted: BTreeSet<Guid>,
 }
 
 impl Caches {
-    /// A cache gave wrong bytes; true if that is news. What it sent before it was passed by may still come.
+    /// A cache sent corrupted bytes; true if it was not known as faulty. Chunks that it sent before requests bypassed
+    /// it may still arrive.
     pub(super) fn distrust(&mut self, cache: Guid) -> bool {
         self.avoid = true;
         self.distrusted.insert(cache)
@@ -123,7 +124,7 @@ pub(super) struct Arrivals {
     /// When the last one was complete.
     pub(super) last_at: Time,
     started: Time,
-    /// When the first packet of the chunk in hand arrived.
+    /// When the first packet of the current chunk arrived.
     begun: Option<Time>,
     /// Recent chunks: first packet, last packet, bytes.
     recent: VecDeque<(Time, Time, u64)>,
@@ -142,7 +143,7 @@ impl Arrivals {
         self.recent.push_back((self.begun.take().map_or(now, |begun| begun.min(now)), now, bytes));
         self.recent.retain(|(_, end, _)| now.since(*end) <= RATE_TIME);
     }
-    /// The rate over the last [`RATE_TIME`]. A chunk's bytes count over the time in which they arrived: counted at its end,
+    /// The rate over the last [`RATE_TIME`]. A chunk's bytes count over the time of their arrival: counted at its end,
     /// a large chunk on a slow link would show a multiple of the link's rate.
     fn rate(&self, now: Time) -> Option<Rate> {
         let age = now.since(self.started).min(RATE_TIME);
@@ -158,37 +159,37 @@ impl Arrivals {
     }
 }
 
-/// A source, and what this family keeps of it.
+/// A source, with this family's state of it.
 pub(super) type Source = sources::Source<Peer>;
 
-/// What is known of a source as a device of the network.
+/// The state of a source as a device of the network.
 pub(super) struct Peer {
     pub(super) guid: Guid,
     pub(super) hops: u32,
-    /// How often in a row it was asked again for what came wrong.
+    /// Consecutive repeated requests for corrupted chunks.
     pub(super) retries: u32,
-    /// Wrong bytes came in its name, and it is not known yet whether it is faulty.
+    /// Corrupted bytes arrived in its name, and it may be faulty.
     pub(super) trial: Option<Trial>,
-    /// It did not answer, or was reported to be gone: until then others are requested first.
+    /// It did not answer, or was reported as gone: until then others are requested first.
     pub(super) away_until: Time,
     /// From a request to the first packet of its answer: the last time and the shortest.
     pub(super) rtt: Option<(Duration, Duration)>,
-    /// Packets of its chunks that came here, and those of them that were lost on the way before.
+    /// Packets of its chunks that arrived here, and how many were lost on the way.
     pub(super) packets: u64,
     pub(super) late_packets: u64,
-    /// It may be sending, and is there, as far as known.
+    /// Its address if it may be sending and is reachable, as far as known.
     pub(super) serves: Option<NetworkAddress>,
 }
 
-/// Whom to request what is missing from.
+/// The node from which to request missing chunks.
 pub(super) enum Target {
-    /// Whom the network finds nearest (anycast).
+    /// The nearest holder that the network finds (anycast).
     Nearest,
     /// This source.
     Source(Guid),
 }
 
-/// What became of the store when announcements were considered.
+/// The state of the store after announcements were considered.
 pub(super) enum Opened {
     No,
     Yes,
@@ -259,23 +260,23 @@ impl Incoming {
             mirrors: None,
         }
     }
-    /// Whether it is being pushed to this node.
+    /// Whether its source pushes it to this node.
     pub(super) fn is_pushed_here(&self) -> bool {
         is_pushed(self.transfer) && !self.record.is_ended()
     }
-    /// Whether a chunk is of the object that was requested, or pushed, by this transfer.
+    /// Whether a chunk belongs to this transfer's object.
     pub(super) fn is_of(&self, tag: &DataTag) -> bool {
         self.object == Some(tag.object) && self.token == tag.token
     }
-    /// Whether what comes with another token is of it: of what is pushed the first chunk tells the token, and may have
-    /// been damaged on its way, so that the sender ignores all that is requested by it.
+    /// Whether chunks with another token belong to the transfer. The first chunk of a pushed object carries its token;
+    /// if that was damaged, the sender ignores every request that shows it.
     pub(super) fn takes_another_token(&self) -> bool {
         self.is_pushed_here() && self.nack.in_vain >= VAIN_NACKS
     }
 
-    // The choice of the object and of its sources.
+    // Collects announcements before the choice of the object and its sources.
 
-    /// Keeps announcements until there may be others; false if they can be decided on at once.
+    /// Keeps announcements while others may follow; false if they can be decided on at once.
     pub(super) fn gather(&mut self, now: Time, found: &[(Announcer, Manifest)]) -> bool {
         let knows = self.opener.as_ref().is_none_or(|opener| opener.knows_publisher(&self.name));
         if knows || self.reassembly.is_some() {
@@ -289,8 +290,8 @@ impl Incoming {
         gathered.extend(new);
         true
     }
-    /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each
-    /// device by the best that it announces.
+    /// Processes all announcements under the name: chooses the object if none is chosen, and judges each device by its
+    /// best announcement.
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         self.record.on_present();
         let Some(opener) = self.opener.as_ref() else { return Opened::No };
@@ -370,7 +371,7 @@ impl Incoming {
             self.report_conflicts();
         }
     }
-    /// Reports what speaks against sources, now that no other object can be chosen.
+    /// Reports the objections to sources, now that no other object can be chosen.
     pub(super) fn report_conflicts(&mut self) {
         self.record.extend(core::mem::take(&mut self.conflicts).into_values());
     }
@@ -382,16 +383,16 @@ impl Incoming {
     pub(super) fn source_of(&self, guid: &Guid) -> Option<&Source> {
         self.number_of(guid).and_then(|number| self.sources.get(number))
     }
-    /// The same, to change it.
+    /// The same, mutable.
     pub(super) fn source_of_mut(&mut self, guid: &Guid) -> Option<&mut Source> {
         self.number_of(guid).and_then(|number| self.sources.get_mut(number))
     }
-    /// Whether a source other than this one may be requested of which nothing bad is known.
+    /// Whether there is another source without known faults to request from.
     pub(super) fn has_other_sources(&self, number: SourceId) -> bool {
         self.sources.iter().any(|(other, source)| other != number && is_sure(source))
     }
-    /// Whom to request what is missing from: the network chooses the nearest as long as no source has to be avoided;
-    /// else one source after the other is requested by its GUID. `None` if there is none.
+    /// Chooses where to request missing chunks: the network picks the nearest holder unless a source must be avoided;
+    /// then the receiver requests the sources one by one by GUID. `None` without a source.
     fn choose_target(&mut self, now: Time) -> Option<Target> {
         let is_there = |source: &Source| is_there(source, now);
         let pools: [&dyn Fn(&Source) -> bool; 3] = [&is_there, &is_sure, &Source::is_usable];
@@ -408,10 +409,9 @@ impl Incoming {
         Some(Target::Source(source.state.guid))
     }
 
-    // Requests, and whoever sends.
+    // Chooses the target of requests, and stops senders that are no longer it.
 
-    /// Chooses whom to request from; false if there is no source. `stopped` gets what tells the others that nothing
-    /// more is wanted of them.
+    /// Chooses the target of requests; false without a source. `stopped` gets the messages that stop the others.
     pub(super) fn aim(&mut self, now: Time, stopped: &mut VecDeque<Outgoing>) -> bool {
         let target = match self.choose_target(now) {
             None => return false,
@@ -425,7 +425,7 @@ impl Incoming {
         }
         true
     }
-    /// One source is requested all that is missing: gives what tells the others that nothing more is wanted of them.
+    /// Requests everything from one source: returns the messages that stop the others.
     fn cancel_others(&mut self, guid: Guid) -> Vec<Outgoing> {
         let Some(object) = self.object else { return Vec::new() };
         let is_answered = self.answers_the_end();
@@ -440,19 +440,19 @@ impl Incoming {
         };
         self.sources.iter_mut().filter_map(stop).collect()
     }
-    /// A chunk has come; gives when it was requested, if it is the answer to a request.
+    /// A chunk has arrived; returns when it was requested, if it answers a request.
     pub(super) fn take_answered(&mut self, from: &Guid) -> Option<Time> {
         let sends = self.source_of(from).is_some_and(|source| source.state.sends());
         if sends { None } else { self.serving.take_answer(from) }
     }
-    /// Whoever sent is not the sender any more.
+    /// The previous sender no longer counts as the sender.
     pub(super) fn leave_sender(&mut self) {
         self.serving.sender = None;
         self.windows.on_sender_gone();
         self.credit.on_sender_change();
         self.missing.on_sender_gone();
     }
-    /// When a silent sender is probed, if other sources could take over.
+    /// When to probe a silent sender, if other sources could take over.
     pub(super) fn probe_at(&self, active_at: Time, timeout: Duration) -> Option<Time> {
         let (sender, _) = self.serving.sender?;
         let number = self.number_of(&sender).unwrap_or(SourceId(u16::MAX));
@@ -462,8 +462,8 @@ impl Incoming {
             && self.has_other_sources(number);
         waits.then(|| self.patience.since().max(active_at) + timeout / PROBE_PART * 2u32.pow(self.serving.probes))
     }
-    /// A liveness probe for the sender: an acknowledgement of nothing. A router that cannot deliver it to a host that
-    /// is gone reports that.
+    /// A liveness probe for the sender: an empty acknowledgement. A router that cannot deliver it to a vanished host
+    /// reports that.
     pub(super) fn probe(&mut self) -> Option<Outgoing> {
         self.serving.probes += 1;
         let (sender, object) = self.serving.sender.zip(self.object)?;
@@ -474,9 +474,9 @@ impl Incoming {
         Outgoing { proxies: self.serving.proxies, ..Outgoing::new(to, address, self.token, message) }
     }
 
-    // What comes.
+    // The origin of a chunk.
 
-    /// Who sent a chunk.
+    /// The sender of a chunk.
     pub(super) fn origin(&self, header: &ChunkHeader) -> Origin {
         match self.number_of(&header.source) {
             Some(_) if header.flags.contains(Flags::CACHED) => Origin::Cache,
@@ -485,7 +485,7 @@ impl Incoming {
             None => Origin::Cache,
         }
     }
-    /// Takes note of who sends a chunk; false if that chunk is late, as another source was requested and sends.
+    /// Records the sender of a chunk; false if the chunk is late because another source has taken over.
     pub(super) fn on_sender(&mut self, header: &ChunkHeader) -> bool {
         if self.serving.is_late(&header.source) {
             return false;
@@ -497,7 +497,7 @@ impl Incoming {
         }
         true
     }
-    /// A chunk was kept that was missing.
+    /// A missing chunk was stored.
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         self.nack.in_vain = 0;
         // A store on the way counts the hops from itself.
@@ -510,7 +510,7 @@ impl Incoming {
         }
         self.arrivals.on_chunk(now, bytes);
     }
-    /// Credits what was stored to those who sent it; false if nothing was.
+    /// Credits stored bytes to their senders; false if nothing was stored.
     pub(super) fn take_stored(&mut self) -> bool {
         let mut any = false;
         while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
@@ -527,7 +527,7 @@ impl Incoming {
         }
         any
     }
-    /// Takes note that chunks came wrong. Gives when they are requested again, and whether that is one request more.
+    /// Records corrupted chunks. Returns when they are requested again, and whether that is one request more.
     pub(super) fn on_corrupt(&mut self, now: Time, chunks: RangeInclusive<u32>, timeout: Duration) -> (Time, bool) {
         self.caches.avoid = true;
         let status = self.windows.status();
@@ -539,29 +539,28 @@ impl Incoming {
         }
         (self.windows.status().map_or(now, |(at, _)| at), pause.is_some())
     }
-    /// Looks for what is missing before a chunk that has come; true if there is something new.
+    /// Looks for gaps before an arrived chunk; true if it found a new one.
     pub(super) fn find_gaps(&mut self, now: Time, number: u32, timeout: Duration) -> bool {
-        // Of a part of an object the gaps between its chunks tell nothing.
+        // In a part of an object, gaps between chunks show nothing.
         let Some(reassembly) = self.reassembly.as_ref().filter(|reassembly| !reassembly.is_selective()) else {
             return false;
         };
         self.missing.find_gaps(now, number, timeout, reassembly)
     }
-    /// Since when the sender could be granted more, if only the limit may hold it up.
+    /// Since when only the limit may prevent a further grant to the sender.
     pub(super) fn grant_since(&self) -> Option<Time> {
         let status = self.windows.status().filter(|(_, window)| self.credit.grants(*window)).map(|(at, _)| at);
         self.credit.request_since.or(status)
     }
 
-    /// Whether anybody may still deliver something.
+    /// Whether any source or mirror may still deliver.
     pub(super) fn has_deliverers(&self) -> bool {
         self.sources.any_usable() || self.mirrors.as_ref().is_some_and(|mirrors| mirrors.may_deliver())
     }
 
     // A part of the object.
 
-    /// The chunks to ask for next, most urgent first, if readers want a part of the object only: so many that `room`
-    /// are under way.
+    /// The chunks to request next, most urgent first, if readers want only a part: as many as keep `room` in flight.
     fn next_wanted(&mut self, chunk_bytes: u32, room: usize) -> Vec<u32> {
         let Some(reassembly) = &mut self.reassembly else { return Vec::new() };
         reassembly.refresh_wishes();
@@ -569,7 +568,7 @@ impl Incoming {
         let room = room.saturating_sub(self.requested_chunks.len());
         reassembly.wanted(chunk_bytes).filter(|number| !self.requested_chunks.contains(number)).take(room).collect()
     }
-    /// What a request says is here, if readers want a part only: all but the chunks that they want now.
+    /// The chunks that a request declares as present if readers want only a part: all but those that they want now.
     pub(super) fn held_back(&mut self, chunk_bytes: u32) -> Option<ChunkRanges> {
         if is_pushed(self.transfer) || !self.reassembly.as_ref().is_some_and(Reassembly::is_selective) {
             return None;
@@ -578,7 +577,7 @@ impl Incoming {
         self.missing.on_request();
         let room = usize::from(self.credit.window_chunks.max(1)) * 2;
         let wanted: BTreeSet<u32> = self.next_wanted(chunk_bytes, room).into_iter().collect();
-        // What is left between and around so many runs fits into a message.
+        // The gaps between and around this many runs fit into a message.
         let wanted = ChunkRanges::from_ascending(wanted);
         let runs = wanted.runs().iter().take(RANGES_MAX - 1);
         let requested_chunks: BTreeSet<u32> = runs.flat_map(|(first, count)| *first..first + count).collect();
@@ -587,7 +586,7 @@ impl Incoming {
         self.requested_chunks = requested_chunks;
         Some(held)
     }
-    /// Asks the sender for what readers want and is not under way, once there is room for it.
+    /// Requests the chunks that readers want and that are not in flight, once they fit.
     pub(super) fn request_wanted(&mut self, now: Time) {
         if is_pushed(self.transfer) || self.serving.sender.is_none() {
             return;
@@ -604,24 +603,24 @@ impl Incoming {
 
     // The end.
 
-    /// Ends it: what is stored stays, and the store is closed. A store in memory would hold the object as long as the
-    /// report is kept.
+    /// Ends the transfer: stored data stays, and the store is closed. A store in memory would otherwise hold the object
+    /// as long as the report is kept.
     pub(super) fn close(&mut self) -> Option<Reassembly> {
         self.final_sizes = self.sizes();
         self.reassembly.take()
     }
-    /// Bytes of the object, and of what is stored of it.
+    /// The bytes of the object, and how many are stored.
     pub(super) fn sizes(&self) -> (u64, u64) {
         self.reassembly.as_ref().map_or(self.final_sizes, Reassembly::sizes)
     }
-    /// Whether whoever sends goes on until it hears that nothing more is wanted.
+    /// Whether the sender continues until it is told to stop.
     pub(super) fn answers_the_end(&self) -> bool {
         self.reliability != Reliability::DontCare
     }
     fn last_message(&self, to: (Guid, NetworkAddress), message: TransportMessage) -> Option<Outgoing> {
         self.answers_the_end().then(|| self.message(to, message))
     }
-    /// What tells all that may be sending that nothing more is wanted of them.
+    /// The messages that stop all nodes that may be sending.
     pub(super) fn stop_messages(&mut self) -> Vec<Outgoing> {
         let Some(object) = self.object else { return Vec::new() };
         let (transfer, chunks) = (self.transfer, ChunkRanges::default());
@@ -632,13 +631,13 @@ impl Incoming {
         let others = others.filter_map(|source| source.state.stop_message(self.transfer, self.token, object));
         others.chain(sender.clone()).collect()
     }
-    /// What tells the source of a pushed object that it cannot be kept here.
+    /// The message that tells a pushed object's source that it cannot be kept here.
     pub(super) fn refusal(&self) -> Option<Outgoing> {
         let source = self.sources.first().map(|source| (source.state.guid, NetworkAddress::NONE));
         let (to, object) = self.serving.sender.or(source).zip(self.object)?;
         self.last_message(to, TransportMessage::Unavailable { transfer: self.transfer, object })
     }
-    /// Why it is given up when the patience with its sources is over.
+    /// Why it fails when the patience with its sources is over.
     pub(super) fn silence_reason(&self, now: Time, is_attached: bool) -> String {
         let sizes = self.reassembly.as_ref().map(|_| self.sizes());
         if is_attached {
@@ -691,11 +690,11 @@ impl Incoming {
     }
 }
 
-/// Whether nothing speaks against a source.
+/// Whether nothing is held against a source.
 fn is_sure(source: &Source) -> bool {
     source.is_usable() && source.state.trial.is_none()
 }
-/// The same, and it was not reported to be gone.
+/// The same, and it was not reported as gone.
 pub(super) fn is_there(source: &Source, now: Time) -> bool {
     is_sure(source) && source.state.away_until <= now
 }
@@ -714,17 +713,17 @@ impl Peer {
             serves: None,
         }
     }
-    /// It did not answer, or was reported to be gone.
+    /// It did not answer, or was reported as gone.
     pub(super) fn on_away(&mut self, now: Time, timeout: Duration) {
         self.away_until = now + timeout * AWAY_TIMEOUTS;
     }
-    /// What tells it that nothing more is wanted of it, if it may be sending.
+    /// The message that stops it, if it may be sending.
     pub(super) fn stop_message(&mut self, transfer: u32, token: Token, object: ObjectId) -> Option<Outgoing> {
         let address = self.serves.take()?;
         let message = TransportMessage::Ack { transfer, object, complete: true, chunks: ChunkRanges::default() };
         Some(Outgoing::new(self.guid, address, token, message))
     }
-    /// Whether something has come of it, and it was not told to stop.
+    /// Whether it has sent chunks, and was not stopped.
     pub(super) fn sends(&self) -> bool {
         self.serves.is_some_and(|address| !address.is_none())
     }

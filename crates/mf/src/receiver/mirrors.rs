@@ -1,11 +1,11 @@
-//! Web servers as sources of a fetch, beside the device that sends it: they deliver whole units.
+//! Web servers as additional sources of a fetch: they deliver whole units.
 //!
 //! ```text
 //!   sender ──► │ 0 1 2 3 …  →            ←  … n-2 n-1 │ ◄── mirrors
 //! ```
-//! A sender pushes the object from its beginning, and hears of what is here only with each window. So mirrors begin at the
-//! other end: where both meet, the object is complete, and the sender is told that nothing more is wanted. Units of which
-//! the sender has sent a part are left to it as long as there are others.
+//! A sender pushes the object from its start, and learns with each window what has arrived. So mirrors start at the
+//! other end: when both meet, the object is complete, and the receiver stops the sender. Units that the sender has
+//! partly sent are left to it while there are others.
 use tributary_transport::{
     bulk::{Bulk, BulkChunk, BulkConfig, BulkFlowId, BulkInput, BulkShape, BulkStep, ChunkPool},
     limit::TokenBucket,
@@ -14,18 +14,18 @@ use tributary_transport::{
 
 use super::*;
 
-/// Where sources and paths of mirrors begin to count, above those of the network.
+/// Sources and paths of mirrors are numbered from here, above those of the network.
 const FIRST_SOURCE: SourceId = SourceId(10_001);
 const FIRST_PATH: PathId = PathId(60_001);
-/// The longest time that a range of a mirror is to take: a sender that arrives at it sends the rest of it too.
+/// Maximum duration of a mirror's range: a sender that arrives at it sends its rest too.
 const SEGMENT_MAX: Duration = Duration::from_secs(1);
 
 /// The mirrors of a fetch.
 pub(super) struct Mirrors {
     bulk: Bulk,
-    /// Whether their driver is still finding out which of them can be used.
+    /// Whether their driver is still testing them.
     is_awaited: bool,
-    /// Units that are missing and that no mirror fetches, once the object is known.
+    /// Missing units that no mirror fetches, once the object is known.
     idle: Option<RangeSet>,
 }
 
@@ -38,13 +38,13 @@ impl Mirrors {
     pub(super) fn may_deliver(&self) -> bool {
         self.is_awaited || self.bulk.any_usable()
     }
-    /// A unit was stored, whoever sent it.
+    /// A unit was stored, from any source.
     pub(super) fn on_stored(&mut self, unit: u32) {
         if let Some(idle) = &mut self.idle {
             idle.remove(unit, unit + 1);
         }
     }
-    /// Adds their account to that of the sources.
+    /// Adds the mirrors' accounts to those of the sources.
     pub(super) fn report(&self, now: Time, report: &mut TransferReport) {
         report.sources.extend(self.bulk.source_reports());
         report.paths.extend(self.bulk.path_reports(now));
@@ -54,8 +54,8 @@ impl Mirrors {
 }
 
 impl Receiver {
-    /// Takes what the driver of a fetch's mirrors has to report, and gives what it is to do. The first call, even without
-    /// inputs, makes the fetch go on without sources as long as mirrors may deliver.
+    /// Takes the reports of a fetch's mirror driver, and returns its next tasks. From the first call on, even one
+    /// without inputs, the fetch continues without sources while mirrors may deliver.
     pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
         let (fetch, shared) = self.fetches.get_with_limit(id)?;
         let mut mirrors = fetch.mirrors.take().unwrap_or_else(|| Box::new(Mirrors::new()));
@@ -72,12 +72,12 @@ impl Receiver {
             step.shape = Some(BulkShape { size, chunk_size });
             let idle = mirrors.idle.get_or_insert_with(|| reassembly.missing_units());
             if idle.is_empty() && !mirrors.bulk.has_orders() {
-                // Units that were dropped again, because others sent them together with one whose bytes were wrong.
+                // Units dropped again, because they were sent together with a corrupted one.
                 *idle = reassembly.missing_units();
             }
             let mut pool = Pool { reassembly, idle };
             mirrors.bulk.handle_timeout(now, &mut pool);
-            // Mirrors share the limits with the sender: what they delivered is paid for before more is ordered.
+            // Mirrors share the limits with the sender: delivered bytes are paid for before more is ordered.
             if fetch.credit.ready_at(shared) <= now {
                 step.orders.extend(core::iter::from_fn(|| mirrors.bulk.poll_order(now, &mut pool)));
             }
@@ -141,7 +141,7 @@ impl Incoming {
     }
 }
 
-/// Verifies a unit that a mirror delivered, and gives it to the store.
+/// Verifies a unit from a mirror, and passes it to the store.
 fn take_unit(
     bulk: &Bulk,
     reassembly: &mut Reassembly,
@@ -168,7 +168,7 @@ struct Pool<'a> {
 }
 
 impl Pool<'_> {
-    /// The last run of idle units for which `fits` holds, of at most `most`, within `window`.
+    /// The last run of at most `most` idle units within `window` for which `fits` holds.
     fn last_run(&self, window: &Range<u32>, most: u32, fits: impl Fn(u32) -> bool) -> Option<Range<u32>> {
         let idle: Vec<(u32, u32)> = self.idle.iter().collect();
         for (first, end) in idle.into_iter().rev() {
@@ -220,8 +220,8 @@ mod tests {
     const UNIT: u32 = 4_096;
     const UNITS: u32 = 40;
 
-    /// A fetch whose sender has sent the description and so many units, and a mirror. Gives the receiver, the fetch, the
-    /// object's bytes and the order that the mirror has.
+    /// A fetch with a mirror whose sender has sent the manifest and `sent` units. Returns the receiver, the fetch, the
+    /// object's bytes and the mirror's order.
     fn begun(sent: u32) -> (Receiver, TransferId, Vec<u8>, Range<u32>, u64) {
         let (name, key) = ("/lab/file".parse::<Name>().expect("a name"), SigningKey::from_secret(&[7; 32]));
         let bytes: Vec<u8> = (0..UNIT * UNITS).map(|at| (at / 7) as u8).collect();

@@ -1,4 +1,5 @@
-//! What the receiver knows to be missing, and how long it waits until it says so (paper §3.2.2: the NACK timeout).
+//! The chunks that the receiver knows to be missing, and how long it waits before it sends a NACK (paper §3.2.2: the
+//! NACK timeout).
 use alloc::collections::BTreeSet;
 use core::ops::RangeInclusive;
 
@@ -6,25 +7,25 @@ use tributary_core::{Duration, Time};
 
 use crate::{reassembly::Reassembly, wire::ChunkRanges};
 
-/// The NACK timeout doubles at most so often.
+/// Maximum doublings of the NACK timeout.
 pub(super) const BACKOFF_MAX: u32 = 2;
-/// A router that has started anew has so long to find its neighbours and routes before a NACK goes by way of it. The
-/// NACK also names what is still upstream of that router; routers that have a chunk take no other copy of it.
+/// A restarted router has this long to find its neighbours and routes before a NACK goes through it. The NACK also
+/// names chunks that are still upstream of that router; routers that have a chunk take no second copy of it.
 const RESTART_PATIENCE: Duration = Duration::from_millis(150);
-/// What came wrong twice is requested again after this pause, which doubles up to four NACK timeouts. The first time
-/// there is no pause.
+/// A unit that was corrupted twice is requested again after this pause, which doubles up to four NACK timeouts. The
+/// first repetition is immediate.
 const CORRUPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The NACK timer of one transfer.
 pub(super) struct NackTimer {
-    /// When the next NACK is sent unless something comes before.
+    /// When the next NACK is due without arrivals.
     pub(super) due: Time,
-    /// NACKs in a row that nothing came of.
+    /// Consecutive NACKs without effect.
     pub(super) in_vain: u32,
     recovery: Option<Recovery>,
 }
 
-/// An access router has lost what it had in memory: the timeout is short for a while.
+/// An access router has lost its memory: the timeout is short for a while.
 #[derive(Clone, Copy)]
 struct Recovery {
     /// The timeout; it doubles with each NACK.
@@ -46,11 +47,11 @@ impl NackTimer {
     pub(super) fn put_off(&mut self, until: Time) {
         self.due = self.due.max(until);
     }
-    /// The first timeout, without what NACKs in vain add to it.
+    /// The first timeout, without the backoff of unanswered NACKs.
     pub(super) fn timeout_at(&self, now: Time, timeout: Duration) -> Duration {
         self.recovery_at(now).map_or(timeout, |recovery| recovery.timeout)
     }
-    /// Nothing came before the timeout.
+    /// Nothing arrived before the timeout.
     pub(super) fn on_timeout(&mut self, now: Time) {
         self.recovery = self.recovery_at(now);
         match &mut self.recovery {
@@ -58,7 +59,7 @@ impl NackTimer {
             None => self.in_vain += 1,
         }
     }
-    /// A router on the way has started anew.
+    /// A router on the way has restarted.
     pub(super) fn on_router_restart(&mut self, now: Time, timeout: Duration) {
         self.recovery = Some(Recovery { timeout: RESTART_PATIENCE, until: now + timeout });
         self.restart(now, timeout);
@@ -68,36 +69,36 @@ impl NackTimer {
     }
 }
 
-/// What the next status message says of missing chunks.
+/// The next status message's report on missing chunks.
 #[derive(Default)]
 pub(super) struct Missing {
-    /// All that is missing is named.
+    /// The NACK names all missing chunks.
     all: bool,
     /// While a router on the way recovers from a restart.
     gaps: Option<Gaps>,
-    /// Chunks that came wrong and are requested again.
+    /// Corrupted chunks that are requested again.
     corrupt: BTreeSet<u32>,
     /// How often in a row that happened without a verified unit between, and since when.
     corrupt_in_a_row: u32,
     corrupt_since: Option<Time>,
-    /// Chunks that readers want, have not been named to the sender yet, and are not in its flow otherwise.
+    /// Chunks that readers want, that the sender has not been asked for, and that are not in its flow otherwise.
     wanted: BTreeSet<u32>,
 }
 
-/// Chunks that are missing before those that come after a restart of a router: routers send the chunks of a flow in the
-/// order in which they came, so a gap means that the router has lost them.
+/// Chunks missing before those that arrive after a router's restart: routers send the chunks of a flow in order, so a
+/// gap means that the router has lost them.
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// Chunks below this one are here, or known to be missing.
+    /// Chunks below this one have arrived, or are known to be missing.
     seen: u32,
-    /// Once something was missing, until when more of it is looked for: chunks of other ways may just be later.
+    /// After a gap, how long to look for more of them: chunks on other paths may only be late.
     until: Option<Time>,
-    /// What is still to be said.
+    /// Missing chunks not yet reported.
     missing: BTreeSet<u32>,
 }
 
 impl Gaps {
-    /// A chunk has come; true if others are missing before it.
+    /// A chunk has arrived; true if others are missing before it.
     pub(super) fn on_chunk(&mut self, number: u32, until: Time, is_missing: impl Fn(u32) -> bool) -> bool {
         let before = self.missing.len();
         self.missing.extend((self.seen..number).filter(|earlier| is_missing(*earlier)));
@@ -117,21 +118,21 @@ impl Gaps {
 }
 
 impl Missing {
-    /// The next status message names all that is missing.
+    /// Makes the next status message name all missing chunks.
     pub(super) fn name_all(&mut self) {
         self.all = true;
     }
-    /// Whether there is something to be said.
+    /// Whether there is something to report.
     pub(super) fn any(&self) -> bool {
         self.all
             || !self.corrupt.is_empty()
             || !self.wanted.is_empty()
             || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
     }
-    /// What is to be said, at most so many chunks; nothing if what is not here may be on its way. After NACKs `in_vain`
-    /// it is all that is missing.
+    /// Returns the missing chunks to report, at most `max`; none while they may still be on their way. After `in_vain`
+    /// unanswered NACKs it returns all missing chunks.
     ///
-    /// Of an object of which only a part is wanted, it is what is missing of the `asked` chunks.
+    /// If readers want only a part of the object, these are the missing ones of the `asked` chunks.
     pub(super) fn take(
         &mut self,
         reassembly: &Reassembly,
@@ -157,15 +158,15 @@ impl Missing {
     pub(super) fn want(&mut self, chunks: impl Iterator<Item = u32>) {
         self.wanted.extend(chunks);
     }
-    /// A request names all that is wanted.
+    /// A request names all wanted chunks.
     pub(super) fn on_request(&mut self) {
         self.wanted.clear();
     }
-    /// A router on the way has started anew: gaps show what it has lost.
+    /// A router on the way has restarted: gaps show what it has lost.
     pub(super) fn watch_gaps(&mut self) {
         self.gaps = Some(Gaps::default());
     }
-    /// Looks for gaps before a chunk that has come; true if there are new ones.
+    /// Looks for gaps before an arrived chunk; true if there are new ones.
     pub(super) fn find_gaps(&mut self, now: Time, number: u32, timeout: Duration, reassembly: &Reassembly) -> bool {
         let Some(gaps) = &mut self.gaps else { return false };
         if gaps.is_over(now) {
@@ -175,7 +176,8 @@ impl Missing {
         gaps.on_chunk(number, now + timeout, |number| reassembly.is_missing(number))
     }
 
-    /// Chunks came wrong. Gives the pause before they are requested again, if none is waited for already (`is_due`).
+    /// Chunks were corrupted. Returns the pause before they are requested again, unless one is already running
+    /// (`is_due`).
     pub(super) fn on_corrupt(
         &mut self,
         now: Time,
@@ -196,15 +198,15 @@ impl Missing {
         self.corrupt_in_a_row += 1;
         Some(pause)
     }
-    /// Since when all that came was wrong.
+    /// Since when all arriving chunks have been corrupted.
     pub(super) fn corrupt_since(&self) -> Option<Time> {
         self.corrupt_since
     }
-    /// A unit came right.
+    /// A unit is verified.
     pub(super) fn on_verified(&mut self) {
         (self.corrupt_in_a_row, self.corrupt_since) = (0, None);
     }
-    /// Whoever sent the wrong chunks sends no more.
+    /// The sender of the corrupted chunks has stopped.
     pub(super) fn on_sender_gone(&mut self) {
         self.corrupt.clear();
         self.wanted.clear();

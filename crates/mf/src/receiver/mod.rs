@@ -1,5 +1,5 @@
-//! The receiving end (paper §3.1, §3.2.2, §3.4.2): requests objects, says once per window how much may come and what is
-//! missing, and takes what is pushed.
+//! The receiving end (paper §3.1, §3.2.2, §3.4.2): requests objects, grants windows, reports missing chunks once per
+//! window, and accepts pushed objects.
 //!
 //! ```text
 //!  announcements ──► choice ──► request ──► source
@@ -71,31 +71,31 @@ use crate::{
 
 /// Ended transfers whose reports are kept.
 const ENDED_MAX: usize = 256;
-/// A chunk of the object that is coming puts a NACK off for at most so many NACK timeouts.
+/// An arriving chunk of the object postpones a NACK up to this many NACK timeouts.
 const POSTPONED_MAX: u32 = 16;
-/// The same of packets of whatever else is coming: those of the object may be in line behind it. If they are, it costs
-/// little to request them: routers that have a chunk take no other copy of it.
+/// The same for packets of other transfers, behind which the object's may be queued. If they are, requesting them costs
+/// little: routers that have a chunk take no second copy of it.
 const POSTPONED_BY_OTHERS_MAX: u32 = 2;
-/// How long the announcements of other publishers are waited for while nothing is known of who publishes a name, and
-/// the name service has not sent all of its records.
+/// How long to wait for other publishers' announcements while a name's publisher is unknown, and the name service has
+/// not sent all of its records.
 const GATHER_TIME: Duration = Duration::from_millis(250);
-/// How often in a row a source is asked again, past copies, for what came wrong in its name, until it is blamed:
-/// another node on the way may have changed it.
+/// Consecutive requests to a source, bypassing copies, for chunks corrupted in its name, before it counts as faulty:
+/// another node on the way may have changed them.
 const RETRIES_MAX: u32 = 6;
-/// A source that did not answer, or was reported to be gone, is requested for so many NACK timeouts only if no other
-/// can be.
+/// If no other source is left, a source that did not answer, or was reported as gone, is requested for this many NACK
+/// timeouts.
 const AWAY_TIMEOUTS: u32 = 4;
-/// A silent sender is probed after this part of a NACK timeout, one in so many, if others could take over; the wait
-/// doubles with each of at most so many probes.
+/// If others could take over, a silent sender is probed after this part (one eighth) of a NACK timeout; the wait
+/// doubles with each of at most this many probes.
 const PROBE_PART: u32 = 8;
 const PROBES_MAX: u32 = 3;
-/// A pushed object of which all that comes is wrong is given up after so long.
+/// A pushed object whose chunks all arrive corrupted fails after this time.
 const CORRUPT_LIFETIME: Duration = Duration::from_secs(600);
-/// A chunk keeps the slowest of several accesses busy for so long: meanwhile the others carry what comes behind it, and at
-/// the end they wait for it. It has so many bytes at least, as each begins with a header.
+/// The time that a chunk may occupy the slowest of several accesses: during that time the others carry the chunks
+/// behind it, and at the end they wait for it. Its size has a lower bound, since each chunk carries a header.
 const SLOWEST_CHUNK: Duration = Duration::from_millis(50);
 const SLOWEST_CHUNK_BYTES_MIN: u64 = 32 << 10;
-/// How often a sender that was stopped, or a reader that is slow, is looked at again.
+/// Interval of checks on a stopped sender or a slow reader.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A message to send.
@@ -103,7 +103,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub struct Outgoing {
     /// Its destination.
     pub to: Guid,
-    /// Where the destination is, as far as known.
+    /// The destination's address, if known.
     pub address: NetworkAddress,
     /// The token of the transfer that it is about.
     pub token: Token,
@@ -111,11 +111,11 @@ pub struct Outgoing {
     pub message: TransportMessage,
     /// Whether caches may answer.
     pub flags: Flags,
-    /// Proxies that a request for what a group misses may still ask.
+    /// Proxies that a request for a group's missing chunks may still try.
     pub proxies: u8,
 }
 
-/// A device that has an object, and what it calls itself.
+/// A device that has an object, and its own name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Announcer {
     /// The device.
@@ -124,7 +124,7 @@ pub struct Announcer {
     pub label: String,
 }
 
-/// Whether announcements are all that there are of a name.
+/// Whether these are all announcements of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
     /// They are.
@@ -133,36 +133,36 @@ pub enum Announced {
     Some,
 }
 
-/// All that a node receives.
+/// The receiving transfers of a node.
 pub struct Receiver {
     config: EndConfig,
     /// What the tokens of fetches are derived from.
     secret: [u8; 32],
     fetches: FetchTable<Incoming>,
     pushed: Pushed,
-    /// What custodians hear of their chunks.
+    /// Answers to custodians.
     answers: CustodyAnswers,
     attached: bool,
-    /// The rate of the slowest of several accesses, as far as it is known.
+    /// The rate of the slowest of several accesses, if known.
     slowest_access: Option<Rate>,
     /// Whether there are several.
     has_several_ways: bool,
-    /// When packets of chunks for this node last came.
+    /// When the latest packets of chunks for this node arrived.
     active_at: Time,
-    /// Objects, by the numbers of their transfers, of which a chunk is coming, and when a packet of it came last.
+    /// Objects with chunks in arrival, by transfer number, and when their latest packet arrived.
     arriving: BTreeMap<(Option<ObjectId>, u32), Time>,
     outbox: VecDeque<Outgoing>,
-    /// Names whose announcements are not needed any more.
+    /// Names whose announcements no fetch needs anymore.
     done: VecDeque<Name>,
     /// Chunks that belong to no transfer of ours.
     pub strays: u64,
-    /// Chunks for which there was no room.
+    /// Chunks refused because the buffer was full.
     pub refused: u64,
-    /// Bytes that came and were not what their manifest says.
+    /// Bytes that contradicted their manifests.
     pub wrong: WrongBytes,
 }
 
-/// Bytes that were wrong, by who sent them. Of what several sent together the wrong ones are not known: all count.
+/// Corrupted bytes, by sender. With several senders of a unit the faulty one is unknown: all count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WrongBytes {
     /// Sources.
@@ -185,8 +185,8 @@ impl WrongBytes {
 }
 
 impl Receiver {
-    /// Without transfers. They are numbered from `first`, so that those of an earlier life of the node are not mixed up
-    /// with new ones, and their tokens are derived from `secret`.
+    /// Creates a receiver without transfers. Numbering starts at `first`, so that a new run's transfers differ from
+    /// those of an earlier one; `secret` derives their tokens.
     pub fn new(config: EndConfig, first: u32, secret: &[u8; 32]) -> Receiver {
         Receiver {
             config,
@@ -209,7 +209,7 @@ impl Receiver {
 
     // What happens around the receiver.
 
-    /// Packets of chunks for this node, whole or not yet, last came at `at`; those of `arriving` are still incomplete.
+    /// Records that packets of chunks for this node last arrived at `at`; the chunks in `arriving` are incomplete.
     pub fn on_activity(&mut self, at: Time, arriving: impl Iterator<Item = (ChunkKey, Time)>) {
         self.active_at = at;
         self.arriving.clear();
@@ -222,15 +222,15 @@ impl Receiver {
     pub fn set_nack_timeout(&mut self, timeout: Duration) {
         self.config.nack_timeout = timeout;
     }
-    /// What is in flight may be lost: an access router has started anew, or chunks do not follow this node to where it
-    /// is now. NACKs come soon.
+    /// Packets in flight may be lost, because an access router has restarted or chunks do not follow this node to its
+    /// new place: shortens the NACK timeout.
     pub fn on_lost_way(&mut self, now: Time) {
         for (_, fetch) in self.fetches.running_mut() {
             fetch.missing.watch_gaps();
             fetch.nack.on_router_restart(now, fetch.nack_timeout(&self.config));
         }
     }
-    /// The node is attached to a router, or not any more: what is not sent to it then is not missing.
+    /// The node was attached to or detached from a router: chunks that no one sends in its absence are not missing.
     pub fn set_attached(&mut self, now: Time, attached: bool) {
         if attached && !self.attached {
             for (_, fetch) in self.fetches.iter_mut() {
@@ -242,7 +242,7 @@ impl Receiver {
         self.attached = attached;
     }
 
-    /// How many accesses this node has, and the rate of the slowest one, as far as it is known.
+    /// Sets the number of this node's accesses, and the rate of the slowest one, if known.
     pub fn set_accesses(&mut self, count: usize, slowest: Option<Rate>) {
         self.has_several_ways = count > 1;
         self.slowest_access = slowest.filter(|_| self.has_several_ways);
@@ -250,7 +250,7 @@ impl Receiver {
 
     // Fetches.
 
-    /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
+    /// Starts a fetch; pass announcements of its name to [`Receiver::handle_announcements`].
     pub fn fetch(&mut self, now: Time, fetch: Fetch, options: GetOptions) -> TransferId {
         let id = self.fetches.number_for(&*fetch.opener);
         let reliability = options.reliability.unwrap_or(self.config.reliability);
@@ -273,8 +273,8 @@ impl Receiver {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         self.fetches.set_limit(now, id, rate);
     }
-    /// Takes what devices announce under a name: the device and the manifest. While nothing is known of who publishes
-    /// it, a part of the announcements decides nothing for 250 ms.
+    /// Takes announcements under a name: the device and the manifest. While the publisher is unknown, a part of the
+    /// announcements decides nothing for 250 ms.
     pub fn handle_announcements(
         &mut self,
         now: Time,
@@ -316,7 +316,7 @@ impl Receiver {
             Opened::Yes => self.on_open(now, id),
         }
     }
-    /// The store of a transfer is open: requests what is missing, and takes what came meanwhile.
+    /// The store of a transfer is open: requests the missing chunks, and takes those that arrived early.
     fn on_open(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = &fetch.reassembly else { return };
@@ -332,7 +332,7 @@ impl Receiver {
         }
         self.settle(now, id);
     }
-    /// Takes what stores have answered that work on another thread.
+    /// Takes the answers of stores on other threads.
     pub fn handle_storage(&mut self, now: Time) {
         let awaits = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_storage);
         let ids: Vec<TransferId> = self.fetches.iter().filter(|(_, fetch)| awaits(fetch)).map(|(id, _)| id).collect();
@@ -343,7 +343,7 @@ impl Receiver {
             let was_open = reassembly.is_open();
             let answered = reassembly.handle_storage();
             let is_open = reassembly.is_open();
-            // What was stored before something failed, too.
+            // Includes what was stored before a failure.
             fetch.take_stored();
             match answered {
                 Ok(true) => {}
@@ -361,7 +361,7 @@ impl Receiver {
         }
     }
 
-    /// Looks at what readers of parts of objects want now.
+    /// Reads the current wishes of readers of object parts.
     fn handle_wishes(&mut self, now: Time) {
         let is_selective = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::is_selective);
         let selective = self.fetches.running().filter(|(_, fetch)| is_selective(fetch));
@@ -373,7 +373,7 @@ impl Receiver {
             }
         }
     }
-    /// What readers of a part of an object want has changed.
+    /// The readers' wishes for a part of an object have changed.
     fn on_wishes(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let is_new = fetch.requested_chunks.is_empty();
@@ -383,7 +383,7 @@ impl Receiver {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         fetch.request_wanted(now);
         if is_new && !fetch.requested_chunks.is_empty() {
-            // The silence so far was nobody's fault.
+            // No source caused the silence so far.
             fetch.patience.restart(now);
             fetch.nack.in_vain = 0;
             fetch.nack.restart(now, fetch.nack_timeout(&self.config));
@@ -408,7 +408,7 @@ impl Receiver {
 }
 
 impl Outgoing {
-    /// An answer to whoever sent a chunk, by way of the proxies that it names.
+    /// An answer to a chunk's sender, through the proxies that the chunk names.
     fn answer(header: &ChunkHeader, message: TransportMessage) -> Outgoing {
         let (proxies, token) = (header.proxies_left, header.token().unwrap_or_default());
         Outgoing { proxies, ..Outgoing::new(header.source, header.source_address, token, message) }
@@ -418,7 +418,7 @@ impl Outgoing {
     }
 }
 
-/// The number by which people know a GUID: its first eight bytes.
+/// The number that people see for a GUID: its first eight bytes.
 pub fn node_of(guid: &Guid) -> NodeId {
     NodeId(u64::from_be_bytes(*guid.0.first_chunk().expect("8 of 20 bytes")))
 }

@@ -1,4 +1,4 @@
-//! Messages to a receiver: that a source does not have, or cannot read, what was requested of it.
+//! Notices to a receiver: a source does not have, or cannot read, the requested object.
 use super::*;
 
 impl Receiver {
@@ -43,10 +43,10 @@ impl Receiver {
         fetch.nack.in_vain += 1;
         fetch.serving.sender = None;
         fetch.caches.avoid |= !is_known;
-        // Not at once: it may be the only source, and about to come back.
+        // Not at once: it may be the only source, and about to return.
         fetch.nack.restart(now, timeout / 4);
     }
-    /// A source cannot read what it offers: it is not requested any more, and the fetch ends if there is no other one.
+    /// A source cannot read its object: it receives no more requests, and the fetch fails if it was the last.
     fn on_unreadable(&mut self, now: Time, header: &ChunkHeader, about: (u32, ObjectId), why: Unavailable) {
         let (from, token) = (header.source, header.token());
         let is_meant = |fetch: &Incoming| {

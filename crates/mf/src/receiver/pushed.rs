@@ -1,31 +1,29 @@
-//! Objects that others push to this node: which are under way, which came before, and chunks that wait until somebody
-//! takes the object.
+//! Objects pushed to this node: running ones, earlier ones, and chunks of objects that no acceptor has taken yet.
 use super::*;
 
-/// Pushed objects that are received at the same time at most: other sources are told that there is no room now, and
-/// wait.
+/// Pushed objects received at the same time, at most: other sources are refused for now, and wait.
 const RECEIVING_MAX: usize = 256;
-/// Pushed objects of which it is remembered that they came, so that copies are known, beside those under way.
+/// Finished pushed objects that are remembered to recognise copies, at most.
 pub(super) const REMEMBERED_MAX: usize = 4_096;
-/// Chunks of a pushed object that are kept before its description has come, or somebody takes what is pushed.
+/// Chunks of a pushed object that are kept before its manifest or an acceptor arrives.
 const EARLY_MAX: usize = 64;
-/// An object of which nothing has come for so long makes room for others, if there is none.
+/// At the limit an object without arrivals for this long is dropped in favour of others.
 const EARLY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pushed transfer: its source, and the number that this gave it.
 pub(super) type PushKey = (Guid, u32);
 
-/// What is known of pushed objects.
+/// The state of pushed objects.
 #[derive(Default)]
 pub(super) struct Pushed {
-    /// Decides on what is pushed and where it is stored; nothing is taken without one.
+    /// Decides whether and where pushed objects are stored; without it all are refused.
     pub(super) acceptor: Option<Box<dyn StoreOpener>>,
     transfers: BTreeMap<PushKey, TransferId>,
     /// The keys of `transfers`, the oldest first.
     since: VecDeque<PushKey>,
-    /// What became of those in `transfers` whose fetches are forgotten: a source that missed the answer sends again.
+    /// The results of forgotten fetches in `transfers`: a source that missed the answer sends again.
     settled: BTreeMap<PushKey, Settled>,
-    /// Chunks of objects whose description has not come, or that nobody takes yet.
+    /// Chunks of objects whose manifest has not arrived, or that no acceptor has taken yet.
     early: BTreeMap<PushKey, Early>,
 }
 
@@ -56,12 +54,12 @@ impl Pushed {
     pub(super) fn transfer(&self, key: &PushKey) -> Option<TransferId> {
         self.transfers.get(key).copied()
     }
-    /// Whether all of an object came whose fetch is forgotten; `None` if it is not known.
+    /// Whether the object of a forgotten fetch was completed; `None` if unknown.
     pub(super) fn has_settled(&self, key: &PushKey, tag: &DataTag) -> Option<bool> {
         let settled = self.settled.get(key)?;
         ((settled.object, settled.token) == (tag.object, tag.token)).then_some(settled.has_all)
     }
-    /// A fetch is forgotten; what became of a pushed object outlives it.
+    /// A fetch is forgotten; a pushed object's result outlives it.
     pub(super) fn on_forgotten(&mut self, id: TransferId, fetch: &Incoming) {
         let (Some(object), Some(source)) = (fetch.object, fetch.sources.first()) else { return };
         let key = (source.state.guid, fetch.transfer);
@@ -70,19 +68,19 @@ impl Pushed {
             self.settled.insert(key, settled);
         }
     }
-    /// A transfer may come again as if it had never been.
+    /// Forgets a transfer, which may then start again.
     pub(super) fn forget(&mut self, id: TransferId) {
         self.transfers.retain(|_, known| *known != id);
     }
-    /// Takes the chunks that came before.
+    /// Takes the chunks that arrived earlier.
     pub(super) fn take_early(&mut self, key: &PushKey) -> Vec<(ChunkHeader, Bytes)> {
         self.early.remove(key).map(|early| early.chunks).unwrap_or_default()
     }
     fn early_bytes(&self) -> u64 {
         self.early.values().map(Early::bytes).sum()
     }
-    /// Of the objects that nobody has taken yet the one of which nothing was heard for longest makes room for another
-    /// one; false if more of each may be about to come.
+    /// Drops the untaken object with the longest silence in favour of another one; false if every object may still
+    /// receive chunks.
     fn forget_early(&mut self, now: Time, other: PushKey) -> bool {
         let idle = |(key, early): &(&PushKey, &Early)| **key != other && now.since(early.heard_at) >= EARLY_PATIENCE;
         let oldest = self.early.iter().filter(idle).min_by_key(|(_, early)| early.heard_at).map(|(key, _)| *key);
@@ -91,13 +89,13 @@ impl Pushed {
 }
 
 impl Receiver {
-    /// From now on objects that are pushed are taken if `acceptor` trusts them; none without one. What came shortly
-    /// before waits for [`Receiver::take_early`].
+    /// Accepts pushed objects that `acceptor` trusts from now on, or none without one. Earlier chunks wait for
+    /// [`Receiver::take_early`].
     pub fn accept(&mut self, acceptor: Option<Box<dyn StoreOpener>>) {
         self.pushed.acceptor = acceptor;
     }
-    /// Whether a chunk that begins to arrive is of an object for which there is no room now, or is kept already until
-    /// somebody takes the object: its custodian hears so, and need not send the rest of it.
+    /// Whether to refuse an arriving chunk, because its object does not fit for now, or because the chunk is already
+    /// kept until an acceptor takes the object. Its custodian is notified and need not send the rest.
     pub fn turns_away(&mut self, header: &ChunkHeader) -> bool {
         let tag = header.tag().filter(|tag| is_pushed(tag.transfer) && header.custodian.is_some());
         let Some(tag) = tag.filter(|tag| self.pushed.transfer(&(header.source, tag.transfer)).is_none()) else {
@@ -116,7 +114,7 @@ impl Receiver {
             None => false,
         }
     }
-    /// Pushed objects that have begun.
+    /// Pushed objects in progress.
     fn receiving(&self) -> usize {
         self.fetches.running().filter(|(_, fetch)| is_pushed(fetch.transfer)).count() + self.pushed.early.len()
     }
@@ -127,8 +125,8 @@ impl Receiver {
         if is_full && !self.pushed.forget_early(now, key) {
             return self.refuse(header, tag);
         }
-        // A device that has just come back is sent what was stored for it before anybody takes it: it is kept, and its
-        // custodian waits.
+        // A returning device receives its stored messages before any acceptor takes them: they are kept, and their
+        // custodians wait.
         if self.pushed.acceptor.is_none() {
             self.answers.outbox.extend(Answer::to(header, CustodyState::Refused));
         }
@@ -145,7 +143,7 @@ impl Receiver {
         let delivery = [&header.source.0[..], &tag.transfer.to_be_bytes()].concat();
         let trusted = acceptor.trusts(&manifest);
         match trusted.and_then(|()| Reassembly::sent(manifest, &mut **acceptor, &delivery)) {
-            // Whoever keeps it goes on keeping it.
+            // Its custodian continues to keep it.
             Err(StoreError::Later { .. }) => self.refuse(header, tag),
             Err(error) => {
                 let id = self.begin_pushed(now, header, tag, name, size, None);
@@ -210,7 +208,7 @@ impl Receiver {
         }
         let early = self.pushed.early.entry(key).or_insert_with(|| Early { chunks: Vec::new(), heard_at: now });
         early.heard_at = now;
-        // A repeated chunk takes the place of the one that is here.
+        // A repeated chunk replaces the earlier copy.
         early.chunks.retain(|(known, _)| known.tag().map(|known| known.number) != Some(tag.number));
         if early.chunks.len() < EARLY_MAX {
             early.chunks.push((header.clone(), payload.to_bytes()));
@@ -218,7 +216,7 @@ impl Receiver {
             self.refuse(header, tag);
         }
     }
-    /// Somebody takes what is pushed: begins with what came before.
+    /// Starts the objects that arrived before the acceptor.
     pub fn take_early(&mut self, now: Time) {
         if self.pushed.acceptor.is_none() {
             return;

@@ -1,9 +1,9 @@
-//! What the receiver sends: requests, and the one message per window that acknowledges it, grants the next and names
-//! what is missing (paper §3.4.2).
+//! The receiver's messages: requests, and one message per window that acknowledges it, grants the next and names
+//! missing chunks (paper §3.4.2).
 use super::*;
 
 impl Receiver {
-    /// Requests what is missing: the network chooses the nearest source, unless one has to be avoided.
+    /// Requests the missing chunks; the network chooses the nearest source, unless one must be avoided.
     pub(super) fn request(&mut self, now: Time, id: TransferId) {
         let buffer = self.buffer_of(id);
         let config = &self.config;
@@ -41,7 +41,7 @@ impl Receiver {
         };
         let Some(reassembly) = &fetch.reassembly else { return };
         if reassembly.is_selective() && !is_pushed(fetch.transfer) && fetch.requested_chunks.is_empty() {
-            // Readers have all that they want at the moment.
+            // Readers have everything that they want now.
             return;
         }
         let message = TransportMessage::Request {
@@ -74,7 +74,7 @@ impl Receiver {
         }
         let Some((_, window)) = fetch.windows.status().filter(|(at, _)| *at <= now) else { return };
         let ready = fetch.credit.ready_at(shared);
-        // What is missing is said at once, and the window is opened when the limit lets it.
+        // Missing chunks are reported at once; the window opens when the limit allows it.
         let waits = ready > now && fetch.credit.grants(window);
         if waits && !fetch.missing.any() {
             return;
@@ -82,7 +82,7 @@ impl Receiver {
         let (Some(reassembly), Some((to, address)), Some(object)) =
             (&fetch.reassembly, fetch.serving.sender, fetch.object)
         else {
-            // Nobody sends any more: there is nobody to tell.
+            // No one is sending, so no one needs the status.
             return fetch.windows.clear_status();
         };
         let chunk_bytes = reassembly.cut().map_or(self.config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
@@ -95,7 +95,7 @@ impl Receiver {
         let size = reassembly.manifest().size;
         let advice = if waits { 0 } else { fetch.credit.advised_window(now, shared, ready, size, fill) };
         if advice == 0 && fetch.credit.is_stopped && !fetch.missing.any() {
-            // The sender was told to stop.
+            // The sender has been stopped.
             return fetch.windows.set_status(now + LOOK_AGAIN, window);
         }
         fetch.credit.is_stopped = advice == 0 && !waits;
@@ -103,7 +103,7 @@ impl Receiver {
             fetch.credit.on_advice(now, shared, window, advice, chunk_bytes);
         }
         let acknowledged = if waits { fetch.credit.granted() } else { window };
-        // What there is no room for would come in vain.
+        // Chunks that do not fit into the buffer would arrive for nothing.
         let missing_max = if fill.percent() < 50 { usize::MAX } else { fill.room().max(1) as usize };
         let message = TransportMessage::Status {
             transfer: fetch.transfer,
@@ -123,7 +123,7 @@ impl Receiver {
             false => fetch.windows.clear_status(),
         }
         self.outbox.push_back(match fetch.caches.avoid {
-            // The network finds the source: the address may be that of storage which answers for it.
+            // The network finds the source: the address may belong to storage that answers on its behalf.
             true => {
                 Outgoing { flags: Flags::NO_CACHE, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) }
             }

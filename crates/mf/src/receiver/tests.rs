@@ -26,7 +26,7 @@ pub(super) fn fetch_of(name: &Name, opener: impl StoreOpener + 'static) -> Fetch
     }
 }
 
-/// Chunks of an object of so many, all but its description: the bytes of unit `number - 1` of 10,000 each.
+/// All `count` chunks of an object except its manifest: unit `number - 1`, of 10,000 bytes each.
 fn chunks_of(source: u8, count: u32) -> (ChunkHeader, Vec<(ChunkHeader, Payload)>, Payload) {
     let key = SigningKey::from_secret(&[7; 32]);
     let name = alloc::format!("/lab/{source}").parse().expect("a name");
@@ -67,7 +67,7 @@ fn all_transfers_together_keep_to_the_buffer_and_none_is_starved() {
     for source in 1..=4 {
         let (first, data, head) = chunks_of(source, 400);
         receiver.handle_data(now, &first, &head);
-        // From behind: nothing of it can be read.
+        // In reverse order: nothing can be read until the end.
         for (header, payload) in data.iter().rev() {
             receiver.handle_data(now, header, payload);
             assert!(receiver.buffered_bytes() <= most + u64::from(source) * 10_000);
@@ -155,7 +155,7 @@ fn who_missed_the_answer_is_told_again_when_many_others_have_come_meanwhile() {
     assert_eq!(receiver.strays, 0);
 }
 
-/// A store that answers when it may, and has room for so many chunks.
+/// A store that answers when the test allows it, and has space for a number of chunks.
 struct Late {
     inner: Box<dyn ChunkStore>,
     answers: Arc<AtomicBool>,
@@ -276,7 +276,7 @@ fn a_token_that_was_damaged_on_its_way_is_replaced_by_what_comes_after_nacks_in_
         now += Duration::from_millis(100);
         receiver.handle_timeout(now);
         right.extend(core::iter::from_fn(|| receiver.poll_message()).map(|message| message.token == token));
-        // Whoever sends hears nothing, and reminds it.
+        // The sender gets no answer, and reminds the receiver.
         receiver.handle_data(now, &header, &payload);
     }
     assert_eq!(right[..3], [false, false, true], "the second one in vain shows it: {right:?}");
@@ -334,7 +334,7 @@ fn who_sends_the_hash_list_is_not_blamed_for_wrong_bytes_that_a_cache_sent_befor
 /// Long after anything came.
 const NOW: Time = Time::from_millis(60_000);
 
-/// A fetch of four chunks whose source, [2; 20], is asked, and how.
+/// A fetch of four chunks after its request to the source [2; 20], and that request.
 fn fetch() -> (Receiver, Sender, TransferId, Vec<Outgoing>) {
     let (source, key) = (Guid([2; 20]), SigningKey::from_secret(&[7; 32]));
     let name: Name = "/lab/file".parse().expect("a name");
@@ -355,7 +355,7 @@ fn header_of(message: &Outgoing, from: Guid, token: Token) -> ChunkHeader {
     ChunkHeader::new(ChunkKind::Transport(token), from, message.to, NetworkAddress(1))
 }
 
-/// Of a unit of four chunks one has come when the source has to be asked anew.
+/// One of a unit's four chunks has arrived when the source is requested again.
 #[test]
 fn who_is_asked_again_sends_nothing_that_is_here_whole_units_or_not() {
     let (mut receiver, mut sender, id, requested_chunks) = fetch();
@@ -423,7 +423,7 @@ fn chunks_without_the_token_of_the_fetch_are_of_no_transfer() {
         if let ChunkKind::Data(tag) = &mut forged.kind {
             tag.token.0 ^= 1;
         }
-        // With wrong bytes somebody would be blamed for them.
+        // Wrong bytes would mark a source as faulty.
         let wrong: Payload = Bytes::from(alloc::vec![6; payload.len()]).into();
         receiver.handle_data(NOW, &forged, &wrong);
         receiver.handle_data(NOW, &forged, payload);
@@ -462,7 +462,7 @@ fn only_who_was_asked_says_that_it_does_not_have_it() {
         let header = header_of(&requested_chunks[0], from, Token(requested_chunks[0].token.0 ^ flip));
         let now = NOW + Duration::from_millis(10);
         receiver.handle_message(now, &header, &TransportMessage::Unavailable { transfer, object });
-        // It is asked again sooner than after a silence.
+        // The repetition comes sooner than after a silence.
         receiver.handle_timeout(now + EndConfig::default().nack_timeout / 2);
         let again = core::iter::from_fn(|| receiver.poll_message()).count();
         assert_eq!(again > 0, heard, "{from:?} {flip}");

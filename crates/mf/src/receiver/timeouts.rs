@@ -1,8 +1,8 @@
-//! What is due: repeated requests and NACKs, liveness probes, the end of the patience with sources.
+//! Timers: repeated requests and NACKs, liveness probes, the end of the patience with sources.
 use super::*;
 
 impl Receiver {
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let due = self.poll_timeout();
         for (_, fetch) in self.fetches.iter_mut() {
@@ -10,7 +10,7 @@ impl Receiver {
         }
         let mut ids: Vec<TransferId> = self.fetches.running().map(|(id, _)| id).collect();
         if self.fetches.shared.limit.rate().is_some() {
-            // The transfer that has waited longest comes first.
+            // The transfer that has waited longest goes first.
             ids.sort_by_key(|id| self.fetches.get(*id).and_then(Incoming::grant_since));
         }
         for id in ids {
@@ -29,7 +29,7 @@ impl Receiver {
             self.look_at_sources(now, id);
         }
     }
-    /// Stores what waited for the reader of an in-order stream, as far as that has gone on.
+    /// Stores chunks that waited for the reader of an in-order stream, as far as it has continued.
     fn store_for_reader(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) else {
@@ -47,7 +47,7 @@ impl Receiver {
         }
         self.settle(now, id);
     }
-    /// Looks at what readers want of a part of an object, if nobody rings when that changes.
+    /// Polls the readers' wishes for a part of an object, if no wake-up reports their changes.
     fn look_at_reader(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let must_look = |reassembly: &&mut Reassembly| reassembly.must_be_looked_at();
@@ -59,7 +59,7 @@ impl Receiver {
             }
         }
     }
-    /// Gives up, probes the sender or sends a NACK if the sources have been silent for long enough.
+    /// Ends the fetch, probes the sender or sends a NACK if the sources have been silent for long enough.
     fn look_at_sources(&mut self, now: Time, id: TransferId) {
         self.excuse_sources(now, id);
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
@@ -77,7 +77,7 @@ impl Receiver {
         if fetch.nack.due > now || fetch.object.is_none() {
             return;
         }
-        // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
+        // On a slow link a chunk may take longer than the timeout: during its arrival it is not missing.
         let silence = fetch.nack.timeout_at(now, timeout);
         let heard = self.arriving.get(&(fetch.object, fetch.transfer)).filter(|heard| now < **heard + silence);
         let (heard, postponed_max) =
@@ -114,12 +114,12 @@ impl Receiver {
                 // Nothing is missing.
                 fetch.nack.restart(now, timeout);
             }
-            // The NACK timer goes on: the NACK tells what there is room for.
+            // The NACK timer continues: the NACK reports the buffer's free space.
             fetch.patience.restart(now);
             fetch.nack.in_vain = 0;
         }
     }
-    /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
+    /// After a long silence, repeatedly reports the missing chunks (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let timeout = fetch.nack_timeout(&self.config);

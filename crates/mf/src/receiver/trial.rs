@@ -1,11 +1,12 @@
-//! Sources that are set aside because of wrong bytes in their names: other sources are requested all that is missing,
-//! and meanwhile it is found out who is faulty.
+//! Suspect sources: while the receiver finds out who corrupted the bytes sent in their names, it requests all missing
+//! chunks from other sources.
 use super::*;
 use crate::reassembly::Verdict;
 
-/// The trial of a source in whose name wrong bytes came: it is asked for them again, past caches and storage.
+/// The trial of a source in whose name corrupted bytes arrived: the receiver requests them from it again, bypassing
+/// caches and storage.
 pub(super) struct Trial {
-    /// What was wrong with them.
+    /// The reason.
     pub(super) reason: String,
     check: Check,
     /// When they are requested again, and how often they were.
@@ -14,8 +15,8 @@ pub(super) struct Trial {
 }
 
 impl Receiver {
-    /// Wrong bytes came in the name of a source while others are known: one of these is requested at once all that is
-    /// missing, and the source what was wrong alone, until it is known whether it is faulty.
+    /// Corrupted bytes arrived in the name of a source while others are known: another source is requested all missing
+    /// chunks at once, and this one only the corrupted chunks, until it is known whether it is faulty.
     pub(super) fn put_on_trial(&mut self, now: Time, id: TransferId, number: SourceId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = &mut fetch.reassembly else { return };
@@ -33,7 +34,7 @@ impl Receiver {
         }
         self.request_of_suspects(now, id);
     }
-    /// Requests what came wrong from sources that are on trial, if that is due.
+    /// Requests the corrupted chunks from suspect sources when due.
     pub(super) fn request_of_suspects(&mut self, now: Time, id: TransferId) {
         let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
         if fetch.record.is_ended() || !self.attached {
@@ -45,7 +46,7 @@ impl Receiver {
         for source in fetch.sources.iter_mut() {
             let Some(trial) = source.state.trial.as_mut().filter(|trial| trial.due <= now) else { continue };
             trial.requests += 1;
-            // A source that does not answer is not known to be faulty, and not asked for ever.
+            // A silent source is not known to be faulty, and is not requested forever.
             trial.due = if trial.requests < RETRIES_MAX { now + timeout } else { Time::MAX };
             let ((chunk_bytes, count), wanted) = (trial.check.cut(), trial.check.chunks());
             bytes += u64::from(chunk_bytes) * wanted.clone().count() as u64;
@@ -57,7 +58,7 @@ impl Receiver {
                 buffer_chunks: self.config.window_chunks,
                 held: ChunkRanges::from_ascending((0..count).filter(|number| !wanted.contains(number))),
             };
-            // The source ends its flow first: a request for a flow that exists is taken for a repetition.
+            // The source ends its flow first: it would take a request for an existing flow as a repetition.
             self.outbox.extend(source.state.stop_message(transfer, token, object));
             source.state.serves = is_answered.then_some(NetworkAddress::NONE);
             let request = Outgoing::new(source.state.guid, NetworkAddress::NONE, token, request);
@@ -65,7 +66,7 @@ impl Receiver {
         }
         fetch.credit.pass(now, shared, bytes);
     }
-    /// A chunk has come in the name of a source that is on trial.
+    /// A chunk has arrived in the name of a suspect source.
     pub(super) fn on_suspect_data(
         &mut self,
         id: TransferId,
@@ -87,7 +88,7 @@ impl Receiver {
                 (source.state.trial, source.state.retries) = (None, 0);
                 self.outbox.extend(source.state.stop_message(fetch.transfer, fetch.token, object));
             }
-            // What comes out of storage does not answer the request.
+            // A chunk from storage does not answer the request.
             Verdict::Wrong if !matches!(origin, Origin::Source(_)) => {}
             Verdict::Wrong => {
                 self.wrong.count(origin, payload.len() as u64);
@@ -96,7 +97,7 @@ impl Receiver {
             }
         }
     }
-    /// A source is faulty: it is named, told that nothing more is wanted of it, and not requested any more.
+    /// A source is faulty: it is named, stopped, and receives no more requests.
     pub(super) fn blame(&mut self, id: TransferId, number: SourceId, reason: String) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(source) = fetch.sources.get_mut(number) else { return };
@@ -108,7 +109,7 @@ impl Receiver {
 }
 
 impl Peer {
-    /// When what came wrong is requested of it again.
+    /// When to request the corrupted chunks from it again.
     pub(super) fn trial_due(&self) -> Option<Time> {
         self.trial.as_ref().map(|trial| trial.due).filter(|due| *due < Time::MAX)
     }
@@ -127,8 +128,8 @@ mod tests {
     const UNIT: u32 = 4_096;
     const UNITS: u32 = 40;
 
-    /// A fetch from two sources in chunks of so many bytes, the first of which is asked first. What comes in its name
-    /// of the tenth unit is changed so often. Gives the account, and the bytes that the first one sent.
+    /// A fetch from two sources in chunks of `chunk_bytes`, with the first requested first; its tenth unit is corrupted
+    /// `changed` times. Returns the report, and the bytes that the first source sent.
     fn fetched(chunk_bytes: u32, changed: u32) -> (TransferReport, u64) {
         let (own, guids) = (Guid([9; 20]), [Guid([1; 20]), Guid([2; 20])]);
         let (name, key) = ("/lab/file".parse::<Name>().expect("a name"), SigningKey::from_secret(&[7; 32]));
@@ -184,7 +185,7 @@ mod tests {
                 let blamed: Vec<bool> = report.sources.iter().map(|source| source.distrusted.is_some()).collect();
                 assert_eq!(blamed, [is_blamed, false], "{case}");
                 assert!(report.sources[1].bytes >= u64::from(UNIT * (UNITS - 12)), "the other one goes on: {case}");
-                // What it had sent when it was set aside, and what was asked for again.
+                // The bytes that it sent before its suspension, and the repeated ones.
                 assert!(sent < u64::from(UNIT * 24), "{case}");
             }
         }

@@ -1,20 +1,20 @@
-//! Which chunks of which window have come, and when the message is due that acknowledges a window (paper §3.4.2).
+//! The windows, their arrived chunks, and when the acknowledging message of a window is due (paper §3.4.2).
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::Time;
 
 use crate::{sender::nearest_window, wire::DataTag};
 
-/// Chunks of a window that may be late, one in so many.
+/// The part (one quarter) of a window's chunks that may be late.
 const LATE_PART: usize = 4;
 
 /// The windows of the present sender.
 #[derive(Default)]
 pub(super) struct Windows {
-    /// Chunks of each window that is not complete, and those of them that are here.
+    /// Incomplete windows: their chunks, and the arrived ones.
     open: BTreeMap<u32, (u16, BTreeSet<u32>)>,
     highest: Option<u32>,
-    /// The last one that was taken as complete.
+    /// The latest window taken as complete.
     taken: Option<u32>,
     /// When the next status message is due, and the window that it acknowledges.
     status: Option<(Time, u32)>,
@@ -22,10 +22,10 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// A chunk has come that was missing.
+    /// A missing chunk has arrived.
     pub(super) fn on_chunk(&mut self, tag: &DataTag) {
         if tag.window_chunks > 0 {
-            // A sender may be in the middle of the object: its windows are counted from the first one that comes.
+            // A sender may be in the middle of the object: its windows count from the first one that arrives.
             let number = nearest_window(tag.window, self.highest());
             if self.taken.is_some_and(|taken| number <= taken) {
                 return;
@@ -35,9 +35,9 @@ impl Windows {
             self.highest = self.highest.max(Some(number));
         }
     }
-    /// A window of which all chunks are here; each once, the highest if there are several. Where chunks come over several
-    /// accesses (`parts`), some of the last ones may still be on their way over a slow one, for which the others do not
-    /// wait: a lost one is named with all that is missing once nothing comes any more.
+    /// Returns a complete window, once, and the highest if there are several. Where chunks arrive over several accesses
+    /// (`parts`), the last ones may still be on their way over a slow access, and the others do not wait for them: a
+    /// lost chunk is reported with all missing ones when arrivals stop.
     pub(super) fn take_complete(&mut self, parts: bool) -> Option<u32> {
         let late = |chunks: u16| if parts { usize::from(chunks) / LATE_PART } else { 0 };
         let is_full = |(chunks, here): &(u16, BTreeSet<u32>)| here.len() + late(*chunks) >= usize::from(*chunks);
@@ -48,7 +48,7 @@ impl Windows {
         self.open.retain(|number, state| *number > window || !parts && !is_full(state));
         Some(window)
     }
-    /// The highest window that has begun; 0 before the first.
+    /// The highest window that has started; 0 before the first.
     pub(super) fn highest(&self) -> u32 {
         self.highest.unwrap_or(0)
     }
@@ -56,12 +56,12 @@ impl Windows {
     pub(super) fn last_begun(&self) -> Option<u32> {
         self.highest
     }
-    /// Another sender begins with windows of its own; what was to be said of the last one still is.
+    /// A new sender starts with new windows; the report on the last one is still sent.
     pub(super) fn on_sender_change(&mut self) {
         self.open.clear();
         (self.highest, self.taken) = (None, None);
     }
-    /// Nobody sends any more.
+    /// No node is sending.
     pub(super) fn on_sender_gone(&mut self) {
         self.on_sender_change();
         self.status = None;
@@ -111,7 +111,7 @@ mod tests {
         };
         for parts in [false, true] {
             let (mut windows, mut taken) = (Windows::default(), alloc::vec::Vec::new());
-            // The third and the last chunk of the first window come last of all.
+            // The third and the last chunk of the first window arrive last of all.
             for number in [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 2, 7] {
                 windows.on_chunk(&tag(number, (number / 8) as u16));
                 taken.extend(windows.take_complete(parts).map(|window| (number, window)));

@@ -1,4 +1,4 @@
-//! A node's own names, questions and watches, kept up against a service that may be out of reach for a while.
+//! A node's own names, lookups and watches, maintained against a service that may be unreachable for a while.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,26 +19,25 @@ use crate::{
     },
 };
 
-/// How long the access router's answer is waited for; it tries replicas meanwhile.
+/// How long to wait for the access router's answer; it tries replicas during that time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a lookup is tried before it counts as answered by nothing.
+/// Attempts of a lookup before it counts as empty.
 const TRIES: u32 = 3;
-/// How long it is remembered that a record was deleted, so that what was said before and comes later does not revive it,
-/// and of how many at a place.
+/// How long deleted records are remembered, so that late messages do not revive them, and how many per place.
 const DELETED_MEMORY: (Duration, usize) = (Duration::from_secs(60), 4_096);
-/// Lookups open at the same time at most.
+/// Maximum open lookups.
 const LOOKUPS_MAX: usize = 4_096;
-/// How soon buckets are renewed in which puts were open when the others were.
+/// When to renew buckets that had open puts during the last renewal.
 const POSTPONED: Duration = Duration::from_secs(1);
-/// Records that are said again at a time because they end soon.
+/// Records renewed at a time because they end soon.
 const ENDING_MAX: usize = 1_024;
-/// Records that are on their way to the service at the same time: the rest waits here, and the service's answers set the
-/// pace. When the service has too much to do the half of them is, then one more with each that is kept.
+/// Maximum records on their way to the service: the rest waits here, and the service's answers set the pace. An
+/// overloaded service halves the limit, and each kept record raises it by one.
 const PUTS_OPEN_MAX: usize = 256;
-/// How long nothing is put after that.
+/// How long puts pause after that.
 const PUTS_PAUSE: Duration = Duration::from_millis(200);
 
-/// The embedded resolver: asks the name service of an access router.
+/// The embedded resolver: queries the name service of an access router.
 #[derive(Debug)]
 pub struct GnrsClient {
     key: SigningKey,
@@ -48,39 +47,39 @@ pub struct GnrsClient {
     ends_first: Option<UnixTime>,
     label: String,
     lifetime: Duration,
-    /// The same as long as this node publishes nothing.
+    /// The same while this node publishes nothing.
     idle_lifetime: Duration,
-    /// How long attachments and groups hold without this node.
+    /// How long attachments and groups outlast this node.
     attachment: Duration,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     patience: Duration,
     version: u64,
     next_request: u32,
     reachable: bool,
     pub(super) own: BTreeMap<Guid, Own>,
-    /// Who may know what is said of a GUID, where that is not everybody.
+    /// The readers of a GUID's records, if restricted.
     readers: BTreeMap<Guid, Readers>,
-    /// Which scopes have contents of this node, and who may know that.
+    /// The scopes with contents of this node, and their readers.
     scopes: Scopes,
-    /// Records that wait for their turn, by GUID and place.
+    /// Queued records, by GUID and place.
     waiting: VecDeque<(Guid, Guid)>,
     puts_open: usize,
-    /// How many may be at present, and until when none is put.
+    /// The current limit of open puts, and the end of their pause.
     puts_max: usize,
     puts_paused_until: Time,
-    /// What was refused; it is put again when the rest is renewed.
+    /// Refused records; they are put again at the next renewal.
     refused: BTreeSet<(Guid, Guid)>,
-    /// What the service is to hold of this node, by bucket.
+    /// The records of this node that the service should hold, by bucket.
     holdings: BTreeMap<u16, Holding>,
     renew_at: Time,
-    /// Buckets that were left out of the last renewal, and when they are renewed.
+    /// Buckets left out of the last renewal, and when they are renewed.
     postponed: BTreeSet<u16>,
     postponed_at: Time,
     open: BTreeMap<u32, Open>,
     watches: BTreeMap<Guid, Watched>,
     outbox: VecDeque<NameMessage>,
     answers: VecDeque<Answer>,
-    /// Why the service did not answer, if that is the last that it has said.
+    /// Why the service did not answer, if that is its latest message.
     trouble: Option<Refusal>,
     due: Time,
 }
@@ -92,7 +91,7 @@ pub(super) struct Own {
     stated_at: Time,
     /// The places where the service has it, as bits in the order of the record's places.
     kept: u8,
-    /// How many replicas have it at the place where they are fewest.
+    /// The number of replicas at the place with the fewest.
     replicas: u8,
 }
 
@@ -109,16 +108,16 @@ impl Own {
 struct Watched {
     renew_at: Time,
     known: BTreeMap<RecordKey, NameRecord>,
-    /// Versions of deletions, and until when they are remembered.
+    /// Versions of deletions, and how long they are remembered.
     deleted: BTreeMap<RecordKey, (u64, Time)>,
-    /// Whether the service has said what there is: then `known` is all of it.
+    /// Whether the service has answered: then `known` is complete.
     is_answered: bool,
-    /// Whether something that was known was on none of the pages that have come.
+    /// Whether a known record was missing on all pages so far.
     has_lost: bool,
 }
 
 impl Watched {
-    /// A record has come; false if it is no news.
+    /// A record has arrived; false if it is not new.
     fn take(&mut self, now: Time, record: &NameRecord) -> bool {
         let (key, version) = (record.key(), record.statement().version);
         let known = self.known.get(&key).map(|known| known.statement().version);
@@ -140,11 +139,11 @@ impl Watched {
         }
         true
     }
-    /// All that there is behind `after` up to `last` has come. It may have been overtaken by what is known of single
-    /// records: of each the newest one counts.
+    /// All records between `after` and `last` have arrived. Single records may be newer: the newest version of each
+    /// counts.
     fn replace(&mut self, now: Time, after: Option<RecordKey>, last: Option<RecordKey>, records: &[NameRecord]) {
         let bounds = (after.map_or(Bound::Unbounded, Bound::Excluded), last.map_or(Bound::Unbounded, Bound::Included));
-        // A page that ends before it begins says nothing.
+        // A page that ends before it starts is empty.
         let is_empty = after.zip(last).is_some_and(|(after, last)| last <= after);
         let here: BTreeSet<RecordKey> = records.iter().map(NameRecord::key).collect();
         let gone: Vec<RecordKey> = match is_empty {
@@ -174,7 +173,7 @@ enum Open {
         due: Time,
         tries: u32,
     },
-    /// The next page of a place that is watched.
+    /// The next page of a watched place.
     Next {
         place: Guid,
         after: RecordKey,
@@ -198,8 +197,8 @@ impl Open {
 }
 
 impl GnrsClient {
-    /// A client that signs with `key` and calls itself `label`. `version` is where its versions start; it must be higher than in the last life
-    /// of the node, and corrects itself if it is not.
+    /// A client that signs with `key` and has this label. `version` is its first version; it must exceed those of the
+    /// node's last run, and corrects itself otherwise.
     pub fn new(key: SigningKey, label: &str, lifetime: Duration, version: u64) -> GnrsClient {
         GnrsClient {
             key,
@@ -233,8 +232,8 @@ impl GnrsClient {
             due: Time::MAX,
         }
     }
-    /// The same, whose names are renewed less often as long as it publishes nothing, and whose attachments to names and groups
-    /// hold for so long without it.
+    /// Sets a longer lifetime for a node that publishes nothing, and the time that attachments to names and groups
+    /// outlast it.
     pub fn with_leases(self, idle_lifetime: Duration, attachment: Duration) -> GnrsClient {
         GnrsClient { idle_lifetime: idle_lifetime.min(LIFETIME_MAX), attachment, ..self }
     }
@@ -242,8 +241,8 @@ impl GnrsClient {
         self.next_request = self.next_request.wrapping_add(1).max(1);
         self.next_request
     }
-    /// How long what this node says holds, and what it asks for. Fetches go wrong by an old word about a content, and only take
-    /// a little longer by one about where a device is: routers find out by themselves whether it is there.
+    /// The lease of this node's records and watches. An outdated record of a content makes fetches fail, one of a
+    /// device's location only delays them: routers detect themselves whether it is present.
     fn lease(&self) -> Duration {
         let is_content = |own: &Own| !own.deleted && matches!(own.record.statement().body, RecordBody::Content(_));
         match self.own.values().any(is_content) {
@@ -275,7 +274,7 @@ impl GnrsClient {
         }
         self.sign(now, statement, deleted);
     }
-    /// Signs again those records that have no end, or that end within half of [`RECORD_SPAN`]; at most [`ENDING_MAX`] at a
+    /// Signs records again that have no end, or that end within half of [`RECORD_SPAN`]; at most [`ENDING_MAX`] at a
     /// time.
     fn send_end(&mut self, now: Time) {
         let Some(identity) = &self.identity else { return };
@@ -288,11 +287,10 @@ impl GnrsClient {
         let ending: Vec<Guid> = self.own.iter().filter(is_ending).take(ENDING_MAX).map(|(guid, _)| *guid).collect();
         ending.iter().for_each(|guid| self.send_again(now, guid));
         let stated = self.own.values().filter(|own| !own.deleted).map(|own| own.record.statement().ends);
-        // All that is said later ends later.
+        // All later records end later.
         self.ends_first = stated.min().map_or(Some(soon), |first| first);
     }
-    /// Attachments hold for their lifetime from the last time that they were stated: they are stated again before much of it
-    /// is over.
+    /// An attachment lasts for its lifetime from its latest put: puts it again before much of that is over.
     fn say_attachments_again(&mut self, now: Time) {
         let is_old = |(_, own): &(&Guid, &Own)| {
             own.record.statement().body.outlives_author()
@@ -301,7 +299,7 @@ impl GnrsClient {
         let old: Vec<Guid> = self.own.iter().filter(is_old).map(|(guid, _)| *guid).collect();
         old.iter().for_each(|guid| self.send_again(now, guid));
     }
-    /// Says something again, in a newer version.
+    /// Puts a record again, in a newer version.
     fn send_again(&mut self, now: Time, guid: &Guid) {
         let Some(own) = self.own.get(guid) else { return };
         let (mut statement, deleted) = (own.record.statement().clone(), own.deleted);
@@ -337,15 +335,15 @@ impl GnrsClient {
         places.into_iter().for_each(|place| self.wait(guid, place));
         self.send_waiting(now);
     }
-    /// Queues a put behind the others, so that what is never answered holds up nothing; where a device is goes first,
-    /// since chunks wait for that.
+    /// Queues a put behind the others, so that an unanswered one blocks none; the device's location goes first, since
+    /// chunks wait for it.
     fn wait(&mut self, guid: Guid, place: Guid) {
         match self.is_urgent(&guid) {
             true => self.waiting.push_front((guid, place)),
             false => self.waiting.push_back((guid, place)),
         }
     }
-    /// Counts what the service is to hold in or out.
+    /// Adds a record to, or removes it from, those that the service should hold.
     fn count(&mut self, guid: &Guid, place: &Guid, version: u64, is_in: bool) {
         let bucket = bucket_of(place);
         let holding = self.holdings.entry(bucket).or_insert(Holding { bucket, ..Holding::default() });
@@ -359,7 +357,7 @@ impl GnrsClient {
             self.holdings.remove(&bucket);
         }
     }
-    /// A content that is said, or not any more, changes what is said of the scopes above it.
+    /// A content is added or withdrawn, which changes the records of the scopes above it.
     fn count_scopes(&mut self, now: Time, statement: &Statement, is_in: bool) {
         let RecordBody::Content(manifest) = &statement.body else { return };
         let Ok(manifest) = tributary_content::Manifest::decode(manifest) else { return };
@@ -387,13 +385,13 @@ impl GnrsClient {
             self.sign(now, statement, deleted);
         }
     }
-    /// Puts as much of what waits as there is room for.
+    /// Sends queued puts as far as the limit allows.
     fn send_waiting(&mut self, now: Time) {
         self.renew_postponed(now);
         while self.reachable && self.puts_open < self.puts_max && self.puts_paused_until <= now {
             let Some((guid, place)) = self.waiting.front().copied() else { break };
-            // A bucket into which something is put all the time would never be renewed, and what is kept there would fall: all
-            // contents of a scope are in one. Only where this device is does not wait for that.
+            // A bucket with constant puts would never be renewed, and its records would expire: all contents of a scope
+            // are in one bucket. Only the device's location does not wait for that.
             if !self.postponed.is_empty() && !self.is_urgent(&guid) {
                 break;
             }
@@ -404,7 +402,7 @@ impl GnrsClient {
     fn is_urgent(&self, guid: &Guid) -> bool {
         self.own.get(guid).is_some_and(|own| matches!(own.record.statement().body, RecordBody::Device(_)))
     }
-    /// Renews what was left out of a renewal once no put is open any more.
+    /// Renews the buckets left out of a renewal once no put is open.
     fn renew_postponed(&mut self, now: Time) {
         let is_open = |open: &Open| matches!(open, Open::Renewal { .. });
         if self.reachable && !self.postponed.is_empty() && self.puts_open == 0 && !self.open.values().any(is_open) {
@@ -413,7 +411,7 @@ impl GnrsClient {
         }
     }
     fn send_put(&mut self, now: Time, guid: Guid, place: Guid) {
-        // It may have been put meanwhile, or it is not said any more.
+        // It may have been put in between, or withdrawn.
         let Some(own) = self.own.get(&guid).filter(|own| own.bit(&place) & !own.kept != 0) else { return };
         let (record, version) = (own.record.encode(), own.record.statement().version);
         let request = self.number();
@@ -422,7 +420,7 @@ impl GnrsClient {
         self.look(now + self.patience);
         self.outbox.push_back(NameMessage::Put { request, place, record });
     }
-    /// The service had too much to do for a put: it is put again soon, with fewer beside it.
+    /// The service was too busy for a put: it is put again soon, with fewer in parallel.
     fn on_busy(&mut self, now: Time, request: u32) {
         let Some(Open::Put { guid, place, .. }) = self.open.remove_if(request, |open| matches!(open, Open::Put { .. }))
         else {
@@ -430,14 +428,14 @@ impl GnrsClient {
         };
         self.puts_open -= 1;
         self.waiting.push_front((guid, place));
-        // What was refused together is one sign.
+        // Simultaneous refusals count once.
         if self.puts_paused_until <= now {
             self.puts_max = (self.puts_max / 2).max(1);
             self.puts_paused_until = now + PUTS_PAUSE;
             self.look(self.puts_paused_until);
         }
     }
-    /// Takes an open put away; `None` if that is none or something newer was said since.
+    /// Removes an open put; `None` if there is none or a newer record exists.
     fn close_put(&mut self, now: Time, request: u32) -> Option<(Guid, Guid)> {
         let Some(Open::Put { guid, place, version, .. }) =
             self.open.remove_if(request, |open| matches!(open, Open::Put { .. }))
@@ -448,7 +446,7 @@ impl GnrsClient {
         self.send_waiting(now);
         self.own.get(&guid).filter(|own| own.record.statement().version == version).map(|_| (guid, place))
     }
-    /// Says that all that was said still holds.
+    /// Renews all records of this node.
     fn send_renewal(&mut self, now: Time) {
         self.renew_at = now + self.lease() / 3;
         self.look(self.renew_at);
@@ -458,8 +456,8 @@ impl GnrsClient {
         self.send_renewals(now, None);
         self.send_waiting(now);
     }
-    /// Says what replicas are to hold in these buckets or (`None`) all. Buckets with open puts are left to a little later:
-    /// what will be held there is not known, and what does not match is put again.
+    /// Sends the records that replicas should hold in these buckets or (`None`) all. Buckets with open puts are renewed
+    /// later: their content is not settled, and every mismatch would be put again.
     fn send_renewals(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
         self.postponed_at = Time::MAX;
         if only.is_none() {
@@ -494,7 +492,7 @@ impl GnrsClient {
         });
         puts.collect()
     }
-    /// A replica holds something else in these buckets. That may be so because it has just changed.
+    /// A replica holds something else in these buckets, perhaps because it has just changed.
     fn on_missing(&mut self, now: Time, stated: &BTreeMap<u16, Holding>, missing: &[u16]) {
         let busy = self.busy_buckets();
         let is_settled = |bucket: &u16| !busy.contains(bucket) && self.holdings.get(bucket) == stated.get(bucket);
@@ -504,7 +502,7 @@ impl GnrsClient {
             self.put_again(now, &again);
         }
     }
-    /// Replicas hold something else in these buckets: all that is to be there is put again.
+    /// Replicas hold something else in these buckets: all their records are put again.
     fn put_again(&mut self, now: Time, buckets: &[u16]) {
         let mut again = Vec::new();
         for (guid, own) in self.own.iter_mut().filter(|(_, own)| !own.deleted) {
@@ -550,7 +548,7 @@ impl GnrsClient {
         }
         self.look(now + self.patience);
     }
-    /// Has [`GnrsClient::handle_timeout`] look at everything at this time.
+    /// Makes [`GnrsClient::handle_timeout`] check everything at this time.
     fn look(&mut self, at: Time) {
         self.due = self.due.min(at);
     }
@@ -590,7 +588,7 @@ impl GnrsClient {
             }
         }
     }
-    /// A page of what is known at a place has come.
+    /// A page of a place's records has arrived.
     fn on_found(
         &mut self,
         now: Time,
@@ -631,7 +629,7 @@ impl GnrsClient {
                 let has_lost = core::mem::take(&mut watched.has_lost);
                 self.answers.push_back(Answer::Found(place, watched.known.values().cloned().collect()));
                 if has_lost {
-                    // Either it is over, or this was overtaken by the word of it: then the service says so.
+                    // Either the watch has ended, or its end was announced in between: the service clarifies.
                     self.send_watch(now, place);
                 }
             }
@@ -639,7 +637,7 @@ impl GnrsClient {
     }
 }
 
-/// Takes an entry out if it is one of these.
+/// Removes an entry if it is one of these.
 trait RemoveIf {
     fn remove_if(&mut self, request: u32, is_it: impl Fn(&Open) -> bool) -> Option<Open>;
 }
@@ -649,11 +647,11 @@ impl RemoveIf for BTreeMap<u32, Open> {
         self.remove(&request)
     }
 }
-/// An attachment is stated again when this part of its lifetime is over.
+/// An attachment is put again after this part (one eighth) of its lifetime.
 const ATTACHMENT_PARTS: u32 = 8;
-/// Renewals of a record take at most one part in so many of a slow link.
+/// Renewals of a record take at most this part (one sixtieth) of a slow link.
 const RENEWAL_PARTS: u32 = 60;
-/// The longest lifetime for the sake of a slow link.
+/// The longest lifetime on a slow link.
 const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 impl NameResolver for GnrsClient {
@@ -708,7 +706,7 @@ impl NameResolver for GnrsClient {
         let watched = self.watches.entry(place).or_default();
         match watched.is_answered {
             true => self.answers.push_back(Answer::Found(place, watched.known.values().cloned().collect())),
-            // Whoever asks now must be told what others were told of it before.
+            // A new requester must get everything that earlier ones were sent.
             false => watched.known.clear(),
         }
         self.send_watch(now, place);
@@ -718,7 +716,7 @@ impl NameResolver for GnrsClient {
     }
     fn known(&self, place: Guid) -> Option<usize> {
         let watched = self.watches.get(&place)?;
-        // A service that has kept what this node says of itself, and says nothing of a place, knows nothing there.
+        // A service that keeps this node's records and returns none for a place has none there.
         let is_served = self.reachable && !self.own.is_empty() && self.puts_open == 0 && self.waiting.is_empty();
         (watched.is_answered || is_served).then_some(watched.known.len())
     }
@@ -770,14 +768,14 @@ impl NameResolver for GnrsClient {
                     self.send_again(now, &guid);
                 }
             }
-            // Any other question is said again when its answer is late.
+            // Any other request is repeated when its answer is late.
             NameMessage::Refused { request, refusal: Refusal::Busy } => self.on_busy(now, request),
             NameMessage::Refused { request, refusal } => {
                 if let Some(key) = self.close_put(now, request) {
                     let holds =
                         |own: &Own| self.identity.as_ref().is_none_or(|identity| own.record.holds(identity, now));
                     if refusal == Refusal::Ended && self.own.get(&key.0).is_some_and(|own| !holds(own)) {
-                        // It was signed when the clock stood elsewhere.
+                        // It was signed under another clock time.
                         return self.send_again(now, &key.0);
                     }
                     self.refused.insert(key);

@@ -1,5 +1,5 @@
-//! The name service of an access router: takes questions of the hosts that are attached to it and of its own node,
-//! asks the replicas, and gives the hosts one answer.
+//! The name service of an access router: takes requests from attached hosts and the router itself, queries the
+//! replicas, and returns one answer.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -14,31 +14,31 @@ use crate::{
     wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of},
 };
 
-/// How many of the replicas are asked at the same time (DMap: 2 of K).
+/// How many replicas are queried at the same time (DMap: 2 of K).
 const REPLICAS_QUERIED: usize = 2;
-/// How long an answer is waited for, and how often a question is asked (prototype: 500 ms, twice).
+/// How long to wait for an answer, and how often a request is sent (prototype: 500 ms, twice).
 const PATIENCE: Duration = Duration::from_millis(500);
 const TRIES: u32 = 3;
-/// Open questions at most.
+/// Maximum open requests.
 const OPEN_MAX: usize = 16_384;
 /// Lease of the watches that a front holds at replicas.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long what a replica has shown counts at least: it is asked again each third of a lease.
+/// Minimum validity of a replica's records: it is queried again each third of a lease.
 const NOTIFIED_MIN: Duration = Duration::from_secs(15);
-/// Places that are watched at most.
+/// Maximum watched places.
 const WATCHED_MAX: usize = 65_536;
 
 /// The service of one access router.
 #[derive(Debug)]
 pub struct Front {
-    /// Questions that are worked on at most.
+    /// Maximum open requests.
     open_max: usize,
     /// This router itself, which delivers by all records.
     node: Guid,
     replicas: usize,
     /// Routers that hold records, nearest first.
     members: Vec<NetworkAddress>,
-    /// The replicas of buckets, nearest first, as far as somebody has asked for them.
+    /// The replicas of requested buckets, nearest first.
     placed: BTreeMap<u16, Vec<NetworkAddress>>,
     next_request: u32,
     open: BTreeMap<u32, Question>,
@@ -57,9 +57,9 @@ struct Question {
     message: NameMessage,
     queried: Vec<NetworkAddress>,
     answered: Vec<NetworkAddress>,
-    /// The pages of a watch that replicas have sent end here.
+    /// The last record of the page received from each replica of a watch.
     pages: BTreeMap<NetworkAddress, RecordKey>,
-    /// Buckets in which replicas hold something else than a device has said.
+    /// Buckets that differ between a replica and the device.
     missing: BTreeSet<u16>,
     kept: u8,
     stale: u64,
@@ -71,7 +71,7 @@ struct Question {
 }
 
 impl Question {
-    /// It is asked once more at once, however often it was.
+    /// Sends the request once more at once, regardless of the number of attempts.
     fn repeat(&mut self, now: Time) {
         (self.due, self.tries) = (now, self.tries.min(TRIES - 1));
     }
@@ -81,7 +81,7 @@ impl Question {
 struct Watched {
     watchers: BTreeMap<Asker, Time>,
     renew_at: Time,
-    /// Whether replicas have said what there is.
+    /// Whether replicas have sent their records.
     is_known: bool,
     /// The newest version of each record, as it was passed on.
     notified: BTreeMap<RecordKey, Notified>,
@@ -98,7 +98,7 @@ struct Notified {
 }
 
 impl Watched {
-    /// The records that one who asks may know.
+    /// The records that a reader may see.
     fn live(&self, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Notified)> {
         self.notified.iter().filter(move |(_, notified)| !notified.is_deleted && reader.may_know(&notified.record))
     }
@@ -125,7 +125,7 @@ enum Reader {
 }
 
 impl Reader {
-    /// Who asks the front of the router `node`.
+    /// The reader behind a request to the front of the router `node`.
     fn of(asker: Asker, node: Guid) -> Reader {
         if asker.guid == node { Reader::Router } else { Reader::Host(asker.guid) }
     }
@@ -184,7 +184,7 @@ impl Front {
         }
         changed
     }
-    /// A router has started anew: if it holds records, it knows nothing of what it was asked and of who watches.
+    /// A router has restarted: as a replica, it has lost its requests and watchers.
     pub fn on_restarted(&mut self, now: Time, member: NetworkAddress) {
         self.look(now);
         if self.members.contains(&member) {
@@ -194,7 +194,7 @@ impl Front {
             |question: &&mut Question| question.queried.contains(&member) && !question.answered.contains(&member);
         self.open.values_mut().filter(lost).for_each(|question| question.repeat(now));
     }
-    /// Works on so many questions at most.
+    /// Limits the open requests.
     #[cfg(test)]
     pub(super) fn set_open_max(&mut self, open_max: usize) {
         self.open_max = open_max;
@@ -222,7 +222,7 @@ impl Front {
                 }
                 *request
             }
-            // A device renews what it has said itself, and nobody else's.
+            // A device renews its own records only.
             NameMessage::Renew { request, author, .. } if *author == asker.guid => *request,
             _ => return,
         };
@@ -265,7 +265,7 @@ impl Front {
             self.renew(now, place);
         }
         if is_new {
-            // The newcomer wants to know what there is; a lookup tells it, with request 0 as notifications have.
+            // A new watcher needs the current state; a lookup returns it, with request 0 like notifications.
             let request = self.number();
             self.query_with(now, Some(asker), 0, NameMessage::Lookup { request, place });
         }
@@ -318,7 +318,7 @@ impl Front {
         self.open.insert(number, question);
         self.send(now, number);
     }
-    /// Asks all replicas that are to keep a record; for what is to be found, two more with each try, nearest first.
+    /// Sends a put to all replicas of the record; a lookup to two more with each try, nearest first.
     fn send(&mut self, now: Time, number: u32) {
         let Some(question) = self.open.get_mut(&number) else { return };
         question.tries += 1;
@@ -348,7 +348,7 @@ impl Front {
             }
         }
     }
-    /// Tells each replica what it is to hold of a device.
+    /// Sends each replica the digests of a device's buckets.
     fn send_renewal(&mut self, number: u32) {
         let Some(NameMessage::Renew { request, author, lease_ms, holdings }) =
             self.open.get(&number).map(|question| question.message.clone())
@@ -371,7 +371,7 @@ impl Front {
             }
         }
     }
-    /// A host has started anew: it watches nothing until it says so, and is told then what there is.
+    /// A host has restarted: it watches nothing until it asks again, and then gets the current state.
     pub fn forget(&mut self, host: &Guid) {
         self.watch_order.forget(|asker| asker.guid == *host);
         self.watched.values_mut().for_each(|watched| watched.watchers.retain(|asker, _| asker.guid != *host));
@@ -409,7 +409,7 @@ impl Front {
             if question.pages.get(&from) != after.as_ref() || after.is_some_and(|after| *last <= after) {
                 return;
             }
-            // The next page is asked for where this one came from; the replica has answered with its last one.
+            // The next page is requested from the same replica, which has answered with its last one.
             let place = *place;
             question.pages.insert(from, *last);
             (question.due, question.tries) = (now + PATIENCE, 1);
@@ -418,8 +418,8 @@ impl Front {
         }
         question.answered.push(from);
         let mut all = question.answered.len() >= question.queried.len();
-        // A replica that has just come to hold the place may know nothing of it yet: nothing is there if none knows of it.
-        // One that cannot use its engine says nothing of what is there.
+        // A new replica of the place may not have its records yet: the place is empty only if no replica knows any. A
+        // replica without access to its engine implies nothing.
         let says_nothing = match (&question.message, &message) {
             (NameMessage::Lookup { .. }, NameMessage::Found { records, .. }) => records.is_empty(),
             (NameMessage::Put { .. } | NameMessage::Renew { .. }, _) => false,
@@ -457,8 +457,8 @@ impl Front {
             self.conclude(now, number);
         }
     }
-    /// Passes on what was found. The nearest answer wins; an empty one only if it is the last of `all`, since nobody else has
-    /// anything to say. What the asker may not know is not there for it: an empty answer takes as long either way.
+    /// Forwards an answer. The nearest replica's wins; an empty one only if it is the last of `all`, since no other can
+    /// follow. Records that the requester may not read do not exist for it: an empty answer takes as long either way.
     fn pass_on(&mut self, number: u32, message: NameMessage, all: bool) {
         let Some(question) = self.open.get(&number) else { return };
         let (asker, request, node) = (question.asker, question.request, self.node);
@@ -483,25 +483,25 @@ impl Front {
             self.answer(asker, answer);
         }
     }
-    /// A replica has what is known here of a watched place.
+    /// A replica's records of a watched place match those here.
     fn on_unchanged(&mut self, now: Time, place: Guid) {
         let Some(watched) = self.watched.get_mut(&place) else { return };
         for notified in watched.notified.values_mut().filter(|notified| !notified.is_deleted) {
             notified.until = notified.until.max(now + notified.lifetime);
         }
     }
-    /// Takes what a replica has at a watched place. What changed between the end of an old lease and the new one is told
-    /// now. A replica that knows less, because it has started anew, is told what is known here; its author hears of it with
-    /// the next renewal, if it has something newer to say.
+    /// Applies a replica's records of a watched place. Changes between the end of an old lease and the new one are
+    /// reported now. A replica that knows less, because it has restarted, is sent the records known here; at the next
+    /// renewal, their author sends it newer ones, if any.
     fn on_records(&mut self, now: Time, place: Guid, records: &[Vec<u8>], is_page: bool) {
-        // Who watches a place with several pages fetches them itself as long as not all of them are here.
+        // A watcher of a place with several pages fetches them itself until all of them are here.
         let is_filled = self.watched.get(&place).is_none_or(|watched| watched.is_known) || !is_page;
         let newer: Vec<_> = records.iter().filter_map(|record| self.on_news(now, place, record, is_filled)).collect();
         for record in newer {
             self.query(now, None, 0, NameMessage::Put { request: 0, place, record });
         }
     }
-    /// Gives the answer to a record that was to be kept, or forgets what no replica has any more.
+    /// Answers a put, or forgets records that no replica has anymore.
     fn conclude(&mut self, now: Time, number: u32) {
         let Some(question) = self.open.remove(&number) else { return };
         let request = question.request;
@@ -514,7 +514,7 @@ impl Front {
             (NameMessage::Lookup { .. } | NameMessage::Next { .. } | NameMessage::Renew { .. }, .., Some(refusal))
                 if refusal.is_of_engine() && !question.is_served =>
             {
-                // That nothing is there is not known.
+                // The absence of records is not certain.
                 NameMessage::Refused { request, refusal }
             }
             (NameMessage::Watch { place, .. }, .., Some(refusal)) if refusal.is_of_engine() && !question.is_served => {
@@ -522,7 +522,7 @@ impl Front {
                 let refused = |asker: &Asker| (*asker, NameMessage::Refused { request: 0, refusal });
                 return self.answers.extend(watchers.map(refused));
             }
-            // The first answer to a watch is the truth about a place; the watch itself goes on.
+            // The first answer to a watch is the state of a place; the watch itself continues.
             (NameMessage::Lookup { .. }, ..) if request == 0 && question.answered.is_empty() => return,
             (NameMessage::Lookup { place, .. }, ..) => {
                 NameMessage::Found { request, place: *place, records: Vec::new() }
@@ -540,7 +540,7 @@ impl Front {
                 if let Some(watched) = self.watched.get_mut(place) {
                     watched.is_known = true;
                     let is_over = |notified: &Notified| notified.until <= now;
-                    // That something was deleted has been told.
+                    // Deletions have been reported.
                     let have_ended =
                         watched.notified.values().any(|notified| is_over(notified) && !notified.is_deleted);
                     watched.notified.retain(|_, notified| !is_over(notified));
@@ -561,12 +561,12 @@ impl Front {
             self.answers.push_back((asker, message));
         }
     }
-    /// Passes news on to all who watch and may know them, each once. Who may not, but knew what was said before, is told
-    /// what is left. If what is known here is newer, gives that.
+    /// Forwards news to all watchers that may read it, once each. A watcher that may not, but knew the earlier record,
+    /// is sent what remains. Returns the record known here if that is newer.
     fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) -> Option<Vec<u8>> {
         self.on_news(now, place, bytes, true)
     }
-    /// The same; unless it `tells`, nobody is told.
+    /// The same; unless `tells`, watchers are not notified.
     fn on_news(&mut self, now: Time, place: Guid, bytes: &[u8], tells: bool) -> Option<Vec<u8>> {
         let watched = self.watched.get_mut(&place)?;
         let record = NameRecord::decode(bytes).ok().filter(|record| record.places().contains(&place))?;
@@ -595,7 +595,7 @@ impl Front {
         }
         None
     }
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.due > now {
             return;
@@ -628,7 +628,7 @@ impl Front {
     pub fn poll_message(&mut self) -> Option<(NetworkAddress, NameMessage)> {
         self.outbox.pop_front()
     }
-    /// An answer to who asked.
+    /// Returns the next answer and its requester.
     pub fn poll_answer(&mut self) -> Option<(Asker, NameMessage)> {
         self.answers.pop_front()
     }

@@ -12,22 +12,22 @@
 //! | holds records and watches | [`replica`] |
 //! | the same, with the records in an outside store | [`stored`] |
 //! | which of the two a node has | [`records`] |
-//! | what routers say to each other, sealed | [`seals`], [`replays`] |
+//! | sealed messages between routers | [`seals`], [`replays`] |
 //!
-//! What grows with the number of names, and by what it is bounded:
-//! - A place may hold any number of records. It answers in pages of 60 kB; who watches it fetches them one after the
-//!   other, and compares a digest with each renewal instead of fetching them again.
-//! - The listing of a scope holds what is directly below it. Of everything deeper it holds one record per device and
-//!   scope ([`RecordBody::Scope`]).
-//! - Places lie in 1,024 buckets, and all places of a bucket have the same replicas. A device renews by saying how many
-//!   records it has in each bucket, with a digest ([`NameMessage::Renew`]); it puts again what is in a bucket of which a
-//!   replica holds something else. This costs 14 bytes per bucket, whether it has a thousand names or a million, and a
-//!   device that has moved to another access router puts nothing again.
+//! What grows with the number of names, and its bounds:
+//! - A place may hold any number of records. It answers in pages of 60 kB; a watcher fetches them one by one, and
+//!   compares a digest at each renewal instead of fetching them again.
+//! - The listing of a scope holds its direct children. For everything deeper it holds one record per device and scope
+//!   ([`RecordBody::Scope`]).
+//! - Places lie in 1,024 buckets, and all places of a bucket have the same replicas. A device renews with the number of
+//!   its records in each bucket, and a digest ([`NameMessage::Renew`]); it puts the records of a bucket again if a
+//!   replica holds something else. This costs 14 bytes per bucket, for a thousand names or a million, and a device that
+//!   has moved to another access router puts nothing again.
 //! - A client has a window of open puts; messages of one moment share a chunk ([`NameMessage::Many`]).
 //!
-//! The author of a record may name who may know it ([`Readers`]). The routers of a network need all records to
-//! deliver; the front answers hosts, which its hellos prove, as if there were none that they may not know, and they deliver
-//! for hosts as if so too.
+//! The author of a record may restrict its readers ([`Readers`]). The routers of a network need all records for
+//! delivery; the front authenticates hosts by their hellos, and answers and delivers as if records that a host may not
+//! read did not exist.
 pub mod client;
 pub mod front;
 pub mod records;
@@ -64,42 +64,42 @@ use crate::{
 /// What a resolver has found out.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// What is known at a place now: the answer to a lookup, or the first one to a watch.
+    /// The records at a place now: the answer to a lookup, or the first one to a watch.
     Found(Guid, Vec<NameRecord>),
-    /// A record at a watched place is new, or takes another one back.
+    /// A record at a watched place is new, or withdraws another one.
     Changed(Guid, Box<NameRecord>),
-    /// What this node says of a GUID is kept by so many replicas.
+    /// This many replicas keep this node's record of a GUID.
     Kept(Guid, u8),
-    /// What this node says of a GUID was not taken.
+    /// This node's record of a GUID was refused.
     Refused(Guid, Refusal),
 }
 
-/// Resolves names for one node. The default is the embedded [`GnrsClient`]; another service may stand behind this.
+/// Resolves names for one node. The default is the embedded [`GnrsClient`]; another service may implement this.
 ///
-/// All answers come by [`NameResolver::poll_answer`]. What is [put](NameResolver::put) or
-/// [watched](NameResolver::watch) is kept up until it is taken back.
+/// All answers come from [`NameResolver::poll_answer`]. [Puts](NameResolver::put) and [watches](NameResolver::watch)
+/// stay active until they are withdrawn.
 pub trait NameResolver: Send {
-    /// Says something in the name of this node's key: inserts, or updates what was said of the same GUID before.
+    /// Puts a record signed by this node's key: inserts it, or updates the earlier one of the same GUID.
     fn put(&mut self, now: Time, body: RecordBody);
-    /// In a network with an authority: what is said from now on has an end, what was said before is said again, and what
-    /// others say counts only until its end.
+    /// In a network with an authority: new records have an end, earlier ones are put again, and others' records count
+    /// only until their end.
     fn set_identity(&mut self, now: Time, identity: &Identity) {
         let _ = (now, identity);
     }
-    /// Says who may know what this node says of a GUID, now and from now on; everybody, as long as nothing is said.
+    /// Sets the readers of this node's records of a GUID, now and from now on; everybody by default.
     fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers);
-    /// Takes back what was said of a GUID.
+    /// Withdraws the records of a GUID.
     fn delete(&mut self, now: Time, guid: Guid);
-    /// Asks once what is known at a place.
+    /// Requests the records at a place once.
     fn lookup(&mut self, now: Time, place: Guid);
-    /// Asks what is known at a place and what changes there. If it is watched already, what is known is answered at once,
-    /// even while the service is out of reach.
+    /// Requests the records at a place and their changes. If it is already watched, the known state is answered at
+    /// once, even while the service is unreachable.
     fn watch(&mut self, now: Time, place: Guid);
     /// Whether a place is watched.
     fn is_watched(&self, _place: Guid) -> bool {
         false
     }
-    /// How many records the service has said there are at a place that is watched; `None` before it has said.
+    /// The number of records at a watched place; `None` before the first answer.
     fn known(&self, _place: Guid) -> Option<usize> {
         None
     }
@@ -107,32 +107,32 @@ pub trait NameResolver: Send {
     fn records(&self, _place: Guid) -> Option<Vec<NameRecord>> {
         None
     }
-    /// Why the service could not answer what it was asked last, if it said so and has answered nothing since.
+    /// Why the service could not answer the last request, if it said so and has answered none since.
     fn trouble(&self) -> Option<Refusal> {
         None
     }
     /// Ends [`NameResolver::watch`].
     fn unwatch(&mut self, now: Time, place: Guid);
-    /// Takes how slow the way to the service is: how long an answer may take, and for how long a datagram of full length
-    /// occupies its link, zero if that is not known.
+    /// Sets the slowness of the path to the service: the expected delay of an answer, and the time that a datagram
+    /// occupies its link, zero if unknown.
     fn set_slowness(&mut self, answer_time: Duration, airtime: Duration) {
         let _ = (answer_time, airtime);
     }
-    /// The service can be reached, newly or again; what is open is asked at once.
+    /// The service is reachable, for the first time or again; open requests are sent at once.
     fn on_reachable(&mut self, now: Time);
     /// Takes a message of the service.
     fn handle_message(&mut self, now: Time, message: NameMessage);
-    /// Does what is due.
+    /// Runs the timers that are due.
     fn handle_timeout(&mut self, now: Time);
     /// A message to the service.
     fn poll_message(&mut self) -> Option<NameMessage>;
-    /// What was found out.
+    /// Returns the next answer.
     fn poll_answer(&mut self) -> Option<Answer>;
     /// When to call [`NameResolver::handle_timeout`].
     fn poll_timeout(&self) -> Option<Time>;
 }
 
-/// Who asks a replica or a front: a node and where it is.
+/// The requester at a replica or a front: a node and its location.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Asker {
     /// Its GUID.
@@ -141,8 +141,8 @@ pub struct Asker {
     pub address: NetworkAddress,
 }
 
-/// The numbers of the last watches that each asker began or ended at a place: what was said before and comes later does not
-/// count. Numbers of one asker count up; of a new life of it they begin anew.
+/// The numbers of the last watches that each requester started or ended at a place: late messages are ignored. A
+/// requester's numbers increase; they restart with a new run.
 #[derive(Debug, Default)]
 pub(crate) struct WatchOrder(BTreeMap<(Asker, Guid), (u32, Time)>);
 
@@ -165,15 +165,15 @@ impl WatchOrder {
         self.0.insert(key, (request, now + WATCH_MEMORY.0));
         false
     }
-    /// Forgets an asker that has started anew.
+    /// Forgets a restarted requester.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&Asker) -> bool) {
         self.0.retain(|(asker, _), _| !is_it(asker));
     }
 }
 
-/// One number for all records that are known at a place, by author and GUID and with their versions; 0 for none.
+/// One number for all known records of a place, by author, GUID and version; 0 for none.
 ///
-/// It is a sum of hashes, so that a replica keeps it up to date with one addition per change.
+/// It is a sum of hashes, so a replica updates it with one addition per change.
 pub fn digest(records: impl Iterator<Item = (RecordKey, u64)>) -> u64 {
     records.fold(0, |sum, ((author, guid), version)| sum.wrapping_add(mark(&author, &guid, version)))
 }
@@ -183,8 +183,8 @@ pub fn mark(first: &Guid, second: &Guid, version: u64) -> u64 {
     holdings::mark(&[&first.0, &second.0, &version.to_be_bytes()])
 }
 
-/// The records of a place behind `after`, as many as fit into one answer: [`NameMessage::Found`] if these are all that
-/// there is, else a [`NameMessage::Page`].
+/// The records of a place after `after`, as many as fit into one answer: [`NameMessage::Found`] if these are all, else
+/// a [`NameMessage::Page`].
 fn page<'a>(
     request: u32,
     place: Guid,
@@ -206,8 +206,8 @@ fn page<'a>(
     }
 }
 
-/// The replicas of a place: the `count` routers whose hash with the bucket of the place is highest (rendezvous hashing), so
-/// that the coming and going of one router moves only what it holds itself.
+/// The replicas of a place: the `count` routers whose hash with the place's bucket is highest (rendezvous hashing), so
+/// that a router that joins or leaves moves only its own records.
 #[cfg(test)]
 pub fn place_on(place: &Guid, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {
     bucket_on(crate::wire::bucket_of(place), routers, count)

@@ -1,9 +1,9 @@
-//! Which numbers somebody has used: what is repeated by somebody else is known by its number.
+//! The numbers that a sender has used: a replayed message is recognised by its number.
 
-/// Numbers that are remembered behind the highest one; what was held up longer on its way counts as repeated.
+/// Numbers remembered behind the highest one; a message delayed for longer counts as a replay.
 const WINDOW: u64 = 1_024;
 
-/// The numbers of one sender, who counts up and uses none twice (RFC 6479).
+/// The numbers of one sender, which increase and never repeat (RFC 6479).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replays {
     highest: u64,
@@ -29,9 +29,9 @@ impl Replays {
         *word |= bit;
         is_new
     }
-    /// The same for numbers that nothing proves, and that may have been changed on their way: one that is far ahead would
-    /// make all the right ones count as repeated. It counts if the one before it was the last to be doubted, as in RFC
-    /// 3550, appendix A.1, and so does any while only one is known.
+    /// The same for unauthenticated numbers, which may have been changed in transit: a number far ahead would make all
+    /// right ones count as replays. It counts if the previous number was the last suspect one, as in RFC 3550, appendix
+    /// A.1, and so does any while only one is known.
     pub fn is_new_unproven(&mut self, number: u64) -> bool {
         let is_near = number <= self.highest + WINDOW / 2 && number + WINDOW > self.highest;
         if !is_near && !self.confirmed {
@@ -65,7 +65,7 @@ mod tests {
         assert!(replays.is_new_unproven(700_019 + WINDOW / 2), "changed a little");
         assert!((700_020..700_100).all(|number| replays.is_new_unproven(number)));
         assert!((700_000..700_100).all(|number| !replays.is_new_unproven(number)), "repeated");
-        // So many were lost.
+        // This many were lost.
         assert!(
             !replays.is_new_unproven(800_000) && replays.is_new_unproven(800_001) && replays.is_new_unproven(800_002)
         );

@@ -1,5 +1,5 @@
-//! Holds records of names: the newest version of each author at each place, and who watches. With a repository they
-//! outlive the node: whoever brings one is answered when it is durable, and so nobody waits for the disk but it.
+//! Holds name records: the newest version per author and place, and their watchers. With a repository they outlive the
+//! node: a put is answered when the record is durable, and so only its sender waits for the disk.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,23 +20,22 @@ use crate::{
     wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of, names::SUBSCRIPTION_SPAN},
 };
 
-/// Records held at most, unless the config says otherwise.
+/// Default maximum of held records.
 pub const RECORDS_HELD_MAX: usize = 1_000_000;
-/// Watches of one place at most.
+/// Maximum watches of one place.
 pub(super) const WATCHERS_MAX: usize = 4_096;
 /// Records that are handed over at the same time.
 const HANDING_MAX: usize = 64;
-/// How long the answer of a router to which a record is handed over is waited for; the pause doubles with each try, up to
-/// so many times.
+/// How long to wait for a router's answer to a hand-over; the pause doubles with each try, up to this many times.
 const HANDING_PATIENCE: Duration = Duration::from_secs(2);
 const HANDING_PAUSES_MAX: u32 = 16;
-/// How long the version of a record that is gone is remembered, so that an old one cannot come back.
+/// How long the version of an ended record is remembered, so that it cannot be replayed.
 pub(super) const MEMORY: Duration = Duration::from_secs(600);
-/// After how long it is tried again to read what an earlier life has left.
+/// Interval of attempts to read an earlier run's records.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 /// After how long records are written again that could not be written.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
-/// Answers that wait for the disk at most; who is not answered asks again.
+/// Answers that wait for the disk, at most; requesters without an answer repeat their requests.
 const WAITING_MAX: usize = 16_384;
 /// The longest lifetime of a record and of a watch.
 pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
@@ -48,36 +47,36 @@ pub struct Replica {
     records_max: usize,
     /// In a network with an authority, whose records have an end.
     identity: Option<Identity>,
-    /// When it is looked whether a record is over: once for each record, not later than that is so.
+    /// When to check whether a record has ended: once per record, no later than its end.
     expiries: BTreeSet<(Time, Slot)>,
-    /// What each device has said in each bucket.
+    /// Each device's records per bucket.
     leases: BTreeMap<(Guid, u16), Lease>,
-    /// Places that somebody watches.
+    /// Places with watchers.
     watched: BTreeSet<Guid>,
     repository: Option<Box<dyn ChunkRepository>>,
     next_id: u64,
-    /// The repository if the records of an earlier life could not be read, and when that is tried again. Until then no
-    /// record is taken, since none could be kept.
+    /// The repository if an earlier run's records could not be read, and when to try again. Until then records are
+    /// refused, since none could be kept.
     unread: Option<(Box<dyn ChunkRepository>, Time)>,
-    /// Records that are not durable yet, and no commit is to make so.
+    /// Records that are neither durable nor in a commit.
     unwritten: BTreeSet<Slot>,
-    /// Those that the commit which runs is to make durable.
+    /// Records in the running commit.
     writing: Option<BTreeMap<Slot, Writing>>,
-    /// Numbers in the repository of which nothing is wanted any more. A record's old version is removed once the new one
-    /// is durable: a power cut may keep a removal and lose what was put before it.
+    /// Obsolete numbers in the repository. A record's old version is removed once the new one is durable: a power cut
+    /// may keep a removal and lose the put before it.
     gone: Vec<u64>,
-    /// Who is to be told what when the next commit is done, and when the one that runs is.
+    /// Answers for the next commit, and for the running one.
     waiting: Vec<(Asker, NameMessage)>,
     promised: Vec<(Asker, NameMessage)>,
     commit_at: Option<Time>,
     failure: Option<StoreError>,
     outbox: VecDeque<(Asker, NameMessage)>,
     watch_order: WatchOrder,
-    /// What is to be handed over: to whom, which bucket.
+    /// Pending hand-overs: router and bucket.
     to_hand: BTreeSet<(NetworkAddress, u16)>,
     /// The records of the bucket that is being handed over.
     next_to_hand: VecDeque<(NetworkAddress, Slot)>,
-    /// What was handed over and is not confirmed, by the number of the message.
+    /// Unconfirmed hand-overs, by the number of the message.
     handing: BTreeMap<u32, Handing>,
     next_handing: u32,
     /// Routers that refused something, and that was noted.
@@ -112,34 +111,34 @@ struct Writing {
 struct Place {
     records: BTreeMap<RecordKey, Held>,
     watchers: BTreeMap<Asker, Time>,
-    /// The [`digest`](super::digest) of the records that are found here.
+    /// The [`digest`](super::digest) of the records found here.
     digest: u64,
 }
 
 #[derive(Debug)]
 struct Held {
     version: u64,
-    /// The record as it came; empty for one that is gone but whose version is remembered.
+    /// The encoded record; empty for an ended one whose version is remembered.
     record: Vec<u8>,
     is_deletion: bool,
     /// When it is over, unless its author's lease is longer.
     until: Time,
     /// When the record ends in any case, by its author's word. Its version is remembered until then.
     ends: Option<UnixTime>,
-    /// When that is looked at.
+    /// When to check it.
     look_at: Time,
-    /// Under which number it, or else an older version of it, is durable.
+    /// The number of its durable copy, or else of an older version's.
     id: Option<u64>,
 }
 
 impl Held {
-    /// Whether it is found by who asks.
+    /// Whether requesters find it.
     fn is_live(&self) -> bool {
         !self.record.is_empty() && !self.is_deletion
     }
 }
 
-/// What a device has said in a bucket, and how long all of it holds.
+/// A device's records in a bucket, and their common lifetime.
 #[derive(Debug, Default)]
 struct Lease {
     until: Time,
@@ -153,7 +152,7 @@ impl Default for Replica {
 }
 
 impl Replica {
-    /// One that holds `records_max` records at most.
+    /// A replica that holds at most `records_max` records.
     pub fn new(records_max: usize) -> Replica {
         Replica {
             places: BTreeMap::new(),
@@ -185,7 +184,7 @@ impl Replica {
             forged: 0,
         }
     }
-    /// Records could not be written: they are written again later. Who is not answered says it again.
+    /// Records could not be written: they are written again later. Unanswered requesters repeat their puts.
     fn on_failed(&mut self, now: Time, writing: BTreeMap<Slot, Writing>, error: StoreError) {
         self.promised.clear();
         self.failure = Some(error);
@@ -195,7 +194,7 @@ impl Replica {
         }
         self.commit_at = Some(now + WRITE_AGAIN);
     }
-    /// Tells an asker when what it brought is durable.
+    /// Queues the answer to a put until its record is durable.
     fn promise(&mut self, now: Time, to: Asker, answer: NameMessage, slot: Option<Slot>) {
         let is_being_written = |slot: Slot| {
             self.unwritten.contains(&slot) || self.writing.as_ref().is_some_and(|writing| writing.contains_key(&slot))
@@ -247,7 +246,7 @@ impl Replica {
         self.outbox.push_back((Asker { guid: Guid::NONE, address: handing.to }, put));
         true
     }
-    /// Says again what was not confirmed.
+    /// Repeats unconfirmed hand-overs.
     fn hand_again(&mut self, now: Time) {
         let due: Vec<u32> =
             self.handing.iter().filter(|(_, handing)| handing.due <= now).map(|(request, _)| *request).collect();
@@ -262,7 +261,7 @@ impl Replica {
         }
         self.hand(now);
     }
-    /// Prolongs what a device has said in a bucket; false if that is not what is held here.
+    /// Prolongs a device's records in a bucket; false if the records here differ.
     fn renew(&mut self, author: Guid, stated: Holding, until: Time) -> bool {
         match self.leases.get_mut(&(author, stated.bucket)) {
             Some(lease) if lease.holding == stated => {
@@ -275,14 +274,14 @@ impl Replica {
     fn held(&self, (place, key): &Slot) -> Option<&Held> {
         self.places.get(place)?.records.get(key)
     }
-    /// Keeps a record in place of what there was, and with it all sums and times that follow from it.
+    /// Replaces a record, and updates the sums and timers that depend on it.
     fn keep(&mut self, now: Time, slot: Slot, record: &NameRecord, bytes: Vec<u8>, id: Option<u64>) {
         let (place, key) = slot;
         let (version, is_deletion) = (record.statement().version, record.is_deletion());
         let until = now + lifetime_of(record);
         self.count_out(&slot);
         let known = self.places.entry(place).or_default();
-        // A time that comes too early is put off when it is there.
+        // An early timer is moved when it fires.
         let look_at = match known.records.get(&key).map(|held| held.look_at) {
             Some(at) if at <= until => at,
             later => {
@@ -302,7 +301,7 @@ impl Replica {
             lease.holding.add(mark(&place, &guid, version));
         }
     }
-    /// What is held there is not found any more, or by another version.
+    /// The old record is not found anymore, or has another version.
     fn count_out(&mut self, (place, key): &Slot) {
         let Some(known) = self.places.get_mut(place) else { return };
         let Some(version) = known.records.get(key).filter(|held| held.is_live()).map(|held| held.version) else {
@@ -325,7 +324,7 @@ impl Replica {
             }
         }
     }
-    /// Takes a record; gives the answer, and what has to be durable before it is given.
+    /// Takes a record; returns the answer, and what must be durable before it is sent.
     fn put(&mut self, now: Time, request: u32, place: Guid, bytes: Vec<u8>) -> (NameMessage, Option<Slot>) {
         let refused = |refusal| (NameMessage::Refused { request, refusal }, None);
         if self.unread.is_some() {
@@ -380,14 +379,14 @@ impl Replica {
             None => held.until,
         }
     }
-    /// A record may be over: its version is remembered for some time, then nothing of it.
+    /// A record may have ended: its version is remembered for some time, then nothing.
     fn expire(&mut self, now: Time, slot: Slot) {
         let (place, key) = slot;
         let Some(held) = self.held(&slot) else { return };
         let mut until = self.holds_until(&place, &key, held);
         let (has_ended, is_forgotten) = (until <= now, held.record.is_empty());
         if has_ended && !is_forgotten {
-            // Until its end somebody could bring it, or an earlier version, back.
+            // Until its end it, or an earlier version, could be replayed.
             let ends = held.ends.zip(self.identity.as_ref());
             let left = ends.map_or(0, |(ends, identity)| {
                 let latest = SUBSCRIPTION_SPAN + identity.network().clock_tolerance();
@@ -550,10 +549,10 @@ impl Records for Replica {
                         }
                     }
                     if self.unwritten.is_empty() {
-                        // They brought again what was being written.
+                        // They repeated the put during its write.
                         self.outbox.extend(self.waiting.drain(..));
                     }
-                    // What is of no use any more goes with the next records, or when the clock says so.
+                    // Obsolete records are removed with the next write, or when their timer is due.
                     self.commit_at = (!self.unwritten.is_empty()).then_some(now);
                 }
                 Err(error) => return self.on_failed(now, writing, error),
@@ -564,7 +563,7 @@ impl Records for Replica {
             return;
         }
         if !has_work {
-            // After a commit that failed, what it was for may be gone by the time it is tried again.
+            // After a failed commit, its records may have ended before the next attempt.
             self.commit_at = None;
             return;
         }
@@ -586,7 +585,7 @@ impl Records for Replica {
         match done.and_then(|()| repository.commit()) {
             Ok(()) => {
                 self.writing = Some(writing);
-                // One in memory is done at once.
+                // A commit in memory ends at once.
                 self.commit_at = Some(now);
             }
             Err(error) => self.on_failed(now, writing, error),

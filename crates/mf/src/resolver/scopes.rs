@@ -1,4 +1,5 @@
-//! Which scopes a node has contents in: the listing of the scope above says so once, however many contents there are.
+//! The scopes that contain a node's objects: the listing of the scope above has one record of it, regardless of the
+//! number of objects.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_content::Name;
@@ -14,16 +15,16 @@ pub(super) struct Scopes(BTreeMap<Name, Scope>);
 
 #[derive(Debug, Default)]
 struct Scope {
-    /// Contents that everybody may know.
+    /// Contents that everyone may read.
     open: usize,
-    /// Contents that only some may know.
+    /// Contents with restricted readers.
     hidden: usize,
-    /// How many of these each reader may know.
+    /// How many of these each reader may read.
     readers: BTreeMap<Guid, usize>,
 }
 
 impl Scopes {
-    /// Counts a content in or out; gives the scopes above it, the root left out.
+    /// Adds or removes a content; returns the scopes above it, except the root.
     pub(super) fn count(&mut self, name: &Name, readers: &Readers, is_in: bool) -> Vec<Name> {
         let scopes: Vec<Name> = (1..name.len()).map(|count| name.prefix(count)).collect();
         for name in &scopes {
@@ -44,8 +45,8 @@ impl Scopes {
         }
         scopes
     }
-    /// Who may know that there is something in a scope; `None` if there is nothing. Of more than a record can name, the
-    /// first ones.
+    /// The readers of the existence of a scope's contents; `None` if it has none. Beyond a record's maximum, the first
+    /// ones.
     pub(super) fn readers(&self, name: &Name) -> Option<Readers> {
         let scope = self.0.get(name)?;
         Some(match scope.open {

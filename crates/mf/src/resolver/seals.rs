@@ -1,7 +1,6 @@
-//! Messages between routers about names: sealed with a key that the two routers share, from one life of a router to one
-//! life of another, each message once. In a network with an authority the key follows from the certified keys of both, so
-//! nobody else asks in a router's name or answers it, and repeated messages are refused. Without one it is known to
-//! everybody, and finds damage and repetitions only.
+//! Messages between routers about names: sealed with a key shared by two runs of two routers, each message once. In a
+//! network with an authority the key derives from the certified keys of both, so no other node can send or answer in a
+//! router's name, and replays are refused. Without one the key is public, and detects only damage and repetitions.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_content::PublicKey;
@@ -13,12 +12,12 @@ use crate::{
     wire::{NameMessage, OPEN_KEY, SealedHead, Wire, WireError, seal, unseal},
 };
 
-/// Earlier lives of a router that are remembered; what is of them is refused.
+/// Remembered earlier runs of a router; their messages are refused.
 const RETIRED_MAX: usize = 64;
-/// Routers with which a key is shared: as many as there are in a topology.
+/// Maximum routers with a shared key: as many as a topology holds.
 const PAIRS_MAX: usize = 1_024;
 
-/// All that one router seals and unseals.
+/// The seals of one router.
 pub struct Seals {
     /// The key of a network without an authority.
     open: [u8; 32],
@@ -28,12 +27,12 @@ pub struct Seals {
     remotes: BTreeMap<NetworkAddress, Remote>,
 }
 
-/// What is known of another router.
+/// The state of another router.
 #[derive(Default)]
 struct Remote {
-    /// Its boot number; 0 while that is not known.
+    /// Its boot number; 0 while unknown.
     boot: u64,
-    /// The same as its link state said last, which orders its lives; messages may tell of a new one before.
+    /// The boot number of its latest link state, which orders its runs; messages may announce a new one earlier.
     newest: u64,
     /// The number of the last message to it, and those of the messages from it.
     sent: u64,
@@ -56,7 +55,7 @@ impl Remote {
         }
         self.boot = boot;
     }
-    /// It says, provably, that it is in this life; false if that is over.
+    /// It proves that it is in this run; false if that run is over.
     fn advances(&mut self, boot: u64) -> bool {
         if self.retired.iter().any(|(retired, _)| *retired == boot) {
             return false;
@@ -91,7 +90,7 @@ impl Seals {
             pairs.insert(router, (key, secret));
         }
     }
-    /// Forgets the keys of routers that are not certified any more; `key_of` gives the certified router at an address.
+    /// Drops the keys of routers that are no longer certified; `key_of` returns the certified router at an address.
     pub fn keep_certified(&mut self, key_of: impl Fn(NetworkAddress) -> Option<PublicKey>) {
         self.pairs.iter_mut().for_each(|pairs| pairs.retain(|router, (key, _)| key_of(*router) == Some(*key)));
     }
@@ -102,7 +101,7 @@ impl Seals {
             None => Some(&self.open),
         }
     }
-    /// The link state of a router says that it is in this life. Gives whether that is another one than was known.
+    /// A router's link state gives its boot number. Returns whether that is new.
     pub fn on_boot(&mut self, router: NetworkAddress, boot: u64) -> bool {
         if router == self.own.0 {
             return false;
@@ -115,7 +114,7 @@ impl Seals {
         remote.live(boot);
         is_another
     }
-    /// A message for a router; `None` if it is not known to be certified.
+    /// A sealed message for a router; `None` if it is not known to be certified.
     pub fn seal(&mut self, to: NetworkAddress, message: &NameMessage) -> Option<Vec<u8>> {
         let key = *self.key_for(to)?;
         let remote = self.remotes.entry(to).or_default();
@@ -127,10 +126,10 @@ impl Seals {
         seal(&key, &mut bytes);
         Some(bytes)
     }
-    /// Whom a message is from, and what it says.
+    /// The sender of a message, and its content.
     ///
     /// # Errors
-    /// A fixed phrase that says why it counts for nothing.
+    /// The reason for its rejection.
     pub fn unseal(&mut self, bytes: &[u8]) -> Result<(NetworkAddress, NameMessage), &'static str> {
         // Whose key it must be sealed with is read before that is checked.
         let (claimed, _) = SealedHead::decode(bytes).map_err(WireError::reason)?;
@@ -185,7 +184,7 @@ mod tests {
             router(2, 23).unseal(&a.seal(NetworkAddress(2), &question(3)).expect("one key for all")).is_err(),
             "it has started anew since"
         );
-        // The other one starts anew: what it said before does not count any more, though it was never heard.
+        // The other one restarts: its earlier messages are refused, although they never arrived.
         let late = a.seal(NetworkAddress(2), &question(4)).expect("one key for all");
         let mut again = router(1, 12);
         again.on_boot(NetworkAddress(2), 22);
@@ -257,7 +256,7 @@ mod tests {
         assert!(b.unseal(&a.seal(NetworkAddress(2), &question(3)).expect("one key for all")).is_ok());
         assert!(a.unseal(&b.seal(NetworkAddress(1), &question(4)).expect("one key for all")).is_ok());
         assert!(b.unseal(&first).is_err(), "it is still known what was said");
-        // What routes say again of what is known already takes nothing back.
+        // A repeated link state with the known boot number changes nothing.
         let again = router(1, 13).seal(NetworkAddress(2), &question(1)).expect("one key for all");
         assert!(b.unseal(&again).is_err(), "it does not know whom it speaks to");
         let mut again = router(1, 13);

@@ -16,17 +16,17 @@ use crate::wire::{NameMessage, NameRecord, Readers, RecordBody, Statement, bucke
 
 const LIFE: Duration = Duration::from_secs(30);
 
-/// One access router, several replicas, and clients, joined by nothing but this.
+/// One access router, several replicas, and clients, connected only by this.
 struct Service {
     now: Time,
     front: Front,
     replicas: BTreeMap<NetworkAddress, Replica>,
     clients: Vec<(Asker, GnrsClient)>,
-    /// A client that nothing reaches.
+    /// A client that receives nothing.
     deaf: Option<usize>,
     /// Whether the next messages between replicas are lost.
     lost: Vec<bool>,
-    /// How many messages of each kind replicas were sent: puts, renewals, watches, and questions for pages.
+    /// Messages of each kind sent to replicas: puts, renewals, watches, and page requests.
     sent: [usize; 4],
 }
 
@@ -58,7 +58,7 @@ impl Service {
             sent: [0; 4],
         }
     }
-    /// Five replicas; the second client watches the first one's name and has been told of it.
+    /// Five replicas; the second client watches the first one's name and has been notified of it.
     fn watched() -> Service {
         let mut service = Service::new(5, 2);
         service.put(0, 7);
@@ -223,7 +223,7 @@ fn forged_stale_and_misplaced_records_are_refused_and_change_nothing() {
         answers.into_iter().next_back().expect("there is an answer")
     };
     let refused = |refusal| NameMessage::Refused { request: 1, refusal };
-    // Somebody else's statement about this GUID, signed by that other key, belongs to that other GUID.
+    // Another device's statement about this GUID, signed by its key, belongs to its own GUID.
     let body = RecordBody::Device(vec![(NetworkAddress(66), 1)]);
     let theirs = Statement {
         key: key(2).public(),
@@ -236,11 +236,11 @@ fn forged_stale_and_misplaced_records_are_refused_and_change_nothing() {
     };
     let theirs = NameRecord::sign(theirs, &key(2)).expect("legal").encode();
     assert_eq!(put(device(1), theirs.clone()), refused(Refusal::Misplaced));
-    // The same with the key swapped is not signed by it.
+    // The same with the key swapped has a wrong signature.
     let mut swapped = theirs;
     swapped[1..33].copy_from_slice(&key(1).public().0);
     assert_eq!(put(device(1), swapped), refused(Refusal::Forged));
-    // Repeating what the owner once said does not bring it back.
+    // Replaying the owner's old record does not bring it back.
     assert_eq!(put(device(1), old.encode()), NameMessage::Stale { request: 1, current: 2 });
     assert_eq!(service.lookup(1, device(1)), [8]);
 }
@@ -258,7 +258,7 @@ fn any_four_of_five_replicas_may_be_gone() {
         }
         assert_eq!(service.lookup(1, device(1)), [7], "only {survivor} is left");
         service.replicas.extend(others);
-        // Those that were gone have missed renewals; the next one brings them up to date.
+        // The returned ones have missed renewals; the next one updates them.
         service.run(LIFE / 2);
     }
 }
@@ -328,7 +328,7 @@ fn what_is_said_anew_after_author_and_replicas_have_forgotten_that_it_was_delete
     service.clients[0].1.delete(now, device(1));
     service.run(Duration::from_secs(1));
     service.answers(1);
-    // All but the front start anew: the author with low versions, which replicas take.
+    // All but the front restart: the author with low versions, which replicas accept.
     service.replicas.values_mut().for_each(|replica| *replica = Replica::default());
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
     service.clients[0].1.on_reachable(now);
@@ -343,7 +343,7 @@ fn what_is_said_anew_after_author_and_replicas_have_forgotten_that_it_was_delete
 fn who_watches_is_told_soon_that_what_nobody_renews_has_ended() {
     let mut service = Service::watched();
     let now = service.now;
-    // It said the same again for a shorter time, and is gone without a word.
+    // It put the same record for a shorter time, and vanishes silently.
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE / 5, 1);
     service.clients[0].1.on_reachable(now);
     service.put(0, 8);
@@ -352,7 +352,7 @@ fn who_watches_is_told_soon_that_what_nobody_renews_has_ended() {
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
     service.run(LIFE / 5 - Duration::from_secs(2));
     assert_eq!(service.answers(1), []);
-    // Its own life, that of what was shown last, and the interval at which replicas are asked: 6, 15 and 10 s.
+    // Its own lifetime, that of the last answer, and the interval at which replicas are queried: 6, 15 and 10 s.
     service.run(Duration::from_secs(27));
     assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
 }
@@ -364,7 +364,7 @@ fn who_asks_for_what_is_watched_already_is_told_at_once_even_out_of_reach() {
     service.watch(1, device(1));
     let reported = service.answers(1);
     assert!(matches!(&reported[..], [Answer::Found(_, records)] if addresses(records) == [7]), "{reported:?}");
-    // Before the service has answered nobody knows what there is; whoever asks is told when it has.
+    // Before the service has answered, the state is unknown; requesters get it afterwards.
     let mut service = Service::new(5, 2);
     service.put(0, 7);
     service.deaf = Some(1);
@@ -404,8 +404,8 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
         atomic::{AtomicBool, Ordering},
     };
 
-    /// A disk that lives share. It is slow if it is given to say so, and has its node called when a commit is done. The last
-    /// field says whether it cannot be read now.
+    /// A disk that several runs share. It can be slow, and then wakes its node after a commit. The last field says
+    /// whether it is unreadable now.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<MemoryRepository>>, Arc<Mutex<Option<bool>>>, Arc<AtomicBool>);
     impl ChunkRepository for Shared {
@@ -471,7 +471,7 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     assert_eq!(replica.poll_message().unwrap().1, NameMessage::Found { request: 2, place, records });
     assert_eq!(put(&mut replica, &signed(4, 1)), NameMessage::Stale { request: 1, current: 5 });
 
-    // A commit that runs sets no timer: the disk has the node called.
+    // A running commit sets no timer: the disk wakes the node.
     *disk.1.lock().unwrap() = Some(false);
     let message = NameMessage::Put { request: 3, place, record: signed(6, 3).encode() };
     replica.handle(Time::from_millis(3), asker, message);
@@ -487,7 +487,7 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
 
     *disk.1.lock().unwrap() = None;
     drop(replica);
-    // The disk cannot be read at first: nothing is taken until it can.
+    // The disk cannot be read at first: until then no record is accepted.
     let mut replica = Replica::default();
     disk.2.store(true, Ordering::Relaxed);
     assert!(replica.restore(Time::ZERO, Box::new(disk.clone())).is_err());
@@ -503,7 +503,7 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     assert_eq!(put(&mut replica, &signed(7, 3)), NameMessage::Done { request: 1, replicas: 1 });
 }
 
-/// What a client finds at a place, how often it is told so, and how long that takes.
+/// What a client finds at a place, how often it is answered, and how long that takes.
 fn looked_up(service: &mut Service, client: usize, place: Guid) -> (Vec<usize>, Duration) {
     let before = service.now;
     let now = service.now;
@@ -540,7 +540,7 @@ fn whoever_may_not_know_a_name_finds_what_is_found_where_there_is_none() {
     let hidden = looked_up(&mut service, 2, device(1));
     assert_eq!(hidden, looked_up(&mut service, 2, device(99)), "who may not, and a name that is none");
     assert_eq!(looked_up(&mut service, 2, device(2)).0, [1], "a name for all");
-    // Two replicas are gone: it is still told no sooner, and nothing else.
+    // Two replicas are gone: it is notified no sooner, and of nothing else.
     for gone in place_on(&device(1), (1..=5).map(NetworkAddress), 1) {
         service.replicas.remove(&gone);
     }
@@ -577,7 +577,7 @@ fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
     assert_eq!((known.last().map(String::as_str), hidden), (Some("found 1"), vec!["found 0".into()]));
     service.put(0, 8);
     assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec!["changed".into()], vec![]));
-    // Watches are renewed, and say nothing new to either.
+    // Watches are renewed, and bring neither client news.
     service.run(LIFE * 3);
     assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec![], vec![]));
     rule(&mut service, only(&[3]));
@@ -600,8 +600,8 @@ fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
     assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec![], vec!["deleted".into()]));
 }
 
-/// A front that looks a name up: the front, the replicas that were asked, another one, its question's number, and what one
-/// that knows the name would say.
+/// A front during a lookup: the front, the queried replicas, another one, its request's number, and the answer of a
+/// replica that knows the name.
 fn requested() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
     let members: Vec<NetworkAddress> = (1..=5).map(NetworkAddress).collect();
     let mut front = Front::new(Guid::NONE, 5);
@@ -619,7 +619,7 @@ fn requested() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
     let other = *members.iter().find(|member| !requested.contains(member)).expect("five");
     (front, requested, other, number, signed(1, 4).encode())
 }
-/// What the owner of a key says of itself: that it is at this address.
+/// A key owner's record of itself at this address.
 fn signed(owner: u8, address: u32) -> NameRecord {
     let (key, body) = (key(owner), RecordBody::Device(vec![(NetworkAddress(address), 1)]));
     let readers = Readers::All;
@@ -639,7 +639,7 @@ fn only_replicas_that_were_asked_answer_and_each_once() {
         front.poll_answer().map(|(_, answer)| answer)
     };
     assert_eq!(hear(other, &[&record]), None, "it was not asked");
-    // That nobody knows it is so when all say so, not when one says it twice.
+    // The name is unknown when all say so, not when one says it twice.
     assert_eq!(hear(requested[0], &[]), None);
     assert_eq!(hear(requested[0], &[]), None);
     assert_eq!(hear(requested[0], &[&record]), None, "it has answered");
@@ -661,7 +661,7 @@ fn who_watches_is_told_only_what_belongs_to_the_place() {
     assert_eq!(client.poll_answer(), Some(Answer::Found(device(1), vec![])));
     service.put(0, 8);
     service.run(Duration::from_secs(1));
-    // It lacked what was known: the service was asked once more, and said that it still holds.
+    // It lacked the known record: the service was queried once more, and confirmed it.
     assert!(matches!(
         &service.answers(1)[..],
         [Answer::Found(_, all), Answer::Changed(_, record)]
@@ -694,7 +694,7 @@ fn a_record_that_its_disk_has_at_another_place_is_not_restored() {
     }
 }
 
-/// Records of one device, one after the other: where it is, or that it is gone.
+/// Successive records of one device: its address, or its departure.
 fn history(number: u8, gone: &[bool]) -> Vec<NameRecord> {
     let stated = gone.iter().enumerate().map(|(index, gone)| {
         let body = match gone {
@@ -761,7 +761,7 @@ proptest! {
         let newest = records.last().unwrap();
         for message in reported {
             client.handle_message(Time::ZERO, message);
-            // The service answers who knows something else than it does.
+            // The service sends its state to a client that knows something else.
             while let Some(message) = client.poll_message() {
                 let NameMessage::Watch { known, .. } = message else { continue };
                 let is_live = Some(newest).filter(|record| !record.is_deletion());
@@ -839,7 +839,7 @@ fn a_replica_that_knows_nothing_yet_hides_nothing() {
     let mut service = Service::new(5, 2);
     service.put(0, 7);
     service.run(Duration::from_secs(1));
-    // The two nearest ones have started anew and were handed nothing so far.
+    // The two nearest ones have restarted and have received no hand-over so far.
     for nearest in 0..2 {
         service.replicas.insert(service.front.members()[nearest], Replica::default());
     }
@@ -847,7 +847,7 @@ fn a_replica_that_knows_nothing_yet_hides_nothing() {
     assert_eq!(service.lookup(1, device(9)), [0; 0], "nobody has that");
 }
 
-/// What a device says of a content of this name.
+/// A device's record of a content with this name.
 fn content(name: &str) -> RecordBody {
     let object = tributary_content::MemoryObject::new(name.parse().unwrap(), vec![1; 10], &key(9)).unwrap();
     RecordBody::Content(tributary_content::ObjectReader::manifest(&object).encode())
@@ -900,11 +900,11 @@ fn a_listing_longer_than_an_answer_comes_in_pages_and_is_renewed_without_being_s
     service.run(LIFE * 2);
     assert!(service.answers(1).is_empty(), "nothing is new");
     assert!(service.sent[2] > 0 && service.sent[3] == 0, "no page is sent again: {:?}", service.sent);
-    // The front answers whoever comes next, in pages too.
+    // The front answers later requesters, also in pages.
     service.watch(2, listing("/many"));
     service.run(Duration::from_secs(1));
     assert_eq!(service.listed(2, listing("/many")), all);
-    // What goes away while nobody says so goes away for those who watch.
+    // Watchers notice records that end without a notice.
     let now = service.now;
     let gone = Guid::of_content(&key(9).public(), &"/many/300".parse().unwrap());
     service.clients[0].1.delete(now, gone);
@@ -953,11 +953,11 @@ fn a_device_renews_all_its_names_by_one_message_and_puts_again_what_a_replica_ha
     let [puts, renewals, ..] = service.sent;
     assert_eq!(puts, 0, "nothing is put again");
     assert!((5..=50).contains(&renewals), "one for each of five replicas each 10 s: {renewals}");
-    // One of them starts anew. Only what it is to hold is put again, and where others have it nothing changes.
+    // One of them restarts. Only its own records are put again, and where others have them nothing changes.
     let lost = service.replicas.insert(NetworkAddress(3), Replica::default()).unwrap().size().1;
     service.run(LIFE / 2);
     assert_eq!(service.replicas[&NetworkAddress(3)].size().1, lost);
-    // It says nothing any more: all of it ends.
+    // It declares nothing anymore: all of it ends.
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
     service.run(LIFE + Duration::from_secs(2));
     service.watch(1, listing("/x"));
@@ -1072,7 +1072,7 @@ fn a_full_replica_says_which_limit_refuses() {
         _ => None,
     });
     assert!(refused.is_some_and(|reason| reason.contains("records_max")), "{answers:?}");
-    // It is tried again at the pace of renewals, and kept when there is room.
+    // It is tried again at the pace of renewals, and kept when there is space.
     let now = service.now;
     service.clients[0].1.delete(now, Guid::of_content(&key(9).public(), &"/a".parse().unwrap()));
     service.run(Duration::from_secs(1));
@@ -1149,7 +1149,7 @@ mod ends {
             REFUSED
         );
         assert_eq!(put(&mut replica, Time::ZERO, &old), TAKEN);
-        // It is not renewed, and then deleted: neither it nor what was said before comes back.
+        // It is not renewed, and then deleted: neither it nor its earlier version comes back.
         let deleted = record(2, None, Some(START + 3_600 + RECORD_SPAN));
         assert_eq!(put(&mut replica, hours(1), &deleted), TAKEN);
         pass(&mut replica, hours(1), hours(5));
@@ -1157,12 +1157,12 @@ mod ends {
         pass(&mut replica, hours(5), hours(8));
         assert_eq!(replica.size().1, 0, "when nobody can bring it back, it is forgotten");
         assert_eq!(put(&mut replica, hours(8), &old), REFUSED);
-        // One whose owner fell silent is remembered too.
+        // A record whose owner fell silent is remembered too.
         let mut replica = new();
         assert_eq!(put(&mut replica, Time::ZERO, &record(3, Some(8), Some(START + RECORD_SPAN))), TAKEN);
         pass(&mut replica, Time::ZERO, hours(4));
         assert_eq!(put(&mut replica, hours(4), &old), NameMessage::Stale { request: 1, current: 3 });
-        // A resolver that starts anew knows it from its disk.
+        // A restarted resolver restores it from its disk.
         let mut disk = MemoryRepository::default();
         disk.put(1, &device(1).0, &[deleted.encode().into()]).expect("memory");
         let mut again = new();
@@ -1194,7 +1194,7 @@ mod ends {
         assert!(ends(&service) > first + RECORD_SPAN / 2);
         let place = service.replicas.values().filter(|replica| replica.knows(&device(1))).count();
         assert_eq!(place, 3);
-        // A resolver that answers with an old one is not believed.
+        // A resolver's outdated answer is ignored.
         let now = service.now;
         let client = &mut service.clients[1].1;
         client.watch(now, device(3));

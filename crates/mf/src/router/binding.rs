@@ -1,4 +1,5 @@
-//! Where a chunk goes: attached here, by the addresses that it has, or by those that its name has now (late binding).
+//! The next step of a chunk: a device attached here, the chunk's addresses, or its name's current addresses (late
+//! binding).
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -17,35 +18,35 @@ use crate::{
     wire::{ChunkHeader, ChunkKind, Readers, Roles},
 };
 
-/// Names whose bindings are remembered at most.
+/// Maximum remembered bindings.
 const BINDINGS_MAX: usize = 65_536;
-/// How long chunks with older addresses are taken to be on their way to a device that has moved.
+/// How long chunks with older addresses are assumed to be in transit to a device that has moved.
 const MOVE_LIFETIME: Duration = Duration::from_secs(2);
 
-/// Nanoseconds that a packet is taken to need while nothing was measured: 120 Mbit/s.
+/// Assumed nanoseconds per packet without a measurement: 120 Mbit/s.
 const UNKNOWN_PACE: u64 = 100_000;
 
-/// Bytes by which what was sent to one address of a name may be behind another, by their weights.
+/// How far one address of a name may lag behind another in sent bytes, relative to their weights.
 const SPLIT_LAG: u64 = 64 << 20;
 
-/// What is to be done with a chunk.
+/// The treatment of a chunk.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
     /// It is for this node.
     Local,
-    /// By this face, to this address (none: to who is attached there).
+    /// Through this face to this address (none: to the device attached there).
     Face(FaceId, NetworkAddress),
-    /// Its name has to be looked up.
+    /// Its name must be looked up.
     Resolve,
-    /// It cannot go on, and may be stored.
+    /// It cannot be forwarded, and may be stored.
     Store(StoreReason),
     /// A host that is attached nowhere waits.
     Wait,
-    /// It goes nowhere.
+    /// It is dropped.
     Drop(&'static str),
 }
 
-/// Leaves only the address that was chosen, where the ways part.
+/// Leaves only the chosen address, where the paths diverge.
 pub fn narrow(header: &mut ChunkHeader, address: NetworkAddress) {
     if !address.is_none() {
         header.addresses.clear();
@@ -53,7 +54,7 @@ pub fn narrow(header: &mut ChunkHeader, address: NetworkAddress) {
     }
 }
 
-/// What names are bound to, as far as this node has asked.
+/// The bindings of the names that this node has looked up.
 #[derive(Debug, Default)]
 pub struct Bindings {
     known: BTreeMap<Guid, Bound>,
@@ -66,18 +67,18 @@ struct Bound {
     addresses: Vec<NetworkAddress>,
     /// The weight of each of them.
     weights: Vec<u8>,
-    /// What was sent to each of them where their ways part here: bytes, those of the heavier counting for less.
+    /// Bytes sent to each of them where their paths diverge here, scaled by weight: a heavier address counts fewer.
     sent: Vec<u64>,
-    /// On whose behalf it is bound.
+    /// The devices for which it is valid.
     readers: Readers,
-    /// The version of the record that says so; `None` if none was found.
+    /// The version of the record that contains it; `None` if none was found.
     version: Option<u64>,
     until: Time,
 }
 
 impl Bindings {
-    /// Whether what a record of this version says of a name, or (`None`) that there is none, is no older than what is
-    /// known: an answer may be overtaken by a later one.
+    /// Whether a record of this version about a name, or (`None`) its absence, is at least as new as the known state: a
+    /// later answer may overtake an earlier one.
     pub(super) fn accepts(&self, now: Time, guid: &Guid, version: Option<u64>) -> bool {
         self.known.get(guid).filter(|bound| bound.until > now).is_none_or(|bound| bound.version <= version)
     }
@@ -93,25 +94,26 @@ impl Bindings {
             }
         }
     }
-    /// Whether a name was bound to other addresses when it was last heard of.
+    /// Whether the last known binding of a name has other addresses.
     pub(super) fn differs(&self, guid: &Guid, addresses: &[Weighted]) -> bool {
         let known = self.known.get(guid).map_or(&[][..], |bound| &bound.addresses);
         !known.iter().eq(addresses.iter().map(|(address, _)| address))
     }
-    /// The weight of one of the addresses of a name; that of the best if nothing is known of it.
+    /// The weight of one of a name's addresses; the maximum if unknown.
     fn weight(&self, now: Time, guid: &Guid, address: NetworkAddress) -> u8 {
         let bound = self.known.get(guid).filter(|bound| bound.until > now);
         let at = bound.and_then(|bound| Some((bound, bound.addresses.iter().position(|known| *known == address)?)));
         at.map_or(WEIGHT_MAX, |(bound, at)| bound.weights[at])
     }
-    /// What was sent to one of the addresses of a name, by its weight; nothing if that is not known or all weigh the same.
+    /// Bytes sent to one of a name's addresses, scaled by its weight; `None` if that is unknown or all weights are
+    /// equal.
     fn sent(&self, now: Time, guid: &Guid, address: NetworkAddress) -> Option<u64> {
         let bound = self.known.get(guid).filter(|bound| bound.until > now)?;
         let differ = bound.weights.windows(2).any(|pair| pair[0] != pair[1]);
         let at = bound.addresses.iter().position(|known| *known == address)?;
         differ.then(|| bound.sent[at])
     }
-    /// A chunk of so many bytes was sent to one of several addresses of a name.
+    /// A chunk of this many bytes was sent to one of a name's addresses.
     pub(super) fn on_split(&mut self, guid: &Guid, address: NetworkAddress, bytes: u32) {
         let Some(bound) = self.known.get_mut(guid) else { return };
         let Some(at) = bound.addresses.iter().position(|known| *known == address) else { return };
@@ -120,7 +122,7 @@ impl Bindings {
         let least = bound.sent[at].saturating_sub(SPLIT_LAG);
         bound.sent.iter_mut().for_each(|sent| *sent = (*sent).max(least));
     }
-    /// The binding has just changed: it counts more than the addresses that chunks on their way have.
+    /// The binding has just changed: it takes precedence over the addresses of chunks in transit.
     pub(super) fn on_moved(&mut self, now: Time, guid: Guid) {
         if self.known.contains_key(&guid) {
             self.moved.insert(guid, now + MOVE_LIFETIME);
@@ -134,7 +136,7 @@ impl Bindings {
     pub(super) fn look(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
         self.known.get(guid).filter(|bound| bound.until > now).map(|bound| &bound.addresses[..])
     }
-    /// Whether a name may be bound on behalf of a source, as far as is known.
+    /// Whether a name may be bound for a source, as far as known.
     fn serves(&self, now: Time, guid: &Guid, source: &Guid) -> bool {
         let bound = self.known.get(guid).filter(|bound| bound.until > now);
         bound.is_none_or(|bound| bound.readers.contain(source) || source == guid)
@@ -150,11 +152,11 @@ impl Bindings {
 pub struct Binding {
     /// Addresses with weights, best first; none for nowhere.
     pub addresses: Vec<Weighted>,
-    /// On whose behalf it is bound, beside its owner's and the routers'.
+    /// The devices for which it is valid, besides its owner's and routers.
     pub readers: Readers,
     /// How long it holds.
     pub lifetime: Duration,
-    /// The version of the record that says so; `None` if none was found.
+    /// The version of the record that contains it; `None` if none was found.
     pub version: Option<u64>,
 }
 
@@ -165,7 +167,7 @@ pub(super) struct Chooser<'a> {
     pub(super) config: &'a RouterConfig,
     pub(super) topology: Option<&'a Topology>,
     pub(super) attached: &'a BTreeMap<Guid, FaceId>,
-    /// Who alone may reach those of them who have said so.
+    /// The readers that attached devices have set.
     pub(super) rules: &'a BTreeMap<Guid, Readers>,
     pub(super) bindings: &'a Bindings,
     pub(super) diverted: &'a BTreeMap<Guid, Time>,
@@ -173,7 +175,7 @@ pub(super) struct Chooser<'a> {
     pub(super) suspects: &'a BTreeSet<FaceId>,
     /// Packets that wait for a face.
     pub(super) load: &'a dyn Fn(FaceId) -> u32,
-    /// What waits for a face and behind it on its way to the destination.
+    /// The queue of a face and behind it on the way to the destination.
     pub(super) waiting: &'a dyn Fn(FaceId) -> Option<Backlog>,
     /// Packets of the chunk.
     pub(super) packets: &'a dyn Fn() -> u32,
@@ -197,7 +199,7 @@ impl Chooser<'_> {
             return Way::Drop("link state of another link");
         }
         let Some(topology) = self.topology else { return self.entered_by_host() };
-        // An address that is this router's own and does not hold any more is passed over.
+        // Skips addresses of this router, which are outdated.
         let elsewhere = |addresses: &[NetworkAddress]| -> Vec<NetworkAddress> {
             addresses.iter().filter(|address| Some(**address) != own).copied().collect()
         };
@@ -217,7 +219,7 @@ impl Chooser<'_> {
         if !header.destination.is_none() && (here || unknown) {
             match self.bindings.look(self.now, &header.destination) {
                 None => return Way::Resolve,
-                // It is as if there were no such name.
+                // The name does not exist for this source.
                 Some(bound) if !serves || elsewhere(bound).is_empty() => return Way::Store(StoreReason::Away),
                 Some(bound) => addresses = elsewhere(bound),
             }
@@ -231,8 +233,7 @@ impl Chooser<'_> {
             false => !self.serves(header),
         }
     }
-    /// Whether the destination of a chunk may be bound on behalf of its source. What routers say to hosts themselves is
-    /// for their eyes too.
+    /// Whether the destination of a chunk may be bound for its source. Routers' own messages to hosts reach every host.
     fn serves(&self, header: &ChunkHeader) -> bool {
         self.bindings.serves(self.now, &header.destination, &header.source) || self.is_router(&header.source)
     }
@@ -240,14 +241,13 @@ impl Chooser<'_> {
         let knows = |topology: &Topology| topology.reachable().any(|(state, _)| state.guid == *guid);
         *guid == self.config.guid || self.topology.is_some_and(knows)
     }
-    /// Whether a chunk of one host that is attached here, and names no address, is for another that has its readers named
-    /// without it.
+    /// Whether an attached host's chunk without an address is for another attached host whose readers exclude it.
     fn is_hidden_here(&self, header: &ChunkHeader) -> bool {
         let may = self.rules.get(&header.destination).is_none_or(|rule| rule.contain(&header.source));
         let is_from_here = header.addresses.is_empty() && self.attached.contains_key(&header.source);
         is_from_here && !(may && self.serves(header))
     }
-    /// A host leaves the way to its access routers, and takes the one with the least to do.
+    /// A host leaves the path to its access routers, and takes the one with the shortest queue.
     fn entered_by_host(&self) -> Way {
         let routers = (self.peers)().into_iter().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
         match routers.min_by_key(|(face, _)| (self.suspects.contains(face), (self.load)(*face), *face)) {
@@ -267,7 +267,7 @@ impl Chooser<'_> {
         let parts = routes.iter().any(|(_, route)| route.face != nearest.1.face);
         let (address, route) = match header.service {
             ServiceId::Multihoming if parts => self.split(header, &routes).unwrap_or(*nearest),
-            // As long as the ways are one, all addresses stay.
+            // While the paths are common, all addresses stay.
             ServiceId::Multihoming if routes.len() > 1 => (NetworkAddress::NONE, nearest.1),
             // A copy keeps all addresses that it is for.
             ServiceId::Multicast => (NetworkAddress::NONE, nearest.1),
@@ -284,10 +284,10 @@ impl Chooser<'_> {
         }
         Way::Face(route.face, address)
     }
-    /// Where the ways to a device's addresses part: chunks are spread by the weights of the addresses, as far as all ways
-    /// keep up with that. Else, or if all weigh the same, a chunk goes by the way by which it is there first: what comes
-    /// for a device comes nearly in order then, and none of its accesses is idle as long as there is something for it. A
-    /// slow access that got more at a time would hold up the window of the whole transfer.
+    /// Where the paths to a device's addresses diverge, chunks are distributed by the addresses' weights as far as all
+    /// paths keep up. Otherwise, or with equal weights, a chunk takes the path on which it arrives first: chunks then
+    /// arrive nearly in order, and no access idles while chunks remain. A slow access with more queued chunks would
+    /// block the whole transfer's window.
     fn split<'b>(
         &self,
         header: &ChunkHeader,
@@ -314,22 +314,21 @@ impl Chooser<'_> {
     }
 }
 
-/// One of several ways to a destination, as a carrier of what is sent there.
+/// One of several paths to a destination, as a carrier of its chunks.
 struct Carrier {
     waiting: Backlog,
     weight: u8,
 }
 
 impl Carrier {
-    /// Nanoseconds that a packet takes by a way of the greatest weight, as far as was measured by any of them; some
-    /// time if nothing was.
+    /// Nanoseconds per packet on a path of maximum weight, measured over all paths; a default without measurements.
     fn unit(ways: &[Carrier]) -> u64 {
         let units =
             ways.iter().filter_map(|way| Some(way.waiting.pace? * u64::from(way.weight) / u64::from(WEIGHT_MAX)));
         let (sum, count) = units.fold((0, 0), |(sum, count), unit| (sum + unit, count + 1));
         u64::checked_div(sum, count).unwrap_or(UNKNOWN_PACE)
     }
-    /// Nanoseconds until so many packets more have left after all that waits.
+    /// Nanoseconds until this many more packets have left behind the queue.
     fn ready_after(&self, packets: u32, unit: u64) -> u64 {
         let pace = match self.waiting.pace {
             Some(pace) => pace,
@@ -394,7 +393,7 @@ mod tests {
             let due = if bindings.sent(now, &host, a) <= bindings.sent(now, &host, b) { a } else { b };
             taken[usize::from(due == b)] += 1;
             bindings.on_split(&host, due, 1 << 20);
-            // Being told the same again begins nothing anew.
+            // An unchanged binding keeps its counters.
             bindings.insert(now, host, binding(&[(a, 255), (b, 85)]));
         }
         assert_eq!(taken, [300, 100]);

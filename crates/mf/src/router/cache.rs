@@ -14,7 +14,7 @@ use tributary_core::{ByteCount, Recency, Time};
 use super::arriving::{Arriving, Pending, Verdict};
 use crate::wire::{ChunkRanges, DataTag, TransportMessage};
 
-/// What a chunk takes beyond its payload.
+/// A chunk's overhead beyond its payload.
 const CHUNK_OVERHEAD_BYTES: u64 = 128;
 
 /// Chunks of objects that passed.
@@ -53,8 +53,8 @@ impl ContentCache {
             misses: 0,
         }
     }
-    /// Keeps a chunk that passes by past copies, in place of the one that is here: that may have been wrong. Nothing is begun
-    /// with it.
+    /// Keeps a passing chunk that bypassed copies and replaces the one here, which may have been corrupted. It never
+    /// starts an object.
     pub fn replace(&mut self, tag: &DataTag, payload: impl FnOnce() -> Bytes) {
         let cut = (tag.chunk_bytes, tag.count);
         let Some(known) = self.objects.get_mut(&tag.object).filter(|known| (known.chunk_bytes, known.count) == cut)
@@ -66,7 +66,7 @@ impl ContentCache {
         if right.len() == chunk.len() {
             *chunk = Bytes::copy_from_slice(&right);
         } else {
-            // What was here was not even as long.
+            // The old copy's object was even shorter.
             self.remove(&tag.object);
         }
     }
@@ -79,7 +79,8 @@ impl ContentCache {
         let fits = |known: &Cached| (known.chunk_bytes, known.count) == (tag.chunk_bytes, tag.count);
         let mut description = None;
         if let Some(known) = self.objects.get(&tag.object).filter(|known| !fits(known)) {
-            // Cut another way: the newer cut wins. The description is the same, and does not come again to who has it.
+            // Cut in another way: the newer cut wins. The manifest is the same, and receivers that have it do not
+            // request it again.
             description = known.chunks.get(&0).cloned().filter(|_| tag.number != 0);
             self.remove(&tag.object);
         }
@@ -99,7 +100,7 @@ impl ContentCache {
         if object.chunks.contains_key(&tag.number) {
             return;
         }
-        // Copied, because what arrives are slices of receive buffers that would be kept alive as a whole.
+        // Copied, because arriving slices would keep whole receive buffers alive.
         object.chunks.insert(tag.number, Bytes::copy_from_slice(&payload()));
         object.bytes += bytes;
         self.used += bytes;
@@ -108,8 +109,8 @@ impl ContentCache {
             self.remove(&oldest);
         }
     }
-    /// Somebody asks for an object past copies, as what is here may be wrong, and has these chunks, cut by `chunk_bytes`, as
-    /// they should be: the others go, and what answers takes their place.
+    /// A receiver that suspects this copy requests an object past copies, and has verified these chunks, cut by
+    /// `chunk_bytes`: the others are dropped, and the answer replaces them.
     pub fn keep_only(&mut self, object: &ObjectId, held: &ChunkRanges, chunk_bytes: u32) {
         let Some(known) = self.objects.get_mut(object) else { return };
         let held = held.recut(chunk_bytes, (known.chunk_bytes, known.count));
@@ -132,7 +133,7 @@ impl ContentCache {
             self.recency.remove(*object);
         }
     }
-    /// How the object is cut, and into how many chunks, if all of it is here: counts a request.
+    /// How the object is cut and into how many chunks, if it is complete here: counts a request.
     pub fn look(&mut self, object: &ObjectId) -> Option<(u32, u32)> {
         match self.objects.get(object).filter(|known| known.chunks.len() == known.count as usize) {
             Some(known) => {

@@ -3,13 +3,13 @@ use super::*;
 use crate::ids::Custodian;
 
 impl Router {
-    /// Puts a chunk of this node on its way.
+    /// Starts a chunk of this node.
     pub fn originate(&mut self, now: Time, header: ChunkHeader, payload: &Payload, origin: Origin) -> Slot {
         let slot = self.put(header, payload, origin, None);
         self.forward(now, slot);
         slot
     }
-    /// Puts copies of one payload on their ways. However they are cut, they share its bytes.
+    /// Starts copies of one payload. In any cut, they share its bytes.
     pub fn originate_copies(&mut self, now: Time, headers: impl IntoIterator<Item = ChunkHeader>, payload: &Payload) {
         let (payload, copies) = (&payload.to_bytes().into(), Some(self.buffer.new_copies()));
         for header in headers {
@@ -28,8 +28,8 @@ impl Router {
         self.stats.originated += 1;
         self.buffer.put_copy(header, fragments, origin, copies)
     }
-    /// Bytes of the first fragment of a chunk of this node, and of the others: the same wherever it begins and whatever
-    /// addresses and custodian it has, so that one router goes on with what another one had begun.
+    /// Bytes of a chunk's first fragment, and of the others. They do not depend on where the chunk starts or on its
+    /// addresses and custodian, so that another router can continue where one stopped.
     fn fragment_bytes(&self, header: &ChunkHeader) -> (usize, usize) {
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let addresses_left = ADDRESSES_MAX - header.addresses.len();
@@ -39,7 +39,7 @@ impl Router {
         };
         (rest - header.len() - 4 * addresses_left - custodian_left, rest)
     }
-    /// Packets that a chunk makes when it comes out of the store.
+    /// Packets of a chunk when it leaves the store.
     pub(super) fn packets_of(&self, header: &ChunkHeader) -> u32 {
         let (first, rest) = self.fragment_bytes(header);
         1 + header.payload_bytes.saturating_sub(first as u32).div_ceil(rest as u32)
@@ -57,8 +57,8 @@ impl Router {
             && self.buffer.free() >= self.window_low()
             && (self.config.address.is_some() || self.leaves_room())
     }
-    /// Whether a host that sends one more chunk still has room for one that comes to it. Two that fill their buffers with
-    /// what they send to each other, and the router between them with it, would take nothing from each other any more.
+    /// Whether a host that sends one more chunk still has buffer space for an incoming one. Two hosts that fill their
+    /// buffers, and that of the router between them, with chunks for each other would deadlock.
     fn leaves_room(&self) -> bool {
         let kept = 2 * self.buffer.largest();
         if self.buffer.free() >= kept {
@@ -68,20 +68,21 @@ impl Router {
         let own: u32 = own.map(|chunk| u32::from(chunk.count())).sum();
         own == 0 || own + kept <= self.buffer.capacity()
     }
-    /// A window below this may not take one chunk; when it opens again the neighbour is told.
+    /// A window below this may not admit one chunk; the neighbour is notified when it opens again.
     pub(super) fn window_low(&self) -> u32 {
         WINDOW_LOW.min(self.config.buffer_packets / 2)
     }
-    /// The same for a chunk of `bytes` for a destination: none while two wait, or while the neighbour has no room for it.
+    /// The same for a chunk of `bytes` for a destination: none while two wait, or while the neighbour's window for it
+    /// is closed.
     pub fn room_for_destination(&mut self, now: Time, destination: &Guid, bytes: u32) -> bool {
         if self.config.address.is_none() && self.room_for_own() {
             return true;
         }
         let buffer = &self.buffer;
         if self.config.address.is_some() {
-            // A router's chunks may go to itself, its store, or several ways.
+            // A router's chunks may go to itself, its store, or several paths.
             let chunk = (bytes / self.datagram_bytes()).max(1);
-            // Others leave room for one that runs dry, as they do upstream.
+            // Others leave space for one that runs dry, as upstream.
             let leaves_room = buffer.runs_dry(destination) || buffer.free() >= self.window_low() + chunk;
             let is_short = buffer.used_by(destination) < chunk * QUEUE_KEPT as u32;
             return is_short && (leaves_room || !self.relieves());
@@ -91,14 +92,14 @@ impl Router {
                 && hop.outgoing.has_room_for(now, destination, bytes / hop.datagram_bytes.max(1))
         })
     }
-    /// The same for a router whose chunks may go to itself, its store, or several ways, and for a host out of range, whose
-    /// outbox takes them.
+    /// The same for a router whose chunks may go to itself, its store, or several paths, and for a disconnected host,
+    /// whose outbox takes them.
     pub fn room_for_own(&self) -> bool {
         let is_out_of_range = self.keeps_own && self.hops.values().all(|hop| hop.peer.is_none());
         (self.config.address.is_some() || is_out_of_range) && self.buffer.used() == 0
     }
-    /// Takes chunks of this node out of line that are of no use any more: those of a transfer to a destination. What is
-    /// being sent goes on.
+    /// Removes this node's queued chunks of a transfer to a destination, which are no longer needed. Chunks in
+    /// transmission continue.
     pub fn withdraw(&mut self, destination: &Guid, transfer: u32) {
         let is_of = |chunk: &Chunk| {
             let tag = chunk.header.as_ref().and_then(ChunkHeader::tag);
@@ -113,7 +114,7 @@ impl Router {
             self.consume(slot);
         }
     }
-    /// Whether chunks of a transfer of this node are still here.
+    /// Whether chunks of a transfer of this node are still buffered.
     pub fn holds_own(&self, transfer: u32) -> bool {
         let own = |chunk: &Chunk| {
             let tag = chunk.header.as_ref().and_then(ChunkHeader::tag);
@@ -121,7 +122,7 @@ impl Router {
         };
         self.buffer.chunks().any(own)
     }
-    /// What chunks of objects are that are here on their way to a destination, or arriving.
+    /// The data chunks in transit to a destination through this node, or in arrival.
     pub fn data_for(&self, destination: &Guid) -> impl Iterator<Item = &DataTag> {
         let headers = self.buffer.chunks().filter_map(|chunk| chunk.header.as_ref());
         headers.filter(|header| header.destination == *destination).filter_map(ChunkHeader::tag)
@@ -130,7 +131,7 @@ impl Router {
     pub fn has_outputs(&self) -> bool {
         !self.outputs.is_empty()
     }
-    /// How far it is to a device at an address, as path SETT in microseconds.
+    /// The distance to a device at an address, as path SETT in microseconds.
     pub fn distance(&self, device: &Guid, address: NetworkAddress) -> Option<u64> {
         if self.attached.contains_key(device) || *device == self.config.guid {
             return Some(0);
@@ -143,7 +144,8 @@ impl Router {
         let bound = self.binding(now, device).unwrap_or_default().iter();
         bound.chain([&address]).any(|address| self.distance(device, *address).is_some())
     }
-    /// Whether a stored chunk with this header could leave: now (true), when there is room (false), or not at all.
+    /// Whether a stored chunk with this header could leave: now (true), when the queue allows (false), or not at all
+    /// (`None`).
     pub fn verdict(&self, now: Time, header: &ChunkHeader) -> Option<bool> {
         match self.way(now, header) {
             Way::Face(face, _) => {
@@ -152,16 +154,16 @@ impl Router {
                 let packets = self.packets_of(header);
                 let (free, runs_dry) = (self.buffer.free(), self.buffer.runs_dry(destination));
                 let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
-                // What comes out must not make others go in, unless its destination runs dry: others that fill the buffer
-                // would keep it in the store as long as their links take.
+                // A released chunk must not push others into the store, unless its destination runs dry. Otherwise
+                // chunks that fill the buffer would keep it in the store for as long as their links take.
                 let kept = match (runs_dry, self.relieves()) {
                     _ if now < self.loose_until => 2 * self.buffer.largest(),
                     (true, true) => 0,
-                    // One chunk's room is for those that pass.
+                    // Space for one chunk stays free for passing ones.
                     (true, false) => self.buffer.largest(),
                     _ => self.nearly_full(),
                 };
-                // What has just made room would go in at once for what comes out, and so on.
+                // The chunk that has just freed space would be stored again at once for the released one, in a loop.
                 let is_pressed = now == self.relieved_at && self.buffer.used() > 0;
                 Some(
                     !is_pressed
@@ -173,7 +175,7 @@ impl Router {
             Way::Resolve | Way::Store(_) | Way::Wait | Way::Drop(_) => None,
         }
     }
-    /// Chunks for the destination of a stored chunk of which a part is at its next hop already.
+    /// Chunks for a stored chunk's destination that are partly at its next hop already.
     pub fn interrupted(&self, now: Time, header: &ChunkHeader) -> Vec<ChunkKey> {
         let Way::Face(face, _) = self.way(now, &header.unbound()) else { return Vec::new() };
         let interrupted = self.hops.get(&face).into_iter().flat_map(|hop| hop.outgoing.interrupted());
@@ -201,7 +203,7 @@ impl Router {
                 self.taken(slot);
                 self.enqueue(now, face, slot);
             }
-            // The ways to the members of a group are found by the node.
+            // The node finds the paths to the members of a group.
             Way::Resolve | Way::Store(_)
                 if header.service == ServiceId::Multicast
                     && header.tag().is_some()
@@ -230,8 +232,8 @@ impl Router {
             Way::Drop(reason) => self.drop_chunk(slot, reason),
         }
     }
-    /// A chunk goes to one of several addresses, as the ways to them part here. By which weights is looked up; until that is
-    /// known they are not waited for.
+    /// A chunk goes to one of several addresses, since their paths diverge here. Looks up their weights; until these
+    /// are known, chunks do not wait for them.
     fn on_split(&mut self, now: Time, header: &ChunkHeader, address: NetworkAddress) {
         if self.bindings.look(now, &header.destination).is_none() {
             self.outputs.push_back(Output::Resolve(header.destination));
@@ -274,7 +276,7 @@ impl Router {
     pub(super) fn way_unless_worse(&self, now: Time, header: &ChunkHeader, store_ratio: f64) -> Way {
         self.choose(now, header, store_ratio, |chooser| chooser.way(header))
     }
-    /// Whether the destination of a chunk is as if it were not there for the chunk's source, which is not among its readers.
+    /// Whether the destination of a chunk does not exist for its source, which is not among its readers.
     pub fn is_hidden(&self, now: Time, header: &ChunkHeader) -> bool {
         self.choose(now, header, self.config.store_ratio, |chooser| chooser.is_hidden(header))
     }
@@ -295,7 +297,7 @@ impl Router {
             bindings: &self.bindings,
             diverted: &self.diverted,
             suspects: &self.suspects,
-            // What waits here and what waits behind the neighbour, as its window tells.
+            // The queues here and behind the neighbour, as its window shows.
             load: &|face| {
                 let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(&header.destination).min(WINDOW_FULL);
                 self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
@@ -317,12 +319,12 @@ impl Router {
         self.open_windows();
         chunk
     }
-    /// The proxy has no room for a chunk that [`Output::Store`] gave.
+    /// The proxy refuses a chunk from [`Output::Store`] for lack of space.
     pub fn refuse_store(&mut self, now: Time, slot: Slot, reason: StoreReason) {
         match reason {
             StoreReason::Relief => {
                 self.relief_after = now + RELIEF_PAUSE;
-                // It goes back into line, and is not a hop further for that.
+                // It returns to the queue, without counting another hop.
                 let header = self.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
                 match header.map(|header| self.way(now, header)) {
                     Some(Way::Face(face, _)) => self.enqueue(now, face, slot),

@@ -1,19 +1,19 @@
-//! Copies of a chunk that is still arriving (paper §3.5): they are sent on several ways as its packets come.
+//! Copies of a chunk in arrival (paper §3.5): they are sent over several links as its packets arrive.
 use super::*;
 
-/// What is made of a chunk for a group while it arrives.
+/// The copies of an arriving chunk for a group.
 #[derive(Debug)]
 pub(super) struct Copying {
-    /// Copies that have begun.
+    /// Started copies.
     copies: Vec<Slot>,
-    /// Headers of those that begin when all of it is here.
+    /// Headers of the copies that start when the chunk is complete.
     rest: Vec<ChunkHeader>,
 }
 
 impl Router {
-    /// Begins to send copies of a chunk that is arriving, one for each header whose way has nothing else to do; the
-    /// others follow when all of it is here. [`Output::Copied`] tells that. If none can begin, the chunk comes as
-    /// [`Output::Arrived`] like any other. Gives how many have begun.
+    /// Starts to send copies of an arriving chunk, one for each header whose path is idle; the others follow when the
+    /// chunk is complete, which [`Output::Copied`] reports. If no copy can start, the chunk is reported as
+    /// [`Output::Arrived`] like any other. Returns the number of started copies.
     pub fn begin_copies(&mut self, now: Time, slot: Slot, headers: Vec<ChunkHeader>) -> usize {
         let is_arriving = self.buffer.chunk(slot).is_some_and(|chunk| !chunk.is_complete());
         if !is_arriving || self.copying.contains_key(&slot) {
@@ -37,7 +37,7 @@ impl Router {
         }
         begun
     }
-    /// Puts copies of a whole chunk on their ways. They share its bytes.
+    /// Starts copies of a complete chunk. They share its bytes.
     pub fn copy(&mut self, now: Time, slot: Slot, headers: impl IntoIterator<Item = ChunkHeader>) {
         let longest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let lengths = self.buffer.chunk(slot).map(Chunk::lengths).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Router {
             self.originate_copies(now, oversized, &payload);
         }
     }
-    /// A packet of a chunk has arrived; false if no copies of it have begun.
+    /// A packet of a chunk has arrived; false if no copy of it has started.
     pub(super) fn on_copied_packet(&mut self, slot: Slot, index: u16) -> bool {
         let Some(Copying { copies, .. }) = self.copying.get(&slot) else { return false };
         let fragment = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).cloned();
@@ -67,20 +67,20 @@ impl Router {
         }
         true
     }
-    /// All of a chunk is here; false if no copies of it have begun.
+    /// A chunk is complete; false if no copy of it has started.
     pub(super) fn on_copied(&mut self, now: Time, slot: Slot) -> bool {
         let Some(Copying { copies, rest }) = self.copying.remove(&slot) else { return false };
         for copy in copies {
             self.buffer.complete_copy(copy, slot);
             if !self.send_rest_on(now, copy) {
-                // Its link has gone, or does not carry its packets: it goes as a whole.
+                // Its link is down, or does not carry its packets: it is sent when complete.
                 self.forward(now, copy);
             }
         }
         self.outputs.push_back(Output::Copied(slot, rest));
         true
     }
-    /// The copies of a chunk that will not be complete, but for those of which the next hop had the rest from somebody else.
+    /// The copies of a chunk that will stay incomplete, except those whose next hop got the rest elsewhere.
     pub(super) fn take_copies(&mut self, slot: Slot) -> Vec<Slot> {
         let mut copies = self.copying.remove(&slot).map(|copying| copying.copies).unwrap_or_default();
         copies.retain(|copy| self.buffer.chunk(*copy).is_some());

@@ -13,24 +13,24 @@ use crate::{
     wire::{Adjacency, LinkState, Roles},
 };
 
-/// How often a router tells everything again.
+/// How often a router repeats its whole state.
 const REFRESH: Duration = Duration::from_secs(10);
-/// How long a router that tells nothing is believed.
+/// How long the link state of a silent router remains valid.
 pub(super) const LIFETIME: Duration = Duration::from_secs(35);
-/// Routers that are known at most, unless the config says otherwise.
+/// Default maximum of known routers.
 pub const ROUTERS_MAX: usize = 1_024;
 /// Why the link state of one more is dropped.
 pub(crate) const TOO_MANY_ROUTERS: &str = "link state of more routers than routers_max";
-/// How long changes are collected before they are told.
+/// How long changes are collected before the link state is sent.
 const DEBOUNCE: Duration = Duration::from_millis(10);
-/// How often a change of cost alone is looked for.
+/// Interval of checks for changes of cost alone.
 const COST_INTERVAL: Duration = Duration::from_secs(1);
-/// The factor on the cost of ways through routers whose storage is depleted: upstream routes around them.
+/// The factor on the cost of paths through routers with depleted storage: upstream routes around them.
 const DEPLETED_FACTOR: u64 = 4;
-/// A router that has less free than so many percent of its storage counts as depleted where nobody says otherwise.
+/// Without an explicit limit, a router with less free storage than this percentage counts as depleted.
 pub const DEPLETED_PERCENT: u8 = 5;
 
-/// The way to a router.
+/// The path to a router.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The face to leave by.
@@ -44,7 +44,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whether the way is so much worse than it usually is that it is better to wait (GSTAR: store).
+    /// Whether the path is so much worse than usual that waiting is better (GSTAR: store).
     ///
     /// Differences below 2 ms are noise of the probes.
     pub fn is_bad(&self, ratio: f64) -> bool {
@@ -52,7 +52,7 @@ impl Route {
     }
 }
 
-/// What a router knows of the network.
+/// A router's view of the network.
 #[derive(Debug)]
 pub struct Topology {
     own: LinkState,
@@ -78,7 +78,7 @@ pub struct Topology {
 struct Claim {
     address: NetworkAddress,
     guid: Guid,
-    /// Whether it is believed: routes lead over its face.
+    /// Whether it is accepted: routes use its face.
     is_bound: bool,
 }
 
@@ -102,30 +102,31 @@ impl Topology {
             routers_max: ROUTERS_MAX,
         }
     }
-    /// Knows so many routers at most, this one not among them.
+    /// Limits the number of other routers in the topology.
     pub fn with_routers_max(self, routers_max: usize) -> Topology {
         Topology { routers_max, ..self }
     }
-    /// How many other routers it knows.
+    /// The number of other known routers.
     pub fn router_count(&self) -> usize {
         self.states.len()
     }
-    /// A router that has less free than so many percent of its storage counts as depleted.
+    /// Sets the percentage of free storage below which a router counts as depleted.
     pub fn with_depleted_percent(self, depleted_percent: u8) -> Topology {
         Topology { depleted_percent, ..self }
     }
-    /// From now on takes a neighbour for a router only when its link state has come, which a certified router has signed.
+    /// From now on accepts a neighbour as a router only after its link state, signed by a certified router, has
+    /// arrived.
     pub fn require_vouching(&mut self) {
         self.vouched_only = true;
     }
-    /// Whether the network vouches for the node with this GUID as a router, or needs not. A router mostly has the `address` that
-    /// it claims, so that is looked at first: every chunk asks.
+    /// Whether the node with this GUID is certified as a router, or need not be. A router usually has the `address`
+    /// that it claims, so that entry is checked first: every chunk asks.
     pub fn vouches_for(&self, guid: &Guid, address: NetworkAddress) -> bool {
         let names = |(state, _): &(LinkState, Time)| state.guid == *guid;
         !self.vouched_only || self.states.get(&address).is_some_and(names) || self.states.values().any(names)
     }
-    /// A router answers on a face: it is told everything. Routes lead over the face if the network vouches for it, and if no
-    /// other node is at that address.
+    /// A router answers on a face, and is sent all link states. Routes use the face if the router is certified where
+    /// needed, and if no other node has that address.
     pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress, guid: Guid) {
         self.claims.insert(face, Claim { address: neighbour, guid, is_bound: false });
         self.bind(now, face);
@@ -134,11 +135,11 @@ impl Topology {
         self.outbox.push_back((face, self.own.clone()));
         self.announce_at.get_or_insert(now);
     }
-    /// Lets routes lead over a face if whoever claims to be there may be believed.
+    /// Lets routes use a face if its neighbour's claim is acceptable.
     fn bind(&mut self, now: Time, face: FaceId) {
         let Some(Claim { address, guid, .. }) = self.claims.get(&face).copied() else { return };
         let is_vouched = !self.vouched_only || self.states.get(&address).is_some_and(|(state, _)| state.guid == guid);
-        // The address of a router that is there is not taken from it by whoever names it too.
+        // A present router keeps its address against other claimants.
         let mut others = self.claims.iter().filter(|(at, _)| **at != face);
         let is_taken = others.any(|(_, held)| held.is_bound && held.address == address && held.guid != guid);
         if is_vouched && !is_taken {
@@ -147,15 +148,15 @@ impl Topology {
             self.announce_at.get_or_insert(now);
         }
     }
-    /// Does so for the faces whose claim `concerns` the caller and does not count yet.
+    /// Binds the waiting faces whose claim `concerns` the caller.
     fn bind_waiting(&mut self, now: Time, concerns: impl Fn(&Claim) -> bool) {
         let waiting = self.claims.iter().filter(|(_, claim)| !claim.is_bound && concerns(claim));
         waiting.map(|(face, _)| *face).collect::<Vec<_>>().into_iter().for_each(|face| self.bind(now, face));
     }
-    /// It does not any more.
+    /// The router no longer answers.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
         let Some(Claim { address, is_bound: true, .. }) = self.claims.remove(&face) else { return };
-        // Whoever claims the same address may have it now.
+        // Another claimant of the address may now have it.
         self.bind_waiting(now, |claim| claim.address == address);
         if self.faces.get(&address) == Some(&face) {
             // It may be at another face as well.
@@ -176,12 +177,12 @@ impl Topology {
             self.announce_at.get_or_insert(now + DEBOUNCE);
         }
     }
-    /// Takes what a router tells of itself, and passes on what is news; `false` if as many others are known as may be.
+    /// Applies a router's link state, and floods it if it is new; `false` if the limit of routers is reached.
     pub fn handle_state(&mut self, now: Time, from: FaceId, state: LinkState) -> bool {
         if state.router == self.own.router {
-            // What was said last comes back where routers stand in a ring; anything else is of an earlier life.
+            // The last own state returns where routers form a ring; any other one is from an earlier run.
             let is_echo = state.sequence == self.own.sequence && !differs(&state, &self.own);
-            // Sequence numbers go round (RFC 1982), so that there is always one that is newer than what others made up.
+            // Sequence numbers wrap around (RFC 1982), so that there is always a newer one than any forged number.
             if state.guid == self.own.guid && !is_newer(self.own.sequence, state.sequence) && !is_echo {
                 self.own.sequence = state.sequence;
                 self.announce_at.get_or_insert(now);
@@ -203,7 +204,7 @@ impl Topology {
         self.bind_waiting(now, |claim| (claim.address, claim.guid) == (router, guid));
         true
     }
-    /// Does what is due; `cost` gives SETT and LETT of a face.
+    /// Runs the timers that are due; `cost` returns SETT and LETT of a face.
     pub fn handle_timeout(&mut self, now: Time, cost: impl Fn(FaceId) -> (u32, u32)) {
         if self.cost_at <= now {
             self.cost_at = now + COST_INTERVAL;
@@ -230,7 +231,7 @@ impl Topology {
             });
             self.own.links = links.collect();
             self.changed = true;
-            // Whoever is not vouched for yet waits for this just as well.
+            // Uncertified neighbours need this as well.
             self.outbox.extend(self.claims.keys().map(|face| (*face, self.own.clone())));
         }
     }
@@ -242,7 +243,7 @@ impl Topology {
     pub fn poll_timeout(&self) -> Option<Time> {
         [self.announce_at, Some(self.refresh_at), Some(self.cost_at)].into_iter().flatten().min()
     }
-    /// Computes the routes anew if anything has changed since the last time; true if it did.
+    /// Recomputes the routes if anything has changed since the last call; true if so.
     pub fn update(&mut self) -> bool {
         if !core::mem::take(&mut self.changed) {
             return false;
@@ -250,7 +251,7 @@ impl Topology {
         self.routes = self.shortest();
         true
     }
-    /// The way to a router.
+    /// The path to a router.
     pub fn route(&self, to: NetworkAddress) -> Option<&Route> {
         self.routes.get(&to)
     }
@@ -260,7 +261,7 @@ impl Topology {
         let all_known = all_known.filter_map(|state| Some((state, self.routes.get(&state.router)?.short_us)));
         [(&self.own, 0)].into_iter().chain(all_known)
     }
-    /// What a router tells of itself.
+    /// A router's link state.
     pub fn state(&self, router: NetworkAddress) -> Option<&LinkState> {
         if router == self.own.router { Some(&self.own) } else { self.states.get(&router).map(|(state, _)| state) }
     }
@@ -270,7 +271,7 @@ impl Topology {
         self.state(router).is_some_and(|state| state.roles.contains(Roles::PROXY) && is_low(state))
     }
 
-    /// Dijkstra by SETT over links that both ends tell of.
+    /// Dijkstra by SETT over links that both ends report.
     fn shortest(&self) -> BTreeMap<NetworkAddress, Route> {
         let mut found: BTreeMap<NetworkAddress, Route> = BTreeMap::new();
         let mut open: BTreeSet<(u64, NetworkAddress)> = BTreeSet::new();
@@ -318,7 +319,7 @@ impl Topology {
     }
 }
 
-/// Whether a sequence number comes after another one, by less than half of the way round.
+/// Whether a sequence number comes after another one, by less than half of the number space.
 pub(super) fn is_newer(number: u64, than: u64) -> bool {
     (1..1 << 63).contains(&number.wrapping_sub(than))
 }
@@ -358,7 +359,7 @@ mod tests {
         assert!(topology.handle_state(later, FaceId(1), state(4, 2)));
     }
 
-    /// What router 0 knows of a graph of `N` routers with these costs; zero is no link.
+    /// Router 0's view of a graph of `N` routers with these costs; zero is no link.
     fn topology(costs: &[[u32; N]; N]) -> Topology {
         let address = |i: usize| NetworkAddress(i as u32 + 1);
         let mut topology = Topology::new(address(0), Guid([1; 20]), 1, "r0".into(), Roles::ROUTER);
@@ -403,7 +404,7 @@ mod tests {
         }
     }
 
-    /// One forged link state with the highest number that there is must not silence the router for ever.
+    /// One forged link state with the highest possible number must not silence the router forever.
     #[test]
     fn a_router_is_heard_again_after_a_forged_state_with_the_highest_number() {
         let state = |sequence, storage_free| LinkState {
@@ -475,7 +476,7 @@ mod tests {
             let mut costs = [[0u32; N]; N];
             for i in 0..N {
                 for j in 0..i {
-                    // Half of the links are there; costs are unique so that they can name faces.
+                    // Half of the links exist; costs are unique so that they identify faces.
                     let cost = if raw[i][j] < 128 { 0 } else { u32::from(raw[i][j]) * 64 + (i * N + j) as u32 };
                     (costs[i][j], costs[j][i]) = (cost, cost);
                 }

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | greeting, attachment, SETT and LETT of links | [`neighbour`] |
 //! | link state and routes | [`link_state`] |
-//! | where a chunk goes | [`binding`] |
+//! | the next step of a chunk | [`binding`] |
 //! | storage for destinations that are away | [`proxy`] |
 //! | content cache | [`cache`] |
 //! | requests that join an object which is arriving | [`arriving`] |
@@ -67,26 +67,26 @@ const WINDOW_FULL: u32 = 1 << 16;
 const ACTIVE: Duration = Duration::from_secs(2);
 /// How long chunks wait for their name to be resolved.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(3);
-/// How long chunks are kept here that a router with depleted storage gave back.
+/// How long chunks are kept here that a router with depleted storage returned.
 const DIVERSION: Duration = Duration::from_secs(30);
 /// Chunks of a destination that are put into a queue out of the store, or from this node.
 const QUEUE_KEPT: usize = 2;
-/// From where hop ids start at one face to where they do at the next: 2^32 divided by the golden ratio, by which those of
-/// any number of faces lie far apart.
+/// Distance between the first hop ids of successive faces: 2^32 divided by the golden ratio, which keeps those of any
+/// number of faces far apart.
 const HOPS_APART: u32 = 0x9E37_79B9;
-/// How long nothing may be heard of a chunk from a neighbour that is there: it asks about what it has begun more often.
+/// Longest silence about a chunk from a present neighbour, which queries its unfinished chunks more often.
 const ABANDONED: Duration = Duration::from_secs(10);
 /// Age from which on an arriving chunk is written to the partial store; faster chunks are written once, complete.
 const KEPT_FROM: Duration = Duration::from_secs(1);
-/// How long a router whose neighbours have no room waits until it makes some of its own.
+/// How long a router waits for full neighbours before it frees space.
 const STUCK: Duration = Duration::from_secs(1);
-/// How long nothing is pushed to a proxy that had no room.
+/// How long nothing is pushed to a proxy after it refused for lack of space.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why a chunk is lost for which the next hop can never have room, or which has more packets there than a chunk may have.
+/// Why a chunk is lost that can never fit at the next hop, or that would have too many packets there.
 pub(crate) const TOO_LARGE: &str = "larger than what the next hop takes";
 
-/// Why a chunk is dropped for which the store has no room.
+/// Why a chunk is dropped when the store is full.
 pub(crate) const NO_SHARE: &str = "its flow, source or destination has its share of the store";
 pub(crate) const NO_ROOM: &str = "no room in the store";
 
@@ -101,11 +101,11 @@ pub struct RouterConfig {
     pub hop: HopConfig,
     /// Packets of the back-pressure buffer.
     pub buffer_packets: u32,
-    /// What is done about head-of-line blocking.
+    /// The measure against head-of-line blocking.
     pub relief: HolRelief,
     /// When a path is bad.
     pub store_ratio: f64,
-    /// Whether there is a proxy.
+    /// Whether it has a proxy.
     pub stores: bool,
     /// Where hop ids start; at each face elsewhere.
     pub first_hop: u32,
@@ -114,41 +114,41 @@ pub struct RouterConfig {
 /// Why a chunk is pushed to the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StoreReason {
-    /// The destination has no address, or is not where its address says.
+    /// The destination has no address, or is not at its address.
     Away,
-    /// There is no way to its address.
+    /// There is no path to its address.
     NoRoute,
-    /// The way is much worse than usual (GSTAR).
+    /// The path is much worse than usual (GSTAR).
     BadPath,
-    /// It is in the way of others (paper §3.4.3).
+    /// It blocks others (paper §3.4.3).
     Relief,
-    /// The storage where it would have to wait is depleted.
+    /// The storage where it would wait is depleted.
     Depleted,
 }
 
 /// What the router leaves to the node.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
-    /// A whole chunk has come from a neighbour: look at it, then [`Router::forward`] or [`Router::consume`] it.
+    /// A complete chunk has arrived from a neighbour: inspect it, then [`Router::forward`] or [`Router::consume`] it.
     Arrived(Slot),
-    /// A whole chunk has come that was sent on while it arrived: look at it, nothing else is to be done.
+    /// A complete chunk has arrived that was forwarded during its arrival: inspect it only.
     Passed(Slot),
-    /// A chunk for a group begins to arrive, and [`Router::begin_copies`] may send it on; or one for this node, and
-    /// [`Router::end_early`] may say that it is here.
+    /// A chunk for a group starts to arrive, and [`Router::begin_copies`] may forward it; or a chunk for this node, and
+    /// [`Router::end_early`] may report that it is already here.
     Begun(Slot),
-    /// A whole chunk has come of which copies were sent while it arrived: [`Router::copy`] it for these headers, then
+    /// A chunk is complete whose copies were sent during its arrival: [`Router::copy`] it for these headers, then
     /// [`Router::consume`] it.
     Copied(Slot, Vec<ChunkHeader>),
     /// It is for this node: look at it, then [`Router::consume`] it.
     Local(Slot),
-    /// Keep it: [`Router::consume`] it once it is durable, or [`Router::refuse_store`].
+    /// Store it: [`Router::consume`] it once it is durable, or [`Router::refuse_store`].
     Store(Slot, StoreReason),
-    /// A name has to be looked up; the answer goes to [`Router::handle_binding`].
+    /// A name must be looked up; pass the answer to [`Router::handle_binding`].
     Resolve(Guid),
-    /// The neighbour of this GUID has taken over a chunk that came out of the store, or that may be there because it was
-    /// sent again.
+    /// The neighbour with this GUID has accepted a chunk that came out of the store, or whose copy may be stored
+    /// because it was sent again.
     Delivered(ChunkKey, Token, Guid),
-    /// What one end says to the other can be brought nowhere, and why: look at it, then [`Router::drop_chunk`] it.
+    /// A message between the ends is undeliverable, and why: inspect it, then [`Router::drop_chunk`] it.
     Undeliverable(Slot, &'static str),
     /// A chunk of data is lost for good, and why.
     Lost(ChunkHeader, &'static str),
@@ -159,27 +159,27 @@ pub enum Output {
 /// Counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RouterStats {
-    /// Whole chunks that came from neighbours.
+    /// Complete chunks from neighbours.
     pub arrived: u64,
     /// Chunks that neighbours took over.
     pub sent: u64,
-    /// Chunks made here or brought out of the store.
+    /// Chunks made here or released from the store.
     pub originated: u64,
     /// Chunks that were for this node, or were stored, or answered by the cache.
     pub consumed: u64,
     /// Chunks dropped.
     pub dropped: u64,
-    /// Chunks given back to the neighbour that they came from, because the storage here is depleted.
+    /// Chunks returned to their neighbour, because the storage here is depleted.
     pub returned: u64,
     /// Chunks sent on before they were complete.
     pub cut_through: u64,
-    /// Chunks pushed to the proxy because they were in the way.
+    /// Chunks pushed to the proxy because they blocked others.
     pub relieved: u64,
 }
 
 struct Hop {
     peer: Option<Peer>,
-    /// The neighbour's boot number and GUID when it was last there.
+    /// The neighbour's last known boot number and GUID.
     boot: u64,
     guid: Guid,
     datagram_bytes: u32,
@@ -187,7 +187,7 @@ struct Hop {
     outgoing: Outgoing,
     /// Chunks that wait, by the tag that makes objects take turns.
     queue: VecDeque<(u64, Slot)>,
-    /// The tag of the chunk that was begun last, and of the last chunk of each object.
+    /// The turn of the latest started chunk, and of the latest chunk of each object.
     turn: u64,
     turns: BTreeMap<(Flow, ObjectId), u64>,
     queued: u32,
@@ -197,7 +197,7 @@ struct Hop {
 }
 
 impl Hop {
-    /// Whether the link carries a packet with so many bytes of a chunk behind its header.
+    /// Whether the link carries a packet with this many bytes of a chunk after its header.
     fn carries(&self, bytes: usize) -> bool {
         DataHeader::BYTES + bytes <= self.datagram_bytes as usize
     }
@@ -210,9 +210,9 @@ impl Hop {
     fn waiting_for(&self, buffer: &Buffer, destination: &Guid) -> usize {
         self.in_line(buffer, destination).count()
     }
-    /// Whether it is the store's turn to put a chunk for a destination into line: nearly none wait, or what passes by has
-    /// taken more than half of the places there. A store that waited for the line to become short would wait for the end
-    /// of everything that comes for its destination.
+    /// Whether it is the store's turn to queue a chunk for a destination: almost none wait, or passing chunks have
+    /// taken more than half of the places. A store that waited for a short queue would wait for the end of all passing
+    /// chunks for its destination.
     fn takes_from_store(&self, buffer: &Buffer, destination: &Guid) -> bool {
         let waiting = self.waiting_for(buffer, destination);
         let stored = self.in_line(buffer, destination).filter(|chunk| chunk.origin == Origin::Store).count();
@@ -223,13 +223,13 @@ impl Hop {
 /// The forwarding part of a node; see the [module](self).
 pub struct Router {
     config: RouterConfig,
-    /// Everything that is on its way through this node.
+    /// All chunks in transit through this node.
     pub buffer: Buffer,
     hops: BTreeMap<FaceId, Hop>,
     attached: BTreeMap<Guid, FaceId>,
-    /// Who alone may reach hosts that were attached here last.
+    /// The readers of recently attached hosts.
     rules: BTreeMap<Guid, Readers>,
-    /// The versions of the records that said so, or that took it back.
+    /// The versions of the records with these readers, or of their withdrawals.
     rule_versions: BTreeMap<Guid, u64>,
     /// Routes, if this is a router.
     pub topology: Option<Topology>,
@@ -241,20 +241,20 @@ pub struct Router {
     cut: BTreeMap<Slot, FaceId>,
     /// Stored parts of chunks whose arrival was interrupted.
     pub partials: Partials,
-    /// Chunks of which copies are sent while they arrive.
+    /// Chunks with copies that are sent during their arrival.
     copying: BTreeMap<Slot, Copying>,
     diverted: BTreeMap<Guid, Time>,
     suspects: BTreeSet<FaceId>,
     relief_after: Time,
-    /// When a chunk was last pushed to the proxy because it was in the way.
+    /// When a chunk was last pushed to the proxy because it blocked others.
     relieved_at: Time,
-    /// Until when room that was made for neighbours is not given to what is stored here.
+    /// Until when space that was freed for neighbours is withheld from stored chunks.
     loose_until: Time,
-    /// Hop ids that were used at faces that are gone: one that comes back goes on behind them, as its neighbour knows them.
+    /// Hop ids used at removed faces: a face that returns continues after them, since its neighbour remembers them.
     retired_hops: u32,
     outputs: VecDeque<Output>,
     last_face: FaceId,
-    /// Whether what a host begins to send while it is attached nowhere is stored.
+    /// Whether a detached host stores its new transfers.
     pub keeps_own: bool,
     /// Counters.
     pub stats: RouterStats,
@@ -298,7 +298,7 @@ impl Router {
 
     /// A neighbour answers.
     pub fn on_up(&mut self, now: Time, face: FaceId, peer: Peer) {
-        // A packet of another face that somebody repeats here must not belong to a chunk that is still to come.
+        // A packet of another face that is replayed here must not belong to a future chunk.
         let first_hop = self.first_hop(face);
         let (config, relieves) = (self.config.hop.clone(), self.relieves());
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
@@ -331,7 +331,7 @@ impl Router {
             topology.on_up(now, face, peer.address, peer.guid);
         }
         let guid = peer.guid;
-        // Where chunks are not taken out of the way, hosts must not fill what routers need to get rid of theirs.
+        // Without relief, hosts must not fill the space that routers need to drain their buffers.
         hop.incoming.yields = self.config.address.is_some() && !peer.roles.contains(Roles::ROUTER) && !relieves;
         hop.peer = Some(peer);
         hop.incoming.on_up(now);
@@ -340,12 +340,12 @@ impl Router {
         }
         self.retry(now, guid);
     }
-    /// Where hop ids start at a face that has none yet.
+    /// The first hop id of a new face.
     fn first_hop(&self, face: FaceId) -> u32 {
         let first = self.config.first_hop.wrapping_add(self.retired_hops);
         first.wrapping_add(face.0.wrapping_mul(HOPS_APART))
     }
-    /// A face is gone for good: what was still arriving over it will not go on, and nothing of it is remembered.
+    /// A face is gone for good: its arriving chunks will not complete, and its state is dropped.
     pub fn remove_face(&mut self, now: Time, face: FaceId) {
         self.on_down(now, face);
         self.suspects.remove(&face);
@@ -355,7 +355,7 @@ impl Router {
         self.give_up(given_up);
         self.open_windows();
     }
-    /// Takes incomplete chunks out, which may have been sent on already.
+    /// Removes incomplete chunks, which may have been forwarded partly.
     fn give_up(&mut self, mut slots: Vec<Slot>) {
         while let Some(slot) = slots.pop() {
             slots.extend(self.take_copies(slot));
@@ -367,7 +367,7 @@ impl Router {
             self.buffer.remove(slot);
         }
     }
-    /// It does not any more: what waits for it goes another way.
+    /// The neighbour is down: its queue takes other routes.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
         self.keep_arriving(now, face, Duration::ZERO);
         let Some(hop) = self.hops.get_mut(&face) else { return };
@@ -388,8 +388,8 @@ impl Router {
         }
         self.forward_complete(now, again);
     }
-    /// The link of a neighbour carries datagrams of so many bytes. If that is less than before, what is under way is cut
-    /// anew; what is still arriving waits until it is whole.
+    /// A neighbour's link carries datagrams of this size. If that is less than before, chunks in transmission are cut
+    /// again; arriving ones wait until they are complete.
     pub fn on_mtu(&mut self, now: Time, face: FaceId, bytes: u32) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let has_shrunk = bytes < hop.datagram_bytes;
@@ -403,7 +403,7 @@ impl Router {
             self.forward_complete(now, again);
         }
     }
-    /// What waits at a face or is on its way to the neighbour.
+    /// Chunks that wait at a face or are in flight to the neighbour.
     fn take_back(&mut self, now: Time, face: FaceId) -> Vec<Slot> {
         let Some(hop) = self.hops.get_mut(&face) else { return Vec::new() };
         let mut back = hop.outgoing.suspend(now, &mut self.buffer);
@@ -412,7 +412,7 @@ impl Router {
         self.cut.retain(|_, to| *to != face);
         back
     }
-    /// Forwards chunks anew; those that are still arriving when they are whole.
+    /// Forwards chunks again; arriving ones when they are complete.
     fn forward_complete(&mut self, now: Time, slots: Vec<Slot>) {
         for slot in slots {
             if self.buffer.chunk(slot).is_some_and(Chunk::is_complete) {
@@ -433,11 +433,11 @@ impl Router {
             false => self.suspects.remove(&face),
         };
     }
-    /// When data of objects last came over any hop.
+    /// When data of objects last arrived over any hop.
     pub fn active_at(&self) -> Time {
         self.hops.values().map(|hop| hop.incoming.data_at).max().unwrap_or(Time::ZERO)
     }
-    /// The chunks of objects that are arriving, as far as it is known what they are, and when a packet of each came last.
+    /// The identified chunks in arrival, and when the latest packet of each came.
     pub fn arriving(&self) -> impl Iterator<Item = (ChunkKey, Time)> {
         let arriving = self.hops.values().flat_map(|hop| hop.incoming.slots());
         arriving.filter_map(|(slot, heard)| Some((self.buffer.chunk(slot)?.header.as_ref()?.key()?, heard)))
@@ -459,14 +459,14 @@ impl Router {
     pub fn is_attached(&self, guid: &Guid) -> bool {
         self.attached.contains_key(guid)
     }
-    /// The faces where somebody is, and who.
+    /// The faces with a neighbour, and the neighbours.
     pub fn peers(&self) -> impl Iterator<Item = (FaceId, &Peer)> {
         self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?)))
     }
 
     // Driving.
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let late: Vec<Guid> = self
             .unresolved
@@ -480,13 +480,13 @@ impl Router {
             self.handle_binding(now, guid, nowhere);
         }
     }
-    /// Forgets what is old: to be called about once a second.
+    /// Forgets old state: call it about once a second.
     pub fn expire(&mut self, now: Time) {
         let lifetime = self.config.hop.arriving_lifetime;
         let faces: Vec<FaceId> = self.hops.keys().copied().collect();
         for face in faces {
             self.keep_arriving(now, face, KEPT_FROM);
-            // A neighbour that comes back goes on with what it had begun.
+            // A returning neighbour continues its unfinished chunks.
             let has_room = self.buffer.free() > self.buffer.capacity() / 2;
             let Some(hop) = self.hops.get_mut(&face) else { continue };
             let (moving, awaited) = match (hop.peer.is_some(), has_room) {
@@ -509,7 +509,7 @@ impl Router {
         let unresolved = self.unresolved.values().map(|(since, _)| *since + RESOLVE_PATIENCE);
         hops.chain(unresolved).min()
     }
-    /// What the node has to see to.
+    /// The next output for the node.
     pub fn poll_output(&mut self, now: Time) -> Option<Output> {
         if self.outputs.is_empty() {
             self.relieve(now);
@@ -544,8 +544,8 @@ impl Router {
         }
         None
     }
-    /// W_ad for a neighbour: the free room is shared among those that send, and is never less than a chunk if there is
-    /// room for one. How large the neighbour's chunks are is not known before one came: an empty buffer takes any.
+    /// W_ad for a neighbour: the active neighbours share the free space, and each gets at least one chunk if one fits.
+    /// The neighbour's chunk size is unknown before its first chunk: an empty buffer takes any.
     fn window_for(&self, now: Time, face: FaceId) -> u32 {
         let sends = |(id, hop): &(&FaceId, &Hop)| **id != face && now.since(hop.incoming.active_at) < ACTIVE;
         let others = self.hops.iter().filter(sends).count() as u32;

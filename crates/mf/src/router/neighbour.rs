@@ -1,4 +1,4 @@
-//! Who is at the far end of each face: greeting, proof of identity, round trips, loss, SETT and LETT.
+//! The neighbour at each face: hellos, authentication, round trips, loss, SETT and LETT.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     string::String,
@@ -17,128 +17,129 @@ use crate::{
 
 mod face;
 
-/// Hellos of which the time of sending is remembered.
+/// Hellos whose send times are remembered.
 const SENT_MAX: usize = 64;
-/// Intervals of hellos that one sample of the link's cost is taken over.
+/// Intervals of hellos per sample of the link's cost.
 const SAMPLE_INTERVALS: u32 = 10;
-/// Samples that the short-term and the long-term cost are the means of (reference/mobilityfirst).
+/// Samples in the means of the short-term and the long-term cost (reference/mobilityfirst).
 const SAMPLES: [usize; 2] = [3, 10];
-/// With more bytes than one packet has under way on average a link is in use, and hellos wait for data.
+/// With more bytes in flight than one packet on average a link is in use, and hellos wait for data.
 const LOAD_BYTES: u64 = 1_500;
-/// Bytes of the packet that the expected transmission time is of.
+/// Packet size for the expected transmission time.
 const COST_BYTES: u64 = 1_500;
-/// A host searches for a router that has been silent for longer than this less and less often: each search follows after this
-/// part of the silence, so that its return costs a thirtieth of its absence and a battery lasts. A router has mains, may hold
-/// what the host waits for, and goes on for longer: the host answers its hello at once.
+/// A host searches for a router that has been silent for longer than this at growing intervals: each search follows
+/// after this part of the silence, so that the router's return is noticed after a thirtieth of its absence and a
+/// battery lasts. A router has mains power and may hold chunks for the host, so it searches for longer: the host
+/// answers its hello at once.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(5);
 const SEARCH_SILENCE: u32 = 32;
 const ROUTER_PATIENCE: Duration = Duration::from_secs(300);
 const ROUTER_SEARCH_MAX: Duration = Duration::from_millis(500);
-/// The longest time between two searches over a link that holds back what it does not bring at once.
+/// The longest time between two searches over a link that delays packets instead of losing them.
 const SPACED_MAX: Duration = Duration::from_millis(500);
-/// After so long without traffic hellos between a host and its router become rarer.
+/// After this long without traffic hellos between a host and its router become rarer.
 const IDLE_AFTER: Duration = Duration::from_secs(30);
-/// Beyond this time between two hellos a neighbour whose hello is late is asked, rather than waited for.
+/// If hellos are further apart than this, a neighbour whose hello is late is probed instead of awaited.
 const IDLE: Duration = Duration::from_secs(1);
-/// Where a link holds back what it does not bring at once, searches follow each other after this part of the silence.
+/// On a link that delays packets instead of losing them, searches follow each other after this part of the silence.
 const SPACED: u32 = 4;
-/// Hellos that nobody answered at once, of which it takes so many to tell whether a link holds them back or loses them.
+/// Hellos without an immediate answer that are needed to tell whether a link delays or loses them.
 const UNANSWERED_MIN: usize = 3;
-/// Least time between two hellos that answer a hello.
+/// Minimum time between two hellos that answer a hello.
 const REPLY_INTERVAL: Duration = Duration::from_millis(5);
-/// By how much more than that the numbers of two hellos may differ.
+/// The extra tolerance for differences between hello numbers.
 const SEQUENCE_STEP: u32 = 64;
 /// Intervals without a hello after which it is late.
 const LATE: u32 = 2;
 /// Hellos missed until a neighbour is gone.
 const MISSED_MAX: u32 = 5;
-/// The bits of a nonce that are the same on all faces of a node: they tell its starts apart. The others are a secret of each.
+/// The bits of a nonce that are equal on all faces of a node and identify its runs. The other bits are secret per face.
 const BOOT_BITS: u64 = !0 << 40;
 /// Ended nonces of a face that are remembered.
 const ENDED_NONCES_MAX: usize = 16;
-/// Hellos that a neighbour under suspicion may leave unanswered, the time between two, and how many round trips it has
-/// at least.
+/// Hellos that a suspect neighbour may leave unanswered, the time between two, and their minimum in round trips.
 const CHECKS_MAX: u32 = 5;
 const CHECK_INTERVAL: Duration = Duration::from_millis(25);
 const CHECK_ROUND_TRIPS: u32 = 3;
-/// Hellos take at most one part in so many of a link, and one in so many while somebody is searched for whose link is known.
+/// Hellos take at most this part (one sixtieth) of a link, and the search for a neighbour on a known link at most the
+/// second one.
 const HELLO_PARTS: u32 = 60;
 const SEARCH_PARTS: u32 = 10;
-/// Doublings of the time between hellos to somebody who is there and has not proven who it is.
+/// Doublings of the time between hellos to a neighbour that is present and not yet authenticated.
 const GREETINGS_MAX: u32 = 4;
 /// Bytes of a hello without a signature and with an empty label.
 const HELLO_BYTES: usize = 112;
-/// A check waits for the packets of this length that may be on their way to the neighbour or back.
+/// A check waits for packets of this number and length that may be in flight in either direction.
 const CHECK_BEHIND: (u32, usize) = (8, 1_472);
 const ANSWER_BEHIND: u32 = 4;
-/// The size in use is first probed after so many times as long as a datagram of full length takes on the link.
+/// The first MTU probe waits for this many times a full-length datagram's time on the link.
 const MTU_PARTS: u32 = 20;
-/// Probes whose answers tell how long a byte takes, at most.
+/// Maximum probes whose answers show the time per byte.
 const PROBES_SENT_MAX: usize = 16;
-/// Every link carries datagrams of so many bytes (RFC 791: what every host takes).
+/// The datagram size that every link carries (RFC 791: the size that every host accepts).
 const DATAGRAM_BYTES_MIN: u32 = 576;
 
-/// What this node says of itself.
+/// A node's statement about itself.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its key.
     pub key: SigningKey,
     /// Its human-readable name.
     pub label: String,
-    /// What it does.
+    /// Its roles.
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// Its boot number, random at each start; link states tell it, hellos do not.
+    /// Its boot number, random at each start; link states carry it, hellos do not.
     pub boot: u64,
-    /// Secret that the nonces of its faces are drawn with; told to nobody.
+    /// The secret that derives the nonces of its faces; never sent.
     pub nonce_secret: [u8; 32],
 }
 
-/// A neighbour that has proven who it is.
+/// An authenticated neighbour.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Peer {
     /// Its GUID.
     pub guid: Guid,
     /// Its human-readable name.
     pub label: String,
-    /// What it does.
+    /// Its roles.
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// The part of its nonces that is the same on all its faces, another one than its link state's boot number. A new one
+    /// The part of its nonces that is equal on all its faces, distinct from its link state's boot number. A new one
     /// means that it has restarted.
     pub boot: u64,
-    /// Longest datagram that the link carries: what both ends are told of their faces, or less if that does not arrive.
+    /// Longest datagram on the link: the configured size of both ends' faces, or less if that does not arrive.
     pub datagram_bytes: u32,
-    /// Packets that it had room for when it greeted first.
+    /// Packets that it could buffer at its first hello.
     pub window: u32,
 }
 
-/// How far apart hellos are.
+/// The intervals of hellos.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rhythm {
     /// To a neighbour that answers while the link is in use.
     pub hello: Duration,
-    /// The same between a host and its router while next to nothing is carried.
+    /// The same between a host and its router while almost nothing is carried.
     pub idle: Duration,
-    /// To one that fell silent just now.
+    /// To a neighbour that has just fallen silent.
     pub search: Duration,
-    /// To one that has been silent for long, by a host.
+    /// From a host to a neighbour that has been silent for long.
     pub search_max: Duration,
-    /// Whether it follows neighbours whose hellos are rarer while next to nothing is carried: a router does, as a host may run
-    /// on a battery. If both ends did, a lost hello would slow both down for good.
+    /// Whether it adopts its neighbours' longer intervals while almost nothing is carried: a router does, as a host may
+    /// run on a battery. If both ends did, a lost hello would slow both down permanently.
     pub follows: bool,
 }
 
-/// What changed.
+/// A change of a neighbour.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
-    /// Somebody is there.
+    /// A neighbour is up.
     Up(FaceId, Peer),
-    /// Nobody answers any more.
+    /// The neighbour no longer answers.
     Down(FaceId, Peer),
-    /// Its link carries datagrams of so many bytes and no more.
+    /// Its link carries datagrams of at most this size.
     Mtu(FaceId, u32),
 }
 
@@ -153,13 +154,13 @@ pub struct Neighbour {
     faces: BTreeMap<FaceId, Face>,
     /// The roles that neighbours may have; `None` in a network without an authority, where they may have all.
     allowed: Option<BTreeMap<FaceId, Roles>>,
-    /// How many nonces were drawn.
+    /// Nonces drawn so far.
     nonces: u64,
     packets: VecDeque<(FaceId, Vec<u8>)>,
     changes: VecDeque<Change>,
-    /// A neighbour under suspicion has answered.
+    /// A suspect neighbour has answered.
     cleared: bool,
-    /// Whether a round trip was measured since it was last told.
+    /// Whether a round trip was measured since the last report.
     measured: bool,
     /// Signatures made and checked since the start.
     signatures: (u64, u64),
@@ -168,75 +169,76 @@ pub struct Neighbour {
 #[derive(Debug)]
 struct Face {
     mtu: u32,
-    /// What only who receives hellos on this face can echo.
+    /// Only a node that receives hellos on this face can echo it.
     nonce: u64,
-    /// Only a packet told of it, and nobody has answered a hello there yet.
+    /// A packet opened the face, and no neighbour has answered a hello there yet.
     awaits_proof: bool,
-    /// Nonces that were proven here before another one was, the oldest first: what is recorded of them counts no more.
+    /// Nonces that were proven here before the current one, the oldest first: packets recorded with them are rejected.
     ended_nonces: VecDeque<u64>,
-    /// The nonce that was proven last.
+    /// The latest proven nonce.
     proven_nonce: Option<u64>,
     sequence: u32,
-    /// The number of the last hello that answered one.
+    /// The number of the latest hello that answered another.
     replied: u32,
-    /// Hellos that were said, up to a limit, since somebody was heard who has not proven who it is yet.
+    /// Hellos sent, up to a limit, since an unauthenticated neighbour was first heard.
     greetings: u32,
-    /// The hellos said last.
+    /// The latest hellos.
     sent: VecDeque<SentProbe>,
-    /// How slow the link is.
+    /// The slowness of the link.
     pace: LinkPace,
-    /// How far apart hellos leave, and come.
+    /// The intervals of sent and received hellos.
     ramp: Ramp,
     cadence: Cadence,
-    /// Probes of lengths that were sent last: number, bytes, and when.
+    /// The latest length probes: number, bytes, and time.
     probed: VecDeque<(u32, usize, Time)>,
-    /// Bytes that went over this face, either way, other than greetings.
+    /// Bytes in both directions on this face, without hellos.
     carried: u64,
-    /// The same when the last hello left, when more than a packet was last carried from one hello to the next, and whether that
-    /// is long ago.
+    /// The same at the last hello, when more than a packet was last carried between two hellos, and whether that is
+    /// long ago.
     carried_at_hello: u64,
     busy_at: Time,
     is_idle: bool,
     next_hello: Time,
     sent_at: Time,
-    /// The peer's nonce and whether its proof was seen for it.
+    /// The peer's nonce and whether its proof has arrived.
     heard_nonce: u64,
     proven: bool,
     /// Whether the peer has seen ours.
     accepted: bool,
     up: Option<Peer>,
-    /// Who was there and fell silent, until somebody else greets.
+    /// The neighbour that fell silent, until another one sends a hello.
     silent: Option<Peer>,
-    /// When a hello last came from the neighbour, or what only it can have sent.
+    /// When the last hello arrived from the neighbour, or another packet that only it can have sent.
     alive_at: Time,
-    /// Since when it is not sure that the peer is still there, and how often it was asked.
+    /// Since when the peer is suspected to be gone, and how often it was probed.
     check: Option<(Time, u32)>,
-    /// When it was last asked so.
+    /// When it was last probed.
     checked_at: Option<Time>,
     heard_sequence: u32,
     heard_at: Option<Time>,
     heard: u32,
     last_up: Time,
-    /// What the link carries; kept while the neighbour is away.
+    /// The link's path MTU; kept while the neighbour is away.
     path_mtu: Option<PathMtu>,
     rtt: Option<Duration>,
-    /// Since the last sample: the least round trip while the link was not in use, and whether there was another.
+    /// Since the last sample: the least round trip while the link was idle, and whether there was another.
     rtt_min: Option<Duration>,
     loaded: bool,
     /// The round trip of the last sample.
     rtt_sampled: Option<Duration>,
     heard_count: u32,
-    /// Hellos up to this one were said to nobody, or to an earlier life of the neighbour.
+    /// Hellos up to this one had no receiver, or an earlier run of the neighbour.
     counted_from: u32,
-    /// The hellos that were said last while nobody answered.
+    /// The latest unanswered hellos.
     unanswered: Range<u32>,
-    /// Whether the link brings later what it does not bring at once, as that of a radio does: most of those have come.
+    /// Whether the link delays packets, as radios do, instead of losing them: most of those without an immediate answer
+    /// have arrived.
     holds: bool,
     sampled_at: Time,
     samples: VecDeque<Duration>,
 }
 
-/// A hello that was said: its number, when, what had been carried then, and its bytes.
+/// A sent hello: its number, its time, the bytes carried until then, and its size.
 #[derive(Clone, Copy, Debug)]
 struct SentProbe {
     sequence: u32,
@@ -246,7 +248,7 @@ struct SentProbe {
 }
 
 impl Neighbour {
-    /// A protocol without faces. `window` is what the first hello says that there is room for.
+    /// A protocol without faces. `window` is advertised in the first hello.
     pub fn new(identity: Identity, rhythm: Rhythm, window: u32) -> Neighbour {
         let public = identity.key.public();
         Neighbour {
@@ -265,17 +267,17 @@ impl Neighbour {
             signatures: (0, 0),
         }
     }
-    /// Signatures made and checked since the start: what costs most of all that a hello can ask for.
+    /// Signatures made and checked since the start: the most expensive work that a hello can cause.
     #[cfg(test)]
     fn signatures(&self) -> (u64, u64) {
         self.signatures
     }
-    /// From now on neighbours have only the roles that they are [allowed](Neighbour::allow).
+    /// Restricts neighbours to the roles that they are [allowed](Neighbour::allow) from now on.
     pub fn require_certificates(&mut self) {
         self.allowed.get_or_insert_default();
     }
-    /// The roles that the neighbour on a face may have, by its certificate; `None` when nobody is admitted there. A
-    /// neighbour that is up and has other ones begins anew.
+    /// Sets the roles that the neighbour's certificate allows on a face; `None` if no neighbour is admitted there. A
+    /// neighbour that is up with other roles starts again.
     pub fn allow(&mut self, face: FaceId, roles: Option<Roles>) {
         let Some(allowed) = &mut self.allowed else { return };
         let before = match roles {
@@ -290,7 +292,7 @@ impl Neighbour {
             self.changes.push_back(Change::Down(face, peer));
         }
     }
-    /// Begins to greet on a face.
+    /// Starts hellos on a face.
     pub fn add_face(&mut self, now: Time, face: FaceId, mtu: u32) {
         if let Some(known) = self.faces.get_mut(&face) {
             (known.mtu, known.awaits_proof) = (mtu, false);
@@ -299,20 +301,20 @@ impl Neighbour {
         self.insert_face(now, face, mtu);
         self.send_hello(now, face);
     }
-    /// Adds a face that only a packet told of: whoever is there may have forged its address. It gets nothing but one short
-    /// answer to each hello, unsigned, until it has echoed what is sent there.
+    /// Adds a face that a packet opened, whose source address may be forged. The neighbour gets one short unsigned
+    /// answer per hello until it has echoed one.
     pub fn add_unsolicited(&mut self, now: Time, face: FaceId, mtu: u32) {
         if !self.faces.contains_key(&face) {
             self.insert_face(now, face, mtu);
             self.faces.entry(face).and_modify(|state| state.awaits_proof = true);
         }
     }
-    /// Whether nobody has shown yet that it receives what is sent to a face that only a packet told of.
+    /// Whether the neighbour on an unsolicited face has not yet shown that it receives packets.
     #[cfg(test)]
     fn awaits_proof(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.awaits_proof)
     }
-    /// A nonce for a face that was just made: nobody can tell it from those of other faces, or of this one at another start.
+    /// A nonce for a new face, which no one can link to those of other faces or of another start.
     fn draw_nonce(&mut self, face: FaceId) -> u64 {
         self.nonces += 1;
         let Identity { nonce_secret, boot, .. } = &self.identity;
@@ -374,17 +376,17 @@ impl Neighbour {
             self.changes.push_back(Change::Down(face, peer));
         }
     }
-    /// Takes a hello.
+    /// Processes a hello.
     ///
     /// # Errors
-    /// A fixed phrase that says why it was dropped.
+    /// The reason for its rejection.
     pub fn handle_hello(&mut self, now: Time, face_id: FaceId, hello: Hello) -> Result<(), &'static str> {
         if hello.key == self.public {
             return Err("own hello");
         }
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
         let ours = face.nonce;
-        // A signature takes long to check, so that of a hello is checked once at most.
+        // A signature is slow to check, so each hello's is checked at most once.
         let mut checked = None;
         let mut is_proven = |signatures: &mut (u64, u64)| {
             *checked.get_or_insert_with(|| {
@@ -396,7 +398,7 @@ impl Neighbour {
             return Err("hello of an earlier start");
         }
         if hello.nonce != face.heard_nonce {
-            // A candidate cannot take the place of a neighbour that answers without proving who it is.
+            // A candidate needs a proof to replace a neighbour that answers.
             if face.up.is_some() && !(hello.echo == ours && is_proven(&mut self.signatures)) {
                 if now.since(face.sent_at) >= REPLY_INTERVAL {
                     self.reply_to_candidate(now, face_id, &hello);
@@ -427,7 +429,7 @@ impl Neighbour {
             self.reply_to(now, face_id, heard);
             return Ok(());
         }
-        // It has received what was sent there.
+        // It has received a hello there.
         face.awaits_proof = false;
         if !face.proven {
             face.proven = is_proven(&mut self.signatures);
@@ -455,7 +457,7 @@ impl Neighbour {
             (face.ramp, face.cadence) = (Ramp::default(), Cadence::default());
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
-            // At once: what comes before the proof would count as said in an earlier life.
+            // At once: packets before the proof would count as from an earlier run.
             self.send_hello(now, face_id);
             self.probe_length(now, face_id);
         } else if !face.accepted || wants_answer {
@@ -463,15 +465,15 @@ impl Neighbour {
         }
         Ok(())
     }
-    /// A question that went with data was not answered in time: the neighbour is asked whether it is still there, unless
-    /// it was only just. Whose answers wait in a queue is heard again and again, and would be asked at every packet.
+    /// A query that was sent with data was not answered in time: the neighbour is probed, unless it has just been. A
+    /// neighbour whose answers are queued is heard often, and would be probed at every packet.
     pub fn on_unanswered(&mut self, now: Time, face: FaceId) {
         let last_check = self.faces.get(&face).and_then(|face| face.checked_at);
         if last_check.is_none_or(|at| now.since(at) >= CHECK_INTERVAL) {
             self.check(now, face);
         }
     }
-    /// There are signs that a neighbour is gone: it is asked, and gone if it does not answer soon.
+    /// A neighbour may be gone: it is probed, and counts as gone if it does not answer soon.
     pub fn check(&mut self, now: Time, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face).filter(|face| face.up.is_some() && face.check.is_none()) else {
             return;
@@ -479,15 +481,15 @@ impl Neighbour {
         state.check = Some((now, 0));
         state.checked_at = Some(now);
         if now.since(state.alive_at) <= state.expected_interval(self.interval) * LATE {
-            // It may be that only long packets are lost.
+            // Perhaps only long packets are lost.
             state.path_mtu.iter_mut().for_each(|search| search.check(now));
         }
         self.send_hello(now, face);
     }
-    /// Takes a probe of what the link carries, or its answer.
+    /// Processes an MTU probe, or its answer.
     ///
     /// # Errors
-    /// A fixed phrase that says why it was dropped.
+    /// The reason for its rejection.
     pub fn handle_mtu(&mut self, now: Time, face: FaceId, message: MtuMessage) -> Result<(), &'static str> {
         let Some(state) = self.faces.get_mut(&face).filter(|face| face.up.is_some()) else {
             return Err("not from a neighbour");
@@ -507,7 +509,7 @@ impl Neighbour {
         }
         Ok(())
     }
-    /// So many bytes go over a face, one way or the other, other than greetings.
+    /// Counts bytes other than hellos that a face sends or receives.
     pub fn on_carried(&mut self, face: FaceId, bytes: usize) {
         if let Some(face) = self.faces.get_mut(&face) {
             face.carried += bytes as u64;
@@ -517,19 +519,19 @@ impl Neighbour {
             }
         }
     }
-    /// Datagrams leave over a face, the longest with so many bytes.
+    /// Datagrams leave through a face, the longest with this many bytes.
     pub fn on_sent(&mut self, face: FaceId, bytes: usize) {
         if let Some(search) = self.faces.get_mut(&face).and_then(|face| face.path_mtu.as_mut()) {
             search.on_sent(bytes);
         }
     }
-    /// The neighbour has acknowledged what it got over a face, the longest datagram of `bytes`.
+    /// The neighbour has acknowledged packets on a face, with datagrams of up to `bytes`.
     pub fn on_arrived(&mut self, now: Time, face: FaceId, bytes: u32) {
         if let Some(search) = self.faces.get_mut(&face).and_then(|face| face.path_mtu.as_mut()) {
             search.on_arrived(now, bytes);
         }
     }
-    /// Sends what the search wants to know, and tells what it has found.
+    /// Sends the path MTU search's probes, and reports its result.
     fn on_mtu(&mut self, now: Time, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face) else { return };
         let (Some(search), Some(peer)) = (&mut state.path_mtu, &mut state.up) else { return };
@@ -549,7 +551,7 @@ impl Neighbour {
         }
         self.send_mtu(face, MtuMessage::Probe(probe));
     }
-    /// Sends a longer datagram where hellos alone would make the link seem slow, which may only be long.
+    /// Sends a longer datagram where hellos alone would make a long link seem slow.
     fn probe_length(&mut self, now: Time, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face) else { return };
         let seems_slow = state.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS) > self.interval;
@@ -563,19 +565,19 @@ impl Neighbour {
         message.encode(&mut bytes);
         self.packets.push_back((face, bytes));
     }
-    /// A packet of a neighbour has come: it is there.
+    /// A packet of a neighbour has arrived: it is present.
     pub fn on_received(&mut self, face: FaceId) {
         if let Some(face) = self.faces.get_mut(&face) {
             self.cleared |= face.check.take().is_some();
         }
     }
-    /// Whether no hello has come for a while at a face where somebody is or was.
+    /// Whether no hello has arrived for a while at a face with a present or former neighbour.
     pub fn awaits_hello(&self, now: Time, face: FaceId) -> bool {
         let late = |face: &Face| now.since(face.alive_at) > face.expected_interval(self.interval) * LATE;
         self.faces.get(&face).is_some_and(|face| face.silent.is_some() || face.up.is_some() && late(face))
     }
-    /// A packet has come that nobody but the neighbour can have sent: it is there, or there again if it was silent. What a
-    /// link has held back comes before the next hello, and would be refused.
+    /// A packet has arrived that only the neighbour can have sent: it is present, or present again. Packets that a link
+    /// has delayed arrive before the next hello, and would otherwise be refused.
     pub fn on_expected(&mut self, now: Time, face_id: FaceId) {
         let Some(face) = self.faces.get_mut(&face_id) else { return };
         (face.alive_at, face.last_up) = (now, now);
@@ -586,19 +588,19 @@ impl Neighbour {
             self.reply(now, face_id);
         }
     }
-    /// Whether it is not sure that the neighbour at a face is still there.
+    /// Whether the neighbour at a face may be gone.
     pub fn is_suspect(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.check.is_some())
     }
-    /// Whether a neighbour under suspicion has answered; told once.
+    /// Whether a suspect neighbour has answered; reported once.
     pub fn poll_cleared(&mut self) -> bool {
         core::mem::take(&mut self.cleared)
     }
-    /// Whether a round trip was measured, so that slowness may have changed; told once.
+    /// Whether a round trip was measured, so that slowness may have changed; reported once.
     pub fn poll_measured(&mut self) -> bool {
         core::mem::take(&mut self.measured)
     }
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let ids: Vec<FaceId> = self.faces.keys().copied().collect();
         for id in ids {
@@ -610,7 +612,7 @@ impl Neighbour {
             let silent = now.since(face.alive_at) > expected * MISSED_MAX;
             let patience = face.check_interval() * CHECKS_MAX;
             let holds = face.holds;
-            // Where answers are held back, only a longer silence tells.
+            // On a link that delays answers, only a longer silence counts.
             let failed = |(since, checks): (Time, u32)| !holds && checks >= CHECKS_MAX && now.since(since) >= patience;
             let silent = silent || face.check.is_some_and(failed);
             if let Some(peer) = face.up.take_if(|_| silent) {
@@ -656,11 +658,11 @@ impl Neighbour {
         let late = |face: &Face| face.late_at(self.interval);
         self.faces.values().flat_map(|face| [greets(face), silence(face), search(face), late(face)]).flatten().min()
     }
-    /// All faces and who is there.
+    /// All faces and their neighbours.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, Option<&Peer>)> {
         self.faces.iter().map(|(id, face)| (*id, face.up.as_ref()))
     }
-    /// Who is at a face.
+    /// The neighbour at a face.
     pub fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.faces.get(&face)?.up.as_ref()
     }
@@ -668,8 +670,8 @@ impl Neighbour {
     pub fn rtt(&self, face: FaceId) -> Option<Duration> {
         self.faces.get(&face)?.rtt
     }
-    /// How slow the link of a face is: how long the answer to a question may take, as far as is known, which may wait behind
-    /// data; and how long a datagram of full length occupies the link, zero if it may only be a long link.
+    /// The slowness of a face's link: the expected delay of an answer, as far as known, including queued data; and the
+    /// time that a full-length datagram occupies the link, zero if the link may only be long.
     pub fn slowness(&self, face: FaceId) -> (Duration, Duration) {
         let Some(face) = self.faces.get(&face) else { return (Duration::ZERO, Duration::ZERO) };
         let answer_time = face.rtt.unwrap_or_default() + face.pace.airtime(CHECK_BEHIND.1) * ANSWER_BEHIND;
@@ -688,8 +690,8 @@ impl Neighbour {
         (mean(SAMPLES[0]), mean(SAMPLES[1]))
     }
 
-    /// Answers a hello of somebody who has heard this node's hellos up to number `heard`. As long as the last answer may be
-    /// on its way it gets no other one: on a slow link answers to what was said before would bring forth answers without end.
+    /// Answers a hello from a neighbour that has heard this node's hellos up to number `heard`. While the last answer
+    /// may be in flight, no other is sent: on a slow link, answers to old hellos would cause more answers without end.
     fn reply_to(&mut self, now: Time, id: FaceId, heard: u32) {
         let Some(face) = self.faces.get(&id) else { return };
         let on_its_way = self.rhythm.search.max(face.rtt.unwrap_or_default());
@@ -703,11 +705,11 @@ impl Neighbour {
             self.send_hello(now, id);
         }
     }
-    /// A proof for a candidate, who claims the place of a neighbour that still answers.
+    /// A proof for a candidate, who claims the address of a neighbour that still answers.
     fn reply_to_candidate(&mut self, now: Time, id: FaceId, hello: &Hello) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         let known = (face.heard_nonce, face.accepted, face.proven);
-        // Its proof has not been seen: it is to be shown.
+        // Its proof is missing and must be shown.
         (face.heard_nonce, face.accepted, face.proven) = (hello.nonce, false, false);
         self.send_hello(now, id);
         if let Some(face) = self.faces.get_mut(&id) {
@@ -722,12 +724,12 @@ impl Neighbour {
             let from = if face.unanswered.is_empty() { face.sequence } else { face.unanswered.start };
             face.unanswered = from..face.sequence + 1;
         }
-        // One that waits on the link tells as soon as all of them would.
+        // On a delaying link one waiting hello serves as well as many.
         let spaced = if face.holds { now.since(face.alive_at) / SPACED } else { Duration::ZERO }.min(SPACED_MAX);
         if let Some((_, checks)) = &mut face.check {
             *checks += 1;
         }
-        // Routers tell each other of broken links by their silence: between them hellos go on as ever.
+        // Routers detect broken links by silence: between them hellos continue at the usual rate.
         let is_host =
             |peer: &Peer| !(peer.roles.contains(Roles::ROUTER) && self.identity.roles.contains(Roles::ROUTER));
         let carried = face.carried - core::mem::replace(&mut face.carried_at_hello, face.carried);
@@ -743,8 +745,8 @@ impl Neighbour {
                     face.ramp.on_sent(now, self.interval, target)
                 }
                 None if face.heard_at.is_some() && !face.proven => {
-                    // Somebody is there, and each of its hellos is answered: the timer is for what gets lost. How slow the
-                    // link is nobody knows yet.
+                    // A neighbour is present and answers each hello: the timer covers losses. The link's speed is still
+                    // unknown.
                     face.greetings = (face.greetings + 1).min(GREETINGS_MAX);
                     self.rhythm.search * (1 << face.greetings)
                 }
@@ -755,7 +757,7 @@ impl Neighbour {
                         false => (SEARCH_PATIENCE, self.rhythm.search_max),
                     };
                     let slowly = if silence > patience { (silence / SEARCH_SILENCE).min(most) } else { Duration::ZERO };
-                    // Those who lost the same router at the same time do not search for it at the same time.
+                    // Hosts that lost the same router at the same time must not search for it in step.
                     let draw = secret_number(&self.identity.nonce_secret, [face.nonce, u64::from(face.sequence), 0]);
                     let slowly = slowly * 3 / 4 + slowly / 2 * (draw % 256) as u32 / 256;
                     face.pace.interval(self.rhythm.search, HELLO_BYTES, SEARCH_PARTS).max(spaced).max(slowly)
@@ -787,7 +789,7 @@ impl Neighbour {
             label: self.identity.label.clone(),
             signature: None,
         };
-        // A signature is long and takes long: not for whoever may have forged its address.
+        // A signature is long and slow: not for a source address that may be forged.
         if face.heard_nonce != 0 && !face.accepted && !face.awaits_proof {
             hello.sign(&self.identity.key);
             self.signatures.0 += 1;
@@ -802,10 +804,10 @@ impl Neighbour {
     }
 }
 
-/// The neighbour that a hello shows, in a network with an authority in its certified roles only.
+/// The neighbour behind a hello; in a network with an authority only with its certified roles.
 fn peer_of(hello: Hello, certified: Option<Roles>, search: &PathMtu) -> Peer {
     let roles = certified.map_or(hello.roles, |certified| hello.roles.within(certified));
-    // What is no router has no address, whatever it says.
+    // Only routers have addresses, whatever the hello claims.
     let is_host = certified.is_some() && !roles.contains(Roles::ROUTER);
     Peer {
         guid: hello.guid(),

@@ -1,4 +1,4 @@
-//! Packets of the hop link in and out, and what they complete.
+//! Incoming and outgoing packets of the hop link, and the chunks that they complete.
 use super::*;
 
 impl Router {
@@ -36,8 +36,8 @@ impl Router {
             self.outputs.push_back(Output::Dropped(face, error.reason(), bytes));
         }
     }
-    /// Whether a packet belongs to a chunk that the neighbour at a face had begun, or answers what it was asked: nobody else
-    /// knows that.
+    /// Whether a packet belongs to a chunk that a face's neighbour had started, or answers a query to it: no other node
+    /// knows either.
     pub fn expects(&self, face: FaceId, kind: PacketType, datagram: &Datagram) -> bool {
         let (Some(hop), bytes) = (self.hops.get(&face), datagram.header_bytes()) else { return false };
         match kind {
@@ -106,8 +106,9 @@ impl Router {
             self.consume(slot);
         }
     }
-    /// A chunk whose first packets came before its router had it in store does not name that router as its custodian,
-    /// which would send all of it again: it is told as if it were. If it is not the custodian, it takes no notice.
+    /// A chunk whose first packets came before its router had stored it does not name that router as its custodian,
+    /// which would send the whole chunk again: it is notified as if it were. If it is not the custodian, it ignores the
+    /// notice.
     fn name_custodian(&mut self, slot: Slot) {
         let Some(chunk) = self.buffer.chunk(slot).filter(|chunk| chunk.class == Class::Bulk) else { return };
         let Origin::Face(face, _) = chunk.origin else { return };
@@ -121,8 +122,8 @@ impl Router {
             header.custodian.get_or_insert(custodian);
         }
     }
-    /// Hosts send in their own names, which their hellos prove; gives where a chunk came from that does not keep to that.
-    /// Whoever only says that it is a router is a host, where the network vouches for its routers.
+    /// Hosts send under their own GUIDs, which their hellos prove; returns the origin of a chunk that violates this.
+    /// Where routers are certified, an uncertified node that claims to be a router counts as a host.
     fn forged_origin(&self, slot: Slot) -> Option<FaceId> {
         let chunk = self.buffer.chunk(slot).filter(|_| self.config.address.is_some())?;
         let Origin::Face(face, _) = chunk.origin else { return None };
@@ -132,7 +133,7 @@ impl Router {
         let host = self.hops.get(&face)?.peer.as_ref().filter(is_host)?;
         (chunk.header.as_ref()?.source != host.guid).then_some(face)
     }
-    /// A chunk of which a neighbour that is gone has brought a part goes on where that one was; true if it is complete.
+    /// A chunk that a vanished neighbour has partly delivered continues from that part; true if it is complete.
     fn adopt(&mut self, slot: Slot) -> bool {
         let is_free = |old: &Slot| !self.cut.contains_key(old) && !self.copying.contains_key(old);
         let Some(old) = self.buffer.other_part(slot).filter(is_free) else { return false };
@@ -143,7 +144,7 @@ impl Router {
         self.buffer.adopt(slot, old);
         self.buffer.chunk(slot).is_some_and(Chunk::is_complete)
     }
-    /// Stores the received part of each chunk that began to arrive over a face at least `age` ago.
+    /// Stores the received part of each chunk whose arrival over a face started at least `age` ago.
     pub(super) fn keep_arriving(&mut self, now: Time, face: FaceId, age: Duration) {
         let Some(hop) = self.hops.get(&face).filter(|hop| hop.peer.is_some()) else { return };
         for (slot, begun) in hop.incoming.begun() {
@@ -180,11 +181,11 @@ impl Router {
         let Origin::Face(face, _) = chunk.origin else { return None };
         PartKey::of(self.hops.get(&face)?.guid, chunk.header.as_ref()?)
     }
-    /// Removes the stored part of a chunk that was taken over or is wrong.
+    /// Removes the stored part of a chunk that was accepted or is wrong.
     pub(super) fn forget_part(&mut self, slot: Slot) {
         self.part_of(slot).into_iter().for_each(|key| self.partials.remove(&key));
     }
-    /// What two neighbours have brought of a chunk is all of it.
+    /// The parts from two neighbours complete a chunk.
     fn on_adopted(&mut self, now: Time, slot: Slot) {
         let Some(chunk) = self.buffer.chunk(slot) else { return };
         let origin = chunk.origin;
@@ -198,7 +199,7 @@ impl Router {
         }
         self.on_arrived(now, Arrived::Spoilt(slot));
     }
-    /// Whether a chunk that is sent again is still on its way here.
+    /// Whether a repeated chunk is still in transit through this node.
     fn is_here_already(&self, slot: Slot) -> bool {
         let plain = |header: &&ChunkHeader| {
             let to_one =
@@ -218,7 +219,7 @@ impl Router {
             return;
         }
         if header.service == ServiceId::Multicast {
-            // The ways to the members of a group are found by the node.
+            // The node finds the paths to the members of a group.
             return self.outputs.push_back(Output::Begun(slot));
         }
         let plain = matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse);
@@ -233,7 +234,7 @@ impl Router {
         }
         self.send_while_arriving(now, slot, face);
     }
-    /// Where a chunk that is arriving may be sent on at once under this header.
+    /// Where an arriving chunk may be forwarded at once under this header.
     pub(super) fn cut_way(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> Option<(FaceId, NetworkAddress)> {
         let Way::Face(face, address) = self.way(now, header) else { return None };
         let mut bound = header.clone();
@@ -241,7 +242,8 @@ impl Router {
         let chunk = self.buffer.chunk(slot)?;
         let (first, count) = (chunk.fragment(0)?.len(), chunk.count());
         let hop = self.hops.get_mut(&face)?;
-        // Too long for the next link, or its header grows by the address that is chosen here: whole, it is cut anew.
+        // It is too long for the next link, or its header grows by the address chosen here: once complete, it is cut
+        // again.
         let fits = DataHeader::BYTES + bound.len() + first <= hop.datagram_bytes as usize;
         let is_idle = fits && hop.queue.is_empty();
         (is_idle && hop.outgoing.can_begin(now, &header.destination, count.into()) == Room::Open)
@@ -254,20 +256,20 @@ impl Router {
         self.cut.insert(slot, face);
         self.stats.cut_through += 1;
     }
-    /// A packet more of a chunk that is sent on while it arrives is here.
+    /// Forwards one more packet of a chunk during its arrival.
     pub(super) fn send_packet_on(&mut self, slot: Slot, index: u16) {
         let bytes = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).map_or(0, Bytes::len);
         let Some(hop) = self.cut.get(&slot).and_then(|face| self.hops.get_mut(face)) else { return };
         if hop.carries(bytes) {
             hop.outgoing.on_fragment(slot, index);
         } else {
-            // Whole, it is cut anew.
+            // Once complete, it is cut again.
             hop.outgoing.cancel(slot, &mut self.buffer);
             self.cut.remove(&slot);
         }
     }
-    /// All of a chunk that is sent on while it arrives is here; false if it is not sent on, or not any more because the
-    /// packet that came last is too long for the next link.
+    /// Forwards the last packets of a chunk that is forwarded during its arrival. False if it is not, or no longer,
+    /// because the last packet is too long for the next link.
     pub(super) fn send_rest_on(&mut self, now: Time, slot: Slot) -> bool {
         let longest = self.buffer.chunk(slot).and_then(|chunk| chunk.lengths().into_iter().max()).unwrap_or(0);
         let Some(hop) = self.cut.remove(&slot).and_then(|face| self.hops.get_mut(&face)) else { return false };
@@ -279,7 +281,7 @@ impl Router {
         }
         fits
     }
-    /// Takes chunks that the neighbour has taken over out of the buffer, and begins others.
+    /// Removes chunks that the neighbour has accepted from the buffer, and starts others.
     pub(super) fn on_sent(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let neighbour = hop.guid;
@@ -290,7 +292,7 @@ impl Router {
         for slot in done {
             self.stats.sent += 1;
             if self.cut.remove(&slot).is_some() {
-                // The neighbour had what is still to come here from somebody else: nobody waits for it any more.
+                // The neighbour got the rest from elsewhere: no node waits for it.
                 let origin = self.buffer.chunk(slot).map(|chunk| chunk.origin);
                 self.stats.arrived += u64::from(matches!(origin, Some(Origin::Face(..))));
                 self.taken(slot);
@@ -316,14 +318,14 @@ impl Router {
         self.advance(now, face);
         self.open_windows();
     }
-    /// Begins to send what waits, as far as the neighbour has room.
+    /// Starts to send queued chunks as far as the neighbour's windows allow.
     pub(super) fn advance(&mut self, now: Time, face: FaceId) {
         for slot in self.begin_waiting(now, face) {
             self.send_missing_first(face, slot);
         }
     }
     fn begin_waiting(&mut self, now: Time, face: FaceId) -> Vec<Slot> {
-        // Destinations for which the neighbour has no room are passed over; within one the order stays.
+        // Destinations whose windows are closed are skipped; the order within a destination stays.
         let (mut at, mut full, mut begun) = (0, Vec::new(), Vec::new());
         let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else { return begun };
         while let Some((tag, slot)) = hop.queue.get(at).copied() {
@@ -338,7 +340,7 @@ impl Router {
             }
             let room = match hop.outgoing.can_begin(now, &destination, count.into()) {
                 Room::Open => {
-                    // Over this link it may have to be cut into more packets.
+                    // On this link it may need more packets.
                     let packets = self.buffer.chunk(slot).map_or(0, |chunk| hop.outgoing.packets_of(chunk));
                     if packets > u32::from(count) {
                         hop.outgoing.can_begin(now, &destination, packets)
@@ -368,8 +370,8 @@ impl Router {
         hop.outgoing.on_idle();
         begun
     }
-    /// A chunk of which its destination got a part over another face, until it went away there: what it does not have
-    /// goes before what it has.
+    /// The destination got a part of the chunk over another face before it went away there: its missing packets go
+    /// first.
     fn send_missing_first(&mut self, face: FaceId, slot: Slot) {
         let Some(chunk) = self.buffer.chunk(slot) else { return };
         let Some(key) = chunk.header.as_ref().and_then(ChunkHeader::key) else { return };

@@ -1,21 +1,20 @@
-//! Names that change under way, and what is done when room is short.
+//! Names that change in transit, and relief when the buffer is full.
 use super::*;
 
 impl Router {
-    /// What a name is bound to, as just learnt; none for nowhere. Chunks on their way follow it.
-    /// What is older than what is known counts for nothing.
+    /// Applies a new binding of a name, which may be empty. Chunks in transit follow it. Outdated bindings are ignored.
     pub fn handle_binding(&mut self, now: Time, guid: Guid, binding: Binding) {
         if !self.accepts_binding(now, &guid, binding.version) {
             return self.retry(now, guid);
         }
-        // Being told the same again does not fill or empty the storage of another router.
+        // An unchanged binding does not fill or empty another router's storage.
         if self.bindings.differs(&guid, &binding.addresses) {
             self.diverted.remove(&guid);
         }
         self.bindings.insert(now, guid, binding);
         self.retry(now, guid);
     }
-    /// The same when it has just changed: it counts more than the addresses that chunks on their way have.
+    /// The same for a binding that has just changed: it takes precedence over the addresses of chunks in transit.
     pub fn handle_move(&mut self, now: Time, guid: Guid, binding: Binding) {
         if !self.accepts_binding(now, &guid, binding.version) {
             return self.retry(now, guid);
@@ -25,12 +24,12 @@ impl Router {
         self.diverted.remove(&guid);
         self.retry(now, guid);
     }
-    /// Whether a record of this version about a name, or (`None`) that there is none, is no older than what is known.
+    /// Whether a record of this version about a name, or (`None`) its absence, is at least as new as the known state.
     pub fn accepts_binding(&self, now: Time, guid: &Guid, version: Option<u64>) -> bool {
         self.bindings.accepts(now, guid, version)
     }
-    /// A host that is attached here has said who alone may reach it, in a record of this version. What it said before does
-    /// not count when it comes later.
+    /// An attached host has set its readers, in a record of this version. An older version that arrives later is
+    /// ignored.
     pub fn handle_readers(&mut self, guid: Guid, version: u64, readers: Readers) {
         let known = self.rule_versions.entry(guid).or_default();
         if *known > version {
@@ -42,11 +41,11 @@ impl Router {
             Readers::Only(_) => drop(self.rules.insert(guid, readers)),
         }
     }
-    /// The addresses that a name is known to have.
+    /// The known addresses of a name.
     pub fn binding(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
         self.bindings.look(now, guid)
     }
-    /// Something about this destination has changed: what waits or is queued for it is looked at again.
+    /// Something about this destination has changed: its queued and waiting chunks are reconsidered.
     pub(super) fn retry(&mut self, now: Time, guid: Guid) {
         let mut again = self.unresolved.remove(&guid).map(|(_, slots)| slots).unwrap_or_default();
         let mut moving = Vec::new();
@@ -69,7 +68,7 @@ impl Router {
             self.forward(now, slot);
         }
     }
-    /// Keeps chunks for a destination here rather than with a router whose storage is depleted.
+    /// Keeps chunks for a destination here instead of at a router with depleted storage.
     pub(super) fn divert(&mut self, now: Time, face: FaceId) {
         let depleted = match (&self.topology, self.hops.get(&face).and_then(|hop| hop.peer.as_ref())) {
             (Some(topology), Some(peer)) => topology.is_depleted(peer.address),
@@ -84,13 +83,13 @@ impl Router {
             self.outputs.push_back(Output::Store(slot, StoreReason::Depleted));
         }
     }
-    /// Pushes chunks to the proxy that keep others from passing (paper §3.4.3): of the destination with most packets in
-    /// line, those that wait longest, as long as it has more than its share of a buffer that is nearly full. What goes to
-    /// many is not in the way as long as most of them wait for it.
+    /// Pushes chunks that block others to the proxy (paper §3.4.3): of the destination with most queued packets, those
+    /// that have waited longest, while it has more than its share of a nearly full buffer. A chunk for many
+    /// destinations blocks no one while most of them wait for it.
     pub(super) fn relieve(&mut self, now: Time) {
         let needed = match self.config.relief {
             HolRelief::Off => false,
-            // Who is held up upstream cannot be seen from here.
+            // Blocked nodes upstream cannot be seen from here.
             HolRelief::Proxy => true,
             HolRelief::Windows => self.buffer.destinations() > 1,
         };
@@ -124,8 +123,8 @@ impl Router {
             self.push_aside(now, face, slot);
         }
     }
-    /// Where every line has been held up for [`STUCK`], the neighbours may wait for room here as well: makes room for a
-    /// chunk of theirs, whoever's chunks have to go, and keeps it for a while. Whether that is so.
+    /// If every queue has been blocked for [`STUCK`], the neighbours may be waiting for space here as well: frees space
+    /// for one of their chunks, at the expense of any chunk, and reserves it for a while. Returns whether that is so.
     fn loosen(&mut self, now: Time) -> bool {
         let is_held_up = |hop: &Hop| hop.outgoing.blocked_since().is_some_and(|since| now.since(since) >= STUCK);
         let mut waiting = self.hops.values().filter(|hop| !hop.queue.is_empty()).peekable();
@@ -148,14 +147,14 @@ impl Router {
         self.relieved_at = now;
         self.outputs.push_back(Output::Store(slot, StoreReason::Relief));
     }
-    /// With less free room than this the buffer is nearly full.
+    /// With less free space than this the buffer is nearly full.
     pub(super) fn nearly_full(&self) -> u32 {
         match self.config.relief {
             HolRelief::Windows => self.buffer.largest(),
             HolRelief::Proxy | HolRelief::Off => self.buffer.largest().max(self.buffer.capacity() / 4),
         }
     }
-    /// Whether what fills the buffer is taken out of the way before it holds up everything.
+    /// Whether chunks that fill the buffer are pushed aside before they block everything.
     pub(super) fn relieves(&self) -> bool {
         self.config.relief == HolRelief::Windows && self.config.stores
     }
@@ -167,7 +166,7 @@ impl Router {
             hop.queued = hop.queued.saturating_sub(u32::from(count));
         }
     }
-    /// Tells neighbours whose window was too small for a chunk that it has opened.
+    /// Notifies neighbours that their window, too small for a chunk before, has opened.
     pub(super) fn open_windows(&mut self) {
         let low = self.window_low();
         for hop in self.hops.values_mut().filter(|hop| hop.peer.is_some()) {

@@ -1,9 +1,9 @@
-//! Link state that a certified router has signed: who may say what about the links and the storage of the network.
+//! Link state signed by certified routers: which router may report which links and storage.
 //!
 //! `link state | fingerprint of the signer's certificate 8 | bytes of the certificate 2 | certificate | signature 64`
 //!
-//! The signature covers the link state and the fingerprint, so that whoever passes a message on attaches the certificate
-//! or leaves it out: a neighbour gets it with the first state of its router, and again once in [`REPEAT`].
+//! The signature covers the link state and the fingerprint, so that forwarding routers can attach the certificate or
+//! omit it: a neighbour gets it with the first state of its router, and again once in [`REPEAT`].
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use bytes::Bytes;
@@ -20,18 +20,18 @@ use crate::{
     wire::{LinkState, Roles, Wire, WireError},
 };
 
-/// How often a certificate is sent to the same neighbour again, in case it was not kept there.
+/// How often a certificate is repeated to the same neighbour, in case it was not kept there.
 const REPEAT: Duration = Duration::from_secs(60);
-/// Signatures of a neighbour that are checked in a second, and in a row. A check takes 50 µs; routers say something every
-/// ten seconds, and after each change of a link.
+/// Checked signatures of a neighbour per second, and in a burst. A check takes 50 µs; routers send a state every ten
+/// seconds, and after each change of a link.
 const CHECKS_PER_SECOND: u64 = 200;
 const CHECKS_BURST: u32 = 1_000;
 const CONTEXT: &str = "tributary 1 mobilityfirst link state";
 
-/// What a router signs with, and what it knows of the certified routers around it.
+/// A router's signing key, and its state of the certified routers around it.
 #[derive(Debug)]
 pub struct SignedStates {
-    /// Routers whose certificates and states are remembered: as many as there are in a topology.
+    /// Maximum routers whose certificates and states are remembered: as many as a topology holds.
     routers_max: usize,
     identity: Identity,
     /// Certified routers by the fingerprints of their certificates, with the certificate's bytes.
@@ -67,7 +67,7 @@ impl From<WireError> for Untrusted {
 }
 
 impl SignedStates {
-    /// Those of the holder of `identity`.
+    /// Creates the state for the holder of `identity`.
     pub fn new(identity: Identity, routers_max: usize) -> SignedStates {
         SignedStates {
             routers_max,
@@ -88,7 +88,7 @@ impl SignedStates {
     pub fn review(&mut self, now: Time) {
         let (identity, known) = (&self.identity, &mut self.known);
         known.retain(|_, (grant, _)| identity.check(grant, now).is_ok());
-        // What it has signed itself refers to a certificate that may be another one now.
+        // Its own signed state refers to a certificate that may have changed.
         self.latest.retain(|_, latest| known.contains_key(&latest.fingerprint));
     }
     /// Signatures made, and signatures checked.
@@ -100,17 +100,17 @@ impl SignedStates {
     pub fn key_of(&self, router: NetworkAddress) -> Option<PublicKey> {
         self.latest.get(&router).map(|latest| latest.key)
     }
-    /// What it is in its network.
+    /// Its identity in the network.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
-    /// A face is gone, or another neighbour is there.
+    /// A face is gone, or has another neighbour.
     pub fn forget(&mut self, face: FaceId) {
         self.sent.retain(|(at, _), _| *at != face);
         self.budgets.remove(&face);
     }
-    /// The message that tells a neighbour the state of a router; `own` says whether it is this one. `None` if this node has
-    /// no certificate, or the state was never heard with a signature.
+    /// The message with a router's state for a neighbour; `own` says whether it is this router's. `None` if this node
+    /// has no certificate, or the state never arrived with a signature.
     pub fn message(&mut self, now: Time, to: FaceId, state: &LinkState, own: bool) -> Option<Vec<u8>> {
         let is_signed = self.latest.get(&state.router).is_some_and(|latest| latest.sequence == state.sequence);
         if own && !is_signed {
@@ -151,7 +151,7 @@ impl SignedStates {
     /// The state in a message from the neighbour on a face.
     ///
     /// # Errors
-    /// A fixed phrase that says why it counts for nothing.
+    /// The reason for its rejection.
     pub(crate) fn open(&mut self, now: Time, from: FaceId, message: &[u8]) -> Result<LinkState, Untrusted> {
         let mut reader = Reader::new(message);
         let encoded = reader.blob("link state", usize::from(u16::MAX))?;
@@ -161,7 +161,7 @@ impl SignedStates {
         reader.end()?;
         let state = LinkState::decode(encoded)?;
         let held = self.latest.get(&state.router);
-        // What was heard already costs no check: states come over every link.
+        // Known states need no check: they arrive over every link.
         if held.is_some_and(|held| {
             held.sequence == state.sequence && *held.state == *encoded && held.signature == signature
         }) {
@@ -188,7 +188,7 @@ impl SignedStates {
         if !grant.key.verify(CONTEXT, &[encoded, &fingerprint].concat(), &signature) {
             return Err(Untrusted("forged"));
         }
-        // An old one that somebody repeats takes the place of none.
+        // A replayed old state replaces none.
         if held.is_none_or(|held| is_newer(state.sequence, held.sequence)) {
             let encoded = Bytes::copy_from_slice(encoded);
             let sequence = state.sequence;
@@ -367,10 +367,10 @@ mod tests {
             assert!(b.open(Time::ZERO, FACE, &forged).is_err());
         }
         assert!(b.counts().1 <= u64::from(CHECKS_BURST) + 2, "{:?}", b.counts());
-        // Another neighbour is heard all the same.
+        // Another neighbour's states are still accepted.
         let honest = signed(&mut a, &state(1, 5_000, Roles::ROUTER));
         assert!(b.open(Time::ZERO, FaceId(2), &honest).is_ok());
-        // Four routers that each say something every ten seconds: what a network costs at rest.
+        // Four routers that each send a state every ten seconds: the cost of an idle network.
         let before = b.counts().1;
         for second in 1..=10u64 {
             let message =

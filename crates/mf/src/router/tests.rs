@@ -1,4 +1,4 @@
-//! Two routers whose packets are handed over by hand.
+//! Two routers whose packets the test transfers.
 use alloc::string::String;
 
 use super::*;
@@ -27,7 +27,7 @@ fn router_with(number: u8, buffer_packets: u32) -> Router {
 fn meet(router: &mut Router, now: Time, face: u32, number: u8) {
     meet_over(router, now, face, number, 1_472);
 }
-/// Meets a neighbour behind a link that carries datagrams of so many bytes.
+/// Adds a neighbour behind a link that carries datagrams of this size.
 fn meet_over(router: &mut Router, now: Time, face: u32, number: u8, datagram_bytes: u32) {
     router.on_up(now, FaceId(face), Peer { datagram_bytes, ..peer(number) });
 }
@@ -35,7 +35,7 @@ fn peer(number: u8) -> Peer {
     Peer {
         guid: Guid([number; 20]),
         label: String::new(),
-        // What hosts send is theirs; the second one passes on what others do.
+        // Hosts send their own chunks; the second router forwards others'.
         roles: if number == 2 { Roles::ROUTER } else { Roles::HOST },
         address: if number == 2 { NetworkAddress(2) } else { NetworkAddress::NONE },
         boot: u64::from(number),
@@ -43,7 +43,7 @@ fn peer(number: u8) -> Peer {
         window: 1_000,
     }
 }
-/// The packets of a chunk of 2,000 bytes, all `number`, on their way to a neighbour.
+/// The packets of a chunk of 2,000 bytes, all `number`, in transit to a neighbour.
 fn send(router: &mut Router, now: Time, to: u8, number: u8) -> Vec<Bytes> {
     send_bytes(router, now, to, number, 2_000)
 }
@@ -81,7 +81,7 @@ fn data_packets(router: &mut Router, now: Time) -> Vec<(FaceId, Bytes)> {
     packets.retain(|(_, packet)| PacketType::of(packet[0]) == Ok(PacketType::Data));
     packets
 }
-/// Hands packets of a chunk to a router. Gives what leaves.
+/// Passes packets of a chunk to a router. Returns the packets that leave.
 fn pass_on(relay: &mut Router, now: Time, packets: Vec<Bytes>) -> Vec<Bytes> {
     let mut leaving = Vec::new();
     for packet in packets {
@@ -95,7 +95,8 @@ fn pass_on(relay: &mut Router, now: Time, packets: Vec<Bytes>) -> Vec<Bytes> {
     }
     leaving
 }
-/// Hands packets of a chunk for a group to a router; neighbours 3 and 4 are its members. Gives what leaves after each.
+/// Passes packets of a chunk for a group to a router; neighbours 3 and 4 are its members. Returns the packets that
+/// leave after each.
 fn relay_group(relay: &mut Router, now: Time, packets: &[Bytes]) -> Vec<Vec<(FaceId, Bytes)>> {
     let take = |packet: &Bytes| {
         relay.handle_packet(now, FaceId(1), PacketType::Data, packet.clone().into());
@@ -142,7 +143,7 @@ fn received(now: Time, face: FaceId, packets: &[(FaceId, Bytes)]) -> Option<Byte
     }
     complete(&mut member, now)
 }
-/// The payload of the chunk that has come, if all of it has.
+/// The payload of the arrived chunk, if complete.
 fn complete(member: &mut Router, now: Time) -> Option<Bytes> {
     let outputs = core::iter::from_fn(|| member.poll_output(now));
     let slot =
@@ -164,7 +165,7 @@ fn packets_of_another_face_that_somebody_repeats_spoil_no_chunk() {
             _ => None,
         }
     };
-    // The second packet of the first chunk over another face is heard before the first chunk over this one.
+    // The second packet of the first chunk over another face arrives before the first chunk over this one.
     let other = send(&mut sender, now, 3, 33);
     assert_eq!((other.len(), take(other[1].clone())), (2, None));
     let chunk = send(&mut sender, now, 2, 22);
@@ -183,7 +184,7 @@ fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through
         meet_over(&mut relay, now, 2, 3, 1_466);
         meet(&mut receiver, now, 1, 2);
         let packets = send_bytes(&mut sender, now, 3, 33, 4_000);
-        // First packets leave room for a longer header.
+        // First packets leave space for a longer header.
         let lengths: Vec<usize> = packets.iter().map(Bytes::len).collect();
         assert!(lengths[0] <= 1_466 && lengths[1] > 1_466, "{lengths:?}");
         let leaving = pass_on(&mut relay, now, order.map(|index| packets[index].clone()).into());
@@ -236,7 +237,7 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     let binding = Binding { addresses, readers: Readers::All, lifetime: Duration::from_secs(9), version: Some(1) };
     relay.handle_binding(now, Guid([9; 20]), binding);
     let packets = send_chunk(&mut sender, now, header_to(9, 33), 4_000);
-    // The first packet as it came would just fit the link to the next router.
+    // The first packet in its arrived form would just fit the link to the next router.
     meet_over(&mut relay, now, 2, 3, packets[0].len() as u32);
     let leaving = pass_on(&mut relay, now, packets);
     let longest = leaving.iter().map(Bytes::len).max();
@@ -271,7 +272,7 @@ fn an_empty_buffer_takes_the_largest_chunk_however_many_neighbours_send() {
     assert!(!windows.is_empty() && windows.iter().all(|window| *window == 6_000), "{windows:?}");
 }
 
-/// The neighbour at a face says that it has all of the chunk of which it was sent a packet.
+/// The neighbour at a face acknowledges all packets of the chunk of which it was sent one.
 fn has_all(router: &mut Router, now: Time, face: FaceId, packet: &[u8]) {
     let hop = DataHeader::decode(packet).expect("a packet of data").hop;
     let (state, bitmap, mut answer) = (CackState::Complete, Vec::new(), Vec::new());
@@ -304,7 +305,7 @@ fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
 #[test]
 fn what_the_next_hop_can_never_take_is_dropped_and_keeps_nobody_waiting() {
     let now = Time::from_millis(1_000);
-    // A buffer of 40 packets, and a link over which a chunk of 8 MB would have more packets than there are numbers for.
+    // A buffer of 40 packets, and a link over which a chunk of 8 MB would exceed the packet numbers.
     for (window, datagram_bytes, bytes, left) in
         [(20, 1_472, 70_000, 20_000), (20, 576, 30_000, 20_000), (100_000, 576, 6_000_000, 4_400_000)]
     {
@@ -326,7 +327,7 @@ fn what_the_next_hop_can_never_take_is_dropped_and_keeps_nobody_waiting() {
         let Some(Output::Lost(header, TOO_LARGE)) = relay.poll_output(now) else { panic!("it is lost") };
         assert_eq!((header.payload_bytes as usize, relay.stats.dropped), (bytes, 1));
         assert!(relay.poll_output(now).is_none() && relay.buffer.chunk(slots[1]).is_some());
-        // What is larger than the window is as its neighbour gets room.
+        // A chunk larger than the window leaves as the window opens.
         relay.hops.get_mut(&FaceId(3)).unwrap().outgoing.set_first_window(40.max(window));
         relay.advance(now, FaceId(3));
         assert_eq!(relay.hops[&FaceId(3)].outgoing.sending(), 1, "the other one is on its way");
@@ -461,7 +462,7 @@ fn of_a_face_that_is_gone_for_good_nothing_stays_and_one_that_comes_back_begins_
     assert_eq!((relay.buffer.len(), relay.buffer.used(), relay.hops.len()), (0, 0, 1));
     meet(&mut relay, now, 1, 1);
     assert_eq!(arrived(pass_on(&mut relay, now, packets)), [(33, 4_000)]);
-    // The receiver remembers what came over its face, also if the relay does not.
+    // The receiver remembers the chunks of its face, even if the relay does not.
     relay.remove_face(now, FaceId(2));
     meet(&mut relay, now, 2, 3);
     let packets = send_bytes(&mut sender, now, 3, 44, 4_000);

@@ -1,4 +1,4 @@
-//! One object on its way to one receiver.
+//! One object in transfer to one receiver.
 use super::*;
 
 pub(super) struct Outflow {
@@ -18,7 +18,7 @@ pub(super) struct Outflow {
     pub(super) next: u32,
     pub(super) held: ChunkRanges,
     pub(super) again: BTreeSet<u32>,
-    /// Chunks that came wrong: they are sent past copies on the way.
+    /// Corrupted chunks: they are sent past copies on the way.
     pub(super) past_copies: BTreeSet<u32>,
     pub(super) dropped: BTreeSet<u32>,
     pub(super) stored: BTreeMap<u32, (Guid, NetworkAddress)>,
@@ -48,11 +48,11 @@ pub(super) struct Outflow {
     pub(super) delivered: bool,
     /// Its receiver cannot keep it.
     pub(super) refused: bool,
-    /// A chunk whose bytes have to be read, or were.
+    /// A chunk whose bytes are being read, or have been.
     pub(super) waiting: Option<Waiting>,
     /// Its members, if it goes to a group.
     pub(super) group: Option<Group>,
-    /// Whether it waits until it is known if its destination is a group.
+    /// Whether it waits until its destination is recognised.
     pub(super) unrecognised: bool,
 }
 
@@ -61,18 +61,18 @@ pub(super) struct Outflow {
 pub(super) struct Next {
     pub(super) number: u32,
     pub(super) repeated: bool,
-    /// The only member of a group that it goes to, and where that is.
+    /// The only member of a group that it goes to, and its address.
     pub(super) only: Option<(Guid, NetworkAddress)>,
 }
 
 /// A chunk to send whose bytes have to be read first.
 pub(super) struct Waiting {
     pub(super) next: Next,
-    /// What was read of it so far, in order.
+    /// The parts read so far, in order.
     pub(super) parts: Vec<Bytes>,
     /// Why it cannot be read.
     pub(super) failed: Option<Failure>,
-    /// Whether the storage has yet to give bytes of it.
+    /// Whether bytes of it are still being read.
     pub(super) awaits_storage: bool,
 }
 
@@ -85,8 +85,7 @@ impl Waiting {
 /// The end-to-end window (paper §3.4.2). Two windows may be in flight, so that the one message per window arrives in
 /// time.
 pub(super) struct Windows {
-    /// First chunk, chunk after the last, and chunks that are to be sent of each window so far; empty for what is too
-    /// small for flow control.
+    /// Per window: first chunk, end, and chunks to send; empty for objects too small for flow control.
     pub(super) begun: Vec<(u32, u32, u16)>,
     pub(super) confirmed: usize,
     /// Chunks of the next window; 0 stops.
@@ -95,14 +94,14 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Whether a chunk belongs to a window that was begun, or may begin one.
+    /// Whether a chunk belongs to a started window, or may start one.
     pub(super) fn lets(&self, number: u32) -> bool {
         self.is_begun(number) || self.advice > 0 && self.begun.len() <= self.confirmed + 1
     }
     fn is_begun(&self, number: u32) -> bool {
         !self.controlled || self.begun.last().is_some_and(|(_, end, _)| number < *end)
     }
-    /// The same; begins the window.
+    /// The same; starts the window.
     pub(super) fn may_send(&mut self, number: u32, count: u32, held: &ChunkRanges) -> bool {
         if self.is_begun(number) {
             return true;
@@ -118,8 +117,9 @@ impl Windows {
         self.begun.push((number, end, chunks));
         true
     }
-    /// Storage on the way has promised to keep a chunk. If it is the last of its window, all before it were delivered
-    /// or stored as well, and the receiver, who is away, cannot say so: the network has room for what comes next.
+    /// Storage on the way has promised to keep a chunk. If it is the last of its window and all earlier ones were
+    /// delivered or stored, the network can take the next window, although the absent receiver cannot acknowledge this
+    /// one.
     pub(super) fn on_stored(&mut self, number: u32, held: &ChunkRanges) {
         let at = self.begun.partition_point(|(first, ..)| *first <= number);
         let Some((_, end, _)) = at.checked_sub(1).map(|at| self.begun[at]) else { return };
@@ -137,7 +137,7 @@ impl Windows {
 }
 
 impl Outflow {
-    /// It is known now whether its destination is a group. Some of it may be in the outbox already.
+    /// Its destination has been recognised. Some of it may be in the outbox already.
     pub(super) fn recognise(&mut self, now: Time, is_group: bool) {
         self.options.recognises = false;
         self.options.service = self.options.service.for_group(is_group);
@@ -154,16 +154,16 @@ impl Outflow {
             }
         }
     }
-    /// When the flow last made progress. What is repeated until it is acknowledged, or because storage has dropped it,
-    /// is none.
+    /// When the flow last made progress. Repetitions, whether for lack of an acknowledgement or because storage dropped
+    /// chunks, are no progress.
     pub(super) fn alive_at(&self) -> Time {
         match self.options.reliability {
             Reliability::Ack => self.heard_at,
             Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.begun_at),
         }
     }
-    /// When it is given up: at the end of its lifetime, or when there was no sign of life for long. Once custodians keep all
-    /// of it, they deliver it without this end.
+    /// When it ends: at the end of its lifetime, or after a long silence. Once custodians keep all of it, they deliver
+    /// it without this end.
     pub(super) fn over_at(&self) -> Time {
         let silent_at = self.alive_at() + FLOW_LIFETIME;
         match self.ends_at {
@@ -180,15 +180,15 @@ impl Outflow {
         (self.heard_at, self.remind_after) = (now, patience);
         self.remind_at = self.has_to_remind().then(|| now + patience);
     }
-    /// Whether the receiver, when it is silent, has to be reminded by the description. It may not know that something
-    /// is sent to it: then it cannot say that all of it is missing. It may have acknowledged the description and been
-    /// killed, or everything, and its last word was lost.
+    /// Whether a silent receiver must be reminded with the manifest. It may not know of the transfer: then it cannot
+    /// report that everything is missing. Or it acknowledged the manifest and was killed, or its final acknowledgement
+    /// was lost.
     pub(super) fn has_to_remind(&self) -> bool {
         let is_pushed_to_one = !self.requested && self.group.is_none();
         is_pushed_to_one && self.options.reliability != Reliability::DontCare
     }
-    /// Reminds a silent receiver by the description, if that is due. Storage that has it sends it, unless it has lost
-    /// it meanwhile.
+    /// Reminds a silent receiver by sending the manifest, if due. Storage that holds the manifest sends it, unless it
+    /// has lost it since.
     pub(super) fn remind(&mut self, now: Time) {
         if self.remind_at.is_none_or(|at| at > now) {
             return;
@@ -203,13 +203,14 @@ impl Outflow {
             self.remind_at = Some(now + self.remind_after);
         }
     }
-    /// When something of it is due.
+    /// When its next timer is due.
     pub(super) fn due(&self) -> Time {
         let group = self.group.as_ref().and_then(Group::poll_timeout);
         let dues = [self.resume_at, self.ack_at, group, self.remind_at].into_iter().flatten();
         dues.fold(self.over_at(), Time::min)
     }
-    /// Does what is due. A chunk that more members of a group than `threshold` ask for goes to all of them again.
+    /// Runs the timers that are due. A chunk that more than `threshold` members of a group request is sent to all of
+    /// them again.
     pub(super) fn handle_timeout(&mut self, now: Time, threshold: usize) {
         if let Some(group) = &mut self.group {
             group.handle_timeout(now, threshold, &mut self.again);
@@ -225,7 +226,7 @@ impl Outflow {
             self.again.extend(self.unacknowledged.iter().copied());
         }
     }
-    /// A chunk goes out of which an acknowledgement is waited for.
+    /// A chunk that needs an acknowledgement is sent.
     pub(super) fn await_ack(&mut self, now: Time, number: u32) {
         self.unacknowledged.insert(number);
         self.ack_at.get_or_insert(now + ACK_PATIENCE);
@@ -240,12 +241,12 @@ impl Outflow {
             (self.ack_at, self.ack_tries) = (None, 0);
         }
     }
-    /// Storage on the way keeps it for so long.
+    /// Storage on the way keeps it for this long.
     pub(super) fn on_kept_for(&mut self, kept: Duration) {
         self.kept_for = Some(self.kept_for.map_or(kept, |known| known.min(kept)));
     }
-    /// Whether all of it is in storage on the way to its receiver, or to each member of its group that has not got it: the
-    /// storage has promised to bring it there.
+    /// Whether storage on the way has all of it for its receiver, or for each incomplete member of its group: the
+    /// storage has promised to deliver it.
     pub(super) fn is_kept_on_the_way(&self) -> bool {
         let is_kept = match &self.group {
             Some(group) => self.next >= self.count && group.is_idle() && group.is_kept(self.count),
@@ -253,7 +254,7 @@ impl Outflow {
         };
         !self.requested && is_kept && self.again.is_empty() && self.dropped.is_empty()
     }
-    /// Whether there is a chunk that may go now, as far as the receiver and the storage of this node are concerned;
+    /// Whether a chunk may be sent now, as far as the receiver and the storage of this node are concerned;
     /// [`Outflow::take_next`] may still find that the rest is held.
     pub(super) fn can_send(&self) -> bool {
         if let Some(waiting) = &self.waiting {
@@ -264,20 +265,20 @@ impl Outflow {
             && !self.unrecognised
             && (repairs || self.next < self.count && self.window.lets(self.next))
     }
-    /// The next chunk: what is missing goes before what is new.
+    /// The next chunk: missing ones go before new ones.
     pub(super) fn take_next(&mut self, now: Time) -> Option<Next> {
         if self.resume_at.is_some() {
             return None;
         }
         if let Some(number) = self.again.pop_first() {
-            // What the receiver did not want before goes for the first time.
+            // Chunks that the receiver did not want before are sent for the first time.
             return Some(Next { number, repeated: number < self.next && !self.held.contains(number), only: None });
         }
         if let Some((guid, address, number)) = self.group.as_mut().and_then(Group::take_single) {
             return Some(Next { number, repeated: true, only: Some((guid, address)) });
         }
         while self.next < self.count && self.held.contains(self.next) {
-            // Windows go on over what the receiver has: it counts as sent and received.
+            // Windows include chunks that the receiver has: they count as sent and received.
             self.next += 1;
         }
         if self.next >= self.count || !self.window.may_send(self.next, self.count, &self.held) {
@@ -383,15 +384,14 @@ pub(super) fn header_addresses(header: &ChunkHeader) -> Vec<NetworkAddress> {
     if header.source_address.is_none() { Vec::new() } else { Vec::from([header.source_address]) }
 }
 
-/// Windows are numbered from 0 again after so many on the wire; `u16::MAX` stands for no flow control.
+/// Window numbers wrap around after this many on the wire; `u16::MAX` means no flow control.
 const WINDOW_NUMBERS: u32 = u16::MAX as u32;
 
 /// How a window is numbered on the wire.
 pub(crate) fn on_wire(window: u32) -> u16 {
     (window % WINDOW_NUMBERS) as u16
 }
-/// The window that has this number on the wire, of all those the one that is nearest to a known one (serial number
-/// arithmetic, as in RFC 1982).
+/// The window with this number on the wire that is nearest to a known one (serial number arithmetic, as in RFC 1982).
 pub(crate) fn nearest_window(number: u16, known: u32) -> u32 {
     let ahead = (u32::from(number) % WINDOW_NUMBERS + WINDOW_NUMBERS - known % WINDOW_NUMBERS) % WINDOW_NUMBERS;
     match known.checked_sub(WINDOW_NUMBERS - ahead) {

@@ -1,17 +1,17 @@
-//! The flows of a node and what is looked up among them: nothing that is done for one flow looks at the others.
+//! The flows of a node and their indexes: work for one flow never scans the others.
 use super::*;
 
-/// Whom a flow goes to, and the number of its transfer.
+/// The destination of a flow, and the number of its transfer.
 pub(super) type FlowId = (Guid, u32);
 
-/// All flows. Whatever changes one goes through [`Flows::change`], which keeps the indexes true.
+/// All flows. Every change goes through [`Flows::change`], which keeps the indexes consistent.
 #[derive(Default)]
 pub(super) struct Flows {
     all: BTreeMap<FlowId, Entry>,
     index: Index,
     /// The flow that sent last.
     last: FlowId,
-    /// Transfers that were begun here, and whom each goes to.
+    /// Pushed transfers, and their destinations.
     pushed: BTreeMap<u32, Guid>,
     /// Flows with each transfer, object and token.
     tokens: BTreeMap<(u32, ObjectId, u64), usize>,
@@ -23,7 +23,7 @@ pub(super) struct Flows {
     /// changed.
     followed: BTreeMap<Guid, usize>,
     followed_changed: bool,
-    /// How many flows were looked at.
+    /// Flows examined so far.
     #[cfg(test)]
     looks: core::cell::Cell<u64>,
 }
@@ -33,9 +33,9 @@ pub(super) struct Flows {
 struct Index {
     turns: Turns,
     due: BTreeSet<(Time, FlowId)>,
-    /// Flows that were begun here and are in storage on the way as a whole, by when there was last a sign of life.
+    /// Pushed flows that are completely in storage on the way, by their last sign of life.
     kept: BTreeSet<(Time, FlowId)>,
-    /// Flows that somebody asked for, by the same: all, and those of each device.
+    /// Requested flows by the same: all, and per device.
     requested: BTreeSet<(Time, FlowId)>,
     requested_by: BTreeMap<Guid, BTreeSet<(Time, u32)>>,
 }
@@ -45,7 +45,7 @@ struct Entry {
     standing: Standing,
 }
 
-/// Where a flow stands in the indexes.
+/// A flow's entries in the indexes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Standing {
     due: Time,
@@ -137,18 +137,18 @@ impl Flows {
         let range = (*destination, 0)..=(*destination, u32::MAX);
         self.all.range(range).inspect(|_| self.looked()).map(|(id, _)| *id).collect()
     }
-    /// The flow of a transfer that was begun here.
+    /// The flow of a pushed transfer.
     pub(super) fn pushed(&self, transfer: u32) -> Option<FlowId> {
         Some((*self.pushed.get(&transfer)?, transfer))
     }
     pub(super) fn pushed_count(&self) -> usize {
         self.pushed.len()
     }
-    /// The transfer that was begun here, is in storage on the way as a whole, and has been silent for longest.
+    /// The pushed transfer, completely in storage on the way, with the longest silence.
     pub(super) fn longest_kept(&self) -> Option<FlowId> {
         self.index.kept.first().map(|(_, id)| *id)
     }
-    /// How many flows somebody asked for: all, or one device.
+    /// The number of requested flows: all, or one device's.
     pub(super) fn requested_count(&self, by: Option<&Guid>) -> usize {
         by.map_or(self.index.requested.len(), |by| self.index.requested_by.get(by).map_or(0, BTreeSet::len))
     }
@@ -179,7 +179,7 @@ impl Flows {
     pub(super) fn to_group(&self, group: &Guid) -> BTreeSet<u32> {
         self.groups.get(group).into_iter().flatten().inspect(|_| self.looked()).copied().collect()
     }
-    /// Destinations of flows that last long enough to be followed, if they have changed since this was asked last.
+    /// Destinations of the flows long enough to be followed, if they have changed since the last call.
     pub(super) fn take_followed(&mut self) -> Option<BTreeSet<Guid>> {
         core::mem::take(&mut self.followed_changed).then(|| self.followed.keys().copied().collect())
     }
@@ -187,7 +187,7 @@ impl Flows {
     pub(super) fn next_due(&self) -> Option<Time> {
         self.index.due.first().map(|(at, _)| *at)
     }
-    /// Flows of which something is due.
+    /// Flows with a due timer.
     pub(super) fn due(&self, now: Time) -> BTreeSet<FlowId> {
         let due = self.index.due.iter().take_while(|(at, _)| *at <= now);
         due.inspect(|_| self.looked()).map(|(_, id)| *id).collect()
@@ -212,7 +212,7 @@ impl Flows {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
     }
-    /// How many flows were looked at.
+    /// Flows examined so far.
     #[cfg(test)]
     pub(super) fn looks(&self) -> u64 {
         self.looks.get()

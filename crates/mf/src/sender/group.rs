@@ -1,30 +1,30 @@
-//! One object on its way to a group (paper §3.5): the source aggregates what members miss, and repeats it to all or to
-//! each of them.
+//! One object in transfer to a group (paper §3.5): the source aggregates the members' missing chunks, and repeats them
+//! to all or to each.
 use super::*;
 
 /// How long requests for the same chunks are collected.
 const COLLECT: Duration = Duration::from_millis(50);
 /// How long a member may be silent after everything was sent before it is reminded; doubles up to [`REMIND_MAX`].
 const REMIND: Duration = Duration::from_secs(3);
-/// Members of a group whose answers are kept at most.
+/// Maximum members of a group whose answers are kept.
 const MEMBERS_MAX: usize = 4_096;
 
-/// How many of a group are to get it.
+/// How many members of a group should get it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted {
     /// All.
     All,
-    /// The nearest one, whom the network chooses.
+    /// The nearest one, chosen by the network.
     One,
 }
 
-/// What a source knows of those to whom it sends.
+/// A source's state of its receivers.
 pub(super) struct Group {
     wanted: Wanted,
     members: BTreeMap<Guid, Member>,
-    /// Whether it was told who belongs to it: until then somebody may be missing who has not answered yet.
+    /// Whether the members are known: until then one of them may still be silent and incomplete.
     is_known: bool,
-    /// Chunks, and who has asked for each since the last repair.
+    /// Chunks, and the members that have requested each since its last repair.
     requests: BTreeMap<u32, BTreeSet<Guid>>,
     repair_at: Option<Time>,
     /// Repairs for one member each.
@@ -40,7 +40,7 @@ struct Member {
     /// It cannot keep it.
     has_refused: bool,
     reports: Reports,
-    /// Which of its chunks storage on the way has.
+    /// Its chunks in storage on the way.
     stored: BTreeMap<u32, (Guid, NetworkAddress)>,
 }
 
@@ -68,7 +68,7 @@ impl Group {
         let room = self.members.len() < MEMBERS_MAX || self.members.contains_key(&guid);
         room.then(|| self.members.entry(guid).or_default())
     }
-    /// Who belongs to the group now; those who leave are not waited for.
+    /// Sets the current members of the group; it does not wait for those who leave.
     pub(super) fn set_members(&mut self, own: Guid, members: &BTreeSet<Guid>) {
         if self.wanted == Wanted::One {
             return;
@@ -79,8 +79,8 @@ impl Group {
             self.member(*guid);
         }
     }
-    /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it, but for
-    /// chunks that are to go past these.
+    /// A member, or a proxy for its members, reports missing chunks. Returns those that proxies on the way have, except
+    /// chunks that must bypass proxies.
     pub(super) fn on_missing(
         &mut self,
         now: Time,
@@ -131,7 +131,8 @@ impl Group {
             member.stored.retain(|number, _| !chunks.contains(*number));
         }
     }
-    /// Does what is due. A chunk that more than `threshold` ask for goes to all again, others to who asked for them.
+    /// Runs the timers that are due. A chunk requested by more than `threshold` members is sent to all again, others
+    /// only to the requesters.
     pub(super) fn handle_timeout(&mut self, now: Time, threshold: usize, again: &mut BTreeSet<u32>) {
         if self.repair_at.is_some_and(|at| at <= now) {
             self.repair_at = None;
@@ -144,8 +145,8 @@ impl Group {
             }
         }
         if self.remind_at.is_some_and(|at| at <= now) {
-            // Who got nothing at all cannot know that something is missing: its description makes it say so.
-            // Storage that has the description sends it, unless it has lost it meanwhile.
+            // A member that received nothing cannot know what is missing: the manifest makes it answer. Storage that
+            // holds the manifest sends it, unless it has lost it since.
             let is_late = self.remind_after >= REMIND_MAX;
             let is_notified = |member: &Member| member.is_over() || !is_late && member.stored.contains_key(&0);
             let silent = self.members.iter().filter(|(_, member)| !is_notified(member));
@@ -157,7 +158,7 @@ impl Group {
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         [self.repair_at, self.remind_at].into_iter().flatten().min()
     }
-    /// A repair for one member: who, where, and which chunk.
+    /// A repair for one member: the member, its address, and the chunk.
     pub(super) fn take_single(&mut self) -> Option<(Guid, NetworkAddress, u32)> {
         let (guid, number) = self.single.pop_first()?;
         let address = self.members.get(&guid).map_or(NetworkAddress::NONE, |member| member.address);
@@ -167,15 +168,15 @@ impl Group {
     pub(super) fn on_all_sent(&mut self, now: Time) {
         self.remind_at.get_or_insert(now + REMIND);
     }
-    /// Whether there are repairs for single members.
+    /// Whether repairs for single members are pending.
     pub(super) fn has_single(&self) -> bool {
         !self.single.is_empty()
     }
     pub(super) fn is_idle(&self) -> bool {
         self.single.is_empty() && self.requests.is_empty()
     }
-    /// Whether it is known who the members are, and all have everything or refuse it; where one is enough, whether one
-    /// does. Storage on the way may speak of the group itself, whom it has not found a member for yet.
+    /// Whether the members are known, and all have everything or refuse it; if one is enough, whether one does. Storage
+    /// on the way may report for the group itself while it has not found a member.
     pub(super) fn is_over(&self) -> bool {
         let mut members = self.members.values();
         match self.wanted {
@@ -183,8 +184,7 @@ impl Group {
             Wanted::All => self.is_known && !self.members.is_empty() && members.all(Member::is_over),
         }
     }
-    /// Whether storage on the way has all `count` chunks for each member that has not got it; where one member is enough,
-    /// for one.
+    /// Whether storage on the way has all `count` chunks for each incomplete member; for one member if one is enough.
     pub(super) fn is_kept(&self, count: u32) -> bool {
         let is_kept = |member: &Member| member.is_over() || member.stored.len() >= count as usize;
         match self.wanted {
@@ -192,7 +192,7 @@ impl Group {
             Wanted::All => self.is_known && !self.members.is_empty() && self.members.values().all(is_kept),
         }
     }
-    /// Members; none before it is known who they are.
+    /// Members; zero before they are known.
     pub(super) fn len(&self) -> usize {
         if self.is_known { self.members.len() } else { 0 }
     }
@@ -256,7 +256,7 @@ mod tests {
         group.on_all_sent(now);
         let mut again = BTreeSet::new();
         group.handle_timeout(now + REMIND, 4, &mut again);
-        // Member 1 asked for chunk 5 before it was complete.
+        // Member 1 requested chunk 5 before it was complete.
         let reminded: Vec<(Guid, u32)> =
             core::iter::from_fn(|| group.take_single()).map(|(guid, _, number)| (guid, number)).collect();
         assert!(reminded.contains(&(guid(2), 0)) && !reminded.contains(&(guid(1), 0)), "{reminded:?}");
@@ -269,7 +269,7 @@ mod tests {
     fn one_is_enough_where_one_is_wanted_whatever_storage_says_of_the_group() {
         let mut group = Group::new(Wanted::One);
         assert!(!group.is_over());
-        // Before a member was found chunks were stored for the group itself; part of the rest went to another member.
+        // Before a member was found, chunks were stored for the group itself; part of the rest went to another member.
         group.on_stored(guid(5), (guid(7), NetworkAddress(7)), [1].into_iter());
         let none = BTreeSet::new();
         let from = (guid(2), NetworkAddress(2));
@@ -285,7 +285,7 @@ mod tests {
         let mut now = Time::from_millis(1_000);
         group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2)]));
         let proxy = (guid(7), NetworkAddress(7));
-        // The store had no room for all that was to be kept for member 1.
+        // The store was too full for all of member 1's chunks.
         group.on_stored(guid(1), proxy, [0, 1, 2].into_iter());
         group.on_dropped(guid(1), &ChunkRanges::from_ascending([0, 1]));
         group.on_stored(guid(2), proxy, [0, 1, 2].into_iter());

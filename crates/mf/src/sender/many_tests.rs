@@ -1,4 +1,4 @@
-//! Many flows at once: what is done for one of them does not grow with their number, and none is forgotten.
+//! Many flows at once: the work for one does not grow with their number, and none is forgotten.
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,7 +40,7 @@ fn stored(sent: &ChunkHeader) -> TransportMessage {
     TransportMessage::Stored { flow, transfer: tag.transfer, object: tag.object, proxy, address, chunks }
 }
 
-/// Who so many flows go to.
+/// The destinations of the flows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum To {
     One,
@@ -48,8 +48,8 @@ enum To {
     Group,
 }
 
-/// How many flows are looked at for each of `count`, from its beginning to its end: its chunks are stored on the way,
-/// its receiver is reminded once, asks for what is missing, and has it.
+/// Flows examined for each of `count` flows over its lifetime: its chunks are stored on the way, its receiver is
+/// reminded once, requests missing chunks, and completes.
 fn looks_at(count: u32, to: To) -> f64 {
     let cache = ContentCache::new(ByteCount(0));
     let (mut sender, object) = sender();
@@ -125,7 +125,7 @@ fn a_round_for_which_there_is_no_room_tries_few_of_ten_thousand_flows() {
     let before = sender.looks();
     assert!(sender.poll_chunk(now, &cache, |_, _| false).is_none());
     assert!(sender.looks() - before <= 2 * 17, "{}", sender.looks() - before);
-    // What is small enough goes, though much that is not stands before it.
+    // A chunk that fits is sent, although many larger ones precede it.
     let sent = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |to, bytes| *to == guid(1) && bytes < 4));
     let sent = sent.map(|(header, _)| header.destination).collect::<Vec<Guid>>();
     assert_eq!(sent, alloc::vec![guid(1); 2 * 10_000 / 16], "objects of two bytes, in two chunks");
@@ -232,11 +232,11 @@ fn who_asks_under_the_number_of_something_sent_unasked_does_not_take_its_place()
     assert_eq!(sender.report(transfer).map(|report| report.bytes), Some(u64::from(EndConfig::default().chunk_bytes)));
 }
 
-/// An object whose bytes come from a disk, one chunk for each time that its node is told of it.
+/// An object whose bytes come from a disk, one chunk for each wake-up of its node.
 struct OnDisk {
     object: MemoryObject,
     begun: VecDeque<ChunkIndex>,
-    /// Chunks of all objects that are being read, and most that there were at once.
+    /// Chunks of all objects that are being read, and their maximum so far.
     under_way: Arc<(AtomicUsize, AtomicUsize)>,
 }
 impl ObjectReader for OnDisk {
@@ -264,7 +264,7 @@ impl ObjectReader for OnDisk {
     }
 }
 
-/// So many objects on a disk, each of some chunks, on their way to two receivers each.
+/// `count` objects on a disk, each with some chunks, on their way to two receivers each.
 fn on_disk(count: u32) -> (Sender, Vec<ObjectId>, Arc<(AtomicUsize, AtomicUsize)>) {
     let (mut sender, _) = sender();
     let (mut ids, under_way) = (Vec::new(), Arc::<(AtomicUsize, AtomicUsize)>::default());
@@ -282,7 +282,7 @@ fn on_disk(count: u32) -> (Sender, Vec<ObjectId>, Arc<(AtomicUsize, AtomicUsize)
 fn send_all(sender: &mut Sender) -> usize {
     let cache = ContentCache::new(ByteCount(0));
     let mut sent = 0;
-    // A disk is quick, and does nothing unless it is asked.
+    // The disk is fast, and idle without requests.
     for _ in 0..1_000 {
         sent += core::iter::from_fn(|| sender.poll_chunk(Time::from_millis(1), &cache, |_, _| true)).count();
         sender.handle_storage();

@@ -54,7 +54,7 @@ impl Sender {
             | TransportMessage::Unreadable { .. } => {}
         }
     }
-    /// A receiver acknowledges a window, advises the size of the next and names what is missing (paper §3.4.2).
+    /// A receiver acknowledges a window, advises the size of the next and names missing chunks (paper §3.4.2).
     fn on_status(
         &mut self,
         now: Time,
@@ -64,7 +64,7 @@ impl Sender {
         missing: &ChunkRanges,
     ) {
         let (from, address, patience) = (header.source, header.source_address, self.remind_first());
-        // A node on the way may have changed the copies.
+        // A node on the way may have corrupted the copies.
         let past_copies = header.flags.contains(Flags::NO_CACHE);
         let id = (from, transfer);
         let Some(flow) = self.flows.get(&id).filter(|flow| flow.is_of(object, token)) else { return };
@@ -83,11 +83,11 @@ impl Sender {
             flow.window.confirmed = confirmed.max(acknowledged.min(begun));
             flow.window.advice = advice_chunks;
             if !missing.is_empty() {
-                // What goes again now is not taken for lost while it is on its way.
+                // Chunks that are sent again now do not count as lost while in flight.
                 flow.ack_at.iter_mut().for_each(|at| *at = (*at).max(now + ACK_PATIENCE));
             }
             let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
-            // Beyond what was sent, a receiver that wants a part of the object names chunks that the request held back.
+            // Beyond the sent chunks, a receiver that wants only a part names chunks that its request held back.
             let (next, count) = (flow.next, flow.count);
             let missing = missing.iter().take_while(|number| *number < count);
             let named: Vec<u32> = missing.filter(|number| *number < next || flow.held.contains(*number)).collect();
@@ -96,7 +96,7 @@ impl Sender {
                     flow.past_copies.insert(number);
                 }
                 match flow.stored.remove(&number) {
-                    // The network's copy is nearer (paper §3.3); if it does not come either, this end sends it.
+                    // The network's copy is nearer (paper §3.3); if it does not arrive either, this end sends it.
                     Some(proxy) if !past_copies => pushes.entry(proxy).or_default().push(number),
                     _ => drop(flow.again.insert(number)),
                 }
@@ -114,7 +114,7 @@ impl Sender {
         self.notify_members_again(id);
         let notice = self.flows.change(&id, |flow| {
             let (token, count, next) = (flow.token, flow.count, flow.next);
-            // Only proxies that the source has asked to speak for members do.
+            // Only proxies authorised by the source may report for members.
             let speaks = flow.options.proxies > 0;
             let Some(group) = &mut flow.group else { return None };
             match message {
@@ -212,7 +212,7 @@ impl Sender {
     }
 }
 
-/// Chunks of a flow that were dropped on the way, of those that have left.
+/// The dropped chunks of a flow, among those that have been sent.
 fn reported_lost(flow: &Outflow, chunks: &ChunkRanges) -> u64 {
     chunks.iter().take_while(|number| *number < flow.next).count() as u64
 }
@@ -225,12 +225,12 @@ fn on_stored(flow: &mut Outflow, proxy: (Guid, NetworkAddress), chunks: &ChunkRa
     flow.pause = DROP_PAUSE;
     for number in of(count) {
         flow.dropped.remove(&number);
-        // It was reported missing before this was known: it comes from the proxy.
+        // It was reported missing earlier: it comes from the proxy.
         flow.again.remove(&number);
         flow.window.on_stored(number, &flow.held);
     }
 }
-/// A proxy on the way has dropped chunks: they go again after a pause, which doubles.
+/// A proxy on the way has dropped chunks: they are sent again after a pause, which doubles.
 fn on_dropped(now: Time, flow: &mut Outflow, chunks: &ChunkRanges) {
     flow.lost += reported_lost(flow, chunks);
     if flow.options.reliability == Reliability::DontCare {

@@ -1,5 +1,5 @@
-//! The sending end (paper §3.1, §3.2.2, §3.4.2): cuts objects into chunks, keeps to the end-to-end window, and repeats
-//! what is missing, from the network's storage where it is there.
+//! The sending end (paper §3.1, §3.2.2, §3.4.2): cuts objects into chunks, respects the end-to-end window, and repeats
+//! missing chunks, from the network's storage if that has them.
 mod flow;
 mod flows;
 mod group;
@@ -49,16 +49,16 @@ use crate::{
 /// Limits of requested flows: all of a node's, and those that one device requested.
 const REQUESTED_MAX: usize = 4_096;
 const FLOWS_OF_ONE_MAX: usize = 256;
-/// Limit of flows that this node pushes. One that storage on the way has as a whole makes room for another.
+/// Maximum flows that this node pushes. At the limit, a flow that is completely in storage on the way is replaced.
 pub(crate) const PUSHED_MAX: usize = 16_384;
-/// A requested flow makes room for another one if its receiver has been silent for so long: receivers that are there
-/// send messages more often.
+/// At the limit a requested flow whose receiver has been silent for this long is replaced: present receivers send
+/// messages more often.
 const SILENT: Duration = Duration::from_secs(15);
-/// A flow whose receiver has been silent for so long ends.
+/// A flow ends when its receiver has been silent for this long.
 const FLOW_LIFETIME: Duration = Duration::from_secs(3_600);
-/// The reason for which an object is given up that can be read.
+/// The reason for dropping a readable object.
 pub(crate) const LIFETIME_OVER: &str = "its lifetime was over before all had it";
-/// How long a sender waits before it repeats what a proxy has dropped; doubles up to [`DROP_PAUSE_MAX`].
+/// How long a sender waits before it repeats chunks dropped by a proxy; doubles up to [`DROP_PAUSE_MAX`].
 const DROP_PAUSE: Duration = Duration::from_millis(500);
 const DROP_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// How long the sender waits for an acknowledgement (reliability [`Reliability::Ack`]); doubles up to 32 times.
@@ -70,14 +70,14 @@ pub(crate) const REMIND_MAX: Duration = Duration::from_secs(48);
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
 /// Reports of ended flows that are kept.
 const ENDED_KEPT: usize = 4_096;
-/// Set in the numbers of transfers that a sender begins (pushes), and clear in those that a receiver begins (requests).
+/// Set in the numbers of transfers that a sender starts (pushes), and clear in those that a receiver starts (requests).
 pub const PUSHED: u32 = 1 << 31;
-/// Whether the source began the transfer of this number.
+/// Whether the source started the transfer with this number.
 pub fn is_pushed(transfer: u32) -> bool {
     transfer & PUSHED != 0
 }
 
-/// All that a node sends.
+/// The sending flows of a node.
 pub struct Sender {
     own: Guid,
     /// What the tokens of pushed transfers are derived from.
@@ -91,24 +91,24 @@ pub struct Sender {
     next_transfer: u32,
     messages: VecDeque<(Guid, NetworkAddress, Token, TransportMessage)>,
     reading: Reading,
-    /// The members of groups that flows go to, as far as known; the groups, and flows to them, that have not heard of
-    /// their members since they began or since a member sent a message.
+    /// The known members of groups that flows go to; the groups, and flows to them, that await their members since they
+    /// started or since a member sent a message.
     members: BTreeMap<Guid, BTreeSet<Guid>>,
     untold_groups: BTreeSet<Guid>,
     untold_flows: BTreeSet<FlowId>,
-    /// Destinations of which it is not known whether they are groups, and whether flows wait for that.
+    /// Destinations not yet recognised as groups or devices, and whether flows wait for the result.
     unrecognised: BTreeMap<Guid, bool>,
     failures: VecDeque<(String, String)>,
-    /// Destination and transfer of flows whose lifetime was over.
+    /// Destination and transfer of expired flows.
     expired: VecDeque<(Guid, u32)>,
     /// Flows from the cache that began to wait for a missing chunk.
     lacking: Vec<(ObjectId, FlowId)>,
     /// The reports of pushed transfers that have ended, and the order in which they did.
     ended: BTreeMap<u32, SendReport>,
     ended_order: VecDeque<u32>,
-    /// Chunks that were sent, and how many of them were repeated.
+    /// Sent chunks, and how many of them were repeats.
     pub chunks: (u64, u64),
-    /// Requests for objects that are not here.
+    /// Requests for objects that are not published here.
     pub unknown: u64,
 }
 
@@ -195,7 +195,7 @@ impl Sender {
             self.on_reader_gone(&object);
         }
     }
-    /// Withdraws a name; gives the object that it had.
+    /// Withdraws a name; returns its object.
     pub fn unpublish(&mut self, name: &Name) -> Option<ObjectId> {
         let object = self.objects.withdraw(name)?;
         self.on_reader_gone(&object);
@@ -216,8 +216,8 @@ impl Sender {
 
     // Flows.
 
-    /// Pushes an object of this node to a receiver that did not request it. Gives the number of the transfer; `None` if
-    /// the object is not here or there are too many flows.
+    /// Pushes an object of this node to a receiver that did not request it. Returns the number of the transfer; `None`
+    /// if the object is missing or the limit of flows is reached.
     pub fn push(
         &mut self,
         now: Time,
@@ -247,12 +247,11 @@ impl Sender {
             });
         }
     }
-    /// The destinations whose addresses are to be followed, as their flows last long; `None` if they are the same as
-    /// the last time.
+    /// The destinations of long flows, whose addresses must be followed; `None` if unchanged since the last call.
     pub fn take_destinations(&mut self) -> Option<BTreeSet<Guid>> {
         self.flows.take_followed()
     }
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let threshold = usize::from(self.config.multicast_threshold);
         for id in self.flows.due(now) {
@@ -277,9 +276,9 @@ impl Sender {
     pub fn poll_timeout(&self) -> Option<Time> {
         self.flows.next_due()
     }
-    /// The next chunk to send; the caller asks when the network has room. Flows take turns.
+    /// The next chunk to send; the caller polls when the network can take one. Flows take turns.
     ///
-    /// `has_room` tells whether there is room for so many bytes for a destination, and for fewer bytes if there is for more.
+    /// `has_room` returns whether this many bytes for a destination fit; it must be monotonic in the bytes.
     pub fn poll_chunk(
         &mut self,
         now: Time,
@@ -324,7 +323,7 @@ impl Sender {
             let (header, is_over) = self.flows.change(&id, |flow| {
                 // The receiver may have missed it while this end waited for its bytes.
                 flow.again.remove(&number);
-                // A reminder is no sign of life: its receiver need not be there.
+                // A reminder is no sign of life: its receiver may be absent.
                 if !repeated || number != 0 {
                     flow.sent_at = now;
                 }
@@ -391,7 +390,7 @@ impl Sender {
     pub fn poll_failure(&mut self) -> Option<(String, String)> {
         self.failures.pop_front()
     }
-    /// Destination and transfer of a flow whose lifetime was over.
+    /// Destination and transfer of an expired flow.
     pub fn poll_expired(&mut self) -> Option<(Guid, u32)> {
         self.expired.pop_front()
     }
@@ -405,12 +404,12 @@ impl Sender {
         let running = self.flows.pushed(transfer).and_then(|id| Some(self.flows.get(&id)?.report(id.0)));
         running.or_else(|| self.ended.get(&transfer).cloned())
     }
-    /// Destinations of which it is not known whether they are groups.
+    /// Destinations not yet recognised as groups or devices.
     pub fn unrecognised(&self) -> impl Iterator<Item = Guid> {
         self.unrecognised.keys().copied()
     }
-    /// A destination is a group, or is none; `None` if that stays unknown, and what is sent goes to the outbox. Whether
-    /// flows may begin by that.
+    /// Sets whether a destination is a group; `None` if that stays unknown and its messages go to the outbox. Returns
+    /// whether flows may start as a result.
     pub fn recognise(&mut self, now: Time, guid: &Guid, is_group: Option<bool>) -> bool {
         let waits = match is_group {
             Some(_) => self.unrecognised.remove(guid).is_some(),
@@ -456,18 +455,18 @@ impl Sender {
                     group.is_over()
                 })
             });
-            // All may have had the object before it was known that they are the members.
+            // All members may have completed the object before they were known.
             if is_over == Some(true) {
                 self.end(id);
             }
         }
     }
-    /// A flow to a group hears of its members as soon as these are known.
+    /// A flow to a group is told its members as soon as they are known.
     fn notify_members_again(&mut self, id: FlowId) {
         self.untold_groups.insert(id.0);
         self.untold_flows.insert(id);
     }
-    /// The groups that flows go to: all, or those that [`Sender::set_members`] is to be called for.
+    /// The groups that flows go to: all, or those that need a call of [`Sender::set_members`].
     pub fn take_groups(&mut self, all: bool) -> BTreeSet<Guid> {
         let untold = core::mem::take(&mut self.untold_groups);
         if all { self.flows.groups().copied().collect() } else { untold }
@@ -476,7 +475,7 @@ impl Sender {
     pub fn cancel(&mut self, transfer: u32) {
         self.flows.pushed(transfer).into_iter().for_each(|id| self.end(id));
     }
-    /// Ends a flow because the network cannot carry it, and tells its receiver.
+    /// Ends a flow that the network cannot carry, and tells its receiver.
     pub fn fail(&mut self, id: FlowId, reason: &str) {
         self.give_up(id, &Failure::here(reason));
     }
@@ -489,7 +488,7 @@ impl Sender {
             let name = published.reader().manifest().name.to_string();
             self.failures.push_back((name, failure.reason.clone()));
         }
-        // Where another publication has these bytes, the receiver may ask again.
+        // If another publication has these bytes, the receiver may request them again.
         let is_elsewhere = failure.why.is_some() && self.objects.let_another_answer(&object);
         self.end(id);
         let message = match failure.why.filter(|_| !is_elsewhere) {
@@ -524,7 +523,7 @@ impl Sender {
         let (is_sent, has_token) = self.flows.carries(transfer, object, header.token());
         is_sent && !has_token
     }
-    /// How many flows there are.
+    /// The number of flows.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }

@@ -8,7 +8,7 @@ pub struct SendOptions {
     pub chunk_bytes: u32,
     /// End-to-end reliability.
     pub reliability: Reliability,
-    /// What routers may store of it.
+    /// The storage that routers may provide.
     pub in_network: InNetwork,
     /// Where storage is short, larger values are kept longer.
     pub priority: u8,
@@ -16,10 +16,10 @@ pub struct SendOptions {
     pub lifetime: Option<Duration>,
     /// To one, or to all of a group.
     pub service: ServiceId,
-    /// Whether it is unknown if the destination is a group: `service` is for one if it is none.
+    /// Whether the destination may be a group or a device: `service` assumes a group.
     pub recognises: bool,
-    /// For a group: how many proxies a request for missing chunks may ask, one after the other, before it is discarded
-    /// (paper §3.5); 0 sends requests to the source.
+    /// For a group: how many proxies a request for missing chunks may try, one by one, before it is discarded (paper
+    /// §3.5); 0 sends requests to the source.
     pub proxies: u8,
 }
 

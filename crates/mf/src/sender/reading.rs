@@ -1,25 +1,25 @@
-//! Bytes of objects that have to be read from a disk before they can be sent.
+//! Bytes of objects that must be read from a disk before they can be sent.
 use super::*;
 
-/// What is being read, and which flows wait for it.
+/// Running reads, and the flows that wait for each.
 #[derive(Default)]
 pub(super) struct Reading {
     flows: BTreeMap<(ObjectId, ChunkIndex), BTreeSet<FlowId>>,
-    /// Flows whose chunks are not being read yet, as enough others are.
+    /// Flows that wait for other reads to finish.
     queue: VecDeque<FlowId>,
 }
 
-/// What there is of a chunk to send.
+/// The state of a chunk to send.
 pub(super) enum Read {
     /// All of it.
     Complete(Payload),
-    /// This chunk of its object has to be read first.
+    /// This chunk of its object must be read first.
     Needs(ChunkIndex),
 }
 
 impl Sender {
-    /// The bytes of a chunk to send. If they have to be waited for, `None`: then the flow has its turn when they are
-    /// there.
+    /// Returns the bytes of a chunk to send, or `None` while they are being read: the flow gets its turn when they have
+    /// arrived.
     pub(super) fn read_for(&mut self, id: FlowId, mut chunk: Waiting) -> Result<Option<Payload>, Failure> {
         let Some((object, chunk_bytes)) = self.flows.get(&id).map(|flow| (flow.object, flow.chunk_bytes)) else {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Sender {
         }
         has_begun
     }
-    /// Takes what was read meanwhile; [`Sender::poll_chunk`] goes on with it.
+    /// Takes finished reads; [`Sender::poll_chunk`] then sends them.
     pub fn handle_storage(&mut self) {
         let taken = self.objects.take_read();
         for chunk in &taken {
@@ -98,7 +98,7 @@ impl Sender {
         }
         self.objects.forget_read(&taken);
     }
-    /// Takes what was read for a flow, or begins to read what is still missing; false if enough is being read.
+    /// Takes the bytes that were read for a flow, or starts to read missing ones; false if enough reads are running.
     fn go_on(&mut self, id: FlowId) -> bool {
         let awaits = |flow: &&Outflow| flow.waiting.as_ref().is_some_and(|waiting| waiting.awaits_storage);
         // It may be over, or another one of the same id.
@@ -119,8 +119,7 @@ impl Sender {
         self.flows.change(&id, |flow| flow.waiting = Some(waiting));
         has_begun
     }
-    /// An object is not here any more, or has another reader: whatever waits for bytes of the one that it had asks
-    /// again.
+    /// An object is gone or has a new reader: flows that wait for the old reader's bytes read them again.
     pub(super) fn on_reader_gone(&mut self, object: &ObjectId) {
         let range = (*object, ChunkIndex(0))..=(*object, ChunkIndex(u32::MAX));
         let keys: Vec<(ObjectId, ChunkIndex)> = self.reading.flows.range(range).map(|(key, _)| *key).collect();

@@ -1,8 +1,8 @@
-//! Requests, and the flows that begin with them.
+//! Requests, and the flows that they start.
 use super::*;
 
 impl Sender {
-    /// Takes a request. The chunks come from the cache if it has the object, else from what this node publishes.
+    /// Takes a request. The chunks come from the cache if it has the object, else from this node's publications.
     pub fn handle_request(
         &mut self,
         now: Time,
@@ -16,7 +16,7 @@ impl Sender {
             return;
         };
         if is_pushed(*transfer) {
-            // Only senders give such numbers: the receiver would take the chunks for a pushed object.
+            // Only senders use such numbers: the receiver would take the chunks for a pushed object.
             self.unknown += 1;
             return;
         }
@@ -39,13 +39,13 @@ impl Sender {
             let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
             return self.messages.push_back((header.source, header.source_address, token, unavailable));
         };
-        // The object may be cut another way than requested.
+        // The object's cut may differ from the requested one.
         let mut held = held.recut(*wanted, (chunk_bytes, count));
         if let Some(Cached { under_way, .. }) = &cached {
             let is_held = |number: &u32| held.contains(*number) || under_way.contains(number);
             held = ChunkRanges::from_ascending((0..count).filter(is_held));
             if !under_way.is_empty() && (0..count).all(|number| held.contains(number)) {
-                // All that is missing is in flight from elsewhere.
+                // All missing chunks are in flight from elsewhere.
                 return;
             }
         }
@@ -54,15 +54,15 @@ impl Sender {
         flow.from_cache = cached.is_some();
         flow.held = held;
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
-        // The receiver may have less room than this end would fill by itself.
+        // The receiver may have less space than this end would fill without its advice.
         flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
         if !self.start(now, id, flow) {
-            // Another source may have room.
+            // Another source may have a free slot.
             let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
             self.messages.push_back((header.source, header.source_address, token, unavailable));
         }
     }
-    /// A request for a flow that exists: what was sent long ago must have been lost.
+    /// A request for an existing flow: chunks that were sent long ago must have been lost.
     fn on_repeated_request(
         &mut self,
         now: Time,
@@ -85,8 +85,8 @@ impl Sender {
             let under_way = cached.map(|cached| cached.under_way).unwrap_or_default();
             let is_missing = |number: &u32| !held.contains(*number) && !under_way.contains(number);
             flow.again.extend((0..next).filter(is_missing));
-            // The windows that were begun count as received, or go again: the messages that acknowledged them were
-            // lost.
+            // The messages that acknowledged the started windows were lost: these windows count as received, or are
+            // sent again.
             flow.window.confirmed = flow.window.begun.len();
             flow.window.advice = (*buffer_chunks).max(1);
         });
@@ -156,8 +156,8 @@ impl Sender {
             unrecognised: options.recognises,
         }
     }
-    /// Begins a flow if there is room. Of the requested flows the one whose receiver has been silent for longest makes
-    /// room for another; of the pushed flows one that storage on the way has as a whole.
+    /// Starts a flow if the limit allows it. At the limit, a new requested flow replaces the one with the longest
+    /// silence; a new pushed flow replaces one that is completely in storage on the way.
     pub(super) fn start(&mut self, now: Time, id: FlowId, flow: Outflow) -> bool {
         let is_full = match flow.requested {
             false => self.flows.pushed_count() >= PUSHED_MAX,
@@ -186,8 +186,8 @@ impl Sender {
         self.flows.insert(id, flow);
         true
     }
-    /// The chunk size for an object: the one that is wanted, at most the configured one. If it exceeds the unit in
-    /// which the object is verified, it is a multiple of that.
+    /// The chunk size for an object: the requested one, up to the configured maximum. If it exceeds the unit in which
+    /// the object is verified, it is a multiple of that.
     pub(super) fn cut_for(&self, object: ObjectId, wanted: u32) -> Option<u32> {
         let unit = self.objects.get(&object)?.reader().manifest().chunk_size;
         let wanted = wanted.min(self.config.chunk_bytes).max(1_024);

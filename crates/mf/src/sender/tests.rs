@@ -42,7 +42,7 @@ fn a_repeated_request_opens_the_window_that_no_message_confirmed() {
 fn who_has_acknowledged_chunks_and_not_the_whole_is_reminded() {
     let (cache, key) = (ContentCache::new(ByteCount(0)), SigningKey::from_secret(&[7; 32]));
     let receiver = Guid([1; 20]);
-    // All of them; the description alone, by a receiver that was killed then and makes nothing of the others.
+    // All of them; or only the manifest, by a receiver that is then killed and forgets the others.
     for acknowledged in [0..4, 0..1] {
         let mut now = Time::from_millis(1);
         let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
@@ -158,8 +158,8 @@ fn what_was_lent_is_forgotten_when_the_last_one_has_it_and_what_is_published_sta
     assert_eq!(sender.published().count(), 1);
 }
 
-/// What comes of a message about something sent to one receiver, in chunks 0 to 2, if it shows the token or another
-/// one: chunks that are sent again, chunks in storage, and whether it is over.
+/// The effect of a message about a transfer to one receiver, chunks 0 to 2, with the right or a forged token: chunks
+/// sent again, chunks in storage, and whether the transfer is over.
 fn comes_of(message: impl FnOnce(u32, ObjectId, Flow) -> TransportMessage, is_forged: bool) -> (Vec<u32>, u32, bool) {
     let cache = ContentCache::new(ByteCount(0));
     let (own, receiver, mut now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
@@ -226,7 +226,7 @@ fn what_is_said_of_a_transfer_without_its_token_counts_for_nothing() {
     assert_eq!(dropped, [nothing, (Vec::from([1]), 0, false)]);
 }
 
-/// Something of three chunks that was sent to the group [1; 20], whose routers may ask `proxies` of each other.
+/// Three chunks sent to the group [1; 20], whose routers may try `proxies` of each other.
 struct ToGroup {
     sender: Sender,
     now: Time,
@@ -257,8 +257,8 @@ impl ToGroup {
         let cache = ContentCache::new(ByteCount(0));
         core::iter::from_fn(|| self.sender.poll_chunk(self.now, &cache, |_, _| true)).collect()
     }
-    /// Somebody shows a token and says this; gives what comes of it within a moment: chunks sent again, pushes, and
-    /// what storage has, who has everything.
+    /// `from` sends a message with a token; returns its effect within a moment: chunks sent again, pushes, stored
+    /// chunks, and complete members.
     fn hear(&mut self, from: Guid, token: Token, message: &TransportMessage) -> (usize, usize, u32, usize) {
         let header = ChunkHeader::new(ChunkKind::Transport(token), from, Guid([9; 20]), NetworkAddress(1));
         self.sender.handle_message(self.now, &header, message);
@@ -288,7 +288,7 @@ fn what_is_said_of_what_goes_to_a_group_without_its_token_counts_for_nothing() {
     let address = NetworkAddress(8);
     let all = Guid([3; 20]);
     let said = [
-        // The first is sent again, what storage has is pushed from there, and what it drops is not there any more.
+        // The first chunk is sent again; stored chunks are pushed from storage, and dropped ones leave it.
         (status(1), member, (1, 0, 0, 0)),
         (TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() }, proxy, (0, 0, 1, 0)),
         (status(2), member, (0, 1, 0, 0)),
@@ -332,7 +332,7 @@ fn what_was_said_to_be_missing_is_sent_once_however_often_that_is_repeated() {
             missing: ChunkRanges::from_ascending([1]),
         }
     };
-    // Whoever repeats it shows the token as well.
+    // A repeated message shows the token as well.
     for (sequence, again) in [(5, 0), (4, 0), (6, 1)] {
         let (own, receiver, now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(5_000));
         let mut group = ToGroup::new(0);
@@ -449,7 +449,7 @@ fn one_who_asks_for_very_much_takes_nothing_from_others() {
     let taken = (0..5_000).filter(|transfer| ask(&mut sender, now, Guid([1; 20]), *transfer)).count();
     assert_eq!((taken, sender.flows()), (FLOWS_OF_ONE_MAX, FLOWS_OF_ONE_MAX));
     assert!(ask(&mut sender, now, Guid([2; 20]), 1), "another one is served");
-    // Names cost nothing: as many that ask once fill what is left.
+    // New names are free: those that request once fill the remaining slots.
     let guid = |number: u32| Guid([&number.to_be_bytes()[..], &[3; 16]].concat().try_into().expect("20 bytes"));
     (0..REQUESTED_MAX as u32).for_each(|number| _ = ask(&mut sender, now, guid(number), 1));
     assert_eq!(sender.flows(), REQUESTED_MAX);

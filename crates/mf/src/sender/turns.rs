@@ -1,13 +1,13 @@
-//! Whose turn it is to send.
+//! The order in which flows send.
 use core::ops::Bound::{Excluded, Included, Unbounded};
 
 use super::*;
 
 /// Flows that have something to send, by destination and by the size of their chunks.
 ///
-/// A round offers them in the order of their ids, beginning after the flow that sent last. Where there is no room for a
-/// chunk, there is none for a larger one to the same destination: the round passes all of them at once. Sizes are told
-/// apart by powers of two, so a round tries a few flows of each destination however many there are.
+/// A round offers flows in the order of their ids, starting after the last sender. If a chunk does not fit into a
+/// destination's window, no larger one does: the round skips all of those. Sizes are classed by powers of two, so a
+/// round tries a few flows per destination regardless of their number.
 #[derive(Default)]
 pub(super) struct Turns {
     lines: BTreeMap<Guid, BTreeMap<u32, BTreeSet<u32>>>,
@@ -20,7 +20,7 @@ pub(super) struct Round {
     /// Where the round is: the destination, and its transfer that was offered last.
     to: Guid,
     after: Option<u32>,
-    /// The size of the flow that was offered last, and of those to its destination for which there is no room.
+    /// The size class of the flow offered last, and of the flows to its destination that do not fit.
     offered: u32,
     refused_from: u32,
 }
@@ -28,7 +28,7 @@ pub(super) struct Round {
 /// Which destinations a round is at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// That of the flow that sent last, of which the later transfers come first.
+    /// The destination of the last sender, starting with its later transfers.
     Rest,
     /// Those behind it.
     Behind,
@@ -38,7 +38,7 @@ enum Part {
     Begin,
 }
 
-/// Sizes by which flows are told apart.
+/// Classes of flow sizes.
 pub(super) fn size_class(bytes: u32) -> u32 {
     u32::BITS - bytes.leading_zeros()
 }
@@ -48,7 +48,7 @@ impl Turns {
     pub(super) fn insert(&mut self, (to, transfer): FlowId, size: u32) {
         self.lines.entry(to).or_default().entry(size).or_default().insert(transfer);
     }
-    /// It has nothing to send any more.
+    /// The flow has nothing left to send.
     pub(super) fn remove(&mut self, (to, transfer): &FlowId, size: u32) {
         let Some(line) = self.lines.get_mut(to) else { return };
         let Some(transfers) = line.get_mut(&size) else { return };
@@ -81,7 +81,7 @@ impl Turns {
         let firsts = line.filter_map(|(size, transfers)| Some((*transfers.range((after, Unbounded)).next()?, *size)));
         firsts.min().filter(|(transfer, _)| round.part != Part::Begin || *transfer <= round.last.1)
     }
-    /// Goes on to the next destination; `None` at the end of the round.
+    /// Advances to the next destination; `None` at the end of the round.
     fn advance(&self, round: &mut Round) -> Option<()> {
         (round.after, round.refused_from) = (None, u32::MAX);
         let last = round.last.0;
@@ -106,11 +106,11 @@ impl Turns {
 }
 
 impl Round {
-    /// A round that begins after the flow that sent last.
+    /// A round that starts after the last sender.
     pub(super) fn after(last: FlowId) -> Round {
         Round { last, part: Part::Rest, to: last.0, after: Some(last.1), offered: 0, refused_from: u32::MAX }
     }
-    /// There is no room for the flow that was offered last.
+    /// The flow offered last does not fit.
     pub(super) fn refuse(&mut self) {
         self.refused_from = self.offered;
     }
@@ -123,8 +123,7 @@ mod tests {
     fn guid(number: u8) -> Guid {
         Guid([number; 20])
     }
-    /// All that a round after `last` offers where there is room for sizes below `room` at destination 2, and for any at
-    /// others.
+    /// Everything that a round after `last` offers if sizes below `room` fit at destination 2, and any size elsewhere.
     fn offered(turns: &Turns, last: (u8, u32), room: u32) -> Vec<(u8, u32)> {
         let mut round = Round::after((guid(last.0), last.1));
         let mut offered = Vec::new();
@@ -162,7 +161,7 @@ mod tests {
         turns.insert((guid(3), 1), 7);
         let small: Vec<(u8, u32)> =
             (0..1_000).filter(|transfer| transfer % 3 == 1).map(|transfer| (2, transfer)).collect();
-        // The first of size 7 has no room, nor has the first of size 4; all of size 1 have.
+        // The first flows of size 7 and of size 4 do not fit; all of size 1 do.
         let expected = [&[(2, 0), (2, 1), (2, 2)], &small[1..], &[(3, 1)]].concat();
         assert_eq!(offered(&turns, (1, 0), 2), expected);
         assert_eq!(offered(&turns, (1, 0), 0), [(2, 0), (2, 1), (3, 1)]);

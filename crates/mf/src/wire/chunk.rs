@@ -20,14 +20,14 @@ use super::{
 use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token};
 use crate::sender::is_pushed;
 
-/// Addresses that a destination has at most.
+/// Maximum addresses of a destination.
 pub const ADDRESSES_MAX: usize = 10;
 /// Bytes of the longest chunk header.
 #[cfg(test)]
 pub const CHUNK_HEADER_BYTES_MAX: usize = 60 + 4 * ADDRESSES_MAX + DataTag::BYTES + Custodian::BYTES;
-/// Routers that a chunk passes at most.
+/// Maximum routers on a chunk's way.
 pub const HOPS_MAX: u8 = 64;
-/// Bytes of a chunk's payload at most.
+/// Maximum bytes of a chunk's payload.
 pub const CHUNK_BYTES_MAX: u32 = 8 << 20;
 
 /// Options of a chunk, as bits.
@@ -37,9 +37,9 @@ pub struct Flags(u8);
 impl Flags {
     /// None.
     pub const NONE: Flags = Flags(0);
-    /// The access router is to keep a copy and answer for the producer (paper §3.3).
+    /// Asks the access router to keep a copy and answer for the producer (paper §3.3).
     pub const DELEGATE: Flags = Flags(1);
-    /// Not to be stored on the way; what cannot be forwarded is dropped.
+    /// Forbids storage on the way; chunks that cannot be forwarded are dropped.
     pub const NO_PROXY: Flags = Flags(2);
     /// A request that caches and storage must not answer; data that answers one, and replaces older copies.
     pub const NO_CACHE: Flags = Flags(4);
@@ -57,7 +57,7 @@ impl Flags {
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
-    /// What a request or chunk says about storage on the way, if anything.
+    /// The storage on the way that a request or chunk demands, if any.
     pub fn in_network(self) -> Option<InNetwork> {
         let marked = [InNetwork::Nothing, InNetwork::Delegate];
         marked.into_iter().find(|storage| self.contains(Flags::from(*storage)))
@@ -74,7 +74,7 @@ impl BitOr for Flags {
     }
 }
 impl From<InNetwork> for Flags {
-    /// The marks of a chunk; those of a request are meant for the chunks that answer it.
+    /// The flags of a chunk; those of a request apply to the chunks that answer it.
     fn from(in_network: InNetwork) -> Flags {
         match in_network {
             InNetwork::Store => Flags::NONE,
@@ -95,9 +95,9 @@ wire_table! {
     pub struct DataTag {
         /// The object.
         pub object: ObjectId = OBJECT => "object id",
-        /// The transfer, which the requester numbers for content that was asked for, and the sender for what is pushed.
+        /// The transfer's number: the requester's choice for fetched content, the sender's for a push.
         pub transfer: u32 = U32 => "transfer",
-        /// What whoever says something about the transfer has to show.
+        /// The token that messages about the transfer must show.
         pub token: Token = TOKEN => "token",
         /// The chunk's number: 0 is the manifest with the hash list, chunk `n` the object's bytes from
         /// `(n - 1) · chunk_bytes` on.
@@ -106,11 +106,11 @@ wire_table! {
         pub count: u32 = U32 => "chunks",
         /// Bytes of the object in each chunk but the last.
         pub chunk_bytes: u32 = CHUNK_BYTES => "chunk bytes",
-        /// What the receiver is to tell.
+        /// The reports expected from the receiver.
         pub reliability: Reliability = RELIABILITY => "reliability",
-        /// The end-to-end window that the chunk belongs to; `u16::MAX` if there is no flow control.
+        /// The end-to-end window that the chunk belongs to; `u16::MAX` without flow control.
         pub window: u16 = U16 => "window",
-        /// Chunks of this window in all; zero if there is no flow control.
+        /// Total chunks of this window; zero without flow control.
         pub window_chunks: u16 = U16 => "chunks of the window",
     }
 }
@@ -144,12 +144,12 @@ impl ChunkKind {
     }
 }
 
-/// A rest of a lifetime as [`ChunkHeader::lifetime_ms`]: at least 1, since 0 leaves it to proxies.
+/// The rest of a lifetime as [`ChunkHeader::lifetime_ms`]: at least 1, since 0 leaves it to proxies.
 pub(crate) fn lifetime_ms(left: core::time::Duration) -> u32 {
     u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Whose a chunk is and what is to be done with it.
+/// The owner, destination and treatment of a chunk.
 ///
 /// ```text
 /// kind 1 | flags 1 | service 2 | hops left 1 | priority 1 | proxies left 1 | lifetime in ms 4 | payload bytes 4
@@ -164,27 +164,27 @@ pub struct ChunkHeader {
     pub kind: ChunkKind,
     /// Options.
     pub flags: Flags,
-    /// What the network is to do.
+    /// The requested service of the network.
     pub service: ServiceId,
     /// Routers that it may still pass, up to [`HOPS_MAX`].
     pub hops_left: u8,
     /// Larger is more important where storage is short.
     pub priority: u8,
-    /// For a request for chunks of a multicast: proxies that it may still ask (paper §3.5).
+    /// For a request for chunks of a multicast: proxies that it may still try (paper §3.5).
     pub proxies_left: u8,
-    /// How long it may still be stored, in milliseconds; 0 for what the proxy thinks right.
+    /// Remaining storage lifetime in milliseconds; 0 leaves it to the proxy.
     pub lifetime_ms: u32,
     /// Bytes of the payload, up to [`CHUNK_BYTES_MAX`].
     pub payload_bytes: u32,
-    /// Who sends.
+    /// The sender.
     pub source: Guid,
     /// Where the sender is, for answers; may be [`NetworkAddress::NONE`].
     pub source_address: NetworkAddress,
-    /// Who is to get it; [`Guid::NONE`] is whoever has the address.
+    /// The receiver; [`Guid::NONE`] means any device at the address.
     pub destination: Guid,
-    /// Where the destination is, as far as known; none for late binding. At most [`ADDRESSES_MAX`], none of them zero.
+    /// The destination's known addresses; none for late binding. At most [`ADDRESSES_MAX`], none of them zero.
     pub addresses: Vec<NetworkAddress>,
-    /// Of a chunk of data that left a durable store: who keeps it until somebody further on has it on a disk and says so.
+    /// For a data chunk that left a durable store: the node that keeps it until a node further on reports it on disk.
     pub custodian: Option<Custodian>,
 }
 
@@ -292,7 +292,7 @@ impl ChunkHeader {
             out.put_u32(address.0);
         }
     }
-    /// Bytes that the header takes.
+    /// Length of the encoded header.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
         let tail = match self.kind {
@@ -302,11 +302,11 @@ impl ChunkHeader {
         };
         60 + 4 * self.addresses.len() + tail
     }
-    /// The same without addresses: it goes where its destination is now.
+    /// The same without addresses: it follows the destination's current address.
     pub fn unbound(&self) -> ChunkHeader {
         ChunkHeader { addresses: Vec::new(), ..self.clone() }
     }
-    /// From whom to whom.
+    /// Source and destination.
     pub fn flow(&self) -> Flow {
         Flow { source: self.source, destination: self.destination }
     }
@@ -322,12 +322,12 @@ impl ChunkHeader {
             ChunkKind::Names | ChunkKind::LinkState => None,
         }
     }
-    /// What duplicates of a chunk of an object are known by; `None` for messages.
+    /// Identifies duplicates of an object's chunk; `None` for messages.
     pub fn key(&self) -> Option<ChunkKey> {
         let tag = self.tag()?;
         Some(ChunkKey { flow: self.flow(), object: tag.object, transfer: tag.transfer, number: tag.number })
     }
-    /// Whether it is of an object that its source pushes and wants to be stored where it cannot go on.
+    /// Whether it belongs to a pushed object that routers should store when it cannot be forwarded.
     pub fn may_be_kept(&self) -> bool {
         let is_reliable = |tag: &DataTag| is_pushed(tag.transfer) && tag.reliability != Reliability::DontCare;
         self.tag().is_some_and(is_reliable) && !self.flags.contains(Flags::NO_PROXY)

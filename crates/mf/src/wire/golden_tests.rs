@@ -335,7 +335,7 @@ fn golden_transport_messages() {
     }
     let unknown = M::decode(&hex(&alloc::format!("09 {id} {a} {b} 05 00")));
     assert_eq!(unknown, Err(WireError::Value { field: "custody", found: 5 }));
-    // All numbers that there may be: nobody may go through them one by one.
+    // All possible numbers: a receiver must not iterate over them.
     let all = hex(&alloc::format!("06 {id} {a} {b} 01 00000000 ffffffff"));
     let Ok(M::Push { chunks, .. }) = M::decode(&all) else { panic!("it is legal") };
     assert_eq!(chunks.runs(), [(0, u32::MAX)]);
@@ -432,11 +432,11 @@ fn golden_name_record_with_readers() {
         assert_eq!(NameRecord::bytes_may_be_read_by(&bytes, &device), may);
     }
     assert!(!NameRecord::bytes_may_be_read_by(&bytes[..70], &guid(0xbb)), "what is malformed is for nobody");
-    // Nobody beside the author is not everybody.
+    // "The author alone" differs from "everybody".
     let nobody = signed(Readers::Only([].into())).unwrap();
     assert!(!nobody.may_be_read_by(&guid(0xbb)) && NameRecord::decode(&nobody.encode()) == Ok(nobody));
     assert!(signed(Readers::All).unwrap().may_be_read_by(&guid(0xbb)));
-    // Who is named twice, or not in order, and too many.
+    // Duplicates, disorder, and too many readers.
     let many = Readers::Only((0..=64).map(guid).collect());
     assert_eq!(signed(many), Err(WireError::Value { field: "readers", found: 65 }));
     let mut unordered = expected.clone();

@@ -1,4 +1,4 @@
-//! Hello: finds neighbours, measures links, and proves who is attached.
+//! Hello: finds neighbours, measures links, and authenticates attached devices.
 use alloc::{string::String, vec::Vec};
 use core::ops::BitOr;
 
@@ -18,11 +18,11 @@ impl Roles {
     pub const ROUTER: Roles = Roles(1);
     /// It holds records of names (GNRS).
     pub const RESOLVER: Roles = Roles(2);
-    /// It stores chunks for those who are away.
+    /// It stores chunks for absent devices.
     pub const PROXY: Roles = Roles(4);
     const KNOWN: u8 = 7;
 
-    /// The roles written as these bits; `None` if there are unknown ones.
+    /// The roles encoded in these bits; `None` if there are unknown ones.
     pub fn from_bits(bits: u8) -> Option<Roles> {
         (bits & !Roles::KNOWN == 0).then_some(Roles(bits))
     }
@@ -34,7 +34,7 @@ impl Roles {
     pub fn contains(self, other: Roles) -> bool {
         self.0 & other.0 == other.0
     }
-    /// Those of these that are among `allowed` too.
+    /// The roles that are also in `allowed`.
     pub fn within(self, allowed: Roles) -> Roles {
         Roles(self.0 & allowed.0)
     }
@@ -53,32 +53,32 @@ impl BitOr for Roles {
     }
 }
 
-/// What was heard of the other side, so that it can measure the link.
+/// An echo of the other side's hello, with which that side measures the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Probe {
     /// The last hello heard; 0 for none.
     pub sequence: u32,
-    /// How long ago it came, in microseconds.
+    /// How long ago it arrived, in microseconds.
     pub held_us: u32,
-    /// Which of the hellos before it came: bit `i` is hello `sequence - 1 - i`.
+    /// Which of the earlier hellos arrived: bit `i` is hello `sequence - 1 - i`.
     pub heard: u32,
 }
 
-/// A greeting to the neighbour on a link. It goes one hop.
+/// A hello to the neighbour on a link. It travels one hop.
 ///
 /// ```text
 /// type 1 | roles, 64 if it asks for an answer at once, and 128 if the neighbour's proof is accepted 1 | sequence 4 | probe: sequence 4, held 4, heard 4 | nonce 8 | echoed nonce 8 | address 4
 /// | datagram bytes 2 | window 4 | public key 32 | label (2 + n) | signature 64, if the rest is not empty
 /// ```
-/// The signature covers both nonces and everything that identifies the sender: it proves, once per meeting, that who
-/// claims a GUID holds its key. Later hellos of the meeting go without and are known by the pair of nonces.
+/// The signature covers both nonces and everything that identifies the sender: it proves, once per session, that the
+/// claimed GUID's key is present. Later hellos of the session omit it and are identified by the pair of nonces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// What the sender does.
     pub roles: Roles,
     /// Whether the sender has checked the neighbour's proof, so that it need not be repeated.
     pub accepts: bool,
-    /// Whether the neighbour is to answer at once: it is not sure that it is still there.
+    /// Whether the neighbour should answer at once: it may be gone.
     pub wants_answer: bool,
     /// Counts up from 1.
     pub sequence: u32,
@@ -86,13 +86,13 @@ pub struct Hello {
     pub probe: Probe,
     /// Chosen by the sender for this face and start.
     pub nonce: u64,
-    /// The neighbour's nonce as the sender heard it; 0 if it heard nothing.
+    /// The neighbour's nonce as the sender received it; 0 for none.
     pub echo: u64,
     /// The sender's address; [`NetworkAddress::NONE`] for hosts.
     pub address: NetworkAddress,
-    /// Longest datagram that the sender takes.
+    /// Longest datagram that the sender accepts.
     pub datagram_bytes: u16,
-    /// Packets that the sender has room for: the window before the first CACK.
+    /// Packets that the sender can buffer: the window before the first CACK.
     pub window: u32,
     /// Its key, from which its GUID follows.
     pub key: PublicKey,
@@ -157,7 +157,7 @@ impl Hello {
         out.put_blob(self.label.as_bytes());
         self.signature.iter().for_each(|signature| out.put(&signature.0));
     }
-    /// Who sends it, if that is proven.
+    /// The sender, if its proof is right.
     pub fn guid(&self) -> Guid {
         Guid::of(&self.key, &[])
     }

@@ -5,12 +5,12 @@ use core::ops::Range;
 use super::{PacketType, Reader, WireError, Writer};
 use crate::ids::HopId;
 
-/// Packets of a chunk at most: with packets of 1,400 bytes, chunks of up to 11 MB; the bitmap of a CACK fits any link.
+/// Maximum packets of a chunk: with packets of 1,400 bytes, chunks of up to 11 MB; the bitmap of a CACK fits any link.
 pub const CHUNK_PACKETS_MAX: u16 = 8_192;
 /// The flag of a data packet of the class [`Class::Control`].
 const FLAG_CONTROL: u8 = 2;
-/// What stands before a fragment of a chunk: the same length in every packet, so that equal fragments make equal packets,
-/// which systems send and receive many at a time.
+/// The header before a fragment of a chunk. Its length is the same in all packets, so equal fragments make equal
+/// packets, which systems send and receive in batches.
 ///
 /// ```text
 /// 0        1        2                 4                 6                 10                14
@@ -18,8 +18,8 @@ const FLAG_CONTROL: u8 = 2;
 /// |ver|  2 | flags  | packet in chunk | packets in all  |     hop id      | CSYN number or 0|
 /// +--------+--------+-----------------+-----------------+-----------------+-----------------+
 /// ```
-/// Flag 2: of the class [`Class::Control`]. With a CSYN number the packet is a [`Csyn`] as well. Packet 0 goes on with the
-/// [`ChunkHeader`](super::ChunkHeader).
+/// Flag 2: of the class [`Class::Control`]. With a CSYN number the packet is a [`Csyn`] as well. In packet 0 the
+/// [`ChunkHeader`](super::ChunkHeader) follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHeader {
     /// The packet's number in the chunk, below `count`.
@@ -28,7 +28,7 @@ pub struct DataHeader {
     pub count: u16,
     /// The chunk on this hop.
     pub hop: HopId,
-    /// The number of the CSYN that the packet stands for as well, not zero.
+    /// The number of the CSYN that the packet also represents, not zero.
     pub csyn: Option<u32>,
     /// Whether it is data or a message of the network.
     pub class: Class,
@@ -44,10 +44,10 @@ pub enum Class {
 }
 
 impl DataHeader {
-    /// Bytes that it takes.
+    /// Its length.
     pub const BYTES: usize = 14;
 
-    /// Reads the header at the start of `bytes`; what is in the packet follows at [`DataHeader::BYTES`].
+    /// Reads the header at the start of `bytes`; the content follows at [`DataHeader::BYTES`].
     ///
     /// # Errors
     /// [`WireError`] names the field and its error.
@@ -88,14 +88,14 @@ impl DataHeader {
     }
 }
 
-/// "What of this chunk has arrived?": `type 1 | 0 | packets in all 2 | hop id 4 | CSYN number 4`.
+/// Query for the arrived packets of a chunk: `type 1 | 0 | packets in all 2 | hop id 4 | CSYN number 4`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Csyn {
     /// Packets of the chunk.
     pub count: u16,
     /// The chunk on this hop.
     pub hop: HopId,
-    /// Counts up with every CSYN on the link; the answer repeats it, so that it measures the round trip.
+    /// Increases with every CSYN on the link; the answer repeats it, so that it measures the round trip.
     pub number: u32,
 }
 
@@ -125,23 +125,23 @@ impl Csyn {
     }
 }
 
-/// What a receiver says of a chunk.
+/// The receiver's state of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CackState {
     /// Packets are missing.
     Partial = 0,
-    /// All packets are here and the chunk is taken over: the sender may forget it.
+    /// All packets have arrived and the chunk is accepted: the sender may forget it.
     Complete = 1,
-    /// There is no room for this chunk now; nothing of it was kept.
+    /// The buffer is full for now; nothing of the chunk was kept.
     Refused = 2,
-    /// All packets are here, but the chunk is not taken over yet: the sender keeps it and sends nothing.
+    /// All packets have arrived, but the chunk is not accepted yet: the sender keeps it and sends nothing.
     Held = 3,
     /// No news of a chunk: only the window.
     Window = 4,
 }
 
-/// The answer to a CSYN: which packets are here, and how many more may come.
+/// The answer to a CSYN: which packets have arrived, and how many more may follow.
 ///
 /// `type 1 | state 1 | hop id 4 | CSYN number 4 (0: unasked) | advertised window in packets 4 |`
 /// `window of the chunk's destination in packets 4 ([`Cack::NOT_TOLD`]: not reported) | duplicates 2 |`
@@ -155,20 +155,20 @@ pub struct Cack {
     pub hop: HopId,
     /// The CSYN that is answered; 0 for none.
     pub number: u32,
-    /// W_ad: packets of chunks not yet begun that may be sent (paper §3.4.1).
+    /// W_ad: packets that may be sent of chunks not yet started (paper §3.4.1).
     pub window: u32,
-    /// The same for chunks with this chunk's destination; [`Cack::UNKNOWN`] if nothing is said of it.
+    /// The same for chunks with this chunk's destination; [`Cack::UNKNOWN`] if not advertised.
     pub destination_window: u32,
-    /// Packets of this chunk that came twice: the sender was too quick to take them for lost.
+    /// Duplicate packets of this chunk: the sender declared them lost too early.
     pub duplicates: u16,
     /// The first packet that is missing.
     pub first_missing: u16,
-    /// What is here from there on.
+    /// The packets that have arrived from there on.
     pub bitmap: Vec<u8>,
 }
 
 impl Cack {
-    /// In [`Cack::destination_window`]: nothing is said of it.
+    /// In [`Cack::destination_window`]: not advertised.
     pub const UNKNOWN: u32 = u32::MAX;
 
     /// Reads a whole packet.
@@ -211,8 +211,8 @@ impl Cack {
         out.put_u16(self.first_missing);
         out.put(&self.bitmap);
     }
-    /// First missing packet and bitmap of a chunk: what is before `unsure` is here, what is behind it is not, and in between
-    /// `has` tells.
+    /// First missing packet and bitmap of a chunk: packets before `unsure` have arrived, packets after it have not, and
+    /// `has` decides between them.
     pub fn describe(unsure: Range<u16>, has: impl Fn(u16) -> bool) -> (u16, Vec<u8>) {
         let Some(first) = unsure.clone().find(|index| !has(*index)) else { return (unsure.end, Vec::new()) };
         let Some(last) = (first..unsure.end).rev().find(|index| has(*index)) else { return (first, Vec::new()) };
@@ -222,7 +222,7 @@ impl Cack {
         }
         (first, bitmap)
     }
-    /// What is from here on is not there, unless all of the chunk is.
+    /// No packet from here on has arrived, unless the chunk is complete.
     pub fn end(&self) -> u16 {
         match self.state {
             CackState::Complete | CackState::Held => u16::MAX,
@@ -232,7 +232,7 @@ impl Cack {
             }
         }
     }
-    /// Whether the packet is here.
+    /// Whether the packet has arrived.
     pub fn has(&self, index: u16) -> bool {
         match self.state {
             CackState::Complete | CackState::Held => true,

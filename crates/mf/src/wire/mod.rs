@@ -1,20 +1,21 @@
-//! The packets of the MobilityFirst family. Parsing is total: any bytes give a packet or a [`WireError`], never a
-//! panic, and what parses re-emits byte for byte.
+//! The packets of the MobilityFirst family. Parsing is total: any bytes yield a packet or a [`WireError`], never a
+//! panic, and parsed packets re-emit byte for byte.
 //!
-//! Five kinds of packet cross a link, told apart by the first byte (version in the high nibble, kind in the low one):
+//! Five kinds of packet cross a link, distinguished by the first byte (version in the high nibble, kind in the low
+//! one):
 //!
 //! | kind | packet | module |
 //! |---|---|---|
 //! | 1 | Hello: greets and probes a neighbour | [`hello`] |
 //! | 2 | Data: a fragment of a chunk | [`hop`] |
-//! | 3 | CSYN: asks what of a chunk has arrived | [`hop`] |
-//! | 4 | CACK: tells it, with the advertised window | [`hop`] |
-//! | 5 | MTU: asks whether a datagram of some size arrives, and tells it | [`mtu`] |
+//! | 3 | CSYN: queries which packets of a chunk have arrived | [`hop`] |
+//! | 4 | CACK: the answer, with the advertised window | [`hop`] |
+//! | 5 | MTU: probes whether datagrams of a size arrive, and answers | [`mtu`] |
 //!
-//! Everything else is a chunk: fragment 0 begins with a [`ChunkHeader`], which says whose it is and what its payload
-//! is: data of an object, a [transport message](transport), a [message about names](names), or [link state](routing).
-//! So all of these have the reliability of the hop link, and none needs another.
-// A number that is cut on its way into a packet or out of one makes another packet of it.
+//! Everything else is a chunk: fragment 0 starts with a [`ChunkHeader`], which identifies its flow and its payload:
+//! data of an object, a [transport message](transport), a [message about names](names), or [link state](routing). So
+//! all of these have the reliability of the hop link, and none needs another.
+// A number truncated on its way into or out of a packet would make another packet of it.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 pub mod chunk;
 pub(crate) mod fields;
@@ -45,7 +46,7 @@ pub use tributary_core::wire::{Wire, WireError};
 
 /// The version of the wire format.
 pub const VERSION: u8 = 3;
-/// Bytes of a node's human-readable name at most.
+/// Maximum bytes of a node's human-readable name.
 pub const LABEL_BYTES_MAX: usize = 32;
 
 /// What a packet on a link is.
@@ -56,11 +57,11 @@ pub enum PacketType {
     Hello = 1,
     /// A fragment of a chunk.
     Data = 2,
-    /// Asks what of a chunk has arrived.
+    /// Queries which packets of a chunk have arrived.
     Csyn = 3,
-    /// Tells what of a chunk has arrived.
+    /// Acknowledges the arrived packets of a chunk.
     Cack = 4,
-    /// Asks whether a datagram of some size arrives, and tells it.
+    /// Probes whether datagrams of a size arrive, or answers.
     Mtu = 5,
 }
 
@@ -68,7 +69,7 @@ impl PacketType {
     /// The kind of the packet that starts with this byte.
     ///
     /// # Errors
-    /// [`WireError::Version`] or [`WireError::Value`] if there is no such kind.
+    /// [`WireError::Version`] or [`WireError::Value`] for an unknown kind.
     pub fn of(first: u8) -> Result<PacketType, WireError> {
         if first >> 4 != VERSION {
             return Err(WireError::Version { found: first >> 4, known: VERSION });

@@ -1,21 +1,21 @@
-//! Whether a datagram of some size gets through (RFC 8899), asked and answered on one link.
+//! Probes whether datagrams of a size arrive (RFC 8899), and answers, on one link.
 use alloc::vec::Vec;
 
 use tributary_transport::MtuProbe;
 
 use super::{PacketType, Reader, WireError, Writer};
 
-/// `type 1 | 0: a probe, 1: its answer 1 | number 4`; a probe goes on with zeros up to the size that it asks about.
+/// `type 1 | 0: a probe, 1: its answer 1 | number 4`; zeros fill a probe up to the probed size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MtuMessage {
-    /// Does a datagram as long as this one arrive?
+    /// A probe that tests datagrams of its own length.
     Probe(MtuProbe),
     /// The probe with this number has arrived.
     Answer(u32),
 }
 
 impl MtuMessage {
-    /// Bytes of an answer, and of a probe at least.
+    /// Bytes of an answer, and minimum of a probe.
     pub const BYTES: usize = 6;
 
     /// Reads a whole packet.

@@ -1,4 +1,4 @@
-//! The global name resolution service on the wire: signed, versioned records, and what is asked about them.
+//! The global name resolution service on the wire: signed, versioned records, and the messages about them.
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
@@ -16,37 +16,37 @@ use tributary_trust::{Identity, UnixTime};
 use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX, fields::GUID};
 use crate::ids::{Guid, NetworkAddress, Weighted};
 
-/// What a device has said at the places of one bucket: of its records, deletions not counted, the
-/// [marks](crate::resolver::mark) of places, GUIDs and versions.
+/// A device's records in one bucket, without deletions: the [marks](crate::resolver::mark) of places, GUIDs and
+/// versions.
 pub use tributary_directory::holdings::Holding;
 
-/// Members of a group in one record at most; larger groups are made of groups (paper §3.5).
+/// Maximum members of a group in one record; larger groups consist of groups (paper §3.5).
 pub const MEMBERS_MAX: usize = 64;
-/// Devices that a record names as its readers at most.
+/// Maximum readers of a record.
 pub const READERS_MAX: usize = 64;
-/// Records in one answer at most; places that hold more answer in pages.
+/// Maximum records in one answer; larger places answer in pages.
 pub const RECORDS_MAX: usize = 255;
-/// Bytes of records in one answer, and of messages in one [`NameMessage::Many`], at most.
+/// Maximum bytes of records in one answer, and of messages in one [`NameMessage::Many`].
 pub const ANSWER_BYTES_MAX: usize = 60_000;
-/// Messages in one [`NameMessage::Many`] at most.
+/// Maximum messages in one [`NameMessage::Many`].
 pub const MESSAGES_MAX: usize = 512;
-/// Bytes of a record at most.
+/// Maximum bytes of a record.
 pub const RECORD_BYTES_MAX: usize = 4_096;
-/// How long what an owner says of a name holds in a network with an authority without being signed again, in seconds.
-/// So long resolvers remember the version of what has ended or was deleted, so that nobody brings it back.
+/// Validity of a record in a network with an authority before its owner signs it again, in seconds. Resolvers remember
+/// the versions of ended and deleted records for this time, so that they cannot be replayed.
 pub const RECORD_SPAN: u64 = 6 * 3_600;
-/// The same of an attachment and of a group, which are to hold while their owner is away: 30 days.
+/// The same for attachments and groups, which outlive their owner's absence: 30 days.
 pub const SUBSCRIPTION_SPAN: u64 = 30 * 86_400;
-/// Bytes of a label of a group or a context at most.
+/// Maximum bytes of the label of a group or a context.
 pub const OWN_LABEL_BYTES_MAX: usize = 64;
 
-/// Who may know what a record says, beside its author and the routers of the network, which need it to deliver.
+/// The devices that may read a record, in addition to its author and the network's routers, which need it for delivery.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Readers {
     /// Everybody.
     #[default]
     All,
-    /// These devices; for all others it is as if there were no record.
+    /// These devices; for all others the record does not exist.
     Only(BTreeSet<Guid>),
 }
 
@@ -68,49 +68,49 @@ impl Readers {
 }
 
 wire_table! {
-    /// What a record says.
+    /// The content of a record.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum RecordBody("record kind") {
-        /// Where a device is attached: addresses with weights, best first. None: nowhere now.
+        /// Where a device is attached: addresses with weights, best first. Empty: nowhere now.
         0 => Device(addresses: Vec<Weighted> = List8(ADDRESSES_MAX, "address", WEIGHTED) => "addresses"),
-        /// Who belongs to the group of this label.
+        /// The members of the group with this label.
         1 => Group {
-            /// The device whose proxy spreads what is for the group, and answers for what its members miss (paper §3.5);
-            /// [`Guid::NONE`] if whoever comes to it first does.
+            /// The device whose proxy distributes the group's messages and answers members' requests for missing chunks
+            /// (paper §3.5); [`Guid::NONE`] for the first router on the way.
             proxy: Guid = GUID => "proxy",
             /// The owner's label of the group, not empty.
             label: Vec<u8> = GROUP_LABEL => "label",
-            /// Devices, or groups again.
+            /// Devices or nested groups.
             members: Vec<Guid> = List8(MEMBERS_MAX, "member", GUID) => "members",
         },
-        /// A device takes what is sent to this name. Where the name is listed, those who say so are a group.
+        /// A device receives messages to this name. Where the name is listed, the attached devices form a group.
         5 => Attached {
             /// The name.
             name: Name = NAME => "name",
         },
-        /// It does not any more.
+        /// It no longer does.
         6 => Detached {
             /// The name.
             name: Name = NAME => "name",
         },
-        /// A device has this content: its signed manifest. The GUID is that of the publisher's key and the name.
+        /// A device has this content: its signed manifest. The GUID derives from the publisher's key and the name.
         2 => Content(manifest: Vec<u8> = Blob(Manifest::BYTES_MAX) => "manifest"),
-        /// What was said before does not hold any more; the label is as in the group, empty for a device.
+        /// Withdraws the earlier record; the label is as in the group, empty for a device.
         3 => Deleted(label: Vec<u8> = Blob(OWN_LABEL_BYTES_MAX) => "label"),
-        /// The device does not have the content of this GUID any more.
+        /// The device no longer has the content of this GUID.
         4 => ContentDeleted {
             /// The content.
             content: Guid = GUID => "content",
-            /// The name that it was announced under.
+            /// The announced name.
             name: Name = NAME => "name",
         },
-        /// The device has contents below this name. The listing of the scope above holds one such record of each device,
-        /// however many contents that device has there.
+        /// The device has contents below this name. The listing of the scope above holds one such record per device,
+        /// regardless of its number of contents there.
         7 => Scope {
             /// The scope, which is not the root.
             name: Name = SCOPE => "scope",
         },
-        /// It has none there any more.
+        /// It no longer has any there.
         8 => ScopeGone {
             /// The scope.
             name: Name = SCOPE => "scope",
@@ -152,12 +152,13 @@ const SCOPE: Of<Name> = Of(
 );
 
 impl RecordBody {
-    /// Whether it is to hold while its author is away: what is sent to an attached device or a group is kept meanwhile.
+    /// Whether the record stays valid in its author's absence: messages to an attached device or a group are kept
+    /// during that time.
     pub fn outlives_author(&self) -> bool {
         matches!(self, RecordBody::Attached { .. } | RecordBody::Group { .. })
     }
-    /// Whether it is an attachment or a group, or takes one back: a replica that was out of reach would bring it back for as
-    /// long as it may hold.
+    /// Whether it is an attachment or a group, or withdraws one: a replica that was unreachable could revive it for as
+    /// long as the record is valid.
     pub fn is_of_subscription(&self) -> bool {
         match self {
             RecordBody::Detached { .. } => true,
@@ -165,53 +166,53 @@ impl RecordBody {
             body => body.outlives_author(),
         }
     }
-    /// For how many seconds it may hold without being signed again. What takes something back is remembered for as long.
+    /// Its validity in seconds without a new signature. A withdrawal is remembered for as long.
     pub fn span(&self) -> u64 {
         if self.is_of_subscription() { SUBSCRIPTION_SPAN } else { RECORD_SPAN }
     }
 }
 
-/// What the owner of a key says of a GUID. Later versions replace earlier ones.
+/// A key owner's statement about a GUID. Later versions replace earlier ones.
 ///
 /// `kind 1, with 128 if readers are named and 64 if it has an end | key 32 | version 8 | lifetime in ms 4
 /// | if it has an end: Unix seconds 8 | label | body | if readers are named: how many 1, in ascending order 20 each | signature 64`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
-    /// Whose key signs: the device's, or the group owner's.
+    /// The signing key: the device's, or the group owner's.
     pub key: PublicKey,
-    /// The last writer wins by this.
+    /// The highest version wins.
     pub version: u64,
-    /// How long it holds without being renewed, in milliseconds.
+    /// Its lifetime without renewal, in milliseconds.
     pub lifetime_ms: u32,
-    /// When it ends, however often it is renewed or repeated by others; `None` without an authority, where nobody has to
-    /// know the time of day.
+    /// When it ends, regardless of renewals and repetitions by others; `None` without an authority, where nodes need
+    /// not know the time of day.
     pub ends: Option<UnixTime>,
-    /// What the signer calls itself, for people; at most [`LABEL_BYTES_MAX`](super::LABEL_BYTES_MAX) bytes.
+    /// The signer's label for people; at most [`LABEL_BYTES_MAX`](super::LABEL_BYTES_MAX) bytes.
     pub label: String,
-    /// What it says.
+    /// Its statement.
     pub body: RecordBody,
-    /// Who may know it; at most [`READERS_MAX`] devices.
+    /// Its readers; at most [`READERS_MAX`] devices.
     pub readers: Readers,
 }
 
-/// A signed [`Statement`]. One that came from [`NameRecord::sign`] or [`NameRecord::decode`] is authentic.
+/// A signed [`Statement`]. Records from [`NameRecord::sign`] or [`NameRecord::decode`] are authentic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameRecord {
     statement: Statement,
     signature: Signature,
     guid: Guid,
-    /// Under which GUID it can be looked up, and under which names' listings.
+    /// The GUID and the names' listings under which it can be looked up.
     places: Vec<Guid>,
 }
 
-/// Who says something, and of what.
+/// The author and the GUID of a record.
 pub type RecordKey = (Guid, Guid);
 
 impl NameRecord {
     /// Signs a statement.
     ///
     /// # Errors
-    /// [`WireError`] if it exceeds a limit, or its manifest is none.
+    /// [`WireError`] if it exceeds a limit, or its manifest is invalid.
     ///
     /// # Panics
     /// If `key` is not the statement's.
@@ -221,8 +222,8 @@ impl NameRecord {
         let signature = key.sign(CONTEXT, &bytes);
         NameRecord::decode(&[&bytes[..], &signature.0].concat())
     }
-    /// Reads a record and checks it: what comes back is signed by its key, and says nothing of GUIDs that this key, or
-    /// the manifest in it, does not prove.
+    /// Reads and checks a record: the result is signed by its key, and concerns only GUIDs that this key, or the
+    /// manifest in it, proves.
     ///
     /// # Errors
     /// [`WireError::Forged`] if it is not authentic, another [`WireError`] if it is malformed.
@@ -247,41 +248,41 @@ impl NameRecord {
         bytes.put(&self.signature.0);
         bytes
     }
-    /// What it says.
+    /// Its statement.
     pub fn statement(&self) -> &Statement {
         &self.statement
     }
-    /// The GUID that it is about.
+    /// The GUID that it concerns.
     pub fn guid(&self) -> Guid {
         self.guid
     }
-    /// The device or owner that says it: a GUID has one record from each.
+    /// Its author, a device or owner: a GUID has one record from each.
     pub fn author(&self) -> Guid {
         Guid::of(&self.statement.key, &[])
     }
-    /// Who says it, and of what.
+    /// Its author and its GUID.
     pub fn key(&self) -> RecordKey {
         (self.author(), self.guid())
     }
-    /// Where it may be kept: content under its GUID, at its name and in the listing of the scope above, a scope in the
-    /// listing of the scope above, everything else under its GUID.
+    /// The places that may keep it: for content its GUID, its name and the listing of the scope above; for a scope the
+    /// listing of the scope above; for everything else its GUID.
     pub fn places(&self) -> &[Guid] {
         &self.places
     }
-    /// Whether a device may know what it says.
+    /// Whether a device may read it.
     pub fn may_be_read_by(&self, device: &Guid) -> bool {
         self.statement.may_be_read_by(device)
     }
-    /// The same of a record that was checked before.
+    /// The same for the bytes of a record that was checked before.
     pub fn bytes_may_be_read_by(bytes: &[u8], device: &Guid) -> bool {
         let signed = bytes.split_last_chunk::<{ Signature::BYTES }>().map(|(signed, _)| signed);
         signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|stated| stated.may_be_read_by(device))
     }
-    /// Whether a record takes back what was said, as far as can be told without a check of its signature.
+    /// Whether a record is a withdrawal, without checking its signature.
     pub fn bytes_are_deletion(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|kind| matches!(kind & !(NAMES_READERS | HAS_END), 3 | 4 | 6 | 8))
     }
-    /// Whether it says an end that has not come and is not further away than records may say, by the time of day of
+    /// Whether its end is present, in the future, and no further away than records may state, by the time of day of
     /// `identity`.
     pub fn holds(&self, identity: &Identity, now: Time) -> bool {
         let time = identity.time_of_day(now);
@@ -292,7 +293,7 @@ impl NameRecord {
     pub fn manifest(&self) -> Option<Manifest> {
         if let RecordBody::Content(bytes) = &self.statement.body { Manifest::decode(bytes).ok() } else { None }
     }
-    /// Whether it takes back what was said.
+    /// Whether it is a withdrawal.
     pub fn is_deletion(&self) -> bool {
         matches!(
             self.statement.body,
@@ -308,7 +309,7 @@ impl Statement {
     fn may_be_read_by(&self, device: &Guid) -> bool {
         self.readers.contain(device) || Guid::of(&self.key, &[]) == *device
     }
-    /// The GUID that it is about; `None` if its manifest is none.
+    /// The GUID that it concerns; `None` if its manifest is invalid.
     pub fn guid(&self) -> Option<Guid> {
         self.places().ok().map(|(guid, _)| guid)
     }
@@ -349,7 +350,7 @@ impl Statement {
         reader.end()?;
         Ok(Statement { key, version, lifetime_ms, ends, label, body, readers })
     }
-    /// The GUID that it is about, and where it may be kept.
+    /// The GUID that it concerns, and the places that may keep it.
     fn places(&self) -> Result<(Guid, Vec<Guid>), WireError> {
         let alone = |guid: Guid| (guid, Vec::from([guid]));
         Ok(match &self.body {
@@ -372,29 +373,29 @@ impl Statement {
 fn content_places(content: Guid, name: &Name) -> (Guid, Vec<Guid>) {
     (content, [content, Guid::of_name(name)].into_iter().chain(above(name)).collect())
 }
-/// The listing of the scope that a name is in; the root is in none.
+/// The listing of a name's scope; the root has none.
 fn above(name: &Name) -> Option<Guid> {
     name.len().checked_sub(1).map(|count| Guid::of_name(&name.prefix(count)))
 }
-/// Why a record was not taken.
+/// Why a record was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refusal {
     /// It is not authentic, or malformed.
     Forged = 1,
-    /// The service holds as much as it may.
+    /// The service has reached its limit.
     Full = 2,
-    /// No node that holds records can be reached.
+    /// No node that holds records is reachable.
     Unreachable = 3,
     /// A record belongs to other places than this one.
     Misplaced = 4,
-    /// It has ended, or says no end or one too far away, in a network with an authority.
+    /// In a network with an authority: it has ended, or its end is missing or too far away.
     Ended = 5,
-    /// The service keeps records in an outside store, which cannot be used now: nothing was acknowledged.
+    /// The service's external store cannot be used now: nothing was acknowledged.
     Engine = 6,
-    /// That outside store has no room: nothing was acknowledged.
+    /// The external store is full: nothing was acknowledged.
     EngineFull = 7,
-    /// As many questions are worked on as may be: the same is taken soon.
+    /// Too many requests are open: the same one will be accepted soon.
     Busy = 8,
 }
 
@@ -409,14 +410,14 @@ impl Refusal {
         Refusal::EngineFull,
         Refusal::Busy,
     ];
-    /// Whether a resolver could not use the outside store under it: it says nothing of what is there.
+    /// Whether a resolver could not use its external store: this implies nothing about the store's content.
     pub fn is_of_engine(self) -> bool {
         matches!(self, Refusal::Engine | Refusal::EngineFull)
     }
 }
 
 impl Refusal {
-    /// What it says to who was refused.
+    /// The explanation for the refused node.
     pub fn reason(self) -> String {
         String::from(match self {
             Refusal::Forged => "the name service refused it: the record is not authentic, or malformed",
@@ -443,121 +444,121 @@ impl Refusal {
 }
 
 wire_table! {
-    /// A question to the name resolution service, or its answer. `request` matches the two; `place` is a GUID, or the
+    /// A request to the name resolution service, or its answer. `request` matches the two; `place` is a GUID, or the
     /// [listing](Guid::of_name) of a name.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum NameMessage("message kind") {
-        /// Insert, update, or (with a deletion) delete.
+        /// Inserts, updates, or (with a deletion) deletes.
         1 => Put {
-            /// Chosen by who asks: it counts up with each question.
+            /// Chosen by the requester: increases with each message.
             request: u32 = U32 => "request",
             /// Where to keep it: one of the record's places.
             place: Guid = GUID => "place",
             /// The record, encoded; not yet checked.
             record: Vec<u8> = RECORD => "record",
         },
-        /// It is kept; `replicas` say so.
+        /// The record is kept by `replicas`.
         2 => Done {
-            /// As in the question.
+            /// As in the request.
             request: u32 = U32 => "request",
             /// How many nodes hold it.
             replicas: u8 = U8 => "replicas",
         },
         /// A record of this author with a higher version, or another one with the same, is known.
         3 => Stale {
-            /// As in the question.
+            /// As in the request.
             request: u32 = U32 => "request",
-            /// The version that is known.
+            /// The known version.
             current: u64 = U64 => "version",
         },
-        /// It was not taken.
+        /// It was refused.
         4 => Refused {
-            /// As in the question.
+            /// As in the request.
             request: u32 = U32 => "request",
             /// Why.
             refusal: Refusal = REFUSAL => "refusal",
         },
-        /// What is known at a place?
+        /// Requests all records at a place.
         5 => Lookup {
-            /// Chosen by who asks.
+            /// Chosen by the requester.
             request: u32 = U32 => "request",
             /// The place.
             place: Guid = GUID => "place",
         },
-        /// All that is known; a place that holds more than fits answers with a [`NameMessage::Page`].
+        /// All records; a place whose records do not fit answers with a [`NameMessage::Page`].
         6 => Found {
-            /// As in the question.
+            /// As in the request.
             request: u32 = U32 => "request",
             /// The place.
             place: Guid = GUID => "place",
             /// The records, encoded.
             records: Vec<Vec<u8>> = RECORDS => "records",
         },
-        /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`] or the first
-        /// [`NameMessage::Page`] if that is not what is known already, by replicas by [`NameMessage::Done`] if it is,
-        /// then by notifications.
+        /// Requests notifications of changes at a place, for a while. If the requester's state is outdated,
+        /// [`NameMessage::Found`] or the first [`NameMessage::Page`] answers; otherwise replicas answer with
+        /// [`NameMessage::Done`]. Notifications follow.
         7 => Watch {
-            /// Chosen by who asks.
+            /// Chosen by the requester.
             request: u32 = U32 => "request",
             /// The place.
             place: Guid = GUID => "place",
             /// For how long, in milliseconds; 0 ends it.
             lease_ms: u32 = U32 => "lease",
-            /// [Digest](crate::resolver::digest) of the records that are known already; 0 for none.
+            /// [Digest](crate::resolver::digest) of the known records; 0 for none.
             known: u64 = U64 => "known",
         },
-        /// A record has changed at a place that is watched.
+        /// A record has changed at a watched place.
         8 => Notify {
             /// The place.
             place: Guid = GUID => "place",
             /// The record, encoded.
             record: Vec<u8> = RECORD => "record",
         },
-        /// What is known at a place behind this record?
+        /// Requests the records at a place that follow this one.
         10 => Next {
-            /// Chosen by who asks.
+            /// Chosen by the requester.
             request: u32 = U32 => "request",
             /// The place.
             place: Guid = GUID => "place",
-            /// The last record of the page before.
+            /// The last record of the previous page.
             after: RecordKey = KEY => "record",
         },
-        /// A device still says all that it has said: one lease per device and bucket of places, not one per record.
+        /// Renews all of a device's records: one lease per device and bucket of places, not one per record.
         12 => Renew {
-            /// Chosen by who asks.
+            /// Chosen by the requester.
             request: u32 = U32 => "request",
             /// The device.
             author: Guid = GUID => "author",
             /// For how long, in milliseconds.
             lease_ms: u32 = U32 => "lease",
-            /// What replicas are to hold of it, in ascending order of buckets.
+            /// The records that replicas should hold of it, in ascending order of buckets.
             holdings: Vec<Holding> = Ascending(BUCKETS) => "bucket",
         },
-        /// The answer: buckets in which a replica holds something else, which is to be put again.
+        /// The answer: buckets in which a replica holds something else, which must be put again.
         13 => Renewed {
-            /// As in the question.
+            /// As in the request.
             request: u32 = U32 => "request",
             /// The buckets, in ascending order.
             missing: Vec<u16> = Ascending(BUCKETS) => "bucket",
         },
-        /// A part of what is known at a place, in the order of [`RecordKey`]s.
+        /// A part of a place's records, in the order of [`RecordKey`]s.
         11 => Page {
-            /// As in the question.
+            /// As in the request.
             request: u32 = U32 => "request",
             /// The place.
             place: Guid = GUID => "place",
             /// The records lie behind the first of these, `None` for the first page, and end with the second, `None` for the
             /// last page.
             ends: (Option<RecordKey>, Option<RecordKey>) = ENDS => "ends of the page",
-            /// The records, encoded; those that the asker may not read are left out.
+            /// The records, encoded, without those that the requester may not read.
             records: Vec<Vec<u8>> = RECORDS => "records",
         },
-        /// Several messages at once, none of them of this kind again.
+        /// Several messages at once, not nested.
         14 => Many(all: Vec<NameMessage> = Messages(MESSAGES_MAX, MANY) => "messages"),
     }
 }
 
-/// Places are spread over routers by buckets, so that few numbers say what a device has at each of them.
+/// Buckets distribute places over routers, so that few numbers describe a device's records at each of them.
 pub const BUCKETS: u16 = 1_024;
 
 /// The bucket of a place: the first 10 bits of its GUID.
@@ -586,11 +587,11 @@ const REFUSAL: Of<Refusal> = Of(
 );
 
 impl NameMessage {
-    /// Numbers of questions by which a replica hands records over have this bit, those of fronts do not: a router that is
-    /// both knows for which of them an answer is.
+    /// Set in the request numbers of replicas that hand over records, and clear in those of fronts: a router that is
+    /// both knows which of them an answer belongs to.
     pub const HAND_OVER_BIT: u32 = 1 << 31;
 
-    /// Whether it answers what a replica handed over.
+    /// Whether it answers a hand-over.
     pub fn answers_hand_over(&self) -> bool {
         match self {
             NameMessage::Done { request, .. }
@@ -608,7 +609,7 @@ impl NameMessage {
             | NameMessage::Many(_) => false,
         }
     }
-    /// Its number, if it is a question.
+    /// Its number, if it is a request.
     pub fn question(&self) -> Option<u32> {
         match self {
             NameMessage::Put { request, .. }
@@ -671,16 +672,16 @@ impl NameMessage {
     }
 }
 
-/// What stands in front of a message between routers, which ends with an authentication code over all of it.
+/// The header of a message between routers, which ends with an authentication code over all of it.
 ///
 /// `kind 9 | from: address 4, boot number 8 | to: address 4, boot number 8 | number 8`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SealedHead {
-    /// The router that says it, and the boot number.
+    /// The sending router, and its boot number.
     pub from: (NetworkAddress, u64),
-    /// The router that it is for, and the newest boot number that is known of it.
+    /// The receiving router, and its newest known boot number.
     pub to: (NetworkAddress, u64),
-    /// Counts up from 1.
+    /// Increases from 1.
     pub number: u64,
 }
 
@@ -689,7 +690,7 @@ impl SealedHead {
     pub fn is_at(payload: &[u8]) -> bool {
         payload.first() == Some(&SEALED)
     }
-    /// Reads the head of what was [unsealed](super::unseal), and gives what stands behind it.
+    /// Reads the header of an [unsealed](super::unseal) message, and returns the bytes that follow.
     ///
     /// # Errors
     /// [`WireError`] names the field and its error.
@@ -713,9 +714,9 @@ impl SealedHead {
 }
 
 const CONTEXT: &str = "tributary mobilityfirst name record";
-/// In the kind of a record: its readers are named.
+/// In the kind of a record: it lists readers.
 const NAMES_READERS: u8 = 128;
-/// The bit of a record's kind that says when it ends.
+/// In the kind of a record: it states an end.
 const HAS_END: u8 = 64;
 /// The kind of a message between routers.
 const SEALED: u8 = 9;

@@ -1,4 +1,5 @@
-//! Link state (reference/mobilityfirst, routing): what each router tells all others of its links and its storage.
+//! Link state (reference/mobilityfirst, routing): each router's statement about its links and its storage, sent to all
+//! others.
 use alloc::{string::String, vec::Vec};
 
 use tributary_core::{
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::ids::{Guid, NetworkAddress};
 
-/// Links that a router tells of at most.
+/// Links in a router's statement, at most.
 pub const ADJACENCIES_MAX: usize = 255;
 
 wire_table! {
@@ -32,8 +33,8 @@ wire_table! {
 }
 
 wire_table! {
-    /// Everything that a router tells of itself. Flooded over all links, signed in a network with an authority, otherwise
-    /// with a code that finds damage only.
+    /// A router's complete statement about itself. Flooded over all links; signed in a network with an authority,
+    /// otherwise with a checksum that only detects damage.
     ///
     /// `address 4 | guid 20 | sequence 8 | boot number 8 | roles 1 | storage free in percent 1 | label | links: neighbour 4,
     /// SETT 4, LETT 4`
@@ -49,8 +50,8 @@ wire_table! {
         pub boot: u64 = U64 => "boot",
         /// What the router does.
         pub roles: Roles = ROLES => "roles",
-        /// How much of its storage is free, in percent; below a threshold upstream routers keep chunks themselves rather
-        /// than send them to be stored there (depleted-storage signal).
+        /// Its free storage in percent; below a threshold upstream routers keep chunks instead of sending them to be
+        /// stored there (depleted-storage signal).
         pub storage_free: u8 = PERCENT => "free storage",
         /// Its human-readable name.
         pub label: String = Text(LABEL_BYTES_MAX) => "label",

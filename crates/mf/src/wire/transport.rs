@@ -14,10 +14,10 @@ use super::{
 };
 use crate::ids::{Flow, Guid, NetworkAddress};
 
-/// Ranges of consecutive chunks that one message names at most.
+/// Maximum ranges of consecutive chunks in one message.
 pub const RANGES_MAX: usize = 120;
 
-/// Members that one message names at most.
+/// Maximum members in one message.
 pub const MEMBERS_LISTED_MAX: usize = 64;
 
 /// A set of chunk numbers as ascending ranges that neither touch nor overlap.
@@ -25,7 +25,7 @@ pub const MEMBERS_LISTED_MAX: usize = 64;
 pub struct ChunkRanges(Vec<(u32, u32)>);
 
 impl ChunkRanges {
-    /// The numbers, which must ascend; what does not fit into [`RANGES_MAX`] ranges is left out.
+    /// The numbers, which must ascend; those beyond [`RANGES_MAX`] ranges are omitted.
     pub fn from_ascending(numbers: impl IntoIterator<Item = u32>) -> ChunkRanges {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         for number in numbers {
@@ -46,7 +46,7 @@ impl ChunkRanges {
     pub fn runs(&self) -> &[(u32, u32)] {
         &self.0
     }
-    /// Whether there is none.
+    /// Whether there are no runs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -54,8 +54,8 @@ impl ChunkRanges {
     pub fn contains(&self, number: u32) -> bool {
         self.0.iter().any(|(first, count)| (*first..first + count).contains(&number))
     }
-    /// The same without some numbers, which must ascend; at most [`RANGES_MAX`] ranges. Costs what there are of both, not what
-    /// a range is long: peers choose that.
+    /// The same without some numbers, which must ascend; at most [`RANGES_MAX`] ranges. The cost follows the number of
+    /// ranges and numbers, not the ranges' lengths: peers choose those.
     pub fn without(&self, numbers: impl IntoIterator<Item = u32>) -> ChunkRanges {
         let mut numbers = numbers.into_iter().peekable();
         let mut left = Vec::new();
@@ -74,8 +74,8 @@ impl ChunkRanges {
         left.truncate(RANGES_MAX);
         ChunkRanges(left)
     }
-    /// The same part of an object that is cut into `count` chunks of `to_bytes`: the chunks that are wholly in it. Chunk 0
-    /// is the description, whatever the cut.
+    /// The same part of an object that is cut into `count` chunks of `to_bytes`: the chunks completely inside it. Chunk
+    /// 0 is the manifest in every cut.
     pub fn recut(&self, from_bytes: u32, (to_bytes, count): (u32, u32)) -> ChunkRanges {
         if from_bytes == to_bytes {
             return self.clone();
@@ -121,27 +121,27 @@ impl ChunkRanges {
 }
 
 wire_table! {
-    /// A message of the transport. `transfer` and `object` say what it is about.
+    /// A message of the transport about `transfer` and `object`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum TransportMessage("message kind") {
-        /// A receiver asks for an object (paper: get). Service
+        /// A receiver requests an object (paper: get). Service
         /// [`ContentRequest`](crate::ids::ServiceId::ContentRequest).
         1 => Request {
             /// Chosen by the receiver.
             transfer: u32 = U32 => "transfer",
-            /// What it wants.
+            /// The requested object.
             object: ObjectId = OBJECT => "object id",
             /// The chunk size that it proposes; the sender may take a smaller one.
             chunk_bytes: u32 = CHUNK_BYTES => "chunk bytes",
-            /// What it will tell.
+            /// The reports that the receiver will send.
             reliability: Reliability = RELIABILITY => "reliability",
-            /// Chunks that its buffer takes: the first sending window.
+            /// Chunks that fit into its buffer: the first sending window.
             buffer_chunks: u16 = U16 => "buffer",
-            /// The chunks that it has already, if it asks again.
+            /// The chunks that it already has, in a repeated request.
             held: ChunkRanges = CHUNKS => "chunk ranges",
         },
-        /// The one message per window (paper §3.4.2): flow control and what is missing. Without chunks that are missing
-        /// it says that all is well.
+        /// The one message per window (paper §3.4.2): flow control and missing chunks. Without missing chunks it
+        /// acknowledges the window.
         2 => Status {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
@@ -151,7 +151,7 @@ wire_table! {
             window: u16 = U16 => "window",
             /// The sending window that the receiver advises, in chunks; 0 stops the sender.
             advice_chunks: u16 = U16 => "advice",
-            /// Counts up, so that an old one is not taken for news.
+            /// Increases, so that an old message does not count as new.
             sequence: u32 = U32 => "sequence",
             /// The chunks that are missing (NACK).
             missing: ChunkRanges = CHUNKS => "chunk ranges",
@@ -162,9 +162,9 @@ wire_table! {
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
-            /// Whether everything is there.
+            /// Whether everything has arrived.
             complete: bool = Choice(&[false, true]) => "complete",
-            /// What has arrived.
+            /// The chunks that have arrived.
             chunks: ChunkRanges = CHUNKS => "chunk ranges",
         },
         /// A proxy has stored chunks, durably, and is responsible for them from now on.
@@ -173,7 +173,7 @@ wire_table! {
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
-            /// From whom to whom they go.
+            /// Their source and destination.
             flow: Flow = Own => "flow",
             /// The proxy.
             proxy: Guid = GUID => "proxy",
@@ -188,33 +188,33 @@ wire_table! {
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
-            /// From whom to whom they went.
+            /// Their source and destination.
             flow: Flow = Own => "flow",
             /// The proxy.
             proxy: Guid = GUID => "proxy",
             /// Which chunks.
             chunks: ChunkRanges = CHUNKS => "chunk ranges",
         },
-        /// The source tells a proxy to send stored chunks now.
+        /// The source asks a proxy to send stored chunks now.
         6 => Push {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
-            /// From whom to whom they go.
+            /// Their source and destination.
             flow: Flow = Own => "flow",
             /// Which chunks.
             chunks: ChunkRanges = CHUNKS => "chunk ranges",
         },
-        /// The sender cannot serve a request, or, in its name, a router cannot bring it there; or a receiver cannot
-        /// keep what it did not ask for.
+        /// The sender cannot serve a request, or, on its behalf, a router cannot forward it there; or a receiver cannot
+        /// keep an unsolicited object.
         7 => Unavailable {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
         },
-        /// A sender cannot read what it offers, and says why. Whoever asked asks others.
+        /// A sender cannot read an object that it publishes, and gives the reason. The receiver requests it elsewhere.
         10 => Unreadable {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
@@ -223,7 +223,7 @@ wire_table! {
             /// Why.
             why: Unavailable = WHY => "reason",
         },
-        /// A proxy tells the source which members of a group have everything, verified (paper §3.5: aggregated).
+        /// A proxy reports the members of a group that have everything verified (paper §3.5: aggregated).
         8 => Completed {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
@@ -232,47 +232,47 @@ wire_table! {
             /// At most [`MEMBERS_LISTED_MAX`].
             members: Vec<Guid> = List8(MEMBERS_LISTED_MAX, "member", GUID) => "members",
         },
-        /// The next custodian, the receiver, or a router that lost them tells the custodian of chunks what became of
-        /// them.
+        /// The next custodian, the receiver, or a router that lost them reports the state of chunks to their custodian.
         9 => Custody {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
-            /// From whom to whom the chunks go.
+            /// Source and destination of the chunks.
             flow: Flow = Own => "flow",
-            /// What became of them.
+            /// Their state.
             state: CustodyState = CUSTODY => "custody",
-            /// Which chunks; none where all of the transfer is meant.
+            /// Which chunks; empty for the whole transfer.
             chunks: ChunkRanges = CHUNKS => "chunk ranges",
         },
-        /// A proxy tells the source that it keeps chunks for less time than they ask for.
+        /// A proxy tells the source that it keeps chunks for less than their requested lifetime.
         11 => KeptFor {
             /// The transfer.
             transfer: u32 = U32 => "transfer",
             /// The object.
             object: ObjectId = OBJECT => "object id",
-            /// From whom to whom the chunks go.
+            /// Source and destination of the chunks.
             flow: Flow = Own => "flow",
-            /// For so many milliseconds from now on.
+            /// Lifetime from now on in milliseconds.
             lifetime_ms: u32 = U32 => "lifetime",
         },
     }
 }
 
-/// What became of chunks, as their custodian is told.
+/// The state of chunks, reported to their custodian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CustodyState {
-    /// There is no room for them now: the custodian keeps them and waits until it is told that there is, or a while.
+    /// The node is full for now: the custodian keeps the chunks until a notice of free space, or for a while.
     Refused = 0,
-    /// Whoever says so has them on a disk: it is their custodian now, or their receiver. The one before may forget them.
+    /// The answering node has them on disk: it is their custodian now, or their receiver. The previous custodian may
+    /// drop them.
     Taken = 1,
-    /// Nothing of the transfer is wanted any more: all of its chunks may be forgotten.
+    /// The transfer is not wanted anymore: all its chunks may be dropped.
     Over = 2,
     /// They were dropped on the way: the custodian sends them again.
     Lost = 3,
-    /// There is room again where chunks were refused.
+    /// There is space again where chunks were refused.
     Ready = 4,
 }
 

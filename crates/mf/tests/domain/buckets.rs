@@ -1,4 +1,4 @@
-//! Hops behind policers: token buckets with no queue, which drop what exceeds their rate.
+//! Hops behind policers: token buckets without a queue, which drop packets beyond their rate.
 use super::*;
 
 #[test]
@@ -16,7 +16,7 @@ fn behind_a_policer_a_hop_asks_for_no_more_than_its_rate() {
             ..LinkConfig::new(Rate::from_mbps(MBPS), Duration::from_micros(delay_us))
         };
         domain.link_with("r1", "reader", policer);
-        // What it carries in fifteen seconds.
+        // The bytes that it carries in fifteen seconds.
         let size = MBPS as usize * 125_000 * 15;
         domain.publish("server", object("/lab/file", random_bytes(size, 1)));
         domain.run(Duration::from_secs(1));

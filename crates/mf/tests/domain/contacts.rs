@@ -1,4 +1,4 @@
-//! Contacts shorter than a chunk: what a hop has received of it outlives the contact and the nodes at both ends.
+//! Contacts shorter than a chunk: a hop's received part outlives the contact and the nodes at both ends.
 use tributary_mf::sender::SendOptions;
 use tributary_transport::{Messaging, messaging::AcceptOptions};
 
@@ -9,7 +9,7 @@ const RATE: u64 = 64_000;
 /// What leaves for an object, of its size: greetings, names and routes of each contact with it.
 const RATIO_MAX: f64 = 1.15;
 
-/// Who starts anew between two contacts.
+/// Which nodes restart between two contacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reboots {
     None,
@@ -21,7 +21,7 @@ enum Reboots {
 /// ```text
 ///   source ── a ─ 64 kbit/s, now and then ─ b ── phone
 /// ```
-/// Gives the contacts that an object takes, and the bytes that leave `a` for it while there is contact.
+/// Returns the contacts that an object needs, and the bytes that leave `a` for it during contacts.
 fn contacts(seed: u64, (contact, gap): (Duration, Duration), reboots: Reboots) -> (u64, u64) {
     let mut domain = Domain::new(seed);
     domain.node("source", |_| {});
@@ -95,7 +95,7 @@ fn a_chunk_longer_than_a_contact_goes_on_in_the_next_one() {
                 let (used, sent) = contacts(seconds * 10 + gap, (contact, Duration::from_secs(*gap)), reboots);
                 let ratio = sent as f64 / SIZE as f64;
                 println!("| {seconds} s | {gap} s | {reboots:?} | {used} / {ideal} | {ratio:.2} |");
-                // In 5 s greetings, names and routes take a fifth of what the link carries.
+                // In 5 s hellos, names and routes take a fifth of the link's capacity.
                 let is_short = *seconds < 10;
                 assert!(
                     is_short || used <= ideal + 1 && ratio <= RATIO_MAX,

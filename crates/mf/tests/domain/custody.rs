@@ -1,4 +1,4 @@
-//! Custody (RFC 5050 §5.10): a chunk that was stored is kept by somebody on a disk until its receiver has it on its own.
+//! Custody (RFC 5050 §5.10): some node keeps a stored chunk on disk until its receiver has it on its own.
 use tributary_mf::{
     config::{CustodyUntil, ProxyConfig},
     router::proxy::HoldingState,
@@ -44,7 +44,7 @@ impl Chain {
         domain.run(Duration::from_secs(3));
         let mut chain = Chain { domain, content: MemoryOpener::new().content(), sent: Vec::new(), has_other_way };
         chain.accept();
-        // The way to the phone ends at a: b knows that it is there, and a keeps what is for it.
+        // The path to the phone ends at a: b knows that it is present, and a keeps its chunks.
         chain.set_ways(false);
         chain.domain.run(Duration::from_secs(2));
         for (path, size) in [("/film", SIZE), ("/reading/1", 10), ("/reading/2", 60_000), ("/reading/3", 1)] {
@@ -87,7 +87,7 @@ impl Chain {
     fn has_all(&self) -> bool {
         self.sent.iter().all(|(path, bytes)| self.content.finished(&name(path)).as_ref() == Some(bytes))
     }
-    /// Runs until the phone has all; gives how long that took. Panics after `seconds`.
+    /// Runs until the phone has everything; returns the duration. Panics after `seconds`.
     fn finish(&mut self, seconds: u64) -> Duration {
         let begin = self.domain.net.now();
         while !self.has_all() {
@@ -104,7 +104,7 @@ impl Chain {
         }
         self.domain.net.now().since(begin)
     }
-    /// What was delivered is kept nowhere.
+    /// Delivered chunks are kept nowhere.
     fn assert_forgotten(&mut self) {
         self.domain.run(Duration::from_secs(10));
         for label in ["a", "b", "c"] {
@@ -116,7 +116,7 @@ impl Chain {
     }
 }
 
-/// Of 3 MB at 20 Mbit/s the last one comes after 1.2 s and more.
+/// Of 3 MB at 20 Mbit/s the last chunk arrives after 1.2 s or later.
 const MOMENTS: [u64; 8] = [20, 60, 150, 300, 500, 800, 1_100, 1_400];
 
 #[test]
@@ -167,7 +167,7 @@ fn the_custodian_may_be_killed_at_any_moment_and_goes_on_with_its_disk() {
     }
 }
 
-/// With what is on its disk, to the byte that it synced: nothing that it said to have kept comes again, and nothing is lost.
+/// It keeps its disk up to the last synced byte: nothing that it reported as kept comes again, and nothing is lost.
 #[test]
 fn a_receiver_that_is_killed_at_any_moment_goes_on_with_its_disk_and_has_each_object_once() {
     for moment in MOMENTS {
@@ -197,8 +197,7 @@ fn a_receiver_that_is_killed_at_any_moment_goes_on_with_its_disk_and_has_each_ob
     }
 }
 
-/// A process that is killed and started again comes from another port, while its earlier life at the old one is still taken
-/// for up.
+/// A restarted process uses another port, while its earlier run at the old one still counts as up.
 #[test]
 fn what_was_on_its_way_to_a_receiver_that_was_killed_goes_to_its_next_life_at_once_wherever_that_comes_from() {
     for moment in MOMENTS {
@@ -239,7 +238,7 @@ fn what_was_on_its_way_to_a_receiver_that_was_killed_goes_to_its_next_life_at_on
         let had = inbox.count();
         chain.domain.restart("phone");
         accept(&mut chain);
-        // A custody timeout alone takes 10 s.
+        // The custody timeout alone takes 10 s.
         chain.domain.run(Duration::from_secs(6));
         let came = inbox.came();
         assert_eq!(came.len(), chain.sent.len(), "killed after {moment} ms with {had}");
@@ -271,7 +270,7 @@ fn custody_passes_to_a_router_further_on_that_has_it_on_its_disk() {
     chain.domain.cut("b", "phone");
     chain.set_ways(true);
     chain.domain.run(Duration::from_secs(6));
-    // Where its name is bound to nothing any more, a keeps the rest; what b has is not at a.
+    // While its name has no binding, a keeps the rest; b's chunks are not at a.
     let (at_a, at_b) = (chain.held("a"), chain.held("b"));
     println!("{at_a} bytes at a, {at_b} at b; a: {:?}", chain.domain.at("a").proxy().unwrap().stats);
     let keys = |label: &str| -> std::collections::BTreeSet<_> {
@@ -332,8 +331,8 @@ fn a_receiver_that_nobody_takes_for_is_sent_little_until_somebody_does() {
     chain.assert_forgotten();
 }
 
-/// The price: what is stored for a phone goes from the store of one router to that of another, and from there to the phone,
-/// with custody to the disk and without.
+/// The cost: chunks stored for a phone move from one router's store to another's, and from there to the phone, with
+/// custody until disk and without.
 ///
 /// ```text
 ///   server ── 1000 ── r1 ── 100, 20 ms ── r2 ── 100, 20 ms ── r3 ── 100, 5 ms ── phone

@@ -8,7 +8,7 @@ use tributary_mf::{
     wire::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Statement},
 };
 
-/// How often who watches a place looks.
+/// How often a watcher of a place checks.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Default)]
@@ -20,7 +20,7 @@ impl Directory {
     }
 }
 
-/// What one node sees of it.
+/// One node's view of it.
 struct View {
     directory: Directory,
     key: SigningKey,

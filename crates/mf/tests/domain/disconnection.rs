@@ -1,4 +1,4 @@
-//! Receivers that go away and come back (paper §5.2), routers that are killed, storage that is used up.
+//! Receivers that go away and come back (paper §5.2), routers that are killed, full storage.
 use tributary_content::ObjectId;
 use tributary_core::ByteCount;
 use tributary_mf::{
@@ -13,7 +13,7 @@ use super::*;
 
 const SIZE: usize = 10_000_000;
 
-/// The time that a transfer takes, with an outage of the last hop after one second if there is one.
+/// The duration of a transfer, with an optional outage of the last hop after one second.
 fn transfer(outage: Option<Duration>, seed: u64, set: fn(&mut Config)) -> (Duration, Domain) {
     let mut domain = figure_7(seed, ms(50), 0.0, set);
     let bytes = random_bytes(SIZE, 1);
@@ -140,7 +140,7 @@ fn chunks_follow_a_receiver_to_another_router() {
         let time = domain.finish("mobile", id, 60);
         println!("{time:?}, stored at r2 {:?}", domain.at("r2").proxy().unwrap().stats);
         assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
-        // 2.4 s at 20 Mbit/s, and the outage; what is lost beyond is bounded by the NACK timeout of 3 s.
+        // 2.4 s at 20 Mbit/s, and the outage; the NACK timeout of 3 s bounds further losses.
         let limit = if watching { 12_000 } else { 8_000 };
         assert!(time < ms(limit), "{time:?}");
         domain.run(Duration::from_secs(1));
@@ -252,7 +252,7 @@ fn a_router_killed_while_its_host_is_away_costs_little_and_brings_little_twice()
     }
 }
 
-/// Sends an object of `size` bytes to a device without being asked; gives the object.
+/// Pushes an object of `size` bytes to a device; returns the object.
 fn push(domain: &mut Domain, from: &str, to: &str, path: &str, size: usize, options: fn(&mut SendOptions)) -> ObjectId {
     use tributary_content::store::ObjectReader;
     let to = domain.at(to).guid();
@@ -292,7 +292,7 @@ fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
     domain.run(Duration::from_secs(5));
     assert_eq!(content.finished(&name("/sensor/reading")), None);
     assert!(!domain.at("n2").holdings().is_empty(), "a copy lies at the producer's access router");
-    // Routers may start anew; one that loses its disk is another matter (see below).
+    // Routers may restart; losing the disk is another matter (see below).
     for router in ["n2", "n3"] {
         domain.kill(router);
         domain.restart(router);
@@ -389,7 +389,7 @@ fn what_nobody_comes_for_is_given_up_after_its_lifetime_and_stored_no_longer() {
     let (begin, mut stored) = (domain.net.now(), 0);
     while domain.net.now().since(begin) < lifetime - ms(600) {
         domain.run(ms(500));
-        // Where its name is bound to nothing any more, the first router keeps it.
+        // While its name has no binding, the first router keeps it.
         stored += usize::from(["n2", "n3"].iter().any(|router| !domain.at(router).holdings().is_empty()));
         assert_eq!(domain.at("n1").sender().flows(), 1);
     }
@@ -472,7 +472,8 @@ fn what_a_killed_router_had_in_memory_is_repeated_unless_nobody_cares() {
     }
 }
 
-/// 4 MB of n1 and, at the same time, more of another source have been on their way to n4 for ten seconds, whose link is cut.
+/// 4 MB of n1 and, at the same time, more from another source have been in transit to n4 for ten seconds, whose link is
+/// cut.
 fn modest_beside_greedy(seed: u64, set: fn(&mut Config), greedy: usize) -> (Domain, MemoryContent) {
     let mut domain = figure_7(seed, ms(20), 0.0, set);
     domain.node("greedy", |_| {});
@@ -509,7 +510,7 @@ fn a_flow_that_uses_up_its_share_of_the_store_harms_nobody_else() {
     while !all() && domain.net.now().since(back) < Duration::from_secs(60) {
         domain.run(ms(50));
     }
-    // 21.0 s are the least.
+    // The minimum is 21.0 s.
     let took = domain.net.now().since(back);
     println!("both together take {took:?}");
     assert!(took < ms(22_000), "{took:?}: what was dropped is sent again");
@@ -527,7 +528,7 @@ fn what_waits_in_the_last_store_does_not_wait_for_all_that_comes_from_those_befo
     let (greedy, modest) = (held_of(&domain, "greedy"), held_of(&domain, "n1"));
     assert!(modest >= 4_000_000 && greedy > 8_000_000, "{modest}, {greedy}");
     domain.mend("n3", "n4");
-    // Alone they take 1.3 s; what is not in this store yet takes 8 s and more.
+    // Alone they take 1.3 s; those not yet in this store take 8 s and more.
     domain.run(Duration::from_secs(4));
     assert!(content.finished(&name("/lab/modest")).is_some(), "{} are here still", held_of(&domain, "n1"));
     domain.run(Duration::from_secs(56));
@@ -550,7 +551,7 @@ fn many_sources_that_fill_a_small_store_take_nothing_of_what_another_was_promise
     push(&mut domain, "n1", "n4", "/lab/modest", 2_000_000, |_| {});
     domain.run(Duration::from_secs(3));
     let modest = domain.at("n1").guid();
-    // What the network has promised to keep its source need not.
+    // Chunks that the network has promised to keep may leave their source.
     domain.kill("n1");
     for label in greedy {
         push(&mut domain, label, "n4", &format!("/lab/{label}"), 30_000_000, |_| {});
@@ -619,7 +620,7 @@ fn what_has_two_ways_goes_round_the_one_whose_storage_is_used_up() {
         domain.run(Duration::from_secs(3));
         let (used, _) = domain.at("near").proxy().unwrap().usage();
         assert!(used.0 > 2_100_000, "more than seven tenths: {used}");
-        // Of no storage nobody says that too little of it is left.
+        // A node without storage is not reported as nearly full.
         assert_eq!(send(&mut domain, "/lab/after"), [percent == 0, percent > 0], "{percent} percent");
     }
 }
@@ -690,7 +691,7 @@ fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
     domain.run(Duration::from_secs(1));
     let content = accept(&mut domain, "n4");
     push(&mut domain, "n1", "n4", "/sensor/film", 4_000_000, |options| options.in_network = InNetwork::Delegate);
-    // Everything has left the producer, and the router in the middle of it forgets what it had.
+    // Everything has left the producer, and the router in the middle loses its memory.
     domain.run(ms(300));
     domain.kill("n1");
     domain.kill("n3");
@@ -707,13 +708,13 @@ fn who_heard_nothing_of_what_was_delegated_is_sent_it_though_its_producer_sleeps
     let (mut domain, content) = delegated_while_cut(12);
     domain.run(Duration::from_secs(1));
     domain.kill("n1");
-    // All of it has left for the router of its receiver, which loses it with its disk.
+    // Everything has left for its receiver's router, which loses it with its disk.
     assert!(domain.at("n2").holdings().iter().all(|held| held.delegated && !held.owed));
     domain.kill("n3");
     domain.repositories.insert("n3".into(), Disk::default());
     domain.restart("n3");
     domain.mend("n3", "n4");
-    // It is reminded after 12 s, and says what is missing 3 s later.
+    // It is reminded after 12 s, and reports missing chunks 3 s later.
     domain.run(Duration::from_secs(18));
     let got = content.finished(&name("/sensor/reading"));
     assert!(got == Some(random_bytes(200_000, 200_000)), "{:?}", domain.at("n2").holdings());
@@ -731,7 +732,7 @@ fn a_router_that_is_killed_in_the_midst_of_a_chunk_does_not_block_the_next_one()
     domain.router("n2");
     domain.router("n3");
     domain.node("n4", |_| {});
-    // Chunks come slowly and are sent on while they come.
+    // Chunks arrive slowly and are forwarded during their arrival.
     domain.link("n1", "n2", 5, ms(1));
     domain.link("n2", "n3", 100, ms(10));
     domain.link("n3", "n4", 100, ms(1));

@@ -1,4 +1,5 @@
-//! The two ends of a transfer (paper §3.2.2, §3.4.2) with nothing but a delay between them, and what a test loses.
+//! The two ends of a transfer (paper §3.2.2, §3.4.2) with only a delay between them, and the losses that a test
+//! chooses.
 use std::collections::VecDeque;
 
 use tributary_content::{ChunkIndex, ObjectKind, ObjectReader};
@@ -21,7 +22,7 @@ const SOURCE: Guid = Guid([1; 20]);
 const DEVICE: Guid = Guid([2; 20]);
 const DELAY: Duration = Duration::from_millis(10);
 
-/// What is on its way between the ends.
+/// What travels between the ends.
 enum Carried {
     Chunk(ChunkHeader, Payload),
     Message(TransportMessage),
@@ -32,17 +33,17 @@ struct Ends {
     now: Time,
     sender: Sender,
     receiver: Receiver,
-    /// Towards the receiver, and back: when it arrives, and what.
+    /// Towards the receiver, and back: arrival time and content.
     ways: [VecDeque<(Time, Carried)>; 2],
     loses: Box<dyn FnMut(&Carried) -> bool>,
-    /// Which chunks are changed on the way.
+    /// Which chunks are corrupted in transit.
     spoils: Box<dyn FnMut(&DataTag) -> bool>,
-    /// What was sent so far, whether it was lost or not.
+    /// The chunks sent so far, and whether each was lost.
     chunks: Vec<(DataTag, bool)>,
     messages: Vec<(Time, TransportMessage)>,
-    /// What whoever says something about the transfer shows.
+    /// The token that messages about the transfer show.
     token: Token,
-    /// How many chunks the reader of what comes has room for.
+    /// The number of chunks that the reader accepts.
     read: ChunkIndex,
     content: MemoryContent,
     /// A chunk that is coming slowly.
@@ -66,7 +67,7 @@ impl Ends {
             arriving: None,
         }
     }
-    /// Publishes an object of so many chunks beside its description.
+    /// Publishes an object of this many chunks plus its manifest.
     fn publish(&mut self, chunks: u32) -> MemoryObject {
         let (bytes, key) = (random_bytes((chunks * CHUNK) as usize, 5), SigningKey::from_secret(&[7; 32]));
         let object = MemoryObject::with_options(name("/file"), bytes, &key, 1, ObjectKind::File, CHUNK).unwrap();
@@ -80,12 +81,12 @@ impl Ends {
         self.read_until(self.read.0);
         Box::new(opener)
     }
-    /// The reader takes chunks in order, and so many of them.
+    /// The reader takes chunks in order, up to `until`.
     fn read_until(&mut self, until: u32) {
         self.read = ChunkIndex(until);
         self.content.read_in_order(None, Some(self.read));
     }
-    /// Fetches an object of so many chunks.
+    /// Fetches an object of this many chunks.
     fn fetch(&mut self, chunks: u32) -> TransferId {
         let object = self.publish(chunks);
         let fetch = Fetch {
@@ -106,7 +107,7 @@ impl Ends {
         );
         id
     }
-    /// Sends an object of so many chunks unasked.
+    /// Pushes an object of this many chunks.
     fn push(&mut self, chunks: u32, reliability: Reliability, config: &EndConfig) {
         let object = self.publish(chunks).manifest().publication_id();
         let opener = self.opener();
@@ -129,7 +130,7 @@ impl Ends {
         }
         self.now = end;
     }
-    /// Does all that is to be done now.
+    /// Runs everything that is due now.
     fn exchange(&mut self) {
         let now = self.now;
         let arrived = |way: &mut VecDeque<(Time, Carried)>| {
@@ -167,7 +168,7 @@ impl Ends {
             self.carry(1, Carried::Message(outgoing.message));
         }
         let cache = ContentCache::new(ByteCount(0));
-        // As if hops took four chunks in a one-way delay.
+        // As if hops carried four chunks per one-way delay.
         while self.ways[0].len() < 4
             && let Some((header, payload)) = self.sender.poll_chunk(now, &cache, |_, _| true)
         {
@@ -200,7 +201,7 @@ impl Ends {
         let sizes: BTreeMap<u16, u16> = self.chunks.iter().map(|(tag, _)| (tag.window, tag.window_chunks)).collect();
         sizes.into_values().collect()
     }
-    /// The messages per window: when, the advised window, and what is missing.
+    /// The messages per window: time, advised window, and missing chunks.
     fn status(&self) -> Vec<(Time, u16, Vec<u32>)> {
         let of = |(at, message): &(Time, TransportMessage)| match message {
             TransportMessage::Status { advice_chunks, missing, .. } => {
@@ -210,7 +211,7 @@ impl Ends {
         };
         self.messages.iter().filter_map(of).collect()
     }
-    /// The messages that say that something has arrived, or, with `complete`, everything.
+    /// Messages that acknowledge something, or, with `complete`, everything.
     fn acks(&self, of: bool) -> usize {
         let is_one =
             |message: &TransportMessage| matches!(message, TransportMessage::Ack { complete, .. } if *complete == of);
@@ -218,7 +219,7 @@ impl Ends {
     }
 }
 
-/// Chunks of 1 KiB, and room for 128 of them.
+/// Chunks of 1 KiB, and space for 128 of them.
 fn small_chunks() -> EndConfig {
     EndConfig { chunk_bytes: CHUNK, buffer_bytes: ByteCount(128 << 10), ..EndConfig::default() }
 }
@@ -272,7 +273,7 @@ fn the_window_grows_while_the_buffer_has_room_and_shrinks_as_it_fills() {
     ends.fetch(1_000);
     ends.run(Duration::from_secs(10));
     let windows = ends.windows();
-    // A quarter of the buffer at most, as two may be under way; the last ones come to a reader that reads no more.
+    // At most a quarter of the buffer, as two may be in flight; the last ones meet a reader that has stopped.
     assert!(windows.starts_with(&[8, 8, 16, 32, 32]) && windows.iter().all(|size| *size <= 32), "{windows:?}");
     let last = *windows.last().unwrap();
     assert!(last <= 16, "{windows:?}");
@@ -293,7 +294,7 @@ fn there_is_one_message_for_each_window_and_none_for_what_fits_into_the_first() 
         ends.fetch(chunks);
         ends.run(Duration::from_secs(5));
         assert!(ends.is_done());
-        // That everything is there says the last message.
+        // The last message reports completion.
         assert_eq!(ends.status().len(), windows_reported(windows), "{chunks} chunks: {:?}", ends.windows());
         assert_eq!(
             (ends.acks(true), ends.messages.len()),
@@ -306,8 +307,8 @@ fn windows_reported(windows: usize) -> usize {
     windows.saturating_sub(1)
 }
 
-/// What was pushed, after so many seconds, if chunk 5 is lost the first time, and the first NACK or acknowledgement that
-/// names a number of `mute` each.
+/// A pushed transfer after `seconds`, if chunk 5 is lost the first time, and also the first NACK or acknowledgement
+/// that names each number of `mute`.
 fn pushed_with_a_loss(reliability: Reliability, chunks: u32, mute: &[u32], seconds: u64) -> Ends {
     let config = small_chunks();
     let mut ends = Ends::new(config.clone());
@@ -359,15 +360,15 @@ fn a_nack_that_is_lost_is_repeated_and_only_what_is_missing_is_sent_again() {
 
 #[test]
 fn an_acknowledgement_for_each_chunk_and_what_has_none_is_sent_again() {
-    // Of chunk 7 the acknowledgement is lost: it comes twice and is acknowledged twice.
+    // The acknowledgement of chunk 7 is lost: the chunk arrives twice and is acknowledged twice.
     let ends = pushed_with_a_loss(Reliability::Ack, 40, &[7], 60);
     assert!(ends.is_done() && ends.repeated() == [5, 7], "{:?}", ends.repeated());
-    // The second one of 7 comes when everything is there, and is answered by that.
+    // The second of 7 arrives after completion, and is answered with it.
     assert_eq!((ends.acks(false), ends.acks(true), ends.sender.flows()), (41, 2, 0));
     assert!(ends.status().iter().all(|(.., missing)| missing.is_empty()), "{:?}", ends.status());
 }
 
-/// Ends between which a chunk is changed on the way so many times.
+/// Ends between which a chunk is corrupted this many times.
 fn changing(number: u32, times: u32) -> Ends {
     let mut ends = Ends::new(small_chunks());
     let mut left = times;
@@ -379,7 +380,7 @@ fn changing(number: u32, times: u32) -> Ends {
     ends
 }
 
-/// What was pushed, after so many seconds, if a chunk is changed on the way so many times.
+/// A pushed transfer after `seconds`, if a chunk is corrupted in transit this many times.
 fn pushed_and_changed(number: u32, times: u32, seconds: u64) -> Ends {
     let config = small_chunks();
     let mut ends = changing(number, times);
@@ -411,7 +412,7 @@ fn what_is_fetched_and_changed_on_the_way_is_asked_for_again_before_its_source_i
         let blamed = report.sources.iter().any(|source| source.distrusted.is_some());
         assert_eq!((ends.is_done(), blamed), (times < u32::MAX, times == u32::MAX), "{number}, {times}: {report:?}");
         let requested = ends.repeated();
-        // At once while others of its chunks come right, then six times in a row.
+        // At once while other chunks of it arrive intact, then six times in a row.
         let is_enough = if blamed { (6..=20).contains(&requested.len()) } else { requested.len() == times as usize };
         assert!(
             is_enough && requested.iter().all(|repeated| *repeated == number),
@@ -423,7 +424,7 @@ fn what_is_fetched_and_changed_on_the_way_is_asked_for_again_before_its_source_i
 #[test]
 fn who_sends_nothing_right_is_asked_more_and_more_rarely_and_given_up_in_the_end() {
     let mut ends = pushed_and_changed(5, u32::MAX, 60);
-    // At once while others of its chunks come right, then after 0.1, 0.2, … 6.4 s, then every 12 s.
+    // At once while other chunks of it arrive intact, then after 0.1, 0.2, … 6.4 s, then every 12 s.
     let requested = ends.repeated().len();
     assert!((8..=20).contains(&requested), "{requested} times within a minute: {:?}", ends.status());
     let (id, _) = ends.receiver.transfers()[0];
@@ -442,7 +443,7 @@ fn who_got_nothing_at_all_is_reminded_and_asks_for_it() {
         let config = small_chunks();
         let mut ends = Ends::new(config.clone());
         let mut lost = 0;
-        // All that the source sends before it waits for the receiver.
+        // Everything that the source sends before it waits for the receiver.
         ends.loses = Box::new(move |carried| {
             lost += u32::from(matches!(carried, Carried::Chunk(..)));
             lost <= 16.min(chunks + 1)
@@ -450,14 +451,14 @@ fn who_got_nothing_at_all_is_reminded_and_asks_for_it() {
         ends.push(chunks, Reliability::Nack, &config);
         ends.run(Duration::from_secs(11));
         assert!(!ends.is_done() && ends.repeated().is_empty(), "{chunks}");
-        // Reminded after 12 s, it says 3 s later what is missing.
+        // Reminded after 12 s, it reports the missing chunks 3 s later.
         ends.run(Duration::from_secs(5));
         assert!(ends.is_done(), "{chunks}: {:?}", ends.status());
     }
 }
 
-/// How long it takes until six chunks are there of which the last is lost once, while a packet comes every tenth of a second:
-/// of other objects, or of that chunk.
+/// The time until six chunks have arrived, the last of which is lost once, while a packet of other objects, or of that
+/// chunk, arrives every tenth of a second.
 fn with_a_loss_amid_others(of_the_lost: bool) -> Duration {
     let config = small_chunks();
     let mut ends = Ends::new(config.clone());
@@ -483,7 +484,7 @@ fn with_a_loss_amid_others(of_the_lost: bool) -> Duration {
 #[test]
 fn what_comes_of_other_objects_puts_a_nack_off_for_a_while_and_a_chunk_that_is_coming_for_longer() {
     let [others, itself] = [false, true].map(with_a_loss_amid_others);
-    // A timeout of 3 s; twice as long for others, sixteen times for what comes slowly.
+    // A timeout of 3 s; twice as long for other objects, sixteen times for a slow chunk.
     assert!(others > ms(6_000) && others < ms(6_300), "{others:?}");
     assert!(itself > ms(45_000), "{itself:?}");
 }
@@ -493,7 +494,7 @@ fn a_reminder_is_answered_at_once_by_what_is_missing() {
     let config = small_chunks();
     let mut ends = Ends::new(config.clone());
     let (mut lost, mut stated) = (false, 0);
-    // Chunk 6 is lost, and so is the first that is said of it, after 3 and 9 s; it would be said again after 21.
+    // Chunk 6 is lost, and so are its first reports, after 3 and 9 s; the next would follow after 21.
     ends.loses = Box::new(move |carried| match carried {
         Carried::Chunk(header, _) if header.tag().unwrap().number == 6 => !core::mem::replace(&mut lost, true),
         Carried::Chunk(..) => false,
@@ -525,7 +526,7 @@ fn who_starts_anew_amid_what_is_sent_to_it_is_reminded_and_gets_all_of_it() {
         ends.receiver.accept(Some(opener));
         ends.run(Duration::from_secs(11));
         assert!(begun > 0 && !ends.is_done(), "{chunks}: {begun} chunks were sent");
-        // Reminded after 12 s, it says 3 s later what is missing, and again as the windows go on.
+        // Reminded after 12 s, it reports the missing chunks 3 s later, and again as windows continue.
         ends.run(Duration::from_secs(12));
         assert!(ends.is_done(), "{chunks}: {:?}", ends.status());
     }

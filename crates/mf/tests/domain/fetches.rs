@@ -1,4 +1,4 @@
-//! Objects that are asked for.
+//! Requested objects.
 use super::*;
 
 #[test]
@@ -51,7 +51,7 @@ fn a_second_fetch_is_answered_by_the_cache_on_the_way() {
     assert!(domain.report("n5", id).cached_bytes >= 2_000_000 && time < ms(400), "{time:?}");
 }
 
-/// A chunk is larger than all of the buffer of a router on its way.
+/// A chunk exceeds the whole buffer of a router on its way.
 #[test]
 fn what_a_router_on_the_way_can_never_take_is_told_to_its_source_and_holds_up_nobody() {
     let mut domain = Domain::new(5);
@@ -84,7 +84,7 @@ fn what_a_router_on_the_way_can_never_take_is_told_to_its_source_and_holds_up_no
     domain.assert_conservation();
 }
 
-/// Gives wrong bytes of its fourth chunk once.
+/// Corrupts its fourth chunk once.
 struct Slip(MemoryObject, bool);
 
 impl tributary_content::ObjectReader for Slip {
@@ -121,7 +121,8 @@ fn a_cache_that_took_what_is_wrong_has_what_is_right_as_soon_as_that_passes() {
     assert!(domain.report("n5", domain.at("n5").transfers()[0].0).cached_bytes >= 2_000_000);
 }
 
-/// A chunk takes longer over the last hop than anybody waits for one: the request is repeated, past caches that have all.
+/// A chunk takes longer over the last hop than the request's timeout: the request is repeated, past caches that have
+/// everything.
 #[test]
 fn what_is_on_its_way_does_not_come_again_out_of_a_cache() {
     for away in [ms(0), ms(4_000)] {
@@ -170,7 +171,7 @@ fn the_end_of_one_publishers_object_is_not_told_as_that_of_anothers_with_its_nam
             .filter_map(|(.., event)| if let Event::Resolver(event) = event { Some(event.clone()) } else { None })
             .collect()
     };
-    // Nobody can be told of the first one's end before the second one is there.
+    // The first source's end cannot be announced before the second one is present.
     let key = SigningKey::from_secret(&[66; 32]);
     domain.publish("server", MemoryObject::new(name("/lab/file"), random_bytes(100, 1), &key).unwrap());
     domain.with("server", |node, now| node.unpublish(now, &name("/lab/file")));
@@ -232,7 +233,7 @@ fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
     assert!(domain.at("far").sender().chunks.0 > 0);
 }
 
-/// The name servers still say for a while that it is there.
+/// The name servers still list it for a while.
 #[test]
 fn whoever_asks_when_the_nearest_source_is_dead_is_served_by_another_one_at_once() {
     for (dead, bytes) in [(ms(100), 300_000), (ms(2_000), 300_000), (ms(20_000), 300_000), (ms(2_000), 20)] {
@@ -355,7 +356,7 @@ fn routers_that_are_full_of_chunks_for_each_other_go_on() {
     }
 }
 
-/// Buffers take two chunks here.
+/// Buffers hold two chunks here.
 #[test]
 fn hosts_that_fill_small_buffers_with_chunks_for_each_other_go_on() {
     use tributary_mf::config::HolRelief;
@@ -476,7 +477,7 @@ fn sources_that_cut_an_object_in_different_ways_are_trusted() {
     }
 }
 
-/// Of two chunks it lies in one.
+/// It corrupts one of two chunks.
 #[test]
 fn a_source_that_lies_costs_little_and_sends_nothing_more_when_it_is_named() {
     for seed in 1..4 {
@@ -520,7 +521,7 @@ fn a_source_that_lies_costs_little_and_sends_nothing_more_when_it_is_named() {
         assert_eq!(domain.at("liar").sender().chunks.0, sent, "nothing more is wanted of it");
         assert_eq!(domain.at("liar").sender().flows(), 0);
         assert_eq!(report.sources.iter().filter(|source| source.distrusted.is_some()).count(), 1, "{report:?}");
-        // 4.1 s are the bound.
+        // The bound is 4.1 s.
         assert!(named < ms(1_500) && time < ms(4_950), "seed {seed}: named after {named:?}, done after {time:?}");
         assert!(report.duplicate_bytes < 2_500_000, "{report:?}");
     }
@@ -545,7 +546,7 @@ fn a_path_tells_its_round_trip_its_loss_and_its_links() {
         domain.finish("n4", id, 30);
         let ended = path(&domain);
         println!("{loss}, away {away}: {ended:?}");
-        // 52.1 ms on the way, and the names are looked up.
+        // 52.1 ms in transit, and the lookups of the names.
         assert!(ended.rtt.is_some_and(|rtt| (ms(52)..ms(200)).contains(&rtt)), "{ended:?}");
         assert_eq!((running.hops, ended.hops), (3, 3), "{ended:?}");
         let lost = ended.lost_packets as f64 / ended.requested_packets as f64;
@@ -554,7 +555,7 @@ fn a_path_tells_its_round_trip_its_loss_and_its_links() {
     }
 }
 
-/// Serves flipped bytes under a true manifest: always, or in every other chunk, by a seed.
+/// Serves flipped bytes under a valid manifest: always, or in every other chunk, by a seed.
 struct Faulty {
     object: MemoryObject,
     seed: Option<u64>,
@@ -658,7 +659,7 @@ fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
         let connection = domain.connection("r1", "r2");
         domain.net.change_at(domain.net.now() + ms(1_000), connection, LinkChange::Mtu(1_000));
         let (id, content) = domain.fetch("n2", "/lab/file");
-        // It takes 4.2 s; the size is tried thrice, at most five seconds after the link has shrunk.
+        // It takes 4.2 s; the size is tried three times, at most five seconds after the link has shrunk.
         let time = domain.finish("n2", id, 14);
         println!("{at_first} bytes at first: {time:?}");
         assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
@@ -687,7 +688,7 @@ fn a_link_whose_long_datagrams_are_acknowledged_is_not_probed() {
     domain.link("r1", "reader", 2, ms(10));
     let seen = Rc::clone(&probes);
     domain.net.set_tap(move |packet| {
-        // A probe is as long as what it tries.
+        // A probe has the probed length.
         let first = packet.datagram.header_bytes().first().map(|first| PacketType::of(*first));
         let is_probe = first == Some(Ok(PacketType::Mtu));
         *seen.borrow_mut() += u32::from(is_probe && packet.datagram.len() > 1_000);

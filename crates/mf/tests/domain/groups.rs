@@ -9,7 +9,7 @@ use super::*;
 
 const GROUP: &str = "/lab/all";
 
-/// A source behind a router, and `members` receivers spread over access routers with at most eight each.
+/// A source behind a router, and `members` receivers distributed over access routers with at most eight each.
 /// ```text
 ///   source ── core ─┬─ r0 ── m0, …, m7
 ///                   ├─ r1 ── m8, …
@@ -66,7 +66,7 @@ impl Tree {
         let now = self.domain.net.now();
         self.domain.at("source").send_report(now, id).unwrap()
     }
-    /// Runs until all members have everything; gives how long it took.
+    /// Runs until all members have everything; returns the duration.
     fn finish(&mut self, id: TransferId, seconds: u64) -> Duration {
         let start = self.domain.net.now();
         while self.domain.net.now().since(start) < Duration::from_secs(seconds) {
@@ -101,7 +101,7 @@ fn two_to_sixty_four_receivers_get_a_file_that_leaves_the_source_once() {
         println!("{members} receivers: {time:?}, {sent} bytes left the source, {:?}", tree.report(id).repeated_chunks);
         assert_eq!(tree.received("/lab/film", &bytes), members);
         assert_eq!(tree.report(id).delivered.len(), members);
-        // Beside the file: names of the members, and chunks that the first router had no room for when they came.
+        // In addition to the file: the members' names, and chunks that the first router refused for lack of space.
         assert!(sent < 4_000_000, "{sent} bytes for {members} receivers");
         // One last hop alone takes one second.
         assert!(time < ms(2_500), "{members} receivers: {time:?}");
@@ -125,7 +125,7 @@ fn copies_for_members_are_kept_as_long_as_one_may_ask_for_them_and_no_longer() {
     tree.send("/lab/noise", &bytes, &SendOptions { reliability: Some(Reliability::DontCare), ..sure.clone() });
     tree.domain.run(ms(500));
     assert_eq!(held(&tree), [0; 3], "nobody asks for what nobody cares about");
-    // One that is away may still ask.
+    // An absent member may still send requests.
     tree.domain.cut("r1", "m11");
     tree.domain.run(Duration::from_secs(3));
     tree.send("/lab/other", &bytes, &sure);
@@ -203,7 +203,7 @@ fn cut_through_brings_a_group_its_chunks_earlier() {
     let whole = time(|config| config.hop.forwarding = tributary_mf::link::Forwarding::StoreAndForward);
     let cut = time(|config| config.hop.forwarding = tributary_mf::link::Forwarding::CutThrough);
     println!("one chunk to 16: {whole:?} whole, {cut:?} cut through");
-    // At each of two routers the chunk comes in 72 ms; looked at every 20 ms.
+    // At each of two routers the chunk arrives within 72 ms; checks every 20 ms.
     assert!(cut + ms(80) <= whole, "{cut:?}, whole {whole:?}");
 }
 
@@ -243,7 +243,7 @@ fn who_attaches_after_all_was_sent_asks_for_it_whatever_else_it_hears() {
     let mut domain = Domain::new(12);
     domain.router("core");
     for label in ["source", "member"] {
-        // Its name is renewed more often than nothing is heard for.
+        // Its name is renewed more often than the silence lasts.
         domain.node(label, |config| config.binding_lifetime = Duration::from_secs(3));
         domain.link(label, "core", 20, ms(2));
     }
@@ -258,7 +258,7 @@ fn who_attaches_after_all_was_sent_asks_for_it_whatever_else_it_hears() {
         Messaging::accept(node, now, Some(Box::new(opener)), &Default::default());
         node.attach(now, &name(GROUP));
     });
-    // It is reminded within 12 s, and says what is missing 3 s later.
+    // It is reminded within 12 s, and reports the missing chunks 3 s later.
     domain.run(Duration::from_secs(20));
     assert_eq!(content.finished(&name("/lab/film")), Some(bytes));
 }
@@ -289,7 +289,7 @@ fn a_router_that_forgets_makes_its_members_ask_and_proxies_answer_for_the_source
     let (source, proxies, large) = run(Spread::AllByProxies(3));
     assert!(proxies > 0 && source == 0, "proxies repaired {proxies}, the source {source}");
     // Requests are collected once more on the way. A copy for each of eight members would take 0.08 s over the link to
-    // their router, one behind the other.
+    // their router, in sequence.
     assert!(large <= small + ms(200), "large scale {large:?}, small scale {small:?}");
 }
 
@@ -301,7 +301,7 @@ fn wrong_copies_on_the_way_delay_a_message_and_nobody_blames_its_source() {
         tree.domain.cut("r0", "m3");
         let id = tree.send("/lab/film", &bytes, &SendOptions { spread, ..SendOptions::default() });
         tree.domain.run(ms(1_200));
-        // What it had in memory is asked for again, and answered out of copies; one member is away until then.
+        // Chunks that were in its memory are requested again, and answered from copies; one member is away until then.
         tree.domain.kill("r1");
         tree.domain.run(ms(300));
         let spoilt = ["core", "r0", "r1"].map(|router| {

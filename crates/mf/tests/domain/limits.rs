@@ -1,4 +1,4 @@
-//! Limits of rate: what the receiver asks for is what comes, and nothing piles up on the way.
+//! Rate limits: chunks arrive at the rate that the receiver requests, and no queue builds up on the way.
 use super::*;
 
 /// A server, two routers so far apart, and a reader with a fast last hop.
@@ -13,7 +13,7 @@ fn chain(seed: u64, delay: Duration) -> Domain {
     domain.link("r2", "reader", 100, ms(1));
     domain
 }
-/// Runs until all transfers have ended. Gives how long it took, and how many bytes were at most in the routers.
+/// Runs until all transfers have ended. Returns the duration, and the maximum bytes in the routers.
 fn run_all(domain: &mut Domain, ids: &[TransferId]) -> (f64, u64) {
     let (start, mut most) = (domain.net.now(), 0);
     while ids.iter().any(|id| domain.report("reader", *id).ended.is_none()) {
@@ -29,7 +29,7 @@ fn run_all(domain: &mut Domain, ids: &[TransferId]) -> (f64, u64) {
     (domain.net.now().since(start).as_secs_f64(), most)
 }
 
-/// Neither storage nor relief: nothing but the buffers of the hops holds what does not go on (paper §3.4.1).
+/// Without storage and relief, only the hops' buffers hold blocked chunks (paper §3.4.1).
 #[test]
 fn a_hop_that_does_not_go_on_blocks_all_before_it_up_to_the_source_and_nothing_is_lost() {
     use tributary_core::link::LinkChange;
@@ -38,9 +38,9 @@ fn a_hop_that_does_not_go_on_blocks_all_before_it_up_to_the_source_and_nothing_i
     let mut domain = Domain::new(93);
     let set = |config: &mut Config| {
         (config.relief, config.proxy.enabled, config.buffer_packets) = (HolRelief::Off, false, packets);
-        // What a hop sends before it knows the link must not look like a neighbour that is gone.
+        // A hop's first packets must not make the neighbour seem gone.
         (config.transfer.chunk_bytes, config.hop.window_initial_packets) = (chunk_bytes, 8);
-        // The ends hold nothing back, nor ask for anything again.
+        // The ends neither hold back chunks nor request any again.
         (config.transfer.window_chunks, config.transfer.window_chunks_max) = (u16::MAX, u16::MAX);
         config.transfer.nack_timeout = Duration::from_secs(100);
     };
@@ -55,7 +55,7 @@ fn a_hop_that_does_not_go_on_blocks_all_before_it_up_to_the_source_and_nothing_i
     for (a, b) in [("source", "r1"), ("r1", "r2")] {
         domain.link(a, b, 100, ms(2));
     }
-    // As good as closed beside the others.
+    // As good as closed compared with the others.
     let slow = Rate::from_mbps(1);
     domain.link_with("r2", "reader", LinkConfig::new(slow, ms(2)));
     domain.run(Duration::from_secs(2));
@@ -117,7 +117,7 @@ fn a_limit_holds_and_what_it_holds_back_waits_at_the_source() {
         println!("{kbps} kbit/s, {delay} ms: {seconds:.2} s, at most {most} bytes in the routers");
         assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
         assert!((9.5..=10.5).contains(&seconds), "{kbps} kbit/s, {delay} ms: {seconds}");
-        // The windows that are under way, and no more.
+        // Only the windows in flight.
         assert!(most <= rate.bytes_in(ms(900)), "{kbps} kbit/s, {delay} ms: {most}");
     }
 }

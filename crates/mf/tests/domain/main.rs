@@ -47,9 +47,9 @@ pub(crate) struct Domain {
     faces: BTreeMap<String, Vec<FaceId>>,
     pub connections: BTreeMap<(String, String), Connection>,
     pub repositories: BTreeMap<String, Disk>,
-    /// Where nodes keep names for others; in memory alone if they have none.
+    /// Where nodes keep names for others; only in memory without an entry.
     names: BTreeMap<String, Disk>,
-    /// Where nodes keep parts of chunks; nowhere if they have none.
+    /// Where nodes keep parts of chunks; nowhere without an entry.
     pub partials: BTreeMap<String, Disk>,
     pub events: Events,
     seed: u64,
@@ -88,7 +88,7 @@ impl Domain {
             seed,
         }
     }
-    /// Adds a node; `set` gives it its roles.
+    /// Adds a node; `set` sets its roles.
     pub(crate) fn node(&mut self, label: &str, set: impl FnOnce(&mut Config)) -> NodeIndex {
         let mut config = Config::new(label, self.seed.wrapping_mul(1000) + self.nodes.len() as u64);
         set(&mut config);
@@ -104,7 +104,7 @@ impl Domain {
     pub(crate) fn router(&mut self, label: &str) -> NodeIndex {
         self.node(label, |config| (config.router, config.resolver) = (true, true))
     }
-    /// Joins two nodes by a link of `mbps` and `delay_ms` each way.
+    /// Connects two nodes with a link of `mbps` and `delay` each way.
     pub(crate) fn link(&mut self, a: &str, b: &str, mbps: u64, delay: Duration) {
         let rate = Rate::from_mbps(mbps);
         let mut config = LinkConfig::new(rate, delay);
@@ -148,13 +148,13 @@ impl Domain {
         self.partials.insert(label.into(), disk.clone());
         self.with(label, |node, now| node.keep_partials(now, Box::new(disk)));
     }
-    /// Kills a node at any moment; what its disk has not committed is gone.
+    /// Kills a node at any moment; uncommitted data on its disk is lost.
     pub(crate) fn kill(&mut self, label: &str) {
         self.net.kill(self.nodes[label]);
         self.repositories[label].crash();
         [&self.names, &self.partials].iter().flat_map(|disks| disks.get(label)).for_each(Disk::crash);
     }
-    /// Starts it again with what its disk has.
+    /// Restarts it with its disk.
     pub(crate) fn restart(&mut self, label: &str) {
         let config = self.configs.get_mut(label).unwrap();
         config.seed += 1_000_003;
@@ -221,7 +221,7 @@ impl Domain {
     pub(crate) fn report(&self, label: &str, id: TransferId) -> TransferReport {
         self.at(label).report(self.net.now(), id).unwrap()
     }
-    /// Every chunk that came into a router is somewhere: sent on, used up, dropped or still here.
+    /// Every chunk that entered a router is accounted for: forwarded, consumed, dropped or still there.
     pub(crate) fn assert_conservation(&self) {
         for (label, node) in &self.nodes {
             if self.net.is_alive(*node) {
@@ -242,7 +242,7 @@ impl Domain {
     }
 }
 
-/// A disk that loses what was not committed when its node is killed.
+/// A disk that loses uncommitted data when its node is killed.
 #[derive(Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<DiskState>>);
 

@@ -4,8 +4,8 @@ use super::*;
 const SIZE: usize = 40_000_000;
 const STAY: Duration = Duration::from_secs(4);
 
-/// The network of the lab's `mftp-mobility`; gives how long a file takes with moves every four seconds and so long a pause
-/// in each, or without any, and how many there were.
+/// The network of the lab's `mftp-mobility`; returns the duration of a file's transfer with moves every four seconds
+/// and the given pause in each, or without any, and the number of moves.
 /// ```text
 ///              ┌──5 ms── a0 ──25── mobile
 ///   server ── core ──15── a1 ──25── mobile
@@ -28,7 +28,7 @@ fn journey(seed: u64, pause: Option<Duration>) -> (Duration, u32) {
     domain.cut("a2", "mobile");
     let bytes = random_bytes(SIZE, seed);
     domain.publish("server", object("/lab/film", bytes.clone()));
-    // Nothing in it is random: each run begins at another moment between two hellos.
+    // Nothing in it is random: each run starts at another moment between two hellos.
     domain.run(ms(13_000 + 61 * seed));
     let (id, content) = domain.fetch("mobile", "/lab/film");
     let mut moved = 0;
@@ -59,7 +59,7 @@ fn a_move_without_a_pause_costs_less_than_a_new_connection_would() {
         let (moving, moves) = journey(seed, Some(Duration::ZERO));
         let lost = moving.saturating_sub(still).as_secs_f64() / f64::from(moves);
         println!("seed {seed}: {still:?} without and {moving:?} with {moves} moves: {lost:.3} s lost by each");
-        // A download manager that asks for the rest over a new BBR connection at once loses a third of a second.
+        // A download manager that requests the rest at once over a new BBR connection loses a third of a second.
         assert!(moves >= 3 && lost < 0.28, "{lost} s");
     }
 }
@@ -105,7 +105,7 @@ fn another_router_sends_only_the_rest_of_the_chunk_that_was_under_way() {
         domain.finish("mobile", id, 60)
     };
     let still = fetch(None);
-    // A chunk takes 0.34 s on the last hop: wherever in it the receiver goes away, and where one has just come.
+    // A chunk takes 0.34 s on the last hop: the receiver leaves during it, or just after one has arrived.
     for after in (1_400..1_450).step_by(2).chain((1_450..1_800).step_by(50)) {
         let lost = fetch(Some(after)).saturating_sub(still + pause);
         println!("gone after {after} ms: {lost:?} lost");

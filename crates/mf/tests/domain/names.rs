@@ -50,7 +50,7 @@ fn what_is_for_some_is_not_there_for_others_until_they_may() {
     };
     assert!(!is_over(&domain, "stranger", hidden) && domain.report("stranger", hidden).sources.is_empty());
     assert!(!seen(&domain), "nor is it listed");
-    // Who held the record starts anew: the rule stands in the record.
+    // The replica restarts: the rule is part of the record.
     for router in ["r1", "r2"] {
         domain.kill(router);
         domain.restart(router);
@@ -92,7 +92,7 @@ fn a_group_that_is_a_reader_admits_its_members_as_long_as_they_are_in_it() {
     domain.finish("reader", waiting, 5);
     assert_eq!(content.finished(&of).unwrap(), plans());
     let (hidden, content) = domain.fetch("stranger", "/lab/plans");
-    // Longer than what nobody asks for is remembered.
+    // Longer than unrequested names are remembered.
     domain.run(Duration::from_secs(150));
     assert!(domain.report("stranger", hidden).sources.is_empty(), "it is no member");
     change(&mut domain, &[reader, outsider]);
@@ -122,7 +122,7 @@ fn a_router_that_serves_as_a_host_keeps_to_the_readers_too() {
     assert!(domain.report("r2", id).sources.is_empty());
 }
 
-/// A host whose network address only `reader` may know, and two that may not: one at the other router, one at its own.
+/// A host whose network address only `reader` may know, and two others: one at the other router, one at its own.
 struct Hidden {
     domain: Domain,
     inbox: MemoryContent,
@@ -162,7 +162,7 @@ impl Hidden {
 #[test]
 fn what_is_sent_by_those_who_may_not_know_where_a_device_is_waits_as_if_it_were_away_and_holds_up_nobody() {
     let mut hidden = Hidden::new();
-    // Several, so that some of them would leave before what others send.
+    // Several, some of which would leave before other senders' chunks.
     for from in ["stranger", "next door"] {
         for number in 0..4 {
             let path = format!("/{}/{number}", from.replace(' ', "-"));
@@ -200,7 +200,7 @@ fn a_device_that_is_hidden_fetches_from_others() {
     let (id, content) = hidden.domain.fetch("owner", "/lab/open");
     hidden.domain.finish("owner", id, 5);
     assert_eq!(content.finished(&name("/lab/open")).unwrap(), plans());
-    // It goes elsewhere while something is under way, which does not follow it: it says at once what is missing.
+    // It moves during a transfer whose chunks do not follow it: it reports the missing ones at once.
     hidden.domain.link("owner", "r2", 20, ms(1));
     hidden.domain.cut("owner", "r2");
     let big = random_bytes(4_000_000, 5);

@@ -1,4 +1,4 @@
-//! Routers that start anew.
+//! Restarts of routers.
 use super::*;
 
 #[derive(Clone, Copy)]
@@ -8,7 +8,7 @@ enum Step {
     Fetch,
 }
 
-/// Two routers, of which the first keeps names, and what is attached to which.
+/// Two routers, the first with the names, and the devices at each.
 fn two_routers(at_server: &str, at_reader: &str) -> Domain {
     let mut domain = Domain::new(30);
     domain.router("r1");
@@ -22,8 +22,8 @@ fn two_routers(at_server: &str, at_reader: &str) -> Domain {
     domain
 }
 
-/// The router that keeps the names is killed, and starts again 0.3 s later with what it has written of them; a reader
-/// starts and fetches so many milliseconds after it was killed. Gives how long that takes from when both are there.
+/// The router that keeps the names is killed, and restarts 0.3 s later with its disk; a reader starts and fetches
+/// `fetch_after` milliseconds after the kill. Returns the time from when both are up.
 fn fetch_about_a_restart(at_server: &str, at_reader: &str, fetch_after: i64) -> Duration {
     let mut domain = two_routers(at_server, at_reader);
     let bytes = random_bytes(100_000, 1);

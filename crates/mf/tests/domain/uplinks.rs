@@ -1,7 +1,7 @@
-//! A host with several uplinks that are not alike: all of them together carry what comes for it.
+//! A host with several unequal uplinks: together they carry its chunks.
 use super::*;
 
-/// What of a packet of 1,500 bytes is payload, at most.
+/// The payload's share of a packet of 1,500 bytes, at most.
 const PAYLOAD: f64 = 1_462.0 / 1_500.0;
 
 struct Uplink {
@@ -15,9 +15,9 @@ fn uplink(mbps: u64, delay_ms: u64, queue_kib: u64, loss_percent: f64) -> Uplink
     Uplink { mbps, delay: ms(delay_ms), queue: queue_kib << 10, loss: loss_percent / 100.0 }
 }
 
-/// A server behind a core router, and a reader with these uplinks, each with an access router of its own, which knows the
-/// rates of its accesses or not. Gives the part of what all uplinks can carry in the time that it took to fetch what they
-/// carry in `seconds`.
+/// A server behind a core router, and a reader with these uplinks, each with a separate access router, which may know
+/// the rates of its accesses. Fetches the bytes that all uplinks carry in `seconds`, and returns the ratio of `seconds`
+/// to the actual time.
 /// ```text
 ///                    ┌── u0 ──uplinks[0]── r
 ///   s ──────── core ─┤
@@ -81,7 +81,7 @@ fn a_slow_line_does_not_hold_up_a_fast_one() {
     let uplinks = [uplink(10, 12, 64, 0.0), uplink(125, 7, 256, 0.0)];
     let known = share(&uplinks, true, 10.0);
     assert!(known >= 0.97, "{known:.3}");
-    // The weights of both are the same then, and what they carry is measured.
+    // Both then have the same weight, and their rates are measured.
     let unknown = share(&uplinks, false, 10.0);
     assert!(unknown >= 0.85, "{unknown:.3}");
 }

@@ -1,9 +1,10 @@
-//! Weights of accesses: how what comes for a host is spread over them, and which of several sources is asked.
+//! Weights of accesses: how a host's chunks are distributed over them, and which of several sources is requested.
 use super::*;
 
 const SIZE: usize = 20_000_000;
 
-/// A reader behind two routers of the same distance, over accesses of so many Mbit/s each; a source of `source` Mbit/s.
+/// A reader behind two routers at the same distance, over accesses with these rates in Mbit/s; a source of `source`
+/// Mbit/s.
 /// ```text
 ///                         ┌── r2 ──accesses[0]── reader
 ///   server ──source── r1 ─┤
@@ -68,7 +69,7 @@ fn an_access_that_does_not_carry_what_its_weight_promises_leaves_none_idle() {
     let (_, by_load) = two_accesses(200, [5, 20], None, None);
     let (_, by_weight) = two_accesses(200, [5, 20], Some([200, 50]), None);
     let (_, by_rate) = two_accesses(200, [5, 20], None, Some([5, 20]));
-    // Four fifths of it over the slower one would take 26 s. What the weights promise counts until the paces are measured.
+    // Four fifths over the slower one would take 26 s. The promised weights count until the paces are measured.
     assert!(by_weight < by_load.mul_f64(2.2), "{by_weight:?}, without weights {by_load:?}");
     assert!(by_rate < by_load, "{by_rate:?}, without weights {by_load:?}");
 }

@@ -1,6 +1,6 @@
 //! The sending side of a hop (paper §3.2.1, §3.4.1): fragments, CSYN after the chunk, local retransmission of fragments
-//! missing in the CACK, pipelined across chunks; within the neighbour's advertised window and a window and pace of its
-//! own that tolerate random loss.
+//! missing in the CACK, pipelined across chunks. The neighbour's advertised window limits it, and so do a local window
+//! and pace that tolerate random loss.
 //!
 //! ```text
 //!   begin ──► sending: unsent ──► under way ──► acknowledged ──► done
@@ -30,34 +30,35 @@ use crate::{
     wire::{CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, Class, DataHeader, Flags},
 };
 
-/// Bytes that a datagram takes on a wire in addition to its own, so that the pace is that of the link.
+/// Bytes that the headers below a datagram take on a wire, so that the pace matches the link's rate.
 const OVERHEAD_BYTES: u64 = 28;
-/// CSYNs whose answers are waited for at most.
+/// Maximum CSYNs with outstanding answers.
 const CSYNS_MAX: usize = 4_096;
 /// Interrupted chunks whose progress is remembered.
 const SUSPENDED_MAX: usize = 64;
-/// Chunks in flight at the same time at most.
+/// Maximum chunks in flight at the same time.
 const SENDING_MAX: usize = 256;
 /// Packets declared lost too early raise the threshold up to this many.
 const REORDER_MAX: u64 = 64;
-/// Samples of the delivery rate that are remembered over an interruption.
+/// Samples of the delivery rate that survive an interruption.
 const RATES_MAX: usize = 16;
-/// The least time between two questions for a window that does not open.
+/// Minimum time between two queries for a closed window.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// How long measurements of a link stay valid while the neighbour is away.
 const MODEL_LIFE: Duration = Duration::from_secs(10);
-/// A first window is not to occupy a slow link for longer than this, but has so many packets at least.
+/// The first window must not occupy a slow link for longer than this, but has at least the minimum number of packets.
 const FIRST_WINDOW_TIME: Duration = Duration::from_secs(1);
 const FIRST_WINDOW_PACKETS_MIN: u32 = 4;
-/// Before the first answer the time between two questions grows to so many timeouts: the link may be slower than any guess.
+/// Before the first answer the time between two queries grows up to this many timeouts: the link may be slower than any
+/// guess.
 const UNHEARD_TIMEOUTS_MAX: u32 = 64;
 /// In `order`: has been acknowledged.
 const ACKNOWLEDGED: u64 = u64::MAX;
 
-/// What became of a chunk.
+/// The fate of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// The neighbour has taken it over.
+    /// The neighbour has all of it.
     Done(Slot),
 }
 
@@ -68,7 +69,7 @@ pub struct Outgoing {
     sending: Vec<Sending>,
     /// Interrupted chunks; without progress if the neighbour has rebooted since.
     suspended: VecDeque<(ChunkKey, Option<Progress>)>,
-    /// Whether a chunk has begun with the question which packets the neighbour has.
+    /// Whether a chunk started with a query for the packets that the neighbour has.
     has_asked: bool,
     first_hop: u32,
     next_hop: u32,
@@ -79,7 +80,7 @@ pub struct Outgoing {
     csyns: BTreeMap<u32, Query>,
     control_queries: packets::Repeated,
     windows: Windows,
-    /// Packets that the neighbour's buffer takes at most, as far as it has reported.
+    /// Maximum packets in the neighbour's buffer, as far as it has reported.
     capacity: u32,
     transfer: TransferConfig,
     controller: Box<dyn Controller>,
@@ -111,17 +112,17 @@ pub struct Outgoing {
 pub struct OutgoingStats {
     /// Data packets sent.
     pub packets: u64,
-    /// Of these, sent again.
+    /// Of these, retransmitted.
     pub repeated: u64,
-    /// Chunks that the neighbour has taken over.
+    /// Chunks that the neighbour has completely received.
     pub chunks: u64,
-    /// Chunks that the neighbour had no room for when they came.
+    /// Chunks that the neighbour refused because its buffer was full.
     pub refused: u64,
     /// CSYNs that were not answered in time.
     pub timeouts: u64,
 }
 
-/// The state of an interrupted chunk. Packets in transit may still arrive: a link may hold them back.
+/// The state of an interrupted chunk. Packets in transit may still arrive: a link may delay them.
 struct Progress {
     hop: HopId,
     /// As in [`Sending`].
@@ -144,14 +145,14 @@ struct Query {
 }
 
 impl Outgoing {
-    /// A hop on which datagrams have at most `datagram_bytes`. `first_hop` is where hop ids start: different at every
-    /// start of the node, and at each of its faces; so are the numbers of CSYNs, which do not wrap.
+    /// A hop with datagrams of at most `datagram_bytes`. `first_hop` is the first hop id: different at every start of
+    /// the node, and at each of its faces; so are the numbers of CSYNs, which do not wrap.
     pub fn new(config: HopConfig, datagram_bytes: u32, first_hop: u32) -> Outgoing {
         let transfer = TransferConfig {
             window_bytes_max: config.window_bytes_max,
             window_initial_packets: config.window_initial_packets,
             shares_queues: false,
-            // Nothing is requested on a hop: a window covers what comes between two acknowledgements.
+            // A hop requests nothing: a window covers what arrives between two acknowledgements.
             request_burst: TransferConfig::default().request_duration,
             rto_min: config.rto_min,
             rto_initial: config.rto_initial,
@@ -197,9 +198,9 @@ impl Outgoing {
 
     // Inputs.
 
-    /// Takes how slow the link is: how long an answer may take, and how long a datagram of full length occupies the link.
-    /// Until a chunk was sent, the first window is at most a second's worth of the link, and the first timeout is as long
-    /// as an answer to all of that window may take.
+    /// Sets the slowness of the link: the expected delay of an answer, and the time that a full-length datagram
+    /// occupies the link. Until the first chunk is sent, the first window is at most one second's worth of the link,
+    /// and the first timeout covers the answer to that whole window.
     pub fn set_slowness(&mut self, now: Time, answer_time: Duration, airtime: Duration) {
         if self.order > 0 || self.delivered > 0 || self.rtt.smoothed().is_some() {
             return;
@@ -214,13 +215,13 @@ impl Outgoing {
             self.controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
         }
     }
-    /// What the neighbour's hello says it has room for; used until the first CACK.
+    /// Takes the window from the neighbour's hello; used until the first CACK.
     pub fn set_first_window(&mut self, packets: u32) {
         self.windows.set_first(packets);
-        // It is half of the neighbour's buffer.
+        // The advertised window is half of the neighbour's buffer.
         self.capacity = if packets > 0 { packets.saturating_mul(2).saturating_add(1) } else { u32::MAX };
     }
-    /// Packets of a chunk on this link, if it has to be cut again for it.
+    /// Packets of a chunk on this link, after a new cut if it needs one.
     pub fn packets_of(&self, chunk: &Chunk) -> u32 {
         let Some(header) = chunk.header.as_ref().filter(|_| chunk.is_complete()) else {
             return u32::from(chunk.count());
@@ -233,23 +234,23 @@ impl Outgoing {
             false => 1 + header.payload_bytes.saturating_sub(first as u32).div_ceil(rest as u32),
         }
     }
-    /// Whether the neighbour can ever have room for a chunk of so many packets: otherwise the chunk would block all
-    /// others for good.
+    /// Whether the neighbour's window can ever admit a chunk of this many packets: otherwise the chunk would block all
+    /// others forever.
     pub fn can_ever_take(&self, packets: u32) -> bool {
         packets <= self.capacity && packets <= u32::from(CHUNK_PACKETS_MAX)
     }
-    /// Datagrams of the link have at most this many bytes from now on; chunks that have begun keep their cut.
+    /// Limits the link's datagrams to this size from now on; started chunks keep their cut.
     pub fn set_datagram_bytes(&mut self, bytes: u32) {
         self.datagram_bytes = bytes as usize;
     }
-    /// Whether a chunk of data of `count` packets may begin now: the ones before it are all on their way, and the
-    /// neighbour has room for it and for its destination.
+    /// Whether a data chunk of `count` packets may start now: all packets of earlier chunks are sent, and the
+    /// neighbour's windows admit it.
     pub fn can_begin(&mut self, now: Time, destination: &Guid, count: u32) -> Room {
         let busy = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
         if self.sending.len() >= SENDING_MAX || self.sending.iter().any(busy) {
             return Room::LinkFull;
         }
-        // Refused chunks go first, unless their own destination has no room.
+        // Refused chunks go first, unless their destination's window is closed.
         let windows = &self.windows;
         let first = |sending: &Sending| {
             windows.room(&sending.destination, sending.order.len() as u32) != Room::DestinationFull
@@ -266,7 +267,7 @@ impl Outgoing {
         }
         room
     }
-    /// Whether the neighbour has room for `packets` more for a destination, whatever it has room for in all.
+    /// Whether the neighbour's window for a destination admits `packets` more, regardless of the link's window.
     pub fn has_room_for(&mut self, now: Time, destination: &Guid, packets: u32) -> bool {
         let has_room = self.windows.destination_room(destination) >= packets;
         if !has_room {
@@ -278,7 +279,7 @@ impl Outgoing {
     pub fn blocked_since(&self) -> Option<Time> {
         self.blocked_since
     }
-    /// Begins to send a chunk that is in the buffer. A chunk that was interrupted goes on where it was.
+    /// Starts to send a buffered chunk. An interrupted chunk continues where it stopped.
     pub fn begin(&mut self, now: Time, slot: Slot, buffer: &mut Buffer) {
         if let Some(since) = self.away_since.take() {
             match now.since(since) <= MODEL_LIFE {
@@ -351,21 +352,21 @@ impl Outgoing {
         buffer.set_left(slot, sending.left);
         self.sending.push(sending);
     }
-    /// The packets that the neighbour did not have of a chunk when it went away, if that is cut as it was; `None` if it had
-    /// nothing of it.
+    /// The packets of a chunk that the neighbour lacked when it went away, if the cut is unchanged; `None` if it had
+    /// none of it.
     pub fn missing_of(&self, key: &ChunkKey, chunk: &Chunk) -> Option<Vec<u16>> {
         let progress = self.suspended.iter().find(|(known, _)| known == key)?.1.as_ref()?;
         let missing = (0..).zip(&progress.order).filter(|(_, order)| **order != ACKNOWLEDGED).map(|(index, _)| index);
         let missing: Vec<u16> = missing.collect();
         (missing.len() < progress.order.len() && progress.lengths == chunk.lengths()).then_some(missing)
     }
-    /// These packets of a chunk that has just begun leave first, behind the one with its header.
+    /// Sends these packets of a chunk that has just started first, right after the one with its header.
     pub fn send_first(&mut self, slot: Slot, packets: &[u16]) {
         if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot && !sending.resumed) {
             sending.again.extend(core::iter::once(&0).chain(packets));
         }
     }
-    /// A fragment of a chunk that began before it was complete has arrived (cut-through).
+    /// A fragment has arrived of a chunk that started before it was complete (cut-through).
     pub fn on_fragment(&mut self, slot: Slot, index: u16) {
         if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot)
             && sending.order.get(usize::from(index)) == Some(&0)
@@ -373,7 +374,7 @@ impl Outgoing {
             sending.again.push_back(index);
         }
     }
-    /// A chunk that began before it was complete is complete now: its unsent packets are sent, followed by a query.
+    /// A chunk that started before it was complete is now complete: its unsent packets are sent, followed by a query.
     pub fn on_complete(&mut self, now: Time, slot: Slot) {
         let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot) else { return };
         let unsent = (0..).zip(&sending.order).filter(|(_, order)| **order == 0).map(|(index, _)| index);
@@ -383,8 +384,8 @@ impl Outgoing {
             sending.query_at = now;
         }
     }
-    /// Complete chunks that the neighbour refused and that wait for room there: they take another route. A chunk that
-    /// is still arriving waits until it is complete.
+    /// Takes out the complete chunks that the neighbour refused and that wait for space there: they take another route.
+    /// A chunk in arrival waits until it is complete.
     pub fn take_refused(&mut self, buffer: &mut Buffer) -> Vec<Slot> {
         let has_all = |slot: &Slot| buffer.chunk(*slot).is_some_and(Chunk::is_complete);
         let refused = self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot);
@@ -392,7 +393,7 @@ impl Outgoing {
         refused.iter().for_each(|slot| self.cancel(*slot, buffer));
         refused
     }
-    /// Takes a CACK.
+    /// Processes a CACK.
     pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &mut Buffer) {
         if cack.number != 0 && !(self.first_csyn..self.next_csyn).contains(&cack.number) {
             // A replay from another link: accepted, it would count as newer than all later ones.
@@ -438,7 +439,7 @@ impl Outgoing {
         sending.asks &= !sending.is_known(cack);
         let count = sending.order.len() as u16;
         if sending.parked && cack.end() > 0 {
-            // There was room for its later packets, and there is room reserved for all of it.
+            // Its later packets fitted, and space for the whole chunk is reserved.
             sending.parked = false;
             self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, u32::from(count));
         }
@@ -447,7 +448,7 @@ impl Outgoing {
             sending.query_at = match (sending.under_way(), sending.has_unsent()) {
                 (false, _) => Time::MAX,
                 (true, true) => now + self.rtt.rto(),
-                // The missing packets were sent too near the query: query again, they must have arrived by now.
+                // The missing packets were sent too near the query: query again, since they must have arrived by now.
                 (true, false) => now,
             };
         }
@@ -475,7 +476,7 @@ impl Outgoing {
             CackState::Partial | CackState::Refused | CackState::Window => {}
         }
     }
-    /// The neighbour has no room for the chunk at `at`: all of its packets count as unsent, and it waits for room.
+    /// The neighbour refused the chunk at `at`: all its packets count as unsent, and it waits for the window.
     fn on_refused(&mut self, now: Time, at: usize, buffer: &mut Buffer) {
         self.stats.refused += 1;
         let sending = &mut self.sending[at];
@@ -494,9 +495,9 @@ impl Outgoing {
         self.windows.end(sending.hop);
         self.on_blocked(now);
     }
-    /// Takes what `cack` says about the packets of the chunk at `at`; those sent up to `horizon` and still missing are lost.
-    /// With `begins_anew` the neighbour has forgotten the chunk, so that packets that it acknowledged count as missing
-    /// again. Returns the bytes acknowledged and lost on this link.
+    /// Applies a CACK's report on the packets of the chunk at `at`; those sent up to `horizon` and still missing are
+    /// lost. With `begins_anew` the neighbour has forgotten the chunk, so that packets that it acknowledged count as
+    /// missing again. Returns the bytes acknowledged and lost on this link.
     fn take_fragments(
         &mut self,
         at: usize,
@@ -529,7 +530,7 @@ impl Outgoing {
                 if order != 0 {
                     self.in_flight = self.in_flight.saturating_sub(bytes);
                 }
-                // What another neighbour had brought there before says nothing of this link.
+                // Packets that reached the neighbour from elsewhere prove nothing about this link.
                 if sending.ever_sent[index] {
                     acknowledged += bytes;
                     let header = chunk.filter(|_| index == 0).and_then(|chunk| chunk.header.as_ref());
@@ -553,7 +554,7 @@ impl Outgoing {
         buffer.set_left(sending.slot, sending.left);
         (acknowledged, lost)
     }
-    /// Gives the window controller what the answer to `queried` acknowledged and lost.
+    /// Reports the acknowledged and lost packets of the answer to `queried` to the window controller.
     fn inform_controller(
         &mut self,
         now: Time,
@@ -585,7 +586,7 @@ impl Outgoing {
             self.controller.on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: queried.at });
         }
     }
-    /// Forgets a chunk.
+    /// Drops a chunk.
     pub fn cancel(&mut self, slot: Slot, buffer: &mut Buffer) {
         if let Some(at) = self.sending.iter().position(|sending| sending.slot == slot) {
             let sending = self.sending.remove(at);
@@ -594,7 +595,7 @@ impl Outgoing {
             buffer.set_left(slot, sending.order.len() as u16);
         }
     }
-    /// The neighbour is gone: gives back all chunks, oldest first, and remembers how far they were.
+    /// The neighbour is gone: returns all chunks, oldest first, and remembers their progress.
     pub fn suspend(&mut self, now: Time, buffer: &mut Buffer) -> Vec<Slot> {
         for sending in &self.sending {
             buffer.set_left(sending.slot, sending.order.len() as u16);
@@ -623,12 +624,12 @@ impl Outgoing {
         self.interrupted_at = self.order;
         self.sending.drain(..).map(|sending| sending.slot).collect()
     }
-    /// The neighbour has rebooted: its CACKs tell which packets of interrupted chunks it still has.
+    /// The neighbour has rebooted: its CACKs show which packets of interrupted chunks it still has.
     pub fn reset(&mut self) {
         self.suspended.iter_mut().for_each(|(_, progress)| *progress = None);
         self.windows = Windows::default();
     }
-    /// Nothing waits for the neighbour's window any more.
+    /// Nothing waits for the neighbour's window.
     pub fn on_idle(&mut self) {
         self.blocked_since = None;
         if !self.sending.iter().any(|sending| sending.parked) {
@@ -638,11 +639,11 @@ impl Outgoing {
 
     // Outputs.
 
-    /// Bytes of the longest datagram that the neighbour has acknowledged since this was called last; 0 if none.
+    /// Bytes of the longest datagram that the neighbour has acknowledged since the last call; 0 if none.
     pub fn take_arrived(&mut self) -> u32 {
         core::mem::take(&mut self.arrived)
     }
-    /// A chunk that the neighbour has taken over.
+    /// Returns a chunk that the neighbour has completely received.
     pub fn poll_done(&mut self) -> Option<Sent> {
         self.done.pop_front()
     }
@@ -655,37 +656,36 @@ impl Outgoing {
         let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);
         [queries, pace, probe, self.windows.poll_timeout()].into_iter().flatten().min()
     }
-    /// Chunks that were interrupted, the first one first.
+    /// Interrupted chunks, the earliest first.
     pub fn interrupted(&self) -> impl Iterator<Item = ChunkKey> {
         self.suspended.iter().map(|(key, _)| *key)
     }
-    /// Whether the neighbour was asked a question with this number.
+    /// Whether a query with this number was sent to the neighbour.
     pub fn has_queried(&self, number: u32) -> bool {
         number != 0 && (self.first_csyn..self.next_csyn).contains(&number)
     }
-    /// Hop ids that were given so far.
+    /// Hop ids used so far.
     pub fn hops_used(&self) -> u32 {
         self.next_hop.wrapping_sub(self.first_hop)
     }
-    /// Chunks under way.
+    /// Chunks in transmission.
     #[cfg(test)]
     pub fn sending(&self) -> usize {
         self.sending.len()
     }
-    /// Packets that the neighbour still has room for, in all and for a destination.
+    /// Packets that the neighbour's windows still admit, in total and for a destination.
     pub fn window_room(&self, destination: &Guid) -> u32 {
         self.windows.link_room().min(self.windows.destination_room(destination))
     }
-    /// Packets that it has room for for a destination, whatever it has room for in all; the most there are if nothing is
-    /// known.
+    /// Packets that the window of a destination admits, regardless of the link's; the maximum if it is unknown.
     pub fn destination_room(&self, destination: &Guid) -> u32 {
         self.windows.destination_room(destination)
     }
-    /// What waits at the neighbour for a destination.
+    /// The queue at the neighbour for a destination.
     pub fn backlog(&self, now: Time, destination: &Guid) -> Backlog {
         self.windows.backlog(now, destination)
     }
-    /// How many CSYNs in a row were not answered, of the chunk that waits longest.
+    /// Consecutive unanswered CSYNs of the chunk that has waited longest.
     pub fn timeouts(&self) -> u32 {
         self.sending.iter().map(|sending| sending.timeouts).max().unwrap_or(0)
     }
@@ -696,8 +696,8 @@ impl Outgoing {
     fn is_slow(&self) -> bool {
         self.transfer.window_initial_packets < self.config.window_initial_packets
     }
-    /// A controller that starts from what was known before the neighbour went away: what is too old to be believed would
-    /// make it probe instead of send.
+    /// A controller with the measurements from before the neighbour's absence, except stale ones: they would make it
+    /// probe instead of send.
     fn fresh_controller(&self, now: Time) -> Box<dyn Controller> {
         let mut controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
         let best = self.rates.iter().max().copied();

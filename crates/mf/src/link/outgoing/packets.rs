@@ -10,27 +10,27 @@ use crate::{
     wire::{Class, Csyn, DataHeader},
 };
 
-/// Control chunks that are asked about once more in one timeout of the hop, at most.
+/// Queries about control chunks that are repeated within one timeout of the hop, at most.
 const REPEATED_MAX: u32 = 32;
 
-/// Bytes that may be under way beyond the window for the sake of control chunks, which do not wait behind data.
+/// Bytes that may be in flight beyond the window for control chunks, which do not wait behind data.
 const CONTROL_BYTES: u64 = 64 << 10;
 
-/// For how long what is under way may make others wait, whatever the controller says; some packets always may.
+/// How long packets in flight may delay others, whatever the controller allows; some packets may always be in flight.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
 const WINDOW_PACKETS_MIN: u64 = 4;
 
 /// What the controller allows, which does not change while packets are sent.
 struct Allowance {
-    /// Bytes under way.
+    /// Bytes in flight.
     window: u64,
     rate: Option<Rate>,
-    /// Packets after which a CSYN asks what has arrived.
+    /// Packets after which a CSYN queries what has arrived.
     csyn_packets: u16,
 }
 
 impl Outgoing {
-    /// Fills `out` with what may be sent now.
+    /// Fills `out` with the packets that may be sent now.
     pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
         self.query_again(now, out);
         self.unpark(now);
@@ -55,7 +55,7 @@ impl Outgoing {
         }
         self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
         if self.probe_at <= now && !is_full(out) {
-            // The announcement of an open window may have been lost.
+            // The announcement of the open window may have been lost.
             self.probe_at = now + (self.rtt.rto() * 2).max(PROBE_INTERVAL_MIN);
             let number = self.query(now, None, self.order);
             let parked = self.sending.iter().find(|sending| sending.parked).map(|sending| sending.hop);
@@ -79,7 +79,7 @@ impl Outgoing {
                 && sending.queried
                 && !self.control_queries.may_query(now, self.rtt.rto())
             {
-                // Its turn comes: many questions at a time would crowd out their answers.
+                // Its turn comes: many queries at once would crowd out their answers.
                 sending.query_at = now + self.rtt.rto();
                 continue;
             }
@@ -93,7 +93,8 @@ impl Outgoing {
             self.query_chunk(now, at, self.order, out);
         }
     }
-    /// Asks what has arrived where the window has closed behind what was sent last: no packet follows that would ask.
+    /// Queries what has arrived when the window has closed behind the last packet: no later packet would carry the
+    /// query.
     fn query_room(&mut self, now: Time, out: &mut TransmitBuf) {
         for at in 0..self.sending.len() {
             let sending = &self.sending[at];
@@ -102,7 +103,7 @@ impl Outgoing {
             }
         }
     }
-    /// Asks in a packet of its own what has arrived of a chunk under way.
+    /// Sends a separate packet that queries what has arrived of a chunk in flight.
     fn query_chunk(&mut self, now: Time, at: usize, horizon: u64, out: &mut TransmitBuf) {
         let number = self.query(now, Some(at), horizon);
         let sending = &self.sending[at];
@@ -110,7 +111,7 @@ impl Outgoing {
     }
     fn allowance(&self) -> Allowance {
         let window = self.window();
-        // In a small window questions come oftener, so that the loss of one does not stop the flow.
+        // In a small window queries are more frequent, so that the loss of one does not stop the flow.
         let quarter = u16::try_from(window / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
         let csyn_packets = match self.config.csyn_packets {
             u16::MAX => u16::MAX,
@@ -118,8 +119,8 @@ impl Outgoing {
         };
         Allowance { window, rate: self.controller.pacing_rate(), csyn_packets }
     }
-    /// Bytes that may be under way: what the controller says, but on a slow link not so much more than it holds that control
-    /// chunks would wait for longer than [`QUEUE_TIME_MAX`].
+    /// Bytes that may be in flight: the controller's window, but on a slow link limited so that control chunks wait no
+    /// longer than [`QUEUE_TIME_MAX`].
     pub(super) fn window(&self) -> u64 {
         let window = self.controller.window();
         let (rate, Some(minimum)) = (self.controller.own_rate(), self.rtt.minimum()) else { return window };
@@ -129,7 +130,7 @@ impl Outgoing {
         let most = (rate * (minimum + QUEUE_TIME_MAX).as_secs_f64()) as u64;
         window.min(most.max(WINDOW_PACKETS_MIN * self.datagram_bytes as u64))
     }
-    /// Sends one packet of a chunk; false if it has none to send.
+    /// Sends one packet of a chunk; false if all its packets are sent.
     fn send_next(&mut self, now: Time, at: usize, chunk: &Chunk, allowance: &Allowance, out: &mut TransmitBuf) -> bool {
         let sending = &mut self.sending[at];
         let Some(index) = sending.take_next() else { return false };
@@ -179,8 +180,8 @@ impl Outgoing {
         }
         true
     }
-    /// Notes a CSYN that is about to be sent, and gives its number. Packets up to `order` that its answer does not have
-    /// are lost.
+    /// Records a CSYN that is about to be sent, and returns its number. Packets up to `order` that are missing in its
+    /// answer are lost.
     fn query(&mut self, now: Time, at: Option<usize>, order: u64) -> u32 {
         let number = self.next_csyn;
         self.next_csyn = self.next_csyn.wrapping_add(1).max(1);
@@ -211,7 +212,7 @@ impl Outgoing {
     }
 }
 
-/// Questions about control chunks that were asked before: so many in each timeout of the hop.
+/// Repeated queries about control chunks, limited per timeout of the hop.
 #[derive(Default)]
 pub(super) struct Repeated {
     since: Time,
@@ -227,7 +228,7 @@ impl Repeated {
     }
 }
 
-/// Whether a data packet and a CSYN do not fit into the batch any more.
+/// Whether the batch cannot take another data packet and a CSYN.
 fn is_full(out: &TransmitBuf) -> bool {
     out.len() + 2 > TransmitBuf::DATAGRAMS_MAX
 }

@@ -1,4 +1,4 @@
-//! A chunk on its way over the hop.
+//! A chunk in transfer over the hop.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::Time;
@@ -13,36 +13,36 @@ use crate::{
 /// Chunks of fewer packets are sent without a question to the neighbour.
 const ASKING_MIN: usize = 8;
 
-/// What has become of each of its packets, and what was asked about.
+/// The state of each packet, and the queries about them.
 pub(super) struct Sending {
     pub(super) slot: Slot,
     pub(super) key: Option<ChunkKey>,
     pub(super) destination: Guid,
     pub(super) class: Class,
     pub(super) hop: HopId,
-    /// Per packet: 0 if it is to be sent, [`ACKNOWLEDGED`], or when it was sent.
+    /// Per packet: 0 if unsent, [`ACKNOWLEDGED`], or when it was sent.
     pub(super) order: Vec<u64>,
     /// All packets before this one are acknowledged.
     pub(super) first_open: u16,
-    /// No packet from this one on is under way.
+    /// No packet from this one on is in flight.
     pub(super) sent_end: u16,
     pub(super) ever_sent: Vec<bool>,
     pub(super) left: u16,
     /// Packets below this one have been sent at least once.
     pub(super) next: u16,
-    /// Packets to send again, or that came late.
+    /// Packets to retransmit, or that arrived late.
     pub(super) again: VecDeque<u16>,
     pub(super) since_csyn: u16,
     pub(super) last_csyn: u32,
-    /// Whether everything sent is asked about.
+    /// Whether a query covers everything sent.
     pub(super) queried: bool,
     pub(super) query_at: Time,
     pub(super) timeouts: u32,
-    /// What the neighbour got twice of it.
+    /// Packets that the neighbour received twice.
     pub(super) duplicates: u16,
-    /// Refused: waits until the window has room for it.
+    /// Refused: waits until the window admits it.
     pub(super) parked: bool,
-    /// Goes on where it was: the first CACK tells whether the neighbour still has what it had.
+    /// Continues after an interruption: the first CACK shows what the neighbour still has.
     pub(super) resumed: bool,
     /// The neighbour may have stored a part of the chunk before either node rebooted: until a CACK reports which, only
     /// the first packet and the last are sent. Their lengths determine the cut, and the last packet is the least likely
@@ -68,8 +68,8 @@ impl Sending {
         }
         usize::from(self.next) < self.order.len() || !self.again.is_empty()
     }
-    /// Whether the neighbour has given up the chunk and begun anew: most of what was here for sure is not any more. A few
-    /// packets may be missing because answers overtook each other.
+    /// Whether the neighbour has dropped the chunk and started again: most packets that it had acknowledged are
+    /// missing. A few may be missing because answers were reordered.
     pub(super) fn is_forgotten(&self, cack: &Cack) -> bool {
         let known = || (0..).zip(&self.order).filter(|(_, order)| **order == ACKNOWLEDGED).map(|(index, _)| index);
         let missing = || known().filter(|index| !cack.has(*index));
@@ -79,7 +79,7 @@ impl Sending {
         let sent = self.order.get(usize::from(self.first_open)..usize::from(self.sent_end)).unwrap_or_default();
         sent.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)
     }
-    /// What was lost goes before what was never sent.
+    /// Lost packets go before unsent ones.
     pub(super) fn take_next(&mut self) -> Option<u16> {
         if self.asks {
             return self.unsent_of_asking();

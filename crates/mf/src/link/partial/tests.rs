@@ -26,7 +26,7 @@ fn header(number: u32, bytes: usize) -> ChunkHeader {
     let header = ChunkHeader::new(kind, Guid([8; 20]), Guid([9; 20]), NetworkAddress::NONE);
     ChunkHeader { payload_bytes: bytes as u32, ..header }
 }
-/// A chunk of which the packets of these numbers have arrived.
+/// A chunk whose packets with these numbers have arrived.
 fn arrive(
     buffer: &mut Buffer,
     (number, bytes): (u32, usize),
@@ -52,7 +52,7 @@ fn keep(partials: &mut Partials, now: Time, neighbour: u8, buffer: &Buffer, slot
 }
 
 proptest::proptest! {
-    /// Whatever packets of whatever cuts have come, what is given back is what has come, each byte once.
+    /// Whichever packets of whichever cuts arrive, the store returns what arrived, each byte once.
     #[test]
     fn what_is_kept_is_what_has_come_however_it_is_cut(
         bytes in 3_000usize..30_000,

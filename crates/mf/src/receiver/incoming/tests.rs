@@ -2,8 +2,8 @@ use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
 
 use super::{super::tests::fetch_of, *};
 
-/// A fetch that trusts one key only, after its source has announced what each of `rounds` names: true for the file
-/// that is wanted, false for one of another publisher. Gives how many requests were sent, and the account.
+/// A fetch that trusts one key only, after its source has announced the objects of each round: true for the wanted
+/// file, false for another publisher's. Returns the number of requests, and the report.
 fn announced(rounds: &[&[bool]]) -> (usize, TransferReport) {
     let name: Name = "/lab/file".parse().expect("a name");
     let file = |honest: bool| {
@@ -44,7 +44,7 @@ fn who_has_the_chosen_bytes_under_another_key_is_never_reported_as_distrusted() 
         MemoryObject::new(name.clone(), bytes, &SigningKey::from_secret(&[key; 32])).expect("fits").manifest().clone()
     };
     let announcer = |number: u8| Announcer { guid: Guid([number; 20]), label: format!("device-{number}") };
-    // A copy and another file come first; then the owner of the key that is trusted.
+    // A copy and another file come first; then the object of the trusted key's owner.
     let (copy, other, own) = (file(66, 1), file(67, 2), file(7, 1));
     let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
     let id = receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::pinned(own.publisher)), GetOptions::default());
@@ -78,7 +78,7 @@ fn who_is_the_first_that_can_be_asked_is_asked() {
     let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
     receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
     receiver.set_attached(Time::ZERO, true);
-    // The first source begins and goes over to a new version; the second one still has what was begun.
+    // The first source starts and switches to a new version; the second one still has the version of the transfer.
     for (number, version) in [(1, 1), (1, 2), (2, 1)] {
         let device = Announcer { guid: Guid([number; 20]), label: String::new() };
         receiver.handle_announcements(Time::from_millis(1), &name, &[(device, file(version))], Announced::All);

@@ -1,4 +1,4 @@
-//! What each device has in the store, by buckets, so that its renewals can be compared with it without a look at each name.
+//! Each device's records in the store, by bucket, so that its renewals can be compared without visiting each name.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -19,19 +19,19 @@ use crate::{
     wire::{BUCKETS, Holding, bucket_of},
 };
 
-/// Changes of a bucket that may come while it is being read.
+/// Maximum changes of a bucket during its reading.
 const BUFFERED_MAX: usize = 16_384;
 
-/// All buckets, and which devices are there.
+/// All buckets, and the present devices.
 #[derive(Debug)]
 pub(super) struct Authors {
     buckets: Vec<Bucket>,
     known: BTreeMap<(Guid, u16), Known>,
-    /// Devices whose presence lasts, and the revision as of which that is known.
+    /// Devices with a valid presence, and the revision as of which that is known.
     there: BTreeMap<Guid, u64>,
     /// Whether they were ever read.
     is_there_known: bool,
-    /// The list of them, and what of it has come.
+    /// The list of them, and its state of reading.
     list: Snapshot<(Guid, bool)>,
     listed: BTreeSet<Guid>,
 }
@@ -53,27 +53,27 @@ struct Change {
 #[derive(Debug, Default)]
 struct Known {
     holding: Holding,
-    /// When its author last said what is to be here.
+    /// When its author last declared the records here.
     claimed: Option<Time>,
     unmatched: Option<Unmatched>,
 }
 
-/// The store holds something else than the author says.
+/// The store and the author's declaration differ.
 #[derive(Debug)]
 struct Unmatched {
     since: Time,
-    /// What it has said since then.
+    /// The records put since then.
     stated: BTreeSet<Slot>,
 }
 
 /// What a comparison has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Comparison {
-    /// The store holds what is said, or that is not known yet.
+    /// The store matches the declaration, or has not been read yet.
     Same,
-    /// It is to be put again.
+    /// It must be put again.
     Differs,
-    /// It was put again, and what was not is to end.
+    /// All was put again, and surplus records must end.
     Surplus,
 }
 
@@ -91,14 +91,14 @@ impl Default for Authors {
 }
 
 impl Authors {
-    /// Nothing is known any more; all of it is to be read.
+    /// Forgets everything; all of it must be read.
     pub(super) fn restart(&mut self) {
         self.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::default());
         self.known.values_mut().for_each(|known| known.holding = Holding::default());
         self.list.give_up();
     }
 
-    // Who is there.
+    // Whether the present devices are known.
 
     /// Whether they have to be read and are not being read.
     pub(super) fn is_unlisted(&self) -> bool {
@@ -126,7 +126,7 @@ impl Authors {
     pub(super) fn there(&self) -> &BTreeMap<Guid, u64> {
         &self.there
     }
-    /// All who are there as of a revision have come; false if they have to be read again.
+    /// All devices present as of a revision have been read; false if they must be read again.
     pub(super) fn finish_list(&mut self, revision: u64) -> bool {
         let Some(changes) = self.list.finish(revision) else { return false };
         self.there = core::mem::take(&mut self.listed).into_iter().map(|author| (author, revision)).collect();
@@ -136,9 +136,9 @@ impl Authors {
         }
         true
     }
-    /// An author is there or has gone as of a revision; what is known of a later one stays.
+    /// An author has appeared or gone as of a revision; the state of a later one stays.
     pub(super) fn set_there(&mut self, revision: u64, author: Guid, is_there: bool) {
-        // The list that is known stays in use while it is read anew.
+        // The known list stays in use while it is read again.
         self.list.on_change(revision, (author, is_there), BUFFERED_MAX);
         match (is_there, self.there.get(&author)) {
             (true, known) => {
@@ -188,7 +188,7 @@ impl Authors {
         }
         true
     }
-    /// All pages of a bucket are there.
+    /// All pages of a bucket have been read.
     pub(super) fn finish(&mut self, bucket: u16, revision: u64) {
         let Bucket { snapshot, sums } = &mut self.buckets[usize::from(bucket)];
         let Some(changes) = snapshot.finish(revision) else { return };
@@ -211,7 +211,7 @@ impl Authors {
         };
         let before = match before {
             Before::Unknown => {
-                // What is to be counted out is not known.
+                // The previous count is unknown.
                 self.known.iter_mut().filter(|((_, at), _)| *at == bucket).for_each(|(_, known)| {
                     known.holding = Holding::default();
                 });
@@ -235,11 +235,11 @@ impl Authors {
 
     // Renewals.
 
-    /// Compares what an author says is in a bucket with what is there.
+    /// Compares an author's declaration of a bucket with its content.
     pub(super) fn compare(&mut self, now: Time, author: Guid, stated: Holding, lease: Duration) -> Comparison {
         let is_read = self.is_read(stated.bucket);
         let Some(known) = self.known.get_mut(&(author, stated.bucket)) else {
-            // Nothing of it is here, and so nothing will have to end; whoever says what is not here takes no memory.
+            // The bucket is empty, and nothing will have to end; a declaration without records uses no memory.
             let is_same = !is_read || (stated.count, stated.sum) == (0, Holding::default().sum);
             return if is_same { Comparison::Same } else { Comparison::Differs };
         };
@@ -254,7 +254,7 @@ impl Authors {
             false => Comparison::Differs,
         }
     }
-    /// Buckets that hold records of an author of which it has said nothing for two leases, though it renews others.
+    /// Buckets with an author's records that it has not declared for two leases, although it renews others.
     pub(super) fn unclaimed(&mut self, now: Time, author: Guid, lease: Duration) -> Vec<u16> {
         let all = self.known.range_mut((author, 0)..=(author, u16::MAX));
         let mut unclaimed = Vec::new();
@@ -268,7 +268,7 @@ impl Authors {
         unclaimed.retain(|bucket| self.is_read(*bucket));
         unclaimed
     }
-    /// An author has put a record, again or anew.
+    /// An author has put a record, new or repeated.
     pub(super) fn on_put(&mut self, now: Time, slot: Slot) {
         let Some(known) = self.known.get_mut(&(slot.1.0, bucket_of(&slot.0))) else { return };
         known.claimed = Some(now);
@@ -276,11 +276,11 @@ impl Authors {
             unmatched.stated.insert(slot);
         }
     }
-    /// Forgets of whom nothing is here any more, as after all was read anew.
+    /// Forgets authors without records, as after a full read.
     pub(super) fn forget_absent(&mut self) {
         self.known.retain(|_, known| known.holding.count > 0);
     }
-    /// Renewals go to other resolvers than before: what was not claimed may be so now.
+    /// Renewals go to other resolvers than before: undeclared buckets may be declared now.
     pub(super) fn forget_claims(&mut self, now: Time) {
         self.known.values_mut().for_each(|known| known.claimed = Some(now));
     }
@@ -289,7 +289,7 @@ impl Authors {
         let known = self.known.get_mut(&(author, bucket));
         known.and_then(|known| known.unmatched.take()).map(|unmatched| unmatched.stated).unwrap_or_default()
     }
-    /// Records that are said, as far as buckets are read; buckets that are.
+    /// Valid records, as far as buckets are read; buckets that are read.
     pub(super) fn size(&self) -> (u64, usize) {
         let records = self.known.values().map(|known| u64::from(known.holding.count)).sum();
         (records, self.buckets.iter().filter(|bucket| bucket.snapshot.is_read()).count())

@@ -1,15 +1,15 @@
-//! How records lie in a store: their keys, values, and leases.
+//! The layout of records in a store: their keys, values, and leases.
 //!
 //! | key | value | lease |
 //! |---|---|---|
-//! | `r/PLACE/AUTHOR/GUID` | a byte, 1 if it is said and 0 if it has ended; the signed record | the author's memory |
-//! | the same of an attachment or a group | the same | of the author's subscriptions of some hours |
-//! | the same of a deletion | the same | of the deletions of some minutes |
-//! | `a/AUTHOR` | nothing: its author is there | the author's presence |
+//! | `r/PLACE/AUTHOR/GUID` | a byte, 1 if valid and 0 if ended; the signed record | the author's memory |
+//! | the same for an attachment or a group | the same | of the author's subscriptions of some hours |
+//! | the same for a deletion | the same | of the deletions of some minutes |
+//! | `a/AUTHOR` | nothing: its author is present | the author's presence |
 //!
-//! GUIDs are written in hex, so that the places of a bucket lie together. A device has two leases, whether it has one name
-//! or a million: while its presence lasts its records are found, and while its memory lasts their versions are known.
-//! Lookups find attachments and groups while their author is away, until their own lease ends.
+//! GUIDs are written in hex, so that the places of a bucket are adjacent. A device has two leases, for one name or a
+//! million: its records are found while its presence lasts, and their versions are known while its memory lasts.
+//! Lookups find attachments and groups in their author's absence, until their own lease ends.
 use alloc::{format, string::String, vec::Vec};
 
 use tributary_core::{Duration, Time};
@@ -32,7 +32,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// `None` for a key that is none of these.
+    /// `None` for any other key.
     pub(super) fn read(bytes: &[u8]) -> Option<Key> {
         let mut parts = core::str::from_utf8(bytes).ok()?.split('/');
         let (kind, mut guid) = (parts.next()?, || parts.next()?.parse::<Guid>().ok());
@@ -54,7 +54,7 @@ pub(super) fn author_key(author: &Guid) -> Vec<u8> {
 pub(super) fn authors_range() -> (Vec<u8>, Vec<u8>) {
     (b"a/".to_vec(), b"a0".to_vec())
 }
-/// The records at a place, or those behind one of them.
+/// The records at a place, or those after one of them.
 pub(super) fn place_range(place: &Guid, after: Option<&RecordKey>) -> (Vec<u8>, Vec<u8>) {
     let from = match after {
         Some(after) => behind(&key_of(&(*place, *after))),
@@ -85,16 +85,16 @@ pub(super) fn entry(slot: &Slot, record: &NameRecord, bytes: &[u8]) -> Entry {
     let version = record.statement().version;
     Entry { key: key_of(slot), version, value: [&[STATED], bytes].concat() }
 }
-/// The same record, which nobody says any more; its version stays known.
+/// The same record, ended; its version stays known.
 pub(super) fn ended(entry: Entry) -> Entry {
     let record = entry.value.get(1..).unwrap_or_default();
     Entry { value: [&[ENDED], record].concat(), ..entry }
 }
-/// Whether something is said there, as far as can be told without a check of signatures.
+/// Whether the entry is valid, without checking signatures.
 pub(super) fn is_stated(entry: &Entry) -> bool {
     entry.value.split_first().is_some_and(|(state, record)| *state == STATED && !NameRecord::bytes_are_deletion(record))
 }
-/// The record that a store has at a slot, and whether it is said; `None` if nobody has signed that.
+/// The record in a store's slot, and whether it is valid; `None` if its signature is missing or wrong.
 pub(super) fn verified(slot: &Slot, entry: &Entry) -> Option<(NameRecord, bool)> {
     let (state, bytes) = entry.value.split_first()?;
     let record = NameRecord::decode(bytes).ok()?;
@@ -108,7 +108,7 @@ pub(super) fn verified(slot: &Slot, entry: &Entry) -> Option<(NameRecord, bool)>
 pub(super) struct Leases {
     /// In a network with an authority: how far clocks may be apart, in seconds.
     clock_tolerance: Option<u64>,
-    /// Tells the leases of deletions of one resolver from those of others.
+    /// Distinguishes one resolver's leases of deletions from others'.
     salt: u64,
 }
 
@@ -116,31 +116,31 @@ impl Leases {
     pub(super) fn new(salt: u64) -> Leases {
         Leases { clock_tolerance: None, salt }
     }
-    /// Records have an end by the clock, until which somebody could bring old ones back.
+    /// Records have an absolute end, until which old ones could be replayed.
     pub(super) fn with_ends(&mut self, clock_tolerance: u64) {
         self.clock_tolerance = Some(clock_tolerance);
     }
-    /// While this lasts, the author is there.
+    /// The author is present while this lasts.
     pub(super) fn presence(author: &Guid, lifetime: Duration) -> Lease {
         let seconds = seconds(lifetime.max(LEASE_MIN));
         lease(author, b"presence", u64::from(seconds), seconds)
     }
-    /// While this lasts, what the author said is remembered.
+    /// The author's records are remembered while this lasts.
     pub(super) fn memory(&self, author: &Guid) -> Lease {
         let seconds = self.remembered(RECORD_SPAN);
         lease(author, b"memory", u64::from(seconds), seconds)
     }
-    /// Under this it is remembered that a record was deleted, which may hold for `lifetime`, and for at most `span` seconds
-    /// by its signature.
+    /// The lease of a deleted record's version, which may be valid for `lifetime`, and for at most `span` seconds by
+    /// its signature.
     pub(super) fn deletions(&self, author: &Guid, now: Time, (lifetime, span): (Duration, u64)) -> Lease {
         self.passing(author, now, b"deletions", (MEMORY, self.remembered(span).max(seconds(lifetime))))
     }
-    /// Keeps an attachment or a group while its author is away. The author states it again, which takes another lease,
-    /// before an eighth of the lifetime is over.
+    /// Keeps an attachment or a group in its author's absence. The author puts it again, under a new lease, before an
+    /// eighth of the lifetime is over.
     pub(super) fn subscriptions(&self, author: &Guid, now: Time, lifetime: Duration) -> Lease {
         self.passing(author, now, b"subscriptions", (lifetime / 8, seconds(lifetime)))
     }
-    /// How long the version of a record is remembered that is gone and held for at most `span` seconds.
+    /// How long the version of an ended record is remembered that was valid for at most `span` seconds.
     fn remembered(&self, span: u64) -> u32 {
         let seconds = self.clock_tolerance.map_or(MEMORY.as_secs(), |tolerance| span + tolerance);
         u32::try_from(seconds).unwrap_or(u32::MAX)
@@ -155,7 +155,8 @@ impl Leases {
     }
 }
 
-/// The shortest lease of a device, whatever a renewal says, which nobody signs. Devices renew every ten seconds by default.
+/// The shortest lease of a device, regardless of its renewals, which are unsigned. Devices renew every ten seconds by
+/// default.
 pub(super) const LEASE_MIN: Duration = Duration::from_secs(30);
 
 /// Whole seconds, as stores count them.

@@ -1,21 +1,21 @@
-//! Holds records of names in an outside store, such as an etcd cluster, in place of a [`Replica`](super::Replica): any number
-//! of resolvers may do so with the same store, and each of them answers for all of it.
+//! Holds name records in an external store, such as an etcd cluster, in place of a [`Replica`](super::Replica): any
+//! number of resolvers may share the store, and each of them answers for all of it.
 //!
 //! | what | module |
 //! |---|---|
-//! | questions of fronts, and what the store answers | here |
+//! | requests of fronts, and the store's answers | here |
 //! | keys, values, leases | [`keys`] |
 //! | places that are watched | [`places`] |
-//! | what each device has in which bucket, and which devices are there | [`authors`] |
+//! | the records of each device per bucket, and the present devices | [`authors`] |
 //! | requests, rounds, whether the store can be used | [`Outside`] |
 //!
-//! - What is put is one transaction on its version; whoever puts it is answered when the store has it.
-//! - A lookup reads the store, as its majority has it. Which devices are there is known from the changes that the store
-//!   tells; it is asked for one that is not known to be there, and questions are refused while it tells no changes.
-//! - What is read anew after a restart holds up no question, and each round of the node takes a bounded part of it.
-//! - A renewal renews the two leases of a device, and compares what it says it has in each bucket with what the store
-//!   has: what is not there is asked for, and what is there and not put again after two leases ends.
-//! - Whatever is read there is verified as if it had come from the network. What nobody signed is counted, not found, and
+//! - A put is one transaction on the record's version; it is answered when the store has it.
+//! - A lookup reads the store through its majority. The store's changes show which devices are present; a device that
+//!   they do not show is queried, and requests are refused while no changes arrive.
+//! - Reads after a restart delay no request, and each round of the node takes a bounded part of them.
+//! - A renewal renews a device's two leases, and compares its declaration of each bucket with the store: missing
+//!   records are requested, and surplus ones that are not put again end after two leases.
+//! - Every read record is verified as if it had come from the network. Unsigned ones are counted, not found, and
 //!   replaced by the next put.
 mod authors;
 mod keys;
@@ -51,20 +51,20 @@ use crate::{
     wire::{BUCKETS, Holding, NameMessage, Refusal},
 };
 
-/// How long the store may take for a question; a front asks three times within 1.5 s.
+/// How long the store may take for a request; a front asks three times within 1.5 s.
 const PATIENCE: Duration = Duration::from_millis(1_200);
-/// Open questions at most.
+/// Maximum open requests.
 const OPEN_MAX: usize = 16_384;
-/// Places that are watched at most.
+/// Maximum watched places.
 const WATCHED_MAX: usize = 65_536;
-/// Records of a page of what is read in the background, and pages that are being read at the same time.
+/// Records per page of background reads, and concurrent pages.
 const PAGE: u32 = 1_000;
 const READS_MAX: usize = 2;
-/// How often it is forgotten what memory is kept for in vain.
+/// Interval of sweeps for unused memory.
 const FORGET_EACH: Duration = Duration::from_secs(60);
-/// How people are told of the store.
+/// The words of reports about the store.
 const WORDS: Words = Words { topic: "names", blind: "questions are refused" };
-/// The pause before it is read again what could not be read.
+/// The pause before a failed read is repeated.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// A resolver's view of an outside store.
@@ -72,10 +72,10 @@ pub struct Stored {
     outside: Outside<Part>,
     leases: Leases,
     identity: Option<Identity>,
-    /// Places and records that are watched at most.
+    /// Maximum watched places and records.
     records_max: usize,
     watched: BTreeMap<Guid, Place>,
-    /// Records of watched places, counted each second; what came since then is added.
+    /// Records of watched places, counted each second; later ones are added.
     held: usize,
     authors: Authors,
     /// Questions in the order in which they came, which is that of their ends.
@@ -85,14 +85,14 @@ pub struct Stored {
     reads: usize,
     read_at: Option<Time>,
     is_started: bool,
-    /// The highest revision of which changes were told.
+    /// The highest revision of the reported changes.
     notified: u64,
-    /// Authors of records that were stored anew, and whose presence could not be put yet.
+    /// Authors of newly stored records whose presence could not be put yet.
     unannounced: BTreeSet<Guid>,
     outbox: VecDeque<(Asker, NameMessage)>,
     watch_order: WatchOrder,
-    /// The buckets in which this resolver, and no other, ends what is not said any more: those that renewals ask it for
-    /// first. None before it knows who else is.
+    /// The buckets in which only this resolver ends undeclared records: those whose renewals go to it first. None until
+    /// it knows the other resolvers.
     ends: BTreeSet<u16>,
     swept_at: Time,
     forgot_at: Time,
@@ -105,7 +105,7 @@ struct Job {
     what: What,
     /// Answers of the store that are outstanding.
     left: u8,
-    /// Authors of what was found whom the store has said to be there.
+    /// Authors of found records that the store reports as present.
     there: BTreeSet<Guid>,
     due: Time,
 }
@@ -117,7 +117,7 @@ enum What {
     Renew { author: Guid, lease: Duration, holdings: Vec<Holding>, is_lost: bool },
 }
 
-/// What a lookup has read, whose authors may be there or not.
+/// The result of a lookup, whose authors may be absent.
 struct Found {
     entries: Vec<Entry>,
     more: bool,
@@ -131,7 +131,7 @@ enum Part {
         entry: Entry,
         lease: Lease,
     },
-    /// That its author is there.
+    /// The author's presence.
     Presence {
         job: u64,
         author: Guid,
@@ -146,7 +146,7 @@ enum Part {
     Found {
         job: u64,
     },
-    /// Which of these are there.
+    /// Which of these are present.
     There {
         job: u64,
         authors: Vec<Guid>,
@@ -154,7 +154,7 @@ enum Part {
     Place(Guid),
     Bucket(u16),
     Authors,
-    /// What a device has in a bucket of which not all is to stay.
+    /// A device's records in a bucket with surplus ones.
     Surplus {
         author: Guid,
         bucket: u16,
@@ -164,7 +164,7 @@ enum Part {
 }
 
 impl Stored {
-    /// One that keeps records by `engine`, and of watched places `records_max` at most in memory. `seed` tells it from
+    /// Keeps records in `engine`, and at most `records_max` of watched places in memory. `seed` distinguishes it from
     /// others.
     pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) -> Stored {
         Stored {
@@ -189,7 +189,7 @@ impl Stored {
             forgot_at: Time::ZERO,
         }
     }
-    /// Since when the store does not answer, or does not tell its changes.
+    /// Since when the store has not answered, or not reported its changes.
     #[cfg(test)]
     pub fn failing_since(&self) -> Option<Time> {
         self.outside.health().failing_since()
@@ -198,12 +198,12 @@ impl Stored {
     pub fn stats(&self) -> StoreStats {
         self.outside.stats
     }
-    /// How the store stands, for people.
+    /// The store's state, for people.
     pub fn state(&self) -> String {
         self.outside.health().state()
     }
-    /// Records that are said, as far as the store was read; buckets that were, of [`BUCKETS`](crate::wire::BUCKETS);
-    /// devices that are there.
+    /// Valid records, as far as the store was read; buckets that were, of [`BUCKETS`](crate::wire::BUCKETS); devices
+    /// that are present.
     pub fn size(&self) -> (u64, usize, usize) {
         let (records, buckets) = self.authors.size();
         (records, buckets, self.authors.there().len())
@@ -233,7 +233,7 @@ impl Stored {
             }
             (Part::Record { job, .. }, Answer::Stored { is_new, .. }) => self.on_stored(now, job, is_new),
             (Part::Presence { job, author }, Answer::Stored { .. }) => {
-                // The store tells it too, with a revision; until then whoever is answered may be asked for.
+                // The store reports it too, with a revision; until then the requester may look it up.
                 self.authors.set_there(0, author, true);
                 self.unannounced.remove(&author);
                 self.on_part(now, job);
@@ -301,9 +301,9 @@ impl Stored {
         }
     }
 
-    // What is read in the background.
+    // Starts the background reads.
 
-    /// Changes may have been missed: all that is known is read anew.
+    /// Changes may have been missed: everything is read again.
     fn restart(&mut self) {
         self.is_started = true;
         self.authors.restart();
@@ -404,7 +404,7 @@ impl Stored {
                     self.held += known.len().saturating_sub(before_it);
                     self.notify_watchers(now, place, news);
                     if self.held > self.records_max {
-                        // Whoever watches it asks again, and is refused or finds room.
+                        // Its watchers ask again, and are refused or find space.
                         let gone = self.watched.remove(&place).map_or(0, |gone| gone.len());
                         self.held = self.held.saturating_sub(gone);
                     }

@@ -1,4 +1,4 @@
-//! Places that somebody watches: what the store has there, kept up by its changes.
+//! Watched places: their content in the store, updated by its changes.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -19,10 +19,10 @@ use crate::{
     wire::{NameRecord, RecordKey},
 };
 
-/// Changes of a place that may come while it is being read.
+/// Maximum changes of a place during its reading.
 const BUFFERED_MAX: usize = 4_096;
 
-/// A question about a watch that is answered once the place is read.
+/// A watch request that is answered once the place is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) asker: Asker,
@@ -31,7 +31,7 @@ pub(super) struct Waiting {
     pub(super) is_new: bool,
 }
 
-/// What is known of a watched place.
+/// The state of a watched place.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) watchers: BTreeMap<Asker, Time>,
@@ -41,7 +41,7 @@ pub(super) struct Place {
     /// How it is being read, or was, and what pages have come.
     pub(super) priority: Priority,
     found: BTreeMap<RecordKey, Seen>,
-    /// Watchers were told what there is.
+    /// Watchers have been sent the current state.
     was_notified: bool,
 }
 
@@ -56,9 +56,9 @@ struct Seen {
 
 /// What a change of the store means for watchers.
 pub(super) enum News {
-    /// They are told this record.
+    /// They are sent this record.
     Record(Vec<u8>),
-    /// Nobody signed what is in the store.
+    /// The stored record is unsigned.
     Forged,
     None,
 }
@@ -68,7 +68,7 @@ impl Place {
     pub(super) fn len(&self) -> usize {
         self.records.len() + self.found.len()
     }
-    /// Whether it is being read, and somebody waits for that.
+    /// Whether it is being read for a waiting requester.
     pub(super) fn is_queried(&self) -> bool {
         self.snapshot.is_reading() && self.priority == Priority::Question
     }
@@ -78,7 +78,7 @@ impl Place {
         self.priority = priority;
         self.snapshot.begin(request);
     }
-    /// Takes a page of its records; gives how many of them are forged.
+    /// Takes a page of its records; returns how many of them are forged.
     pub(super) fn take_page(&mut self, place: Guid, records: Vec<(RecordKey, Entry)>) -> u64 {
         let mut forged = 0;
         for (key, entry) in records {
@@ -89,7 +89,7 @@ impl Place {
         }
         forged
     }
-    /// All pages are there: gives what watchers do not know yet; `None` if it has to be read again.
+    /// All pages are read: returns the news for watchers; `None` if it must be read again.
     pub(super) fn finish(&mut self, place: Guid, revision: u64) -> Option<Vec<News>> {
         let changes = self.snapshot.finish(revision)?;
         let found = core::mem::take(&mut self.found);
@@ -99,7 +99,7 @@ impl Place {
         };
         let mut news: Vec<News> =
             self.records.iter().filter(is_news).map(|(_, seen)| News::Record(seen.record.clone())).collect();
-        // Who has just begun to watch is told all of it at once.
+        // A new watcher is sent everything at once.
         if !core::mem::replace(&mut self.was_notified, true) {
             news.clear();
         }
@@ -128,7 +128,7 @@ impl Place {
         self.records.insert(key, seen);
         news
     }
-    /// What is found here: said by authors who are there.
+    /// The valid records: those of present authors.
     pub(super) fn live<'a>(
         &'a self,
         there: &'a BTreeMap<Guid, u64>,
@@ -136,7 +136,7 @@ impl Place {
         let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_live(author, there);
         self.records.iter().filter(is_live).map(|(key, seen)| (key, &seen.record[..]))
     }
-    /// Authors of what is said here who are not known to be there.
+    /// Authors of records here that are not known to be present.
     pub(super) fn absent(&self, there: &BTreeMap<Guid, u64>) -> BTreeSet<Guid> {
         let is_absent = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && !seen.is_live(author, there);
         self.records.iter().filter(is_absent).map(|((author, _), _)| *author).collect()

@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl Stored {
-    /// Takes a question and asks the store for its answer.
+    /// Takes a request and queries the store for its answer.
     pub(super) fn on_question(&mut self, now: Time, from: Asker, message: NameMessage) {
         match message {
             NameMessage::Put { request, place, record } => self.put(now, from, request, place, record),
@@ -56,7 +56,7 @@ impl Stored {
             | NameMessage::Many(_) => {}
         }
     }
-    /// Opens a question; `None` and a refusal if there are too many.
+    /// Opens a request; refuses it and returns `None` at the limit.
     fn open(&mut self, now: Time, to: Asker, request: u32, what: What, left: u8) -> Option<u64> {
         if self.jobs.len() >= OPEN_MAX || self.outside.open() >= 4 * OPEN_MAX {
             self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Busy }));
@@ -90,7 +90,7 @@ impl Stored {
         };
         let (slot, author) = ((place, record.key()), record.author());
         let (is_deletion, body) = (record.is_deletion(), &record.statement().body);
-        // Whoever states an attachment or a group is there for no longer than usual.
+        // The author of an attachment or a group is present for no longer than usual.
         let lifetime = (!is_deletion && !body.outlives_author()).then(|| lifetime_of(&record));
         let Some(job) = self.open(now, from, request, What::Put { slot, stale: None, lifetime }, 1) else { return };
         let lease = match is_deletion {
@@ -102,8 +102,8 @@ impl Stored {
         let when = If::Below(entry.version);
         self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
     }
-    /// A record is in the store. If it is new there, its author is there too: whoever repeats an old record, which anybody
-    /// can, brings nobody back.
+    /// A record is in the store. If it is new there, its author is present too: replaying an old record, which anyone
+    /// can, revives no author.
     pub(super) fn on_stored(&mut self, now: Time, job: u64, is_new: bool) {
         self.outside.stats.stored += 1;
         let Some(What::Put { slot, lifetime, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
@@ -127,8 +127,8 @@ impl Stored {
         let entry = Entry { key: keys::author_key(&author), version: 1, value: Vec::new() };
         self.put_entry(Part::Presence { job, author }, If::Always, entry, Leases::presence(&author, lifetime));
     }
-    /// The store has another record there: if its author signed that and it is newer, it stays; else it is replaced,
-    /// unless it changes meanwhile: somebody may have put a newer one.
+    /// The store has another record there. A newer one with its author's signature stays; any other is replaced, unless
+    /// it changes in between: a newer one may have been put.
     pub(super) fn on_stale(
         &mut self,
         now: Time,
@@ -177,7 +177,7 @@ impl Stored {
 
     fn find(&mut self, now: Time, from: Asker, request: u32, place: Guid, after: Option<RecordKey>) {
         if !self.authors.is_there_known() || self.outside.health().is_blind(now) {
-            // Nothing would be found, whatever there is, or what has gone; another resolver may know.
+            // Nothing would be found regardless of the content, or something ended would be; another resolver may know.
             return self.refuse_to(from, request, Refusal::Engine);
         }
         let what = What::Find { place, after, found: None };
@@ -186,8 +186,8 @@ impl Stored {
         let count = RECORDS_MAX as u32 + 1;
         self.ask(Part::Found { job }, |id| Request::List { id, from, to, count, at: None });
     }
-    /// The store has these records at a place. Whether an author is there that no change has shown to be, it is asked:
-    /// changes may be seconds behind what it answers.
+    /// The store has these records at a place. If no change has shown an author as present, the store is queried:
+    /// changes may be seconds behind its answers.
     pub(super) fn on_found(&mut self, now: Time, number: u64, entries: Vec<Entry>, more: bool) {
         let Some(Job { what: What::Find { place, found, .. }, .. }) = self.jobs.get_mut(&number) else { return };
         let place = *place;
@@ -200,7 +200,7 @@ impl Stored {
             self.answer_find(now, number, &BTreeSet::new());
         }
     }
-    /// Asks the store which of these are there; false if there is nobody to ask for.
+    /// Queries the store which of these authors are present; false if the list is empty.
     fn ask_there(&mut self, job: u64, authors: &BTreeSet<Guid>) -> bool {
         let authors: Vec<Guid> = authors.iter().copied().collect();
         let parts = authors.chunks(KEYS_MAX);
@@ -213,7 +213,7 @@ impl Stored {
         }
         !authors.is_empty()
     }
-    /// Some of those who were asked for are there.
+    /// Some of the queried authors are present.
     pub(super) fn on_there(&mut self, now: Time, number: u64, authors: Vec<Guid>, entries: &[Entry], revision: u64) {
         let there = entries.iter().filter_map(|entry| match Key::read(&entry.key) {
             Some(Key::Author(author)) => Some(author),
@@ -221,7 +221,7 @@ impl Stored {
         });
         let there: BTreeSet<Guid> = there.filter(|author| authors.contains(author)).collect();
         if revision > self.notified {
-            // Of an earlier revision the changes have told, and may have told since that somebody went.
+            // Changes have covered an earlier revision, and may have reported departures since.
             there.iter().for_each(|author| self.authors.set_there(revision, *author, true));
         }
         let Some(job) = self.jobs.get_mut(&number) else { return };
@@ -240,7 +240,7 @@ impl Stored {
             What::Put { .. } | What::Renew { .. } => {}
         }
     }
-    /// Answers a lookup. These are there beside those who are known to be.
+    /// Answers a lookup. These authors are present in addition to the known ones.
     fn answer_find(&mut self, now: Time, number: u64, more_there: &BTreeSet<Guid>) {
         let Some(Job { to, request, what: What::Find { place, after, found: Some(found) }, .. }) =
             self.jobs.remove(&number)
@@ -265,7 +265,7 @@ impl Stored {
         }
         let last_listed = entries.last().and_then(|last| slot_at(place, last)).filter(|_| more);
         let answer = match page(request, place, after, live.iter().map(|(key, record)| (key, *record))) {
-            // What was left out may fill a page, and more follows.
+            // Omitted records may fill a page, and more follow.
             NameMessage::Found { records, .. } | NameMessage::Page { records, ends: (_, None), .. }
                 if last_listed.is_some() =>
             {
@@ -300,12 +300,12 @@ impl Stored {
         let knows = known.snapshot.is_read() && !self.outside.health().is_blind(now);
         if is_away && !knows && !known.is_queried() {
             self.refuse_to(asker, request, Refusal::Engine);
-            // It is tried again all the same.
+            // It is tried again nevertheless.
             self.list_place_if(place);
             return true;
         }
         if !knows {
-            // What was asked before by the same one is asked again.
+            // A requester's earlier request is replaced.
             known.waiting.retain(|other| other.asker != asker);
             known.waiting.push(waiting);
             self.list_place_if(place);
@@ -315,13 +315,13 @@ impl Stored {
         true
     }
     fn list_place_if(&mut self, place: Guid) {
-        // What is being read in the background may have many others before it.
+        // The background read may have many others before it.
         let is_idle = self.watched.get(&place).is_some_and(|known| !known.snapshot.is_read() && !known.is_queried());
         if self.is_started && is_idle {
             self.list_place(place, Priority::Question);
         }
     }
-    /// Answers a question about a watch, once it is known which authors are there.
+    /// Answers a watch request, once its present authors are known.
     pub(super) fn answer_watch(&mut self, now: Time, place: Guid, waiting: Waiting) {
         let Some(known) = self.watched.get(&place) else { return };
         let absent = known.absent(self.authors.there());
@@ -336,7 +336,7 @@ impl Stored {
     fn notify_watcher(&mut self, place: Guid, waiting: Waiting, more_there: &BTreeSet<Guid>) {
         let Waiting { asker, request, digest, is_new } = waiting;
         let Some(known) = self.watched.get(&place) else { return };
-        // Those who were asked for are known now, as a rule.
+        // The queried authors are usually known now.
         let mut all = BTreeMap::new();
         let there = match more_there.iter().all(|author| self.authors.there().contains_key(author)) {
             true => self.authors.there(),
@@ -362,7 +362,7 @@ impl Stored {
         self.ask(Part::PresenceRenewed { job }, |id| Request::Renew { id, lease: presence });
         self.ask(Part::MemoryRenewed { job }, |id| Request::Renew { id, lease: memory });
     }
-    /// An author whose presence has ended, or lies under another lease, is there again.
+    /// An author whose presence has ended, or is under another lease, is present again.
     pub(super) fn on_presence(&mut self, now: Time, job: u64, is_alive: bool) {
         let Some(What::Renew { author, lease, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
         let (author, lease) = (*author, *lease);
@@ -371,7 +371,7 @@ impl Stored {
             false => self.put_presence(job, author, lease),
         }
     }
-    /// Buckets of which an author has to put its records again.
+    /// Buckets whose records an author must put again.
     fn compare(&mut self, now: Time, author: Guid, lease: Duration, holdings: &[Holding], is_lost: bool) -> Vec<u16> {
         let mut missing = Vec::new();
         let mut surplus = Vec::new();
@@ -397,8 +397,8 @@ impl Stored {
         }
         missing
     }
-    /// What an author has not put again ends, but for the subscriptions of an earlier life, which hold until their own end.
-    /// Its version stays known.
+    /// Records that an author has not put again end, except the subscriptions of an earlier run, which last until their
+    /// own end. Their versions stay known.
     pub(super) fn on_surplus(&mut self, now: Time, Page { id, part, entries, rest, .. }: Page<Part>) {
         let Part::Surplus { author, bucket, stated } = &part else { return };
         let lease = self.leases.deletions(author, now, (MEMORY, RECORD_SPAN));
@@ -410,7 +410,7 @@ impl Stored {
                 continue;
             }
             self.outside.stats.ended += 1;
-            // A record that says the highest version of all is let alone; it goes with its author's memory.
+            // A record with the highest possible version is left alone; it ends with its author's memory.
             let when = If::Below(entry.version.saturating_add(1));
             let entry = keys::ended(entry);
             self.outside.ask(Priority::Background, Part::Ended, |id| Request::Put { id, entry, when, lease });

@@ -134,7 +134,7 @@ impl World {
     }
     /// The versions that a resolver finds at a place.
     fn found(&mut self, resolver: usize, place: Guid) -> Vec<u64> {
-        // It may have told something before.
+        // Earlier messages may precede it.
         match self.ask(resolver, NameMessage::Lookup { request: 2, place }).pop() {
             Some(NameMessage::Found { records, .. }) => {
                 records.iter().map(|record| NameRecord::decode(record).unwrap().statement().version).collect()
@@ -288,7 +288,7 @@ fn what_a_device_does_not_say_in_its_next_life_ends_and_its_version_stays_known(
     let old = world.ask(0, NameMessage::Lookup { request: 2, place: place("b") });
     let [NameMessage::Found { records, .. }] = &old[..] else { panic!("{old:?}") };
     let old = records[0].clone();
-    // It starts anew and says only one of them, with versions that begin anew too.
+    // It restarts and declares only one of them, and its versions restart too.
     world.clients.clear();
     world.join(1);
     world.clients[0].1.put(world.now, content("a"));
@@ -321,7 +321,7 @@ fn attachments_and_groups_hold_while_their_device_is_away_and_in_its_next_life_u
     assert_eq!(held(&mut world), [2, 2, 0]);
     let watch = NameMessage::Watch { request: 5, place: at_home, lease_ms: 60_000, known: 0 };
     assert!(matches!(&world.ask(1, watch)[..], [NameMessage::Found { records, .. }] if records.len() == 1));
-    // In its next life it says nothing of them, and renews what else it has.
+    // In its next run it declares none of them, and renews its other records.
     world.join(1);
     world.clients[0].1.put(world.now, content("b"));
     world.run(LIFE * 6);
@@ -457,7 +457,7 @@ fn after_changes_that_were_not_told_everything_is_read_anew_and_watchers_hear_of
     world.put(0, &signed(1, 6, 8));
     world.put(0, &signed(2, 1, 8));
     {
-        // What was told in between is lost, as by a compaction while the watch was away.
+        // The changes in between are lost, as by a compaction during the watch's absence.
         let mut store = world.store.lock().unwrap();
         store.inboxes[1].clear();
         let revision = store.revision;
@@ -494,7 +494,7 @@ fn a_listing_longer_than_an_answer_is_found_in_pages() {
     for record in &all {
         let put = NameMessage::Put { request: 1, place, record: record.encode() };
         assert!(matches!(world.ask(0, put)[..], [NameMessage::Done { .. }]));
-        // Each round takes a part of what the store tells.
+        // Each round takes a part of the store's messages.
         world.now += Duration::from_millis(1);
     }
     world.now = Time::from_millis(4_000);

@@ -1,4 +1,4 @@
-//! What is known of the neighbour behind one face: its hellos, and the samples of its round trips.
+//! The state of the neighbour behind one face: its hellos, and the samples of its round trips.
 use super::*;
 
 impl Face {
@@ -21,7 +21,7 @@ impl Face {
         let target = self.hello_interval(rhythm);
         self.next_hello = self.ramp.shorten(target).map_or(self.next_hello, |at| at.min(self.next_hello));
     }
-    /// How far apart hellos to a neighbour that answers are to be.
+    /// The interval of hellos to a neighbour that answers.
     pub(super) fn hello_interval(&self, rhythm: &Rhythm) -> Duration {
         let base = match self.is_idle {
             true if rhythm.follows => self.cadence.interval(rhythm.idle.max(rhythm.hello)),
@@ -30,13 +30,13 @@ impl Face {
         };
         self.pace.interval(base, HELLO_BYTES, HELLO_PARTS)
     }
-    /// When an idle neighbour's hello is late, so that it is asked: five hellos would be missed after minutes only.
+    /// When an idle neighbour's hello is so late that it is probed: five missed hellos would take minutes.
     pub(super) fn late_at(&self, base: Duration) -> Option<Time> {
         let expected = self.expected_interval(base);
         let is_idle = self.up.is_some() && self.check.is_none() && self.is_idle && expected > IDLE;
         is_idle.then(|| self.alive_at + expected * LATE + Duration::from_nanos(1))
     }
-    /// The time between two hellos of the neighbour, as far as this end can tell.
+    /// The neighbour's hello interval, as far as known.
     pub(super) fn expected_interval(&self, base: Duration) -> Duration {
         self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
     }
@@ -45,11 +45,11 @@ impl Face {
         let until = now + self.known_airtime(CHECK_BEHIND.1) * MTU_PARTS;
         self.path_mtu.iter_mut().for_each(|search| search.put_off(until));
     }
-    /// For how long a datagram occupies the link, if it is known not to be only a long one; else zero.
+    /// For how long a datagram occupies the link, unless the link may only be long; else zero.
     pub(super) fn known_airtime(&self, bytes: usize) -> Duration {
         if self.pace.tells_lengths() { self.pace.airtime(bytes) } else { Duration::ZERO }
     }
-    /// Takes the number of a hello, or says why it cannot be the next one.
+    /// Accepts the number of a hello, or returns why it cannot be the next one.
     pub(super) fn check_sequence(&mut self, now: Time, sequence: u32) -> Result<(), &'static str> {
         if self.proven && sequence > self.sequence_max(now) {
             // A damaged or forged number would make all later hellos count as old.
@@ -59,13 +59,12 @@ impl Face {
             if self.proven {
                 return Err("old hello");
             }
-            // What came before proved nothing, its number neither.
+            // Earlier hellos, and their numbers, proved nothing.
             (self.heard_sequence, self.heard) = (0, 0);
         }
         Ok(())
     }
-    /// The number that the next hello of a neighbour has at most: it says one in each [`REPLY_INTERVAL`], and some by the
-    /// way.
+    /// The maximum number of a neighbour's next hello: it sends one per [`REPLY_INTERVAL`], and some in addition.
     pub(super) fn sequence_max(&self, now: Time) -> u32 {
         let since = self.heard_at.map_or(Duration::ZERO, |at| now.since(at));
         let replies = since.as_nanos() / REPLY_INTERVAL.as_nanos();
@@ -84,7 +83,7 @@ impl Face {
             let rtt = now.since(sent_probe.at).saturating_sub(Duration::from_micros(u64::from(hello.probe.held_us)));
             self.pace.on_round_trip(now, sent_probe.bytes, rtt);
             self.rtt = Some(self.rtt.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
-            // Behind data it tells how much of that there is, and not what the link is like.
+            // Behind data it measures the queue instead of the link.
             let under_way = u128::from(self.carried - sent_probe.carried) * rtt.as_nanos();
             match under_way > u128::from(LOAD_BYTES) * now.since(sent_probe.at).as_nanos() {
                 true => self.loaded = true,
@@ -96,7 +95,7 @@ impl Face {
         self.learn_whether_it_holds(&hello.probe);
         self.heard_count = hello.probe.heard.count_ones() + u32::from(hello.probe.sequence != 0);
     }
-    /// What was said while nobody answered has come or not, once something came that was said later.
+    /// The arrival of a later hello decides whether those sent during the silence have arrived or are lost.
     pub(super) fn learn_whether_it_holds(&mut self, probe: &Probe) {
         let Range { start, end } = self.unanswered;
         if start == end || probe.sequence < end {
@@ -109,8 +108,8 @@ impl Face {
             self.holds = came * 2 > known.len();
         }
     }
-    /// One sample of the cost: the least one-way time seen since the last one, times the expected transmissions. As long as
-    /// the link is in use all the time, the one-way time is what it was before.
+    /// One sample of the cost: the least one-way time since the last sample, times the expected transmissions. While
+    /// the link is in constant use, the one-way time stays as it was.
     pub(super) fn take_sample(&mut self, now: Time) {
         let loaded = core::mem::take(&mut self.loaded);
         let rtt = self.rtt_min.take().or(self.rtt_sampled.filter(|_| loaded));
@@ -118,7 +117,7 @@ impl Face {
         (self.sampled_at, self.rtt_sampled) = (now, Some(rtt));
         let heard = self.heard_count.clamp(1, 32);
         let known = self.sequence.wrapping_sub(self.counted_from).clamp(heard, 33);
-        // The last one is on its way when it is counted.
+        // The latest one is still in flight when it is counted.
         let sent = known.saturating_sub(1).max(heard);
         let serial = Duration::from_nanos(COST_BYTES * 80);
         self.samples.push_back((rtt / 2 + serial) * sent / heard);

@@ -84,7 +84,7 @@ fn a_neighbour_that_starts_anew_does_not_make_the_link_look_lossy() {
 fn a_hello_of_another_face_that_somebody_repeats_silences_nobody() {
     let (mut a, mut b) = (neighbour(1), neighbour(2));
     let mut now = Time::from_millis(1_000);
-    // Nobody answers at the second face, where more hellos are said.
+    // The second face has no neighbour, and sends more hellos.
     a.add_face(now, FaceId(1), 1_472);
     a.add_face(now, FaceId(2), 1_472);
     b.add_face(now, FaceId(1), 1_472);
@@ -132,7 +132,7 @@ fn a_damaged_number_of_a_hello_silences_nobody() {
     assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
 }
 
-/// Two neighbours, and what each has said that the link holds back.
+/// Two neighbours, and their delayed hellos.
 struct Pair {
     now: Time,
     ends: [Neighbour; 2],
@@ -146,8 +146,8 @@ impl Pair {
         ends.iter_mut().for_each(|end| end.add_face(now, FaceId(1), 1_472));
         Pair { now, ends, held: [Vec::new(), Vec::new()] }
     }
-    /// Runs for some time, in which what is said comes at its end or not at all if it does not come at once; gives how
-    /// many hellos both said.
+    /// Runs for `ms`; hellos that do not arrive at once arrive at its end or not at all. Returns the number of hellos
+    /// from both sides.
     fn run(&mut self, ms: u64, link: Weather) -> usize {
         let mut stated = 0;
         for _ in 0..ms / 5 {
@@ -230,7 +230,7 @@ fn who_claims_the_place_of_a_neighbour_that_answers_has_to_prove_who_it_is() {
     let guid = pair.ends[0].peer(FaceId(1)).expect("it is there").guid;
     let ours = pair.ends[0].faces[&FaceId(1)].nonce;
     for claims in [2, 3] {
-        // It knows no nonce, has heard one of an earlier life, knows it and has no key, or not the one that it shows.
+        // It knows no nonce, has heard an earlier run's, knows it without a key, or without the key that it claims.
         for (signs, echo) in [(None, 0), (Some(claims), 77), (None, ours), (Some(9), ours)] {
             let now = pair.now;
             let refused = pair.ends[0].handle_hello(now, FaceId(1), hello(claims, signs, 50, echo));
@@ -275,7 +275,7 @@ fn an_address_that_has_proven_nothing_gets_one_short_answer_to_a_hello_and_nothi
     assert!(answers.iter().all(unsigned), "no signature is made for who may have forged its address");
     assert!(a.peer(FaceId(1)).is_none() && a.awaits_proof(FaceId(1)));
     assert_eq!(a.signatures(), (0, 0));
-    // What is learnt at another face proves nothing here.
+    // Nonces from another face prove nothing here.
     a.add_face(now, FaceId(2), 1_472);
     let learnt = a.faces[&FaceId(2)].nonce;
     let _ = a.handle_hello(now, FaceId(1), Hello { sequence: 99, ..hello(2, Some(2), 9, learnt) });
@@ -381,7 +381,7 @@ fn hellos_become_rare_while_nothing_is_carried_and_a_neighbour_that_is_gone_then
     pair.run(60_000, Weather::Clear);
     assert!(pair.run(60_000, Weather::Clear) <= 14, "one in ten seconds at each end");
     pair.changes();
-    // Traffic brings the rhythm back at once, at the end that sees it.
+    // Traffic restores the interval at once, at the end that sees it.
     pair.ends.iter_mut().for_each(|end| end.on_carried(FaceId(1), 10_000));
     assert!(pair.run(2_000, Weather::Clear) >= 18);
     pair.run(90_000, Weather::Clear);
@@ -396,7 +396,7 @@ fn a_host_searches_for_a_lost_router_less_and_less_often_and_finds_it_within_a_p
         let mut pair = Pair::new();
         pair.ends[0].identity.roles = Roles::HOST;
         pair.run(2_000, Weather::Clear);
-        // The router has died: it says nothing.
+        // The router has died: it is silent.
         let mut said = Vec::new();
         let (begin, end) = (pair.now, pair.now + Duration::from_secs(absence));
         while pair.now < end {

@@ -1,5 +1,5 @@
-//! Custody (RFC 5050 §5.10, RFC 4838): a chunk that has left stays here until a custodian further on, or its receiver,
-//! has it on a disk and says so.
+//! Custody (RFC 5050 §5.10, RFC 4838): a forwarded chunk stays here until a custodian further on, or its receiver,
+//! reports it on disk.
 //!
 //! ```text
 //!   waiting ──► leaving ──(next hop has it in memory)──► in transit ──(taken: it is on a disk further on)──► gone
@@ -7,9 +7,9 @@
 //!      │  └──(next hop lost or restarted, timeout, asked for)─┤
 //!      └───────── resting ◄──────(refused, lost on the way)───┘
 //! ```
-//! The objects and bytes in transit to one destination are limited, as its receiver may have no room for more. A
-//! transfer that has begun goes on whatever others do, and the oldest one even beyond the limit, so that partly
-//! received objects cannot block each other for ever.
+//! The objects and bytes in transit to one destination are limited, as its receiver may be short of space. A started
+//! transfer continues regardless of others, and the oldest one even beyond the limit, so that partly received objects
+//! cannot block each other forever.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -31,7 +31,7 @@ use crate::{
 /// The pause after a refusal, which doubles with each one, and after the loss of a chunk.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(120);
-/// The timeout doubles with each time that a chunk is sent in vain, at most so often.
+/// The timeout doubles with each failed transmission of a chunk, at most this many times.
 const BACKOFF_MAX: u32 = 6;
 /// A chunk that a NACK names counts as lost if it was sent so long ago.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
@@ -43,16 +43,16 @@ pub(super) enum Place {
     Here,
     /// In the queues of this router, or on the wire.
     Leaving,
-    /// Taken by a neighbour, into its memory at least, since then.
+    /// Accepted by a neighbour, at least into its memory, since then.
     InTransit { via: Guid, since: Time },
 }
 
 /// The chunks of a transfer that are in transit.
 struct Transit {
-    /// Transfers with the same destination are in the order in which they began.
+    /// Transfers with the same destination are in their starting order.
     begun: u64,
     ids: BTreeSet<u64>,
-    /// When a neighbour last took one of them.
+    /// When a neighbour last accepted one of them.
     heard_at: Time,
     due: Option<Time>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Transits {
     resting_due: BTreeSet<(Time, ChunkKey)>,
     /// The chunks that each neighbour has in its memory.
     via: BTreeMap<Guid, BTreeSet<u64>>,
-    /// What each neighbour that is gone had taken on, and in which of its lives.
+    /// The chunks that each vanished neighbour had accepted, and in which of its runs.
     lost_with: BTreeMap<Guid, (u64, BTreeSet<u64>)>,
     begun: u64,
     /// Destinations to which nothing is sent for a while.
@@ -80,12 +80,12 @@ pub(super) struct Transits {
     pub(super) answers: VecDeque<Answer>,
 }
 
-/// What is in transit to a destination, and the limit.
+/// The bytes and objects in transit to a destination, and their limit.
 pub(super) struct Window {
-    /// By when they began.
+    /// By starting order.
     open: BTreeMap<u64, ChunkKey>,
     bytes: u64,
-    /// So many objects may be on their way: as many as the settings say, unless some were refused.
+    /// Objects that may be in transit: the configured number, unless some were refused.
     objects: u32,
     hold_until: Option<Time>,
     pause: Duration,
@@ -103,7 +103,7 @@ impl Window {
             rtt: RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
         }
     }
-    /// Which transfers may send, if not all that wait may.
+    /// The transfers that may send, if not all waiting ones may.
     fn may_send(&self, config: &ProxyConfig) -> Option<Vec<ChunkKey>> {
         if self.open.len() < self.objects as usize && (self.bytes < config.custody_bytes.0 || self.open.is_empty()) {
             return None;
@@ -119,7 +119,7 @@ fn transfer_of(key: &ChunkKey) -> ChunkKey {
 }
 
 impl Proxy {
-    /// Whether a chunk is kept until it is on a disk further on. Chunks for groups are not: they go many ways.
+    /// Whether a chunk is kept until it is on a disk further on. Chunks for groups are not: they take many paths.
     pub(super) fn keeps_custody(&self, header: &ChunkHeader) -> bool {
         self.config.custody == CustodyUntil::Disk && !header.is_for_group()
     }
@@ -154,7 +154,7 @@ impl Proxy {
             destination.window.bytes += bytes;
         }
     }
-    /// A chunk is not in transit any more: it is back, or gone.
+    /// A chunk is no longer in transit: it is back, or gone.
     pub(super) fn leave_transit(&mut self, id: u64) {
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         let (key, bytes, was) = (stored.key, stored.bytes, stored.place);
@@ -187,7 +187,7 @@ impl Proxy {
             }
         }
     }
-    /// A chunk does not rest any more: it waits, or is gone.
+    /// A chunk no longer rests: it waits, or is gone.
     pub(super) fn leave_rest(&mut self, id: u64) {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.rests) else { return };
         stored.rests = false;
@@ -200,7 +200,7 @@ impl Proxy {
             self.transits.resting_due.remove(&(until, transfer));
         }
     }
-    /// A neighbour has a chunk in its memory whose custodian is this proxy.
+    /// A neighbour has a chunk of this custodian in its memory.
     pub(super) fn on_taken_on(&mut self, now: Time, id: u64, via: Guid) {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.place == Place::Leaving) else { return };
         stored.place = Place::InTransit { via, since: now };
@@ -215,7 +215,7 @@ impl Proxy {
         let backoff = stored.sends.saturating_sub(1).min(BACKOFF_MAX);
         (rto * 2u32.pow(backoff)).min(self.config.custody_timeout_max.max(rto))
     }
-    /// A chunk of a transfer was taken or kept: the timeout of those that are in transit begins anew.
+    /// A chunk of a transfer was accepted or stored: restarts the timeouts of those in transit.
     fn note_alive(&mut self, now: Time, transfer: ChunkKey) {
         if let Some(transit) = self.transits.open.get_mut(&transfer) {
             transit.heard_at = now;
@@ -238,7 +238,7 @@ impl Proxy {
         old.into_iter().for_each(|old| _ = self.transits.due.remove(&(old, transfer)));
         self.transits.due.extend(due.map(|due| (due, transfer)));
     }
-    /// What is due: chunks that no custodian has acknowledged, and those that rest.
+    /// Runs the timers: chunks that no custodian has acknowledged, and resting ones.
     pub(super) fn custody_timeout(&mut self, now: Time) {
         while let Some((_, transfer)) = self.transits.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(transit) = self.transits.open.get(&transfer) else {
@@ -257,7 +257,7 @@ impl Proxy {
             if self.transits.due.first().is_some_and(|(due, first)| *first == transfer && *due <= now) {
                 self.set_due(transfer);
                 if self.transits.due.first().is_some_and(|(due, first)| *first == transfer && *due <= now) {
-                    // All that is looked at first is still leaving.
+                    // All the chunks examined first are still leaving.
                     self.transits.due.pop_first();
                     self.transits.open.entry(transfer).and_modify(|transit| transit.due = None);
                 }
@@ -280,7 +280,7 @@ impl Proxy {
         let firsts = [due.first().map(|(at, _)| *at), resting_due.first().map(|(at, _)| *at)];
         firsts.into_iter().chain([holds.first().map(|(at, _)| *at)]).flatten().min()
     }
-    /// A chunk is to be sent again as soon as there is a way.
+    /// Sends a chunk again as soon as there is a path.
     fn again(&mut self, id: u64) {
         let Some(stored) = self.chunks.get(&id) else { return };
         let (reason, to) = (stored.reason, stored.key.flow.destination);
@@ -296,7 +296,7 @@ impl Proxy {
             self.again(id);
         }
     }
-    /// Routes have changed: what was lost is tried again.
+    /// Routes have changed: lost chunks are tried again.
     pub(super) fn wake_lost(&mut self) {
         let held = |transfer: &ChunkKey| {
             let destination = self.destinations.get(&transfer.flow.destination);
@@ -319,8 +319,8 @@ impl Proxy {
             self.transits.resting_due.insert((resting.until, transfer));
         }
     }
-    /// The neighbour is gone, and what it has in its memory may never go on: it goes by another route, if there is one.
-    /// If the neighbour comes back without having restarted, it still has it.
+    /// The neighbour is gone, and the chunks in its memory may be too: they take another route if there is one. If the
+    /// neighbour comes back without a restart, it still has them.
     pub fn on_neighbour_lost(&mut self, guid: &Guid, life: u64) {
         let Some(ids) = self.transits.via.remove(guid) else { return };
         ids.iter().for_each(|id| self.again(*id));
@@ -329,7 +329,7 @@ impl Proxy {
             self.transits.lost_with.pop_first();
         }
     }
-    /// A neighbour is there, in this life: in another one it knows nothing of what it had taken on.
+    /// A neighbour is present, in this run: after a restart it has lost the chunks that it had accepted.
     pub fn on_neighbour(&mut self, now: Time, guid: &Guid, life: u64) {
         let Some((known, ids)) = self.transits.lost_with.remove(guid) else { return };
         if known != life {
@@ -346,12 +346,12 @@ impl Proxy {
             self.on_taken_on(now, id, *guid);
         }
     }
-    /// This neighbour, or a router behind it, has restarted: what went there may have been in its memory.
+    /// This neighbour, or a router behind it, has restarted: chunks sent there may have been in its memory.
     pub fn on_restarted_beyond(&mut self, via: &Guid) {
         let ids = self.transits.via.get(via).cloned().unwrap_or_default();
         ids.into_iter().for_each(|id| self.again(id));
     }
-    /// A message says what became of chunks whose custodian is this proxy. It counts for those that were sent and have
+    /// A message reports the state of chunks whose custodian is this proxy. It counts for those that were sent and have
     /// its token.
     pub fn on_custody(
         &mut self,
@@ -405,8 +405,7 @@ impl Proxy {
     fn on_taken(&mut self, now: Time, id: u64) {
         let Some(stored) = self.chunks.get(&id) else { return };
         let (key, sends, place) = (stored.key, stored.sends, stored.place);
-        // Of what was sent twice it is not known which one came (Karn); a description is kept when all of its object
-        // is.
+        // After a retransmission the answer is ambiguous (Karn); a manifest is stored only with its whole object.
         let is_sample = sends == 1 && !(key.number == 0 && is_pushed(key.transfer));
         let most = self.config.custody_objects;
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
@@ -419,8 +418,7 @@ impl Proxy {
             window.pause = REFUSED_PAUSE;
             window.objects = (window.objects + 1).min(most);
             if let Some(until) = window.hold_until.take() {
-                // It has room for others again; what it refused it may have kept all the same, or says that it is
-                // ready.
+                // It has space for others again; it may have kept the refused chunks, or reports that it is ready.
                 self.transits.holds.remove(&(until, key.flow.destination));
                 self.ready.insert(key.flow.destination);
             }
@@ -438,11 +436,11 @@ impl Proxy {
             return self.leave_transit(id);
         }
         self.stats.delivered += 1;
-        // Who gave it here need not wait until it is on this disk too.
+        // The previous custodian need not wait for this disk too.
         self.notify_previous(id);
         self.remove(id);
     }
-    /// A destination has no room: nothing new is sent to it for a while. Gives until when.
+    /// A destination is full: no new chunks are sent to it for a while. Returns until when.
     fn hold(&mut self, now: Time, guid: &Guid) -> Time {
         let Some(destination) = self.destinations.get_mut(guid) else { return now + REFUSED_PAUSE };
         let window = &mut destination.window;
@@ -456,7 +454,7 @@ impl Proxy {
         self.transits.holds.insert((until, *guid));
         until
     }
-    /// A destination has room again: what was refused is tried at once.
+    /// A destination has space again: refused chunks are tried at once.
     fn end_hold(&mut self, guid: &Guid) {
         let Some(destination) = self.destinations.get_mut(guid) else { return };
         if let Some(until) = destination.window.hold_until.take() {
@@ -468,7 +466,7 @@ impl Proxy {
         let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(of_it).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));
     }
-    /// The destination has come: who had no room may have started anew.
+    /// The destination has appeared: after a restart it may have space.
     pub fn forget_refusals(&mut self, guid: &Guid) {
         if self.destinations.get(guid).is_some_and(|destination| destination.window.hold_until.is_some()) {
             self.end_hold(guid);
@@ -478,7 +476,7 @@ impl Proxy {
         let window = self.destinations.get(guid).and_then(|destination| destination.window.hold_until);
         window.into_iter().for_each(|until| _ = self.transits.holds.remove(&(until, *guid)));
     }
-    /// A chunk is durable here: its previous custodian hears so, once.
+    /// A chunk is durable here: notifies its previous custodian, once.
     pub(super) fn notify_previous(&mut self, id: u64) {
         let own = self.own.0;
         let Some(stored) = self.chunks.get_mut(&id) else { return };
@@ -486,7 +484,7 @@ impl Proxy {
         let answer = Answer::to(&header, CustodyState::Taken).filter(|answer| answer.custodian.guid != own);
         self.transits.answers.extend(answer);
     }
-    /// A chunk that is here has come again, from this custodian.
+    /// A stored chunk has come again, from this custodian.
     pub(super) fn on_come_again(&mut self, id: u64, header: &ChunkHeader) {
         let Some(custodian) = header.custodian.filter(|custodian| custodian.guid != self.own.0) else { return };
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.has_token_of(header)) else { return };
@@ -495,9 +493,9 @@ impl Proxy {
             self.notify_previous(id);
         }
     }
-    /// A chunk that may be here comes by, sent again. By its source: it goes, with this proxy as its custodian, and the
-    /// one here waits with it. By another custodian, which does not know that it is here: it is told so; true then, and
-    /// the chunk that came need not go on.
+    /// A chunk that may be stored here passes, retransmitted. If its source sent it, it is forwarded with this proxy as
+    /// custodian, and the stored copy waits with it. If another custodian sent it, unaware of the copy here, that
+    /// custodian is notified; returns true then, and the passing chunk need not be forwarded.
     pub fn take_from_custodian(&mut self, header: &ChunkHeader) -> bool {
         let Some(id) = header.key().and_then(|key| self.keys.get(&key)).copied() else { return false };
         let has_other_custodian = header.custodian.is_some_and(|custodian| custodian.guid != self.own.0);
@@ -513,7 +511,7 @@ impl Proxy {
     pub(crate) fn poll_answer(&mut self) -> Option<Answer> {
         self.transits.answers.pop_front()
     }
-    /// Whether a chunk that its receiver reports missing is: one that was taken a moment ago may still arrive.
+    /// Whether a chunk that its receiver reports missing is: one that was just accepted may still arrive.
     pub(super) fn is_missed(&self, now: Time, id: u64) -> bool {
         match self.chunks.get(&id).map(|stored| stored.place) {
             Some(Place::InTransit { since, .. }) => now.since(since) >= MISSED_AFTER,
@@ -521,7 +519,7 @@ impl Proxy {
             Some(Place::Leaving) | None => false,
         }
     }
-    /// The first chunk that may go to a destination whose window is full: of a transfer that has begun.
+    /// The first chunk that may go to a destination whose window is full: one of a started transfer.
     pub(super) fn first_of_begun(
         &self,
         now: Time,
@@ -535,7 +533,7 @@ impl Proxy {
             None => return None,
             Some(begun) => begun,
         };
-        // Whose turn it is goes on; else they take turns in the order in which they began.
+        // The transfer with the turn continues; otherwise they take turns in the order in which they started.
         if let Some((object, transfer)) = destination.turn.transfer {
             let at = begun.iter().position(|key| (key.object, key.transfer) == (object, transfer));
             let first = at.map_or(0, |at| if destination.turn.left > 0 { at } else { at + 1 });
@@ -556,9 +554,9 @@ impl Proxy {
     }
 }
 
-/// Limit of neighbours that are gone whose chunks are remembered.
+/// Maximum vanished neighbours whose chunks are remembered.
 const NEIGHBOURS_LOST_MAX: usize = 1_024;
-/// Chunks of a transfer that are looked at for the one that is due first.
+/// Chunks of a transfer examined for the earliest due one.
 const DUE_LOOKED_AT: usize = 16;
 
 impl Stored {
@@ -570,7 +568,7 @@ impl Stored {
 
 #[cfg(test)]
 impl Transits {
-    /// All that is in transit, each known by its transfer alone.
+    /// All chunks in transit, by transfer.
     pub(super) fn ids(&self) -> BTreeSet<u64> {
         let ids: BTreeSet<u64> = self.open.values().flat_map(|transit| transit.ids.iter().copied()).collect();
         assert_eq!(ids.len(), self.open.values().map(|transit| transit.ids.len()).sum::<usize>());

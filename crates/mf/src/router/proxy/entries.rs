@@ -11,11 +11,11 @@ pub(super) struct Stored {
     pub(super) bytes: u64,
     pub(super) since: Time,
     pub(super) until: Time,
-    /// Whether the owner of the router wants it kept beyond that.
+    /// Whether the router's operator wants it kept beyond that.
     pub(super) on_hold: bool,
     pub(super) reason: StoreReason,
     pub(super) delegated: bool,
-    /// Whether it has to be sent on. A delegated copy need not be: the chunk itself may have gone on.
+    /// Whether it must be forwarded. A delegated copy need not: the chunk itself may have been.
     pub(super) owed: bool,
     pub(super) place: Place,
     /// Whether it was refused or lost, and is tried again later.
@@ -24,7 +24,7 @@ pub(super) struct Stored {
     pub(super) sends: u32,
     /// Whether it outlives a kill: a commit was done since it was put.
     pub(super) durable: bool,
-    /// When it goes to its receiver again, and the pause after that. A receiver that knows nothing of the object cannot
+    /// When it is sent to its receiver again, and the pause after that. A receiver that does not know the object cannot
     /// request it.
     pub(super) remind: Option<(Time, Duration)>,
     /// The name of its object, if this is the description.
@@ -38,17 +38,17 @@ impl Stored {
     }
 }
 
-/// Where a waiting chunk stands: object, transfer, number, and its number in the store.
+/// The position of a waiting chunk: object, transfer, number, and its number in the store.
 pub(super) type Waiting = (ObjectId, u32, u32, u64);
 
-/// A device for which chunks are here.
+/// A device with stored chunks.
 pub(super) struct Destination {
-    /// Waiting chunks in the order in which those of a transfer leave; transfers take turns.
+    /// Waiting chunks in the order in which a transfer's chunks leave; transfers take turns.
     pub(super) waiting: BTreeSet<Waiting>,
     pub(super) turn: Turn,
     /// Waiting chunks that were stored because of routes or queues.
     pub(super) by_ways: u32,
-    /// Chunks that are here for it.
+    /// Chunks stored for it.
     pub(super) chunks: u32,
     pub(super) bytes: u64,
     pub(super) watched: bool,
@@ -56,8 +56,8 @@ pub(super) struct Destination {
     pub(super) window: Window,
 }
 
-/// Which of the transfers to a destination is served, until it has sent [`TURN_BYTES`]: deficit round robin (Shreedhar
-/// and Varghese, 1996), so that a small object does not wait for all of a large one.
+/// The transfer to a destination that is served, until it has sent [`TURN_BYTES`]: deficit round robin (Shreedhar and
+/// Varghese, 1996), so that a small object does not wait for all of a large one.
 #[derive(Default)]
 pub(super) struct Turn {
     pub(super) transfer: Option<(ObjectId, u32)>,
@@ -65,7 +65,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Where the search for the next chunk begins; before that it comes last.
+    /// Where the search for the next chunk starts; earlier chunks come last.
     pub(super) fn begin(&self) -> Waiting {
         match self.transfer {
             Some((object, transfer)) if self.left > 0 => (object, transfer, 0, 0),
@@ -157,12 +157,12 @@ impl Proxy {
             self.remind_after(now, id, REMIND);
         }
     }
-    /// Remembers the name of an object, whose description this chunk is.
+    /// Remembers the name of an object whose manifest this chunk is.
     pub(super) fn note_name(&mut self, id: u64, head: &[u8]) {
         let name = manifest_of(head).map(|manifest| manifest.name.to_string());
         self.chunks.entry(id).and_modify(|stored| stored.name = name);
     }
-    /// Sets when a delegated description goes to its receiver again.
+    /// Sets when a delegated manifest is sent to its receiver again.
     pub(super) fn remind_after(&mut self, now: Time, id: u64, after: Duration) {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.delegated) else { return };
         if let Some((at, _)) = stored.remind.replace((now + after, after)) {
@@ -170,12 +170,12 @@ impl Proxy {
         }
         self.reminders.insert((now + after, id));
     }
-    /// A chunk has to be sent on: it waits for that.
+    /// A chunk must be forwarded: it waits for that.
     pub(super) fn take_back(&mut self, id: u64, reason: StoreReason) {
         self.leave_rest(id);
         self.leave_transit(id);
         self.unwait(id);
-        // What an outbox has goes by its access router, wherever its destination is.
+        // An outbox sends chunks through its access router, regardless of their destinations' addresses.
         let reason = if self.unrecognised.is_some() { StoreReason::NoRoute } else { reason };
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         (stored.owed, stored.reason) = (true, reason);
@@ -192,7 +192,7 @@ impl Proxy {
             self.watches.push_back((key.flow.destination, true));
         }
     }
-    /// A chunk does not wait any more.
+    /// A chunk no longer waits.
     pub(super) fn unwait(&mut self, id: u64) {
         let Some(stored) = self.chunks.get(&id) else { return };
         let key = stored.key;
@@ -252,8 +252,7 @@ impl Proxy {
             }
         }
     }
-    /// Removes the chunks of a commit that has failed: they would be acknowledged when they come again, and lost by a
-    /// kill.
+    /// Removes the chunks of a failed commit: repeated ones would be acknowledged, and lost by a kill.
     pub(super) fn forget_unless_durable(&mut self, keys: Vec<ChunkKey>) {
         for id in keys.iter().filter_map(|key| self.keys.get(key).copied()).collect::<Vec<_>>() {
             if self.chunks.get(&id).is_some_and(|stored| !stored.durable) {

@@ -1,17 +1,16 @@
-//! What the repository keeps beside the payload of a chunk.
+//! The head that the repository stores with the payload of a chunk.
 use alloc::vec::Vec;
 
 use tributary_core::Duration;
 
 use crate::wire::ChunkHeader;
 
-/// The first byte of what the repository keeps beside a payload: a flag for a copy, and one for heads that tell when
-/// their lifetime ends, which earlier versions did not write.
+/// The first byte of a head: a flag for a copy, and one for heads with the end of their lifetime, which earlier
+/// versions did not write.
 pub(super) const HEAD_DELEGATED: u8 = 1;
 const HEAD_ENDS: u8 = 2;
 
-/// What the repository keeps beside a payload: flags, when it ends in milliseconds of the repository's clock, the
-/// header.
+/// The head stored with a payload: flags, end in milliseconds of the repository's clock, the chunk's header.
 pub(super) fn encode_head(delegated: bool, ends_at: Duration, header: &ChunkHeader) -> Vec<u8> {
     let mut head = Vec::with_capacity(header.len() + 9);
     head.push(HEAD_ENDS | if delegated { HEAD_DELEGATED } else { 0 });
@@ -19,7 +18,7 @@ pub(super) fn encode_head(delegated: bool, ends_at: Duration, header: &ChunkHead
     header.encode(&mut head);
     head
 }
-/// Whether it is a delegated copy, when its lifetime ends if the head says so, and the header.
+/// Whether it is a delegated copy, the end of its lifetime if the head has one, and the header.
 pub(super) fn decode_head(head: &[u8]) -> Option<(bool, Option<Duration>, ChunkHeader)> {
     let (flags, mut rest) = head.split_first()?;
     let mut ends_at = None;

@@ -1,4 +1,4 @@
-//! What a proxy shows of its chunks, and what it decides about them.
+//! A proxy's report on its chunks, and the operator's decisions about them.
 use alloc::string::String;
 
 use tributary_core::{ByteCount, Time};
@@ -13,9 +13,9 @@ use crate::{
 pub enum Refused {
     /// Its flow, its source or its destination has as much in store as it may have.
     ShareFull,
-    /// The store is full of chunks that are not less important, of sources that have no more here than its own.
+    /// The store is full of equally or more important chunks, from sources with no more here than its own.
     Full,
-    /// There is no storage here, or it failed.
+    /// The node has no storage, or it failed.
     Broken,
 }
 
@@ -24,20 +24,20 @@ pub enum Refused {
 pub enum Release {
     /// Now.
     Now,
-    /// When there is room.
+    /// When there is space.
     Later,
     /// Its destination is still away.
     Away,
-    /// Its source may not know where its destination is; other sources may.
+    /// Its source may not read the destination's address; other sources may.
     Hidden,
 }
 
 /// One stored chunk, for people.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Holding {
-    /// Which chunk, from whom to whom.
+    /// The chunk, its source and destination.
     pub key: ChunkKey,
-    /// The name of its object, if the description is here too.
+    /// The name of its object, if the manifest is also stored.
     pub name: Option<String>,
     /// Its length.
     pub bytes: ByteCount,
@@ -45,15 +45,15 @@ pub struct Holding {
     pub priority: u8,
     /// Since when.
     pub since: Time,
-    /// Until when at most.
+    /// Its deadline.
     pub until: Time,
-    /// Whether the owner of the router wants it kept beyond that.
+    /// Whether the router's operator wants it kept beyond that.
     pub on_hold: bool,
-    /// Why it is here.
+    /// Why it is stored.
     pub reason: StoreReason,
     /// Whether it is a copy that is kept to answer for its producer.
     pub delegated: bool,
-    /// Whether it is to leave: a copy may be here only to answer from.
+    /// Whether it must be forwarded: a copy may only serve requests.
     pub owed: bool,
     /// Where it is.
     pub state: HoldingState,
@@ -90,13 +90,13 @@ pub struct ProxyStats {
     pub delivered: u64,
     /// Chunks that were sent again because no custodian acknowledged them in time.
     pub timeouts: u64,
-    /// Chunks for which there was no room further on.
+    /// Chunks that full nodes further on refused.
     pub refusals: u64,
     /// Chunks that were dropped further on.
     pub lost: u64,
     /// Chunks that were evicted for others.
     pub evicted: u64,
-    /// Chunks whose lifetime was over.
+    /// Expired chunks.
     pub expired: u64,
     /// Chunks that were dropped because the owner of the router purged them.
     pub purged: u64,
@@ -106,7 +106,7 @@ pub struct ProxyStats {
     pub restored: u64,
     /// Descriptions that were sent again to silent receivers.
     pub reminded: u64,
-    /// Reports of dropped chunks that were not made because there were too many: their receivers send NACKs.
+    /// Omitted reports of dropped chunks beyond the limit: their receivers send NACKs.
     pub untold: u64,
 }
 

@@ -7,9 +7,9 @@
 //! ```
 //! A chunk stays in the store until it is on a disk further on: that of the next router that stores it, or of its
 //! receiver (`custody.rs`). So a router that is killed at any moment loses nothing that was acknowledged as stored. A
-//! delegated copy, which is kept to answer for its producer, waits like any other chunk if the chunk itself can go no
-//! further, and stays here when the next hop has it. A receiver that has heard nothing of a delegated object cannot
-//! send a NACK: the proxy sends it the description again, as the source would if it were awake.
+//! delegated copy, which answers requests for its producer, waits like any other chunk if the chunk itself is blocked,
+//! and stays here when the next hop has it. A receiver that has not heard of a delegated object cannot send a NACK: the
+//! proxy sends it the manifest again, as the source would if it were awake.
 mod custody;
 mod entries;
 mod head;
@@ -55,11 +55,11 @@ use crate::{
 
 /// Limit of reports that wait.
 const REPORTS_MAX: usize = 4_096;
-/// How many chunks that the next hop has just taken are remembered, and for how long: a NACK that names them may have
-/// been sent before they arrived.
+/// How many chunks just accepted by the next hop are remembered, and for how long: a NACK that names them may have been
+/// sent before they arrived.
 const LATELY_MAX: usize = 4_096;
 const LATELY: Duration = Duration::from_secs(3);
-/// A source that could not be reached is tried again after at most so many storage timers.
+/// An unreachable source is tried again after at most this many storage timers.
 const REPORT_BACKOFF_MAX: u32 = 64;
 
 /// The proxy of a router; see the [module](self).
@@ -70,13 +70,13 @@ pub struct Proxy {
     chunks: BTreeMap<u64, Stored>,
     keys: BTreeMap<ChunkKey, u64>,
     flows: BTreeMap<Flow, FlowState>,
-    /// Flows in the order in which they make room: by the lowest priority of their chunks, then by last use.
+    /// Flows in eviction order: by the lowest priority of their chunks, then by last use.
     order: BTreeSet<(u8, u64, Flow)>,
     sources: BTreeMap<Guid, SourceState>,
-    /// Sources by the bytes that they have in store; of equal ones the least recently used comes last.
+    /// Sources by stored bytes; of equal ones the least recently used comes last.
     largest: BTreeSet<(u64, core::cmp::Reverse<u64>, Guid)>,
     destinations: BTreeMap<Guid, Destination>,
-    /// Destinations that may be reachable, and the one after which the search for the next begins.
+    /// Destinations that may be reachable, and the one after which the next search starts.
     ready: BTreeSet<Guid>,
     tried_last: Guid,
     /// Destinations for which chunks wait that were stored because of routes or queues.
@@ -88,35 +88,35 @@ pub struct Proxy {
     /// Delegated descriptions by when they are sent to their receivers again.
     reminders: BTreeSet<(Time, u64)>,
     used: u64,
-    /// Bytes of the last chunk that found no room.
+    /// Bytes of the last chunk that did not fit.
     needed: u64,
     next_id: u64,
     clock: u64,
     dirty: bool,
-    /// Chunks that were put since the last commit began, and those of the commit that runs: their sources hear of them
-    /// when they are durable.
+    /// Chunks put since the last commit started, and those of the running commit: their sources are notified when they
+    /// are durable.
     uncommitted: Vec<ChunkKey>,
     committing: Option<Vec<ChunkKey>>,
     reports: BTreeMap<ReportId, Report>,
     /// Reports that are long enough to leave before they are due; some may have left.
     full_reports: BTreeSet<ReportId>,
     report_at: Option<Time>,
-    /// Durable chunks that are reported when there is room for more reports, and which of them comes next.
+    /// Durable chunks to report when reports are free, and the next of them.
     untold: BTreeSet<u64>,
     untold_from: u64,
-    /// Chunks that the next hop has taken lately, the oldest first.
+    /// Chunks that the next hop has just accepted, the oldest first.
     lately: VecDeque<(Time, ChunkKey)>,
     terms: Terms,
     /// Storage timers until sources that could not be reached are tried again.
     report_backoff: u32,
     watches: VecDeque<(Guid, bool)>,
     lookups: VecDeque<Guid>,
-    /// Transfers that are kept for less than their lifetime; their sources hear so.
+    /// Transfers kept for less than their lifetime, to be reported to their sources.
     capped: VecDeque<(ChunkKey, Source, Duration)>,
     failure: Option<StoreError>,
-    /// Of a host's outbox: destinations of which it is not known whether they are groups; `None` in a router.
+    /// For a host's outbox: destinations not yet recognised as groups or devices; `None` in a router.
     unrecognised: Option<BTreeSet<Guid>>,
-    /// What was deleted as its lifetime was over: the name or identifier of the object, its destination, and how many chunks.
+    /// Expired chunks: the object's name or identifier, the destination, and the number.
     expired: BTreeMap<(Guid, String), u64>,
     /// Counters.
     pub stats: ProxyStats,
@@ -206,8 +206,8 @@ impl Proxy {
                 let decided = decided.remove(&id).map(|term| (term.on_hold, now + term.left_at(clock)));
                 let until = now + proxy.lifetime(&header).min(left);
                 let source = Source::of(&header);
-                // Whether the next hop has the chunk of a delegated copy is not known any more. A copy for a group only
-                // answers requests: it is not sent on.
+                // After a restart it is unknown whether the next hop has a delegated copy's chunk. A copy for a group
+                // only answers requests: it is not forwarded.
                 let is_for_group = header.is_for_group() && delegated;
                 proxy.add((now, until), id, header, key, bytes, StoreReason::Away, delegated);
                 if key.number == 0
@@ -232,7 +232,8 @@ impl Proxy {
 
     // Inputs.
 
-    /// This is the outbox of a host: what is here goes when there is an access router, wherever its destination is.
+    /// Makes this a host's outbox: its chunks leave whenever there is an access router, regardless of the destination's
+    /// address.
     pub fn be_outbox(&mut self) {
         let unrecognised = self.chunks.values().filter(|stored| stored.header.service != ServiceId::Multicast);
         self.unrecognised = Some(unrecognised.map(|stored| stored.key.flow.destination).collect());
@@ -246,11 +247,11 @@ impl Proxy {
     pub fn set_address(&mut self, address: NetworkAddress) {
         self.own.1 = address;
     }
-    /// The destinations of an outbox of which it is not known whether they are groups.
+    /// The outbox's destinations not yet recognised as groups or devices.
     pub fn unrecognised(&self) -> Vec<Guid> {
         self.unrecognised.iter().flatten().copied().collect()
     }
-    /// A destination of an outbox is a group, or is none: what is here for it goes accordingly.
+    /// An outbox's destination was recognised as a group or a device: its chunks leave accordingly.
     pub fn recognise(&mut self, guid: &Guid, is_group: bool) {
         self.unrecognised.iter_mut().for_each(|unrecognised| _ = unrecognised.remove(guid));
         let ids =
@@ -265,7 +266,7 @@ impl Proxy {
     /// is durable after the next commit.
     ///
     /// # Errors
-    /// [`Refused`] says why it is not kept. No chunk is evicted for a flow or a source that has its share, or for a
+    /// [`Refused`] gives the reason. No chunk is evicted for a flow or a source that has reached its share, or for a
     /// chunk of lower priority; one of equal priority only if its source has more in store than the newcomer's would
     /// have.
     pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, why: Kept) -> Result<(), Refused> {
@@ -293,7 +294,7 @@ impl Proxy {
         let source_bytes = self.sources.get(&key.flow.source).map_or(0, |source| source.bytes);
         let destination_bytes = self.destinations.get(&key.flow.destination).map_or(0, |destination| destination.bytes);
         let ProxyConfig { capacity, flow_capacity, source_capacity, destination_capacity, .. } = self.config;
-        // A share as large as the store is none: then the store is full.
+        // A share as large as the store is no limit: the store's capacity applies.
         let exceeds = |share: ByteCount, held: u64| share < capacity && held + bytes > share.0;
         let has_share = exceeds(flow_capacity, flow_bytes) || exceeds(source_capacity, source_bytes);
         if has_share || exceeds(destination_capacity, destination_bytes) {
@@ -340,11 +341,11 @@ impl Proxy {
         self.uncommitted.push(key);
         Ok(())
     }
-    /// Begins to make durable what was put and removed; only after that may it be acknowledged. True if a commit was
-    /// begun, or there was nothing to commit; false while one runs.
+    /// Starts to make puts and removals durable; only then may they be acknowledged. True if a commit was started, or
+    /// nothing was left to commit; false while one runs.
     ///
     /// # Errors
-    /// [`StoreError`] if that fails; what was put since the last commit is lost then.
+    /// [`StoreError`] if that fails; the puts since the last commit are lost then.
     pub fn begin_commit(&mut self) -> Result<bool, StoreError> {
         if self.committing.is_some() {
             return Ok(false);
@@ -360,14 +361,14 @@ impl Proxy {
         self.committing = Some(keys);
         Ok(true)
     }
-    /// Whether anything was put or removed since the last commit began.
+    /// Whether anything was put or removed since the last commit started.
     pub fn has_uncommitted(&self) -> bool {
         self.dirty || !self.uncommitted.is_empty()
     }
-    /// Whether no commit runs any more; sources hear of what is durable now.
+    /// Whether no commit runs anymore; sources are notified of chunks that are now durable.
     ///
     /// # Errors
-    /// [`StoreError`] if the commit failed; what it was to make durable is lost then.
+    /// [`StoreError`] if the commit failed; its puts are lost then.
     pub fn poll_commit(&mut self, now: Time) -> Result<bool, StoreError> {
         if self.committing.is_none() {
             return Ok(true);
@@ -377,7 +378,7 @@ impl Proxy {
             Ok(true) => {
                 self.on_terms_committed();
                 let keys = self.committing.take().unwrap_or_default();
-                // What was dropped meanwhile was reported already.
+                // Chunks dropped since then have been reported already.
                 for key in keys {
                     if let Some((id, stored)) = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get_mut(id)?)))
                     {
@@ -401,14 +402,14 @@ impl Proxy {
     pub fn commit_poll_interval(&self) -> Option<Duration> {
         self.repository.poll_interval()
     }
-    /// The destination is attached, or bound to an address: what waits for it may go, if this proxy watches bindings.
+    /// The destination is attached, or bound to an address: its waiting chunks may leave, if this proxy watches
+    /// bindings.
     pub fn on_reachable(&mut self, guid: &Guid) {
         if self.config.rebinding == Rebinding::Watch && self.destinations.contains_key(guid) {
             self.ready.insert(*guid);
         }
     }
-    /// Routes have changed: sources that could not be reached are tried again, and what is here for want of a route may
-    /// go.
+    /// Routes have changed: unreachable sources are tried again, and chunks that lacked a route may leave.
     pub fn on_ways(&mut self, now: Time) {
         if !self.reports.is_empty() {
             self.report_at = self.report_at.map(|at| at.min(now + self.config.report_delay));
@@ -416,7 +417,7 @@ impl Proxy {
         self.wake_lost();
         self.on_change();
     }
-    /// Routes or queues have changed: what is here because of them may go.
+    /// Routes or queues have changed: chunks stored because of them may leave.
     pub fn on_change(&mut self) {
         self.ready.extend(&self.by_ways);
     }
@@ -445,8 +446,8 @@ impl Proxy {
             None => {}
         }
     }
-    /// A chunk that may be here passes, sent again by its source: that one goes on, and the stored one follows only if
-    /// it is lost. Gives the custodian of both, if that is this proxy.
+    /// A chunk that may be stored passes, retransmitted by its source: that one is forwarded, and the stored one
+    /// follows only if it is lost. Returns the custodian of both, if that is this proxy.
     pub fn on_passing(&mut self, now: Time, key: &ChunkKey, token: Token) -> Option<Custodian> {
         let id = self.keys.get(key).copied()?;
         let is_same = |stored: &&Stored| stored.owed && stored.has(token);
@@ -457,20 +458,20 @@ impl Proxy {
         self.unwait(id);
         keeps.then(|| self.custodian())
     }
-    /// A released chunk was lost on its way: it waits again.
+    /// A released chunk was lost in transit: it waits again.
     pub fn on_lost(&mut self, key: &ChunkKey) {
         if let Some(id) = self.keys.get(key).copied() {
             self.take_back(id, StoreReason::Away);
         }
     }
-    /// A chunk can never go on from here: it is dropped.
+    /// A chunk can never be forwarded from here: it is dropped.
     pub fn on_stuck(&mut self, now: Time, key: &ChunkKey) {
         if let Some(id) = self.keys.get(key).copied() {
             self.drop_stored(now, id);
         }
     }
-    /// The source requests chunks to be sent now (paper: Push), or the receiver reports them missing. Gives those that
-    /// are not here, nor were until a moment ago, or whose token is another one.
+    /// The source requests that chunks are sent now (paper: Push), or the receiver reports them missing. Returns those
+    /// that are not stored, and were not until a moment ago, or that have another token.
     pub fn handle_push(
         &mut self,
         now: Time,
@@ -482,7 +483,7 @@ impl Proxy {
     ) -> ChunkRanges {
         let description = self.keys.get(&ChunkKey { flow: *flow, object, transfer, number: 0 }).copied();
         if let Some(id) = description.filter(|id| self.chunks.get(id).is_some_and(|stored| stored.has(token))) {
-            // Its receiver knows of the object, and requests again what it needs.
+            // Its receiver knows the object, and requests what it needs again.
             self.remind_after(now, id, REMIND);
         }
         let key = |number| ChunkKey { flow: *flow, object, transfer, number };
@@ -515,8 +516,8 @@ impl Proxy {
         let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).filter(is_meant).collect();
         ids.into_iter().for_each(|id| self.remove(id));
     }
-    /// Forgets chunks, as the owner of the router wants, but for those on hold; their sources hear that they are not kept any
-    /// more, as when a lifetime ends. Returns how many there were.
+    /// Drops chunks by the operator's command, except those on hold; their sources are notified as at the end of a
+    /// lifetime. Returns the number dropped.
     pub fn purge(&mut self, now: Time, keys: &[ChunkKey]) -> u64 {
         let ids = keys.iter().filter_map(|key| self.keys.get(key).copied());
         let ids: Vec<u64> = ids.filter(|id| self.chunks.get(id).is_some_and(|stored| !stored.on_hold)).collect();
@@ -524,7 +525,7 @@ impl Proxy {
         self.stats.purged += ids.len() as u64;
         ids.len() as u64
     }
-    /// Does what is due: lifetimes, storage timers.
+    /// Runs the timers that are due: lifetimes, storage timers.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.stats.expired += 1;
@@ -579,7 +580,7 @@ impl Proxy {
             durable: stored.durable,
         })
     }
-    /// Whether a chunk is here.
+    /// Whether a chunk is stored.
     pub fn has(&self, key: &ChunkKey) -> bool {
         self.keys.contains_key(key)
     }
@@ -598,17 +599,17 @@ impl Proxy {
             }
         }
     }
-    /// Whether chunks are here for a destination.
+    /// Whether chunks are stored for a destination.
     pub fn holds_for(&self, guid: &Guid) -> bool {
         self.destinations.contains_key(guid)
     }
-    /// The chunks of a transfer that wait here for a destination.
+    /// The stored chunks of a transfer that wait for a destination.
     pub fn waiting_for(&self, guid: &Guid, object: ObjectId, transfer: u32) -> impl Iterator<Item = &DataTag> {
         let range = (object, transfer, 0, 0)..=(object, transfer, u32::MAX, u64::MAX);
         let waiting = self.destinations.get(guid).into_iter().flat_map(move |to| to.waiting.range(range.clone()));
         waiting.filter_map(|(.., id)| self.chunks.get(id)?.header.tag())
     }
-    /// Whether delegated copies of this flow are here.
+    /// Whether delegated copies of this flow are stored.
     pub fn answers_for(&self, flow: &Flow) -> bool {
         self.flows.get(flow).is_some_and(|state| state.delegated > 0)
     }
@@ -631,12 +632,12 @@ impl Proxy {
 
     // Private.
 
-    /// The name of a chunk's object, if its description is here.
+    /// The name of a chunk's object, if its manifest is stored.
     fn name_of(&self, key: &ChunkKey) -> Option<&str> {
         let head = self.keys.get(&ChunkKey { number: 0, ..*key })?;
         self.chunks.get(head)?.name.as_deref()
     }
-    /// A chunk is deleted as its lifetime is over: people hear of that if it had still to go on.
+    /// A chunk has expired: it is reported if it was still to be forwarded.
     fn note_expired(&mut self, id: u64) {
         let Some(stored) = self.chunks.get(&id).filter(|stored| stored.owed) else { return };
         let name = self.name_of(&stored.key).map_or_else(|| stored.key.object.to_string(), String::from);
@@ -659,9 +660,9 @@ impl Proxy {
 
 /// How long chunks of a fetch are kept: a receiver that is away for longer requests them again when it is back.
 const REQUESTED_LIFETIME: Duration = Duration::from_secs(3_600);
-/// Objects whose expiry is noted one by one, at most, between two reports.
+/// Maximum objects whose expiry is recorded individually between two reports.
 const EXPIRED_NOTED_MAX: usize = 64;
-/// What a chunk takes beyond its payload: header and index entries.
+/// A chunk's overhead beyond its payload: header and index entries.
 pub const CHUNK_OVERHEAD_BYTES: u64 = 512;
 /// A silent receiver is sent the description of a delegated object again after this time, as by a source that is awake;
 /// the time doubles up to [`REMIND_MAX`].

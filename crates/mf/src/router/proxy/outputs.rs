@@ -12,12 +12,12 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage, chunk::lifetime_ms},
 };
 
-/// How many destinations are tried for one that there is room for; the others are tried the next time.
+/// Maximum destinations tried per search; the others follow the next time.
 const READY_TRIED: usize = 64;
 
 impl Proxy {
-    /// The next chunk that may leave; `may` decides by its header. First of all goes one of which a part is where it
-    /// goes to already: `begun` knows, by the header of another one for the same destination.
+    /// The next chunk that may leave; `may` decides by its header. A chunk that is partly at its next hop goes first:
+    /// `begun` finds it, given the header of another chunk for the same destination.
     pub fn poll_release(
         &mut self,
         now: Time,
@@ -65,13 +65,13 @@ impl Proxy {
                             if sends > 0 {
                                 header.flags |= Flags::REPEATED;
                             }
-                            // The address that it came with may be the one that does not hold any more.
+                            // Its old address may be outdated.
                             header.addresses.clear();
                             header.flags |= Flags::STORED;
                             header.hops_left = crate::wire::chunk::HOPS_MAX;
                             if header.lifetime_ms > 0 {
-                                // The next store keeps it for what is left; what was on hold, as long as it keeps what
-                                // says nothing of a lifetime.
+                                // The next store keeps it for the remaining lifetime; a chunk on hold is kept as if it
+                                // had none of its own.
                                 header.lifetime_ms = if on_hold { 0 } else { lifetime_ms(until.since(now)) };
                             }
                             return Some((header, payload));
@@ -92,7 +92,7 @@ impl Proxy {
         }
         None
     }
-    /// The first chunk for a destination that is not there for the chunk's source alone.
+    /// The first chunk for a destination that does not exist for just this chunk's source.
     fn first_to_leave(&self, guid: &Guid, may: &impl Fn(&ChunkHeader) -> Release) -> (Option<Waiting>, Release) {
         let mut hidden = BTreeSet::new();
         let Some(destination) = self.destinations.get(guid) else { return (None, Release::Away) };
@@ -113,8 +113,8 @@ impl Proxy {
         }
         (None, Release::Hidden)
     }
-    /// A batch of chunks to tell a source of: stored, or dropped. What is said to a source without a way to it would be
-    /// lost: it waits, and the name is looked up. `has_way` tells of a source and its address.
+    /// A batch of chunks to report to a source: stored, or dropped. A report to an unreachable source would be lost: it
+    /// waits, and the name is looked up. `has_way` decides for a source and its address.
     pub fn poll_report(
         &mut self,
         now: Time,
@@ -172,11 +172,11 @@ impl Proxy {
         let message = TransportMessage::KeptFor { flow, transfer, object, lifetime_ms: lifetime_ms(lifetime) };
         Some((flow.source, source.address, source.token, message))
     }
-    /// What was deleted as its lifetime was over: the destination, the name or identifier of the object, and how many chunks.
+    /// Expired chunks: the destination, the object's name or identifier, and their number.
     pub fn poll_expired(&mut self) -> Option<((Guid, String), u64)> {
         self.expired.pop_first()
     }
-    /// A name to watch (true) or not to watch any more.
+    /// Returns a name to start (true) or stop (false) watching.
     pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
         self.watches.pop_front()
     }
@@ -184,7 +184,7 @@ impl Proxy {
     pub fn poll_lookup(&mut self) -> Option<Guid> {
         self.lookups.pop_front()
     }
-    /// The last failure of the store, once.
+    /// The last failure of the store, reported once.
     pub fn poll_failure(&mut self) -> Option<StoreError> {
         self.failure.take()
     }

@@ -1,7 +1,7 @@
 //! Reports to sources: which of their chunks are stored, and which were dropped.
 use super::*;
 
-/// A report of so many chunks, or of half a window of stored ones, leaves before its delay is over.
+/// A report leaves early once it covers this many chunks, or half a window of stored ones.
 pub(super) const REPORT_CHUNKS: usize = 1_024;
 
 /// Where the reports of a chunk go.
@@ -11,7 +11,7 @@ pub(super) struct Source {
     pub(super) address: NetworkAddress,
     /// The token that the report carries.
     pub(super) token: Token,
-    /// Chunks of the window that the chunk belongs to; zero if it has none.
+    /// Chunks of the chunk's window; zero if it has none.
     pub(super) window_chunks: u16,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Report {
     pub(super) address: NetworkAddress,
     pub(super) token: Token,
     pub(super) chunks: BTreeSet<u32>,
-    /// With so many chunks it leaves at once: the source may be waiting for it to begin its next window.
+    /// The number of chunks at which it leaves at once: the source may need it to start its next window.
     pub(super) enough: usize,
 }
 
@@ -42,7 +42,7 @@ impl Report {
     }
 }
 
-/// The transfer and object that a report is about, and whether it is of what is stored.
+/// The transfer and object of a report, and whether it concerns stored chunks.
 pub(super) type ReportId = (Flow, u32, ObjectId, bool);
 
 impl Proxy {
@@ -58,7 +58,7 @@ impl Proxy {
         }
         if self.reports.len() >= REPORTS_MAX && !self.reports.contains_key(&of(stored)) {
             if stored {
-                // The chunk is here: it is reported when there is room.
+                // The chunk is stored: it is reported when a report can take it.
                 self.untold.extend(self.keys.get(&key));
                 return;
             }
@@ -79,7 +79,7 @@ impl Proxy {
             self.full_reports.insert(of(stored));
         }
     }
-    /// Takes back so many reports of stored chunks, to make them later.
+    /// Withdraws this many reports of stored chunks, to send them later.
     pub(super) fn hold_back(&mut self, count: usize) {
         let held = self.reports.keys().filter(|(.., stored)| *stored).take(count).copied();
         for id in held.collect::<Vec<_>>() {
@@ -89,7 +89,7 @@ impl Proxy {
             self.untold.extend(keys.filter_map(|key| self.keys.get(&key)));
         }
     }
-    /// Makes the reports of stored chunks that were held back, as far as there is room.
+    /// Makes the withheld reports of stored chunks, as far as the limit allows.
     pub(super) fn report_more(&mut self, now: Time) {
         while self.reports.len() < REPORTS_MAX {
             let next = self.untold.range(self.untold_from..).next().or_else(|| self.untold.first()).copied();

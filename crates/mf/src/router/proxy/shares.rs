@@ -1,7 +1,7 @@
-//! Which chunk makes room for another one: shares of flows and sources.
+//! Which chunk is evicted for another one: shares of flows and sources.
 use super::*;
 
-/// How many sources are considered for one that makes room, from the one with most in store.
+/// Maximum sources considered for eviction, starting with the one with most in store.
 const SOURCES_TRIED: usize = 64;
 
 #[derive(Default)]
@@ -10,7 +10,7 @@ pub(super) struct FlowState {
     pub(super) used_at: u64,
     /// How many of its chunks are delegated copies.
     pub(super) delegated: u32,
-    /// Those that may make room: by priority, the lowest first; then the newest first.
+    /// Candidates for eviction: by priority, the lowest first; then the newest first.
     pub(super) chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct SourceState {
 }
 
 impl Proxy {
-    /// Changes a flow, and with it its place among those that make room.
+    /// Changes a flow, and its place in the eviction order.
     pub(super) fn change_flow(&mut self, flow: Flow, change: impl FnOnce(&mut FlowState)) {
         let place = |state: &FlowState| state.chunks.first().map(|(least, _)| (*least, state.used_at, flow));
         let state = self.flows.entry(flow).or_default();
@@ -39,7 +39,7 @@ impl Proxy {
                 self.order.insert(place);
                 of_source.insert(place);
             }
-            // All that it has is on hold.
+            // All its chunks are on hold.
             None if self.flows.get(&flow).is_some_and(|flow| flow.bytes > 0) => {}
             None => drop(self.flows.remove(&flow)),
         }

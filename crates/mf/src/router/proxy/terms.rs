@@ -1,6 +1,6 @@
-//! How long the owner of the router wants chunks kept: on hold until released, or longer than their lifetime.
+//! The operator's decisions about stored chunks: on hold until released, or kept longer than their lifetime.
 //!
-//! Such a decision is a record of its own in the repository, without payload, so that nothing large is written again:
+//! Each such decision is a separate record in the repository, without payload, so that large data is not written again:
 //!
 //! ```text
 //! bytes  0            1              9                      17                   25
@@ -11,16 +11,16 @@
 //! killed in between has one of the two.
 use super::*;
 
-/// The first byte of a record; those of chunks have the flags of `head.rs`.
+/// The first byte of a decision; the first bytes of chunks' heads have the flags of `head.rs`.
 const RECORD: u8 = 4;
 const RECORD_BYTES: usize = 26;
 
-/// What has been decided about a chunk.
+/// A decision about a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Term {
     /// When its lifetime ends, by the repository's clock.
     ends_at: Duration,
-    /// What was left of it when that was decided: the most there is if the clock was set back since.
+    /// The remaining lifetime at the decision: an upper bound if the clock was set back since.
     left: Duration,
     pub(super) on_hold: bool,
 }
@@ -36,7 +36,7 @@ impl Term {
         record.push(u8::from(self.on_hold));
         record
     }
-    /// The number of its chunk, and the term; nothing if it is none.
+    /// The number of its chunk, and the term; `None` for other records.
     fn decode(record: &[u8]) -> Option<(u64, Term)> {
         let record: &[u8; RECORD_BYTES] =
             record.try_into().ok().filter(|record: &&[u8; RECORD_BYTES]| record[0] == RECORD)?;
@@ -48,7 +48,7 @@ impl Term {
         };
         Some((number(1), term))
     }
-    /// What is left of the lifetime at a time of the repository's clock.
+    /// The remaining lifetime at a time of the repository's clock.
     pub(super) fn left_at(&self, clock: Duration) -> Duration {
         self.ends_at.saturating_sub(clock).min(self.left)
     }
@@ -59,16 +59,16 @@ impl Term {
 pub(super) struct Terms {
     /// The number of the record of each chunk that has one.
     records: BTreeMap<u64, u64>,
-    /// What is in no commit yet, and what is in the one that runs.
+    /// Terms not yet in a commit, and those in the running one.
     changed: BTreeMap<u64, Term>,
     committing: BTreeMap<u64, Term>,
-    /// Records in whose place there are others in the commit that runs.
+    /// Records that the running commit replaces.
     superseded: Vec<u64>,
 }
 
 impl Terms {
-    /// Sorts the records out of what was found in a repository; gives the chunks that are left, and the term of each that has
-    /// one. Records without a chunk, and earlier ones of the same chunk, are removed.
+    /// Separates the decisions from the chunks of a repository; returns the chunks, and the term of each that has one.
+    /// Decisions without a chunk, and outdated ones, are removed.
     pub(super) fn take_from(
         &mut self,
         found: &mut Vec<(u64, Vec<u8>, u64)>,
@@ -110,13 +110,13 @@ pub(crate) enum Decision {
     Hold,
     /// Their lifetimes count again.
     Release,
-    /// They are kept for so long from now on at least.
+    /// They are kept for at least this long from now on.
     AtLeast(Duration),
 }
 
 impl Proxy {
-    /// Decides how long chunks are kept, whatever their senders and the settings say. It holds over a restart when
-    /// [`Proxy::unsaved_terms`] is zero. Returns how many chunks it is about.
+    /// Decides how long chunks are kept, regardless of their senders and the settings. It survives a restart once
+    /// [`Proxy::unsaved_terms`] is zero. Returns the number of affected chunks.
     pub(crate) fn decide(&mut self, now: Time, keys: &[ChunkKey], decision: Decision) -> u64 {
         let ids: Vec<u64> = keys.iter().filter_map(|key| self.keys.get(key).copied()).collect();
         for id in &ids {
@@ -137,7 +137,7 @@ impl Proxy {
     pub fn unsaved_terms(&self) -> usize {
         self.terms.unsaved()
     }
-    /// Sets how long a chunk is kept. One on hold has no deadline, and makes no room for others.
+    /// Sets how long a chunk is kept. A chunk on hold has no deadline, and is never dropped in favour of others.
     pub(super) fn set_term(&mut self, id: u64, on_hold: bool, until: Time) {
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         let was = core::mem::replace(&mut stored.on_hold, on_hold);
@@ -162,7 +162,7 @@ impl Proxy {
         self.terms.changed.insert(id, Term { ends_at, left, on_hold: stored.on_hold });
         self.dirty = true;
     }
-    /// Puts the records of what was decided since the last commit began.
+    /// Puts the decisions since the last commit started.
     pub(super) fn put_terms(&mut self) -> Result<(), StoreError> {
         while let Some((id, term)) = self.terms.changed.pop_first() {
             let record = self.next_id;
@@ -173,14 +173,14 @@ impl Proxy {
         }
         Ok(())
     }
-    /// The commit that ran is done: earlier records are of no use any more.
+    /// The running commit has ended: earlier records are obsolete.
     pub(super) fn on_terms_committed(&mut self) {
         self.terms.committing.clear();
         for record in core::mem::take(&mut self.terms.superseded) {
             self.remove_record(record);
         }
     }
-    /// The commit failed: what it was to make durable is in the next one again.
+    /// The commit failed: its decisions go into the next one.
     pub(super) fn on_terms_failed(&mut self) {
         for (id, term) in core::mem::take(&mut self.terms.committing) {
             if self.chunks.contains_key(&id) {
@@ -211,7 +211,7 @@ mod tests {
 
     use super::{super::tests::header as data_header, *};
 
-    /// What is written, and of it what is on the disk; both outlive a proxy.
+    /// Written data, and which part of it is on the disk; both outlive a proxy.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<OnDisk>>);
     #[derive(Default)]
@@ -222,7 +222,7 @@ mod tests {
         is_full: bool,
     }
     impl Disk {
-        /// Power fails, and comes back so much later.
+        /// Power fails, and returns after `later`.
         fn cut_power(&self, later: Duration) {
             let mut disk = self.0.lock().unwrap();
             disk.written = disk.durable.clone();
@@ -303,7 +303,7 @@ mod tests {
         let later = Time::ZERO + 3_600 * SECOND;
         proxy.handle_timeout(later);
         assert_eq!((proxy.purge(later, &both), proxy.holdings().count(), proxy.stats.expired), (0, 2, 0));
-        // Released, one makes room and the other is over.
+        // After the release, one may be evicted and the other has expired.
         assert_eq!(proxy.decide(Time::ZERO, &both, Decision::Release), 2);
         assert_eq!(put(&mut proxy, 3, 0), Ok(()));
         assert_eq!(proxy.stats.evicted, 1);
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(proxy.unsaved_terms(), 2, "a shorter time changes nothing");
         commit(&mut proxy);
         assert_eq!(proxy.unsaved_terms(), 0);
-        // Not committed: as if it had never been said.
+        // Not committed: as if it had never been decided.
         proxy.decide(Time::ZERO, &[key(1, 3)], Decision::Hold);
         disk.cut_power(100 * SECOND);
         let mut again = start(&disk, 1 << 20);
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(terms(&again), [Some((true, Duration::ZERO)), Some((false, 400 * SECOND)), over, over]);
         again.handle_timeout(Time::ZERO);
         assert_eq!(terms(&again), [Some((true, Duration::ZERO)), Some((false, 400 * SECOND)), None, None]);
-        // A decision replaces the one before, whose record does not stay.
+        // A decision replaces the previous one, whose record is removed.
         again.decide(Time::ZERO, &[key(1, 0)], Decision::AtLeast(50 * SECOND));
         again.decide(Time::ZERO, &[key(1, 0)], Decision::Release);
         commit(&mut again);

@@ -34,12 +34,12 @@ fn proxy(capacity: u64, flow_capacity: u64) -> Proxy {
     };
     Proxy::new(Time::ZERO, config, (guid(99), NetworkAddress(7)), Box::new(MemoryRepository::default())).expect("empty")
 }
-/// Sources are told when it is durable.
+/// Sources are notified when it is durable.
 fn commit(proxy: &mut Proxy) {
     assert_eq!(proxy.begin_commit(), Ok(true));
     assert_eq!(proxy.poll_commit(Time::ZERO), Ok(true));
 }
-/// A neighbour has a chunk that was released in its memory, and then whoever is its receiver has it on its disk.
+/// A neighbour has a released chunk in its memory, and then its receiver has it on disk.
 fn on_disk_beyond(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
     let before = proxy.usage().0;
     proxy.on_delivered(now, key, token, guid(77));
@@ -49,14 +49,14 @@ fn on_disk_beyond(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
 fn taken(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
     custody_state(proxy, now, key, token, CustodyState::Taken);
 }
-/// The receiver of a chunk says what became of it.
+/// A chunk's receiver reports its state.
 fn custody_state(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token, state: CustodyState) {
     let chunks = ChunkRanges::from_ascending([key.number]);
     let about = (&key.flow, key.transfer, key.object);
     proxy.on_custody(now, &key.flow.destination, token, about, state, &chunks);
 }
 const TOKEN: Token = Token(7);
-/// Nothing of any chunk is at its next hop yet.
+/// No chunk is partly at its next hop.
 fn none_begun(_: &ChunkHeader) -> Vec<ChunkKey> {
     Vec::new()
 }
@@ -145,7 +145,7 @@ fn what_was_interrupted_leaves_before_what_was_not_begun() {
         assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
     }
     proxy.on_reachable(&guid(2));
-    // The first is not here any more.
+    // The first chunk is gone.
     let begun = |_: &ChunkHeader| [9, 2].iter().filter_map(|number| header(1, 2, *number, 0).key()).collect();
     let released = core::iter::from_fn(|| proxy.poll_release(Time::ZERO, |_| Release::Now, begun));
     let numbers: Vec<_> = released.filter_map(|(header, _)| Some(header.tag()?.number)).collect();
@@ -195,7 +195,7 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     assert_eq!(told.len(), 3, "one message for each flow, and none for what was stored and dropped: {told:?}");
 }
 
-/// By the paper the oldest flow would go, and with it what was promised.
+/// The paper would drop the oldest flow, and with it a promise.
 #[test]
 fn what_a_source_has_in_store_does_not_go_for_its_own_that_is_as_important() {
     let mut proxy = proxy(4 * CHUNK, 2 * CHUNK);
@@ -207,7 +207,7 @@ fn what_a_source_has_in_store_does_not_go_for_its_own_that_is_as_important() {
         let of = |holding: Holding| (holding.key.flow.destination.0[0], holding.key.number);
         proxy.holdings().map(of).collect()
     };
-    // The second flow begins first, and is used last.
+    // The second flow starts first, and is used last.
     for (destination, number) in [(51, 0), (50, 0), (50, 1), (51, 1)] {
         assert_eq!(put(&mut proxy, destination, number, 3), Ok(()));
     }
@@ -217,7 +217,7 @@ fn what_a_source_has_in_store_does_not_go_for_its_own_that_is_as_important() {
     assert_eq!(held(&proxy), [(51, 0), (50, 0), (51, 1), (52, 0)], "of those alike the longest idle flow makes room");
 }
 
-/// Looked for one by one, those who make room would be looked at ten thousand million times here.
+/// A linear search for chunks to drop would take ten thousand million steps here.
 #[test]
 fn a_full_store_of_a_hundred_thousand_flows_finds_at_once_which_makes_room() {
     let sources = 100_000u32;
@@ -306,7 +306,7 @@ fn lifetimes_end_and_reports_are_batched() {
     );
 }
 
-/// The source waits for it to begin its next window.
+/// The source waits for it to start its next window.
 #[test]
 fn half_a_window_that_is_stored_is_told_at_once() {
     let mut proxy = proxy(1 << 20, 1 << 20);
@@ -390,7 +390,7 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     assert_eq!(proxy.usage().0, ByteCount(0));
 }
 
-/// All chunks that there may be, as nobody but somebody who means harm names them.
+/// All possible chunk numbers, as only an attacker would name them.
 fn all_numbers() -> ChunkRanges {
     let flow = Flow { source: guid(1), destination: guid(2) };
     let (mut bytes, chunks) = (Vec::new(), ChunkRanges::from_ascending([0]));
@@ -403,7 +403,7 @@ fn all_numbers() -> ChunkRanges {
     }
 }
 
-/// Looked at one by one, four thousand million numbers would stop the node, and take all its memory.
+/// One by one, four thousand million numbers would stop the node, and exhaust its memory.
 #[test]
 fn a_push_of_all_numbers_there_are_costs_no_more_than_what_is_here() {
     let mut proxy = proxy(1 << 20, 1 << 20);
@@ -479,7 +479,7 @@ fn a_proxy_that_starts_again_with_very_many_transfers_tells_each_source() {
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("it can be read");
     assert_eq!(proxy.reports.len(), REPORTS_MAX);
     let (mut now, mut told) = (Time::ZERO, BTreeSet::new());
-    // The source of the first ones cannot be reached.
+    // The first chunks' source is unreachable.
     while told.len() < 2 * REPORTS_MAX && now < Time::from_millis(600_000) {
         now = proxy.report_at.expect("not all are told").max(now + Duration::from_millis(1));
         while let Some((to, _, _, message)) = proxy.poll_report(now, |to, _| to.0[0] != 0) {
@@ -526,7 +526,7 @@ fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_ha
     assert!(!released(&mut proxy), "once is enough");
 }
 
-/// It is not known any more whether the next hop has it.
+/// After a restart it is unknown whether the next hop has it.
 #[test]
 fn a_copy_for_a_producer_leaves_after_a_start_and_one_for_a_group_does_not() {
     let mut repository = MemoryRepository::default();
@@ -601,7 +601,7 @@ proptest! {
     }
 }
 
-/// A disk that can be full, or give nothing back.
+/// A disk that can be full, or unreadable.
 #[derive(Default)]
 struct Disk {
     inner: MemoryRepository,
@@ -676,7 +676,7 @@ fn a_lifetime_goes_on_over_a_restart_and_while_the_node_is_down() {
     let (second, config) =
         (Duration::from_secs(1), ProxyConfig { lifetime: Duration::from_secs(60), ..ProxyConfig::default() });
     let came = Duration::from_secs(1_000_000);
-    // How long after it came the node starts again, if the clock goes right, and how long it is kept from then on.
+    // The time from its arrival to the restart, if the clock is right, and its remaining lifetime.
     for (lifetime_ms, gone, left) in [(10_000, 4, 6), (10_000, 10, 0), (10_000, 99, 0), (0, 20, 40), (0, -30, 60)] {
         let disk = Disk { clock: came, ..Disk::default() };
         let mut first = Proxy::new(Time::ZERO, config.clone(), own, Box::new(disk)).expect("empty");
@@ -706,14 +706,14 @@ fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     put(&mut proxy, 0).expect("room");
     commit(&mut proxy);
     full.store(true, core::sync::atomic::Ordering::Relaxed);
-    // The one that is durable comes again beside a new one.
+    // The durable one comes again in addition to a new one.
     put(&mut proxy, 0).expect("it is here");
     put(&mut proxy, 1).expect("room, as far as is known");
     assert_eq!(proxy.begin_commit(), Ok(true));
     assert!(proxy.poll_commit(Time::ZERO).is_err());
     assert!(proxy.has(&key(0)) && !proxy.has(&key(1)));
     assert_eq!(proxy.usage().0, ByteCount(CHUNK));
-    // It comes again and is no duplicate: it is acknowledged only when the disk has it.
+    // It comes again and is no duplicate: it is acknowledged only when it is on disk.
     put(&mut proxy, 1).expect("room");
     assert_eq!((proxy.stats.duplicates, proxy.begin_commit()), (1, Ok(true)));
     assert!(proxy.poll_commit(Time::ZERO).is_err());
@@ -748,7 +748,7 @@ fn what_goes_past_copies_takes_their_place_and_what_leaves_says_that_it_was_stor
 }
 
 impl Proxy {
-    /// What is known of chunks on their way agrees with the chunks.
+    /// The custody state agrees with the chunks.
     fn assert_custody(&self) {
         let transits = self.transits.ids();
         for (id, stored) in &self.chunks {
@@ -768,7 +768,7 @@ impl Proxy {
     }
 }
 
-/// Released one after the other, and in the memory of the next hop: gives their headers.
+/// Released one by one, and in the memory of the next hop: returns their headers.
 fn release(proxy: &mut Proxy, now: Time) -> Vec<ChunkHeader> {
     let left: Vec<ChunkHeader> = core::iter::from_fn(|| proxy.poll_release(now, |_| Release::Now, none_begun))
         .map(|(header, _)| header)
@@ -827,7 +827,7 @@ fn what_a_neighbour_had_in_its_memory_goes_again_when_it_has_lost_that_and_not_w
     }
 }
 
-/// What would be in store for a device that has been away for long.
+/// The typical store for a device after a long absence.
 fn messages(count: u32, bytes: usize) -> Proxy {
     let mut proxy = proxy(1 << 30, 1 << 30);
     for number in 0..count {
@@ -908,7 +908,7 @@ fn objects_of_which_each_is_partly_on_its_way_do_not_hold_up_each_other() {
         for header in release(&mut proxy, Time::ZERO) {
             *kept.entry(header.tag().expect("data").transfer).or_default() += 1;
         }
-        // Its receiver can keep what is whole, and nothing else.
+        // Its receiver can keep only complete objects.
         let Some(complete) = kept.iter().find(|(_, chunks)| **chunks == 2).map(|(transfer, _)| *transfer) else {
             break;
         };
