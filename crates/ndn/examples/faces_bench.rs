@@ -1,7 +1,7 @@
 //! What a packet costs by the number of faces: `cargo run --release -p tributary-ndn --example faces_bench`
 //!
-//! An Interest comes by one face and leaves by another one, its Data comes back; timers are asked for after each packet, as
-//! a driver does. Printed: nanoseconds for an exchange, median of 9 runs of 5,000, and the factor against 4 faces.
+//! An Interest arrives on one face and leaves on another, and its Data returns; timers are polled after each packet, as
+//! by a driver. Printed: nanoseconds per exchange, median of 9 runs of 5,000, and the factor against 4 faces.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

@@ -31,7 +31,7 @@ fn median(mut run: impl FnMut() -> u64) -> f64 {
     times[ROUNDS / 2].as_secs_f64() * 1e9 / LABELS as f64
 }
 
-/// Tags over paths whose routers have `faces` faces, named as often as Zipf's law with exponent 1 says.
+/// Tags over paths whose routers have `faces` faces, named with frequencies by Zipf's law with exponent 1.
 fn tags() {
     println!(
         "\n{:>5}  {:>5}  {:>16}  {:>16}  {:>12}  {:>12}",

@@ -24,7 +24,7 @@ pub struct Config {
     pub seed: u64,
     /// Bytes of the content store; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
-    /// Packets of the content store at most. Default: as many as the bytes have room for.
+    /// Maximum packets of the content store. Default: as many as its bytes allow.
     pub cache_packets_max: Option<usize>,
     /// Share of the Data passing by that it keeps, by chance, 0 to 1. Default: 1.
     pub cache_share: f64,
@@ -32,22 +32,22 @@ pub struct Config {
     pub cache_policy: String,
     /// Strategy of prefixes for which none is chosen. Default: `best-route`.
     pub strategy: String,
-    /// How long its forwarder holds back a copy of a pending Interest, at first and at most; it doubles. Default: 10 to
-    /// 250 ms, as NFD has it.
+    /// How long its forwarder suppresses a duplicate of a pending Interest: initial and maximum; it doubles. Default:
+    /// 10 to 250 ms, as in NFD.
     pub suppression: (Duration, Duration),
     /// Flows in the acceleration base. Default: 4,096. PTP §4 B 2.
     pub fab_flows: usize,
     /// Whether tags are recorded and followed. Default: yes.
     pub path_tags: bool,
-    /// Whether Data for probes carries the rates of this node's links, measured where faces do not know them. Default:
-    /// yes.
+    /// Whether Data for probes carries the rates of this node's links, measured on faces without a configured rate.
+    /// Default: yes.
     pub tell_rates: bool,
     /// How labels are written. Default: at random.
     pub labels: LabelScheme,
     /// What becomes of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
-    /// Whether labels are written into every Data, and not only into those that probes ask for: what the consumers of
-    /// OMCC-RF tell paths apart by. Default: no.
+    /// Whether labels are written into every Data, not only into answers to probes: the consumers of OMCC-RF
+    /// distinguish paths by them. Default: no.
     pub label_all: bool,
     /// Content bytes of a segment that is published, 64 to 8,000; it fits a datagram with its name and signature.
     /// Default: 1,200. The paper has 1,024.
@@ -59,27 +59,27 @@ pub struct Config {
     pub link_service: LinkService,
     /// What single faces are like. Default: none.
     pub link_services: BTreeMap<FaceId, LinkService>,
-    /// Routes that lead by neighbours; they come back with the face when it was gone. Default: none.
+    /// Routes through neighbours; they return with their face. Default: none.
     pub routes: Vec<StaticRoute>,
-    /// Neighbours with which the prefixes of publications here are registered. Default: none.
+    /// Neighbours at which to register the prefixes of local publications. Default: none.
     pub registrars: Vec<Registrar>,
     /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
     pub transit: Transit,
     /// The commands that are accepted, including neighbours'. Default: any from this machine.
     pub management: ManagementTrust,
-    /// What its tables and queues hold at most.
+    /// Limits of its tables and queues.
     pub limits: RouterLimits,
     /// Whether neighbours may register prefixes here. Default: no.
     pub remote_registration: RemoteRegistration,
     /// Names below which they may; without any, all but the root and the reserved ones. Default: none.
     pub registration_prefixes: Vec<Name>,
-    /// Names that only some neighbours may ask for. Default: none.
+    /// Names that only some neighbours may request. Default: none.
     pub readers: Vec<NameReaders>,
     /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
     pub echoes_per_second: u32,
     /// How published Data is signed. Default: by digest.
     pub signature: DataSignature,
-    /// Keys shared with those who publish below a prefix. Default: none.
+    /// Keys shared with the publishers below a prefix. Default: none.
     pub shared_keys: Vec<SharedKey>,
     /// Whether unsigned objects without a manifest are fetched. Default: yes, with a notice.
     pub unsigned: Unsigned,
@@ -123,8 +123,8 @@ pub enum RegistrationScope {
     Localhop,
 }
 
-/// A key that all who publish and fetch below a prefix share: Data there is signed with it (HMAC with SHA-256), and no
-/// other signature is trusted there.
+/// A key that all publishers and consumers below a prefix share: Data there is signed with it (HMAC with SHA-256), and
+/// no other signature is trusted there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedKey {
     /// The prefix.
@@ -147,11 +147,10 @@ impl fmt::Debug for SharedKey {
     }
 }
 
-/// What becomes of objects that come with a digest in place of a signature: it shows that nothing was damaged, and anybody
-/// can make it.
+/// The policy for objects with a digest in place of a signature: a digest excludes damage, but anyone can make it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unsigned {
-    /// They are fetched where no trust anchor, pinned or remembered key says otherwise.
+    /// They are fetched unless a trust anchor, or a pinned or remembered key, forbids it.
     #[default]
     Fetched,
     /// They are refused everywhere.
@@ -194,13 +193,13 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// How published Data is signed. A fetch with a manifest verifies by the manifest either way.
+/// How published Data is signed. A fetch with a manifest verifies by the manifest in any case.
 #[derive(Clone, PartialEq, Default)]
 pub enum DataSignature {
     /// SHA-256, which shows that nothing was damaged.
     #[default]
     Digest,
-    /// Ed25519 with this secret, which shows who made it; about 20 µs a segment.
+    /// Ed25519 with this secret, which proves the origin; about 20 µs a segment.
     Ed25519([u8; 32]),
     /// By a key with a certificate, which is published too.
     Certified(Arc<Credentials>),
@@ -238,24 +237,24 @@ impl DataSignature {
 /// How a consumer finds and chooses paths. PTP §3 A, §4 C.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathConfig {
-    /// Paths in use at one time at most (paper: N). Default: 10, as in §6 A.
+    /// Maximum paths in use (paper: N). Default: 10, as in §6 A.
     pub in_use_max: usize,
     /// Time between changes of the paths in use (paper: T). Default: 10 s, as in §6 A.
     pub change_interval: Duration,
     /// Time between probing Interests. Default: 100 ms, as in §3 A.
     pub probe_interval: Duration,
-    /// Time between probing Interests at most: as long as none brings anything new, the time between them grows, and it
-    /// doubles while they come back (Nack: no route, congestion). The paper's probes go on at the same pace. Default: 1 s.
+    /// Maximum time between probing Interests: it grows while none brings anything new, and doubles while they are
+    /// rejected (Nack: no route, congestion). The paper's probes keep their rate. Default: 1 s.
     pub probe_interval_max: Duration,
-    /// Probing Interests sent at once in the beginning. Default: 4.
+    /// Probing Interests sent at once at the start. Default: 4.
     pub probes_initial: u32,
     /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `spread`; the paper has
     /// `bandwidth`.
     pub selection: String,
-    /// How long an Interest is pending at least, and as long as nothing is known of its path. Default: 2 s.
+    /// Minimum lifetime of an Interest, and its lifetime while its path is unknown. Default: 2 s.
     pub interest_lifetime: Duration,
-    /// How long an Interest is pending at most; it is so for twice the timeout that its path's round trips give, with
-    /// what they wait in queues, so that none expires before its Data comes. Default: 30 s.
+    /// Maximum lifetime of an Interest. Its lifetime is twice the timeout from its path's round trips, including
+    /// queueing, so that none expires before its Data arrives. Default: 30 s.
     pub interest_lifetime_max: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Numbers and names of this family only.
 use core::fmt;
 
-/// Distinguishes copies of one Interest from new Interests for the same name: a copy that comes back is looping.
+/// Distinguishes duplicates of one Interest from new Interests for the same name: a returning duplicate is looping.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nonce(pub [u8; 4]);
 

@@ -1,4 +1,4 @@
-//! How objects are named, so that unmodified NDN programs fetch them.
+//! How objects are named, so that unmodified NDN programs can fetch them.
 //!
 //! ```text
 //!  /name/32=metadata                        which version there is (RDR); answers for /name too
@@ -25,7 +25,7 @@ pub const TREE: &[u8] = b"tree";
 pub const SEGMENT_SIZE: u32 = 0xf500;
 /// Type of the object's size in metadata, as ndnd has it.
 pub const SIZE: u32 = 0xf502;
-/// Type of the empty element in metadata that says: this producer shows a manifest.
+/// Type of the empty metadata element of producers that show a manifest.
 pub const HAS_MANIFEST: u32 = 0xf512;
 /// Type of the manifest in the answer to a probing Interest.
 const MANIFEST_BYTES: u32 = 0xf510;
@@ -38,7 +38,7 @@ pub fn number(value: u64) -> Vec<u8> {
 /// The part of an object that a name below the object's name requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requested {
-    /// Which version there is.
+    /// The current version.
     Metadata,
     /// The manifest.
     Manifest,
@@ -53,8 +53,7 @@ pub enum Requested {
     Version(u64),
 }
 
-/// The part that `name` requests, given the object's name, which must be a prefix of it; `None` if there is no such
-/// part.
+/// The part that `name` requests, given the object's name, which must be a prefix of it; `None` for any other name.
 pub fn requested(object: NameView<'_>, name: NameView<'_>) -> Option<Requested> {
     let rest = NameView::parse(name.as_tlv().get(object.as_tlv().len()..)?).ok()?;
     let parts: Vec<Component<'_>> = rest.components().take(5).collect();
@@ -97,7 +96,7 @@ pub fn packet_name(object: &Name, version: u64, packet: u32) -> Result<Name, Nam
 pub fn locator(label: &str) -> Result<Name, NameError> {
     Name::root().child(label.as_bytes())?.child(b"KEY")?.typed_child(types::KEYWORD, MANIFEST)
 }
-/// Whether a Data comes from a producer that shows a manifest, by its key locator.
+/// Whether a Data's producer shows a manifest, by its key locator.
 pub fn has_manifest(data: &Data<'_>) -> bool {
     let Some(KeyLocator::Name(name)) = data.signature.key_locator else { return false };
     name.last().is_some_and(|last| last.kind == types::KEYWORD && last.value == MANIFEST)
@@ -113,7 +112,7 @@ pub fn encode_manifest(segment_bytes: u16, manifest: &[u8]) -> Vec<u8> {
 /// Reads a manifest that [`encode_manifest`] wrote.
 ///
 /// # Errors
-/// [`WireError`] names the element that is missing or wrong.
+/// [`WireError`] names the missing or wrong element.
 pub fn decode_manifest(content: &[u8]) -> Result<(u16, &[u8]), WireError> {
     let mut reader = tlv::Reader::new("manifest answer", content);
     let (mut segment_bytes, mut manifest) = (None, None);

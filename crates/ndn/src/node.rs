@@ -71,14 +71,14 @@ pub struct NdnNode {
     random: Random,
     /// Faces that only packets announced; all packets to them are answers.
     pub(crate) unsolicited: UnsolicitedFaces,
-    /// Faces that the driver has opened on request, and those whose addresses it is to say.
+    /// Faces that the driver has opened on request, and those whose addresses it must report.
     opened: BTreeSet<FaceId>,
     locating: BTreeSet<FaceId>,
     pub(crate) events: Events,
 }
 
 impl NdnNode {
-    /// A node whose publications are signed as its settings say.
+    /// A node that signs its publications as configured.
     pub fn new(config: Config) -> NdnNode {
         let key = config.signature.key();
         NdnNode::with_key(config, key)
@@ -131,7 +131,7 @@ impl NdnNode {
         let readvertised = Registrations::new(b"nlsr", Vec::new(), signer.clone(), config.epoch);
         let mut registrations = Registrations::new(b"nfd", config.registrars.clone(), signer, config.epoch);
         for certificate in config.signature.certificates() {
-            // They answer for the key's name, and lie below it.
+            // They answer for the key's name, which is their prefix.
             let name = certificate.key_name();
             let route = Route { face: FACE_SENDER, origin: ORIGIN_APP, cost: 0, flags: CHILD_INHERIT, expires: None };
             router.register(&name, route);

@@ -5,16 +5,15 @@
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
-//! Where many names have a prefix in common, that prefix is registered (`cover`). An Interest below it for an
-//! unpublished name is returned as a Nack without a route, so that forwarders try other producers. Some foreign
-//! forwarders ignore Nacks: prefixes stand for names only where all neighbours are forwarders of ours, as their answers
-//! to probes show.
+//! If many names share a prefix, that prefix is registered (`cover`). An Interest below it for an unpublished name is
+//! returned as a Nack without a route, so that forwarders try other producers. Some foreign forwarders ignore Nacks:
+//! prefixes replace names only if all neighbours are forwarders of ours, as their answers to probes show.
 //!
 //! The same commands tell a routing daemon of this machine, such as NLSR, which routes of applications to advertise (NFD's
 //! `readvertise_nlsr`).
 //!
-//! A neighbour that restarts has forgotten all of them. One behind a stream closes it; one behind datagrams is probed
-//! each second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
+//! A restarted neighbour has forgotten all of them. One behind a stream closes it; one behind datagrams is probed each
+//! second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
 //! ignore the probe.
 mod cover;
 
@@ -46,13 +45,14 @@ const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
 /// How often a neighbour is probed for a restart.
 const BOOT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// Requests that a neighbour has not answered at most; further ones wait for their turn.
+/// Maximum unanswered requests to a neighbour; further ones wait for their turn.
 const IN_FLIGHT_MAX: usize = 64;
 /// The code of an answer: this node may not register that.
 const FORBIDDEN: u64 = 403;
 /// How often a withdrawal is sent to a neighbour that does not answer.
 const WITHDRAWALS_MAX: u32 = 10;
-/// Unanswered probes after which a neighbour counts as one that does not know them; further ones go with renewals only.
+/// Unanswered probes after which a neighbour counts as one without support for them; further ones go with renewals
+/// only.
 const BOOT_PROBE_TRIES: u32 = 3;
 
 /// What became of a published name.
@@ -73,7 +73,8 @@ pub(crate) struct Registrations {
     /// The certificate of the key, if it has one.
     certificate: Option<Name>,
     epoch: Duration,
-    /// When the last command was signed, in milliseconds: no two at the same time, so that a neighbour knows the later one.
+    /// When the last command was signed, in milliseconds: no two have the same time, so that a neighbour can order
+    /// them.
     signed_at: u64,
     cover: Cover,
     neighbours: BTreeMap<FaceId, Neighbour>,
@@ -84,7 +85,7 @@ pub(crate) struct Registrations {
     outcomes: VecDeque<Registered>,
 }
 
-/// A neighbour, and the prefixes that are registered there.
+/// A neighbour, and the prefixes registered there.
 struct Neighbour {
     scope: RegistrationScope,
     registered: BTreeMap<Name, State>,
@@ -101,7 +102,7 @@ struct Neighbour {
 struct State {
     phase: Phase,
     is_confirmed: bool,
-    /// It is being withdrawn: the number of requests so far, and when it is given up.
+    /// It is being withdrawn: the number of requests so far, and the final deadline.
     withdrawn: Option<(u32, Time)>,
 }
 enum Phase {
@@ -220,7 +221,7 @@ impl Neighbour {
         }
         None
     }
-    /// Those below `prefix` that the cover does not want.
+    /// The prefixes below `prefix` that the cover does not want.
     fn outdated_below(&self, prefix: &Name, cover: &Cover) -> Vec<Name> {
         let below = self.registered.range(prefix.clone()..).take_while(|(of, _)| prefix.is_prefix_of(of));
         below.map(|(of, _)| of).filter(|of| !cover.includes(of)).cloned().collect()
@@ -276,7 +277,7 @@ impl Registrations {
     pub(crate) fn key(&self) -> VerifyKey {
         self.key.verify_key()
     }
-    /// Whether there is any neighbour to register at.
+    /// Whether there is any neighbour to register with.
     pub(crate) fn is_used(&self) -> bool {
         !self.neighbours.is_empty()
     }
@@ -323,7 +324,7 @@ impl Registrations {
             }
         }
     }
-    /// Registers again with a neighbour that has come back.
+    /// Registers again with a returning neighbour.
     pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
         if let Some(neighbour) = self.neighbours.get_mut(&face) {
             neighbour.is_up = true;
@@ -367,7 +368,7 @@ impl Registrations {
     /// Takes a neighbour's boot number; after a restart everything is registered again.
     pub(crate) fn on_boot(&mut self, now: Time, face: FaceId, number: u32, boot: u64) {
         let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
-        // Over a stream it is probed once, by zero.
+        // Over a stream it is probed once, with number zero.
         let is_stream = number == 0 && neighbour.boot.unanswered == 0 && neighbour.boot.requested.is_none();
         if !is_stream && neighbour.boot.requested != Some(number) {
             return;
@@ -410,13 +411,13 @@ impl Registrations {
         let used = self.neighbours.values().filter(|neighbour| !neighbour.registered.is_empty());
         used.map(|neighbour| neighbour.boot.request_at).chain(timers).min()
     }
-    /// Takes an answer, or an Interest that came back.
+    /// Takes an answer, or a returned Interest.
     pub(crate) fn handle_packet(&mut self, now: Time, local: &LocalPacket) {
         let Ok(data) = Data::decode(&local.packet) else { return };
         let Some((prefix, face)) = self.requested.remove(data.name.as_tlv()) else { return };
         let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
         if !neighbour.boot.knows_questions() {
-            // It was away, or knows no questions: soon it is clear which.
+            // It was away, or does not know probes: the next answers decide.
             (neighbour.boot.unanswered, neighbour.boot.request_at) = (0, now);
         }
         let refusal = match data.content.map(ControlResponse::decode) {
@@ -435,7 +436,7 @@ impl Registrations {
         match refusal {
             None => {
                 state.is_confirmed = true;
-                // What it stands for is not needed beside it any more. A name that came under a prefix meanwhile stays
+                // It makes the registrations below it superfluous. A name that came under a prefix in between stays
                 // until that is confirmed.
                 let outdated = if self.cover.includes(&prefix) {
                     neighbour.outdated_below(&prefix, &self.cover)
@@ -451,7 +452,7 @@ impl Registrations {
                 let changes = self.cover.refuse(&prefix);
                 self.apply(now, changes);
             }
-            // A common prefix has come in its place.
+            // A common prefix has replaced it.
             Some(_) if !self.cover.includes(&prefix) => {}
             Some((_, reason)) => {
                 let names: Vec<Name> = match self.cover.is_common(&prefix) {

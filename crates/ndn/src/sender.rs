@@ -24,7 +24,7 @@ const FRESHNESS_MILLIS: u64 = 1_000;
 /// Freshness of segments, which never change: their names have versions.
 const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 
-/// Interests that wait for the disk at most. Further ones are dropped and counted: their consumers repeat them.
+/// Maximum Interests that wait for the disk. Further ones are dropped and counted: their consumers repeat them.
 const WAITING_MAX: usize = 4096;
 
 /// Published objects, and the answers to Interests for them.
@@ -39,9 +39,9 @@ pub struct Sender {
     /// The certificates of the key, which are published too.
     certificates: Vec<Certificate>,
     objects: Catalogue<Cut>,
-    /// Interests for segments whose chunks are being read, in the order in which they came.
+    /// Interests for segments whose chunks are being read, in order of arrival.
     waiting: WaitQueue<Waiting>,
-    /// Interests for what cannot be read or is not here, to be returned.
+    /// Interests for unreadable or missing objects, to be returned.
     refusals: VecDeque<(Bytes, NackReason)>,
     /// Why the last requested packet is missing or unreadable.
     refused: Option<NackReason>,
@@ -51,7 +51,7 @@ pub struct Sender {
     pub unknown: u64,
 }
 
-/// An Interest whose answer has to be read first.
+/// An Interest whose answer must be read first.
 struct Waiting {
     object: ObjectId,
     version: u64,
@@ -124,8 +124,8 @@ impl Sender {
     pub fn publishes(&self, name: &Name) -> bool {
         self.objects.by_name(name).is_some()
     }
-    /// The Data that answers an Interest; `None` if there is nothing of this name, or if it has to be read first:
-    /// [`Sender::handle_storage`] gives it then.
+    /// The Data that answers an Interest; `None` if nothing has this name, or if it must be read first:
+    /// [`Sender::handle_storage`] returns it then.
     pub fn handle_interest(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
         let waited = |sender: &Sender| sender.waiting.len() as u64 + sender.waiting.drops;
         let before = waited(self);
@@ -143,17 +143,17 @@ impl Sender {
         }
         answer
     }
-    /// An Interest for something that cannot be read or is not here, to be returned with that reason.
+    /// An Interest for an unreadable or missing object, to be returned with that reason.
     pub fn poll_refusal(&mut self) -> Option<(Bytes, NackReason)> {
         self.refusals.pop_front()
     }
     fn refuse(&mut self, interest: Bytes, why: NackReason) {
-        // Whoever takes them does so after each Interest.
+        // The caller takes them after each Interest.
         if self.refusals.len() < WAITING_MAX {
             self.refusals.push_back((interest, why));
         }
     }
-    /// The Data that answers Interests whose chunks have been read since.
+    /// The Data for Interests whose chunks have been read since.
     pub fn handle_storage(&mut self) -> Vec<Bytes> {
         if !self.objects.is_reading() {
             return Vec::new();
@@ -179,7 +179,7 @@ impl Sender {
             return Some(certificate);
         }
         let name = interest.name;
-        // Others may have it, whose route is not as long: an object here may lie above names of others.
+        // Another node with a shorter route may have it: an object here may lie above other nodes' names.
         self.refused = Some(NackReason::NoRoute);
         let (prefix, object) = (0..=name.len()).rev().find_map(|depth| {
             let prefix = name.prefix(depth).to_name().ok()?;
@@ -207,7 +207,7 @@ impl Sender {
             }
         }
     }
-    /// Which version there is. RDR: the version of the metadata itself grows with time.
+    /// The current version. RDR: the version of the metadata itself grows with time.
     fn metadata(&self, now: Time, object: &ObjectId) -> Option<Bytes> {
         let published = self.objects.get(object)?;
         let (manifest, layout) = (published.reader().manifest(), &published.state.layout);
@@ -359,7 +359,8 @@ mod tests {
         assert_eq!(sender.unknown, 0);
     }
 
-    /// What a consumer that knows nothing of this program does: discover the version, then take segments to the last.
+    /// The steps of a consumer that does not know this program: discovers the version, then fetches segments up to the
+    /// last.
     #[test]
     fn an_object_is_found_by_discovery_and_read_segment_by_segment() {
         for size in [0, 1, 999, 300_000, 700_001] {

@@ -12,7 +12,7 @@ use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, Obstacl
 
 use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST, wire::VerifyKey};
 
-/// Routes shown at most.
+/// Maximum routes shown.
 const ROUTES_SHOWN_MAX: usize = 256;
 
 impl NdnNode {
@@ -62,8 +62,7 @@ impl NdnNode {
             network: None,
         }
     }
-    /// Why a fetch of `name` finds no source: this node has no route to it, or the forwarders behind its routes have
-    /// none.
+    /// Why a fetch of `name` finds no source: this node has no route to it, or the forwarders behind its routes do not.
     pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
         let routes = self.router.rib().iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
         let hops = routes.flat_map(|(_, routes)| routes).filter(|route| route.face.0 < INTERNAL_FACES_FIRST);

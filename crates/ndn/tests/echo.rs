@@ -12,7 +12,7 @@ use tributary_ndn::{Config, NdnNode, router::labels::LabelScheme};
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{Echoes, Endpoint, FaceOptions, echo::Echo};
 
-/// Consumer 0 with links of 5 ms to routers 1 and 2, each of which has a producer at 10 and 20 ms: 3 and 4.
+/// Consumer 0 with links of 5 ms to routers 1 and 2, each with a producer at 10 and 20 ms: 3 and 4.
 struct Diamond {
     net: Network<NdnNode>,
     nodes: Vec<NodeIndex>,
@@ -119,7 +119,7 @@ fn a_cache_answers_for_what_it_has_and_a_forwarder_for_itself() {
     let mut diamond = Diamond::new(|_, _| {});
     let segment = "/lab/file/v=1/seg=0";
     assert!(matches!(diamond.echo(segment, None, None).outcome, EchoOutcome::Application(_)));
-    // A fetch leaves the segments in the routers' caches and in that of the consumer's own node, which is emptied again.
+    // A fetch leaves the segments in the caches of the routers and of the consumer's node, which is emptied again.
     let opener = tributary_content::MemoryOpener::new();
     let fetch = tributary_transport::Fetch {
         name: name("/lab/file"),

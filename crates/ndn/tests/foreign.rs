@@ -1,4 +1,4 @@
-//! Objects of programs of others in virtual time: what caches keep of them that is stale or forged leaves a fetch going on.
+//! Foreign programs' objects in virtual time: stale or forged copies in caches do not stop a fetch.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
 use std::collections::VecDeque;
 
@@ -24,7 +24,8 @@ const OBJECT: &str = "/lab/file";
 const KEY: &str = "/alice/KEY/1";
 const SEGMENT_BYTES: usize = 1000;
 
-/// A program of others: publishes an object without a manifest, and asks for what it is told to. It knows no tags.
+/// A foreign program: publishes an object without a manifest, and sends the requests that the test chooses. It knows no
+/// tags.
 #[derive(Clone)]
 struct Program {
     version: u64,
@@ -34,9 +35,9 @@ struct Program {
     certified: PublicKey,
     /// A manifest that it shows, and nothing else.
     claim: Option<Vec<u8>>,
-    /// How it cuts what it publishes.
+    /// How it cuts its objects.
     cut: Cut,
-    /// Whether it says of what it does not have that it does not exist.
+    /// Whether it denies the existence of missing objects.
     denies: bool,
     outgoing: VecDeque<Bytes>,
 }
@@ -46,7 +47,7 @@ struct Program {
 enum Cut {
     /// Into segments of [`SEGMENT_BYTES`].
     Even,
-    /// Into these segments, of which these name another one as the last (FinalBlockId).
+    /// Into these segments, which name a possibly different last segment (FinalBlockId).
     Into(Vec<Vec<u8>>, fn(u64, u64) -> Option<u64>),
     /// It is one Data of this content type, under the object's own name.
     Single(Option<ContentType>),
@@ -99,7 +100,7 @@ impl Program {
     fn segment(&self, number: u64) -> Name {
         self.versioned().typed_child(types::SEGMENT, &naming::number(number)).unwrap()
     }
-    /// One that shows a manifest of its own under the name that others publish at, and has nothing else.
+    /// A program that shows a manifest of its own under another publisher's name, and has nothing else.
     fn claiming(secret: u8) -> Program {
         let object = MemoryObject::new(name(OBJECT), vec![7; 20_000], &SigningKey::from_secret(&[secret; 32])).unwrap();
         Program { claim: Some(object.manifest().encode()), ..Program::publishing(1, 20_000) }
@@ -245,7 +246,7 @@ impl World {
         }
         World { net, consumer, router, producer, asker, to_producer }
     }
-    /// Beside `producer` somebody shows a manifest, so far away.
+    /// In addition to `producer`, an impostor at this distance shows a manifest.
     fn with_imposter(producer: Attached, imposter: Program, delay: Duration) -> World {
         let mut world = Self::with_asker(producer, imposter, delay);
         world.net.with(world.router, |router, _| {
@@ -260,7 +261,7 @@ impl World {
             node.ours().publish(now, Box::new(object));
         });
     }
-    /// Somebody asks for these, which the router keeps.
+    /// A consumer requests these, and the router stores them.
     fn keep(&mut self, names: &[Name]) {
         self.net.with(self.asker, |asker, _| names.iter().for_each(|name| asker.other().ask(name)));
         let until = self.net.now() + Duration::from_millis(200);

@@ -68,7 +68,7 @@ impl World {
         }
         self.net.with(ends.0.0, |node, _| node.router_mut().add_route(&"/lab".parse().unwrap(), near, 0));
     }
-    /// Publishes so many random bytes at each of the nodes; gives them.
+    /// Publishes `count` random bytes at each of the nodes; returns them.
     fn publish(&mut self, at: impl IntoIterator<Item = usize>, count: usize) -> Vec<u8> {
         let bytes = bytes(count);
         at.into_iter().for_each(|at| self.publish_object(at, memory_object(&bytes, &key(1))));
@@ -77,7 +77,7 @@ impl World {
     fn publish_object(&mut self, at: usize, object: impl ObjectReader + 'static) {
         self.net.with(self.node(at), |node, now| node.publish(now, Box::new(object)));
     }
-    /// Fetches at a node, to the end, which must bring what was sent; how long it took.
+    /// Fetches at a node to the end, which must deliver the published bytes; returns the duration.
     fn fetch_all(&mut self, at: usize, sent: &[u8]) -> (Duration, TransferReport) {
         let fetch = self.fetch(at);
         self.receive(&fetch, sent)
@@ -97,7 +97,7 @@ impl World {
         };
         Fetching { at, id: self.net.with(self.node(at), |node, now| node.fetch(now, fetch)), content }
     }
-    /// Runs until the fetch ends, which must have brought what was sent; how long it took.
+    /// Runs until the fetch ends, which must deliver the published bytes; returns the duration.
     fn receive(&mut self, fetch: &Fetching, sent: &[u8]) -> (Duration, TransferReport) {
         let (took, report) = self.finish(fetch);
         assert!(fetch.content.finished(&object()).is_some_and(|content| content == sent), "{report:?}");
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A fetch that has begun at a node.
+/// A running fetch at a node.
 struct Fetching {
     at: usize,
     id: TransferId,
@@ -128,7 +128,7 @@ struct Fetching {
 fn link(mbps: u64, millis: u64) -> LinkConfig {
     LinkConfig::new(Rate::from_mbps(mbps), Duration::from_millis(millis))
 }
-/// A link that loses so many packets each way.
+/// A link that loses this share of packets each way.
 fn lossy(loss: f64, link: LinkConfig) -> LinkConfig {
     LinkConfig { loss: Loss::Bernoulli(loss), ..link }
 }
@@ -149,7 +149,7 @@ fn memory_object(bytes: &[u8], key: &SigningKey) -> MemoryObject {
 fn tree(set: impl Fn(usize, &mut Config)) -> World {
     tree_with(None, set)
 }
-/// The same with queues of so many packets, `None` for 1 MiB.
+/// The same with queues of `queue_packets` packets, `None` for 1 MiB.
 fn tree_with(queue_packets: Option<u64>, set: impl Fn(usize, &mut Config)) -> World {
     let mut world = World::new(8, set);
     let link = |mbps, millis| LinkConfig { queue_packets, ..link(mbps, millis) };
@@ -263,9 +263,9 @@ fn loss_reordering_and_duplication_everywhere_slow_it_down_and_nothing_else() {
     }
 }
 
-/// Of Interests and of Data: with a fifth lost, over two links two of five requests are answered, and with three tenths one of
-/// four. So most packets are asked for again, and what comes then must show that the path lives, and what does not come that
-/// it loses much.
+/// Of Interests and of Data: with a fifth lost, over two links two of five requests are answered, and with three tenths
+/// one of four. So most packets are requested again: the answers must show that the path works, and the missing ones
+/// that it loses much.
 #[test]
 fn a_fifth_or_more_lost_on_every_link_is_no_silence_over_one_path_or_two() {
     for (loss, routers, limit) in [(0.2, 1, 8), (0.2, 2, 5), (0.3, 1, 16), (0.3, 2, 15), (0.4, 1, 40), (0.4, 2, 40)] {
@@ -283,7 +283,7 @@ fn a_fifth_or_more_lost_on_every_link_is_no_silence_over_one_path_or_two() {
     }
 }
 
-/// The router knows no way to the object for half a minute, and says so.
+/// The router has no route to the object for half a minute, and rejects Interests.
 #[test]
 fn probes_that_come_back_come_ever_more_rarely_and_find_the_way_when_there_is_one() {
     let mut world = World::new(3, |_, _| {});
@@ -314,7 +314,7 @@ fn forwarders_that_know_no_tags_in_the_middle_are_no_obstacle() {
     world.fetch_all(1, &sent);
 }
 
-/// The paper's window grows until something is lost: here it is an Interest, of which the router says at once that too many
+/// The paper's window grows until a packet is lost: here an Interest, which the router rejects at once because too many
 /// wait.
 #[test]
 fn where_interests_are_shaped_a_full_queue_of_them_is_a_loss_and_no_failed_path() {
@@ -395,9 +395,9 @@ fn what_is_lost_is_not_waited_for_where_copies_are_held_back() {
     assert!(took < ideal.mul_f64(1.3), "{took:?} {report:?}");
 }
 
-/// Packets that a link holds back are overtaken, taken for lost and asked for again; then they come at once. Taken for the
-/// answer to the second request, one would show a round trip of nearly nothing and that all is lost that was asked for
-/// between the two.
+/// Packets that a link delays are overtaken, declared lost and requested again; then they arrive at once. If one
+/// counted as the answer to the second request, it would show a round trip near zero, and that all packets requested
+/// between the two are lost.
 #[test]
 fn what_comes_late_after_it_was_asked_for_again_is_no_answer_to_that() {
     for is_legacy in [false, true] {
@@ -414,7 +414,7 @@ fn what_comes_late_after_it_was_asked_for_again_is_no_answer_to_that() {
     }
 }
 
-/// The consumer's own link loses packets, and behind it is a forwarder that has them in its cache and cannot say so.
+/// The consumer's own link loses packets, and the forwarder behind it caches them without marking its answers.
 #[test]
 fn what_a_cache_may_have_answered_that_does_not_say_so_tells_nothing_of_the_path() {
     let mut world = World::new(3, |at, config| config.path_tags = at != 2);
@@ -492,7 +492,7 @@ fn caches_and_producers_on_one_path_are_told_apart_by_the_papers_own_windows() {
     assert!((500_000..1_500_000).contains(&report.cached_bytes), "{report:?}");
 }
 
-/// Nobody says what the links carry, which lose packets besides.
+/// No link has a configured rate, and the links lose packets as well.
 #[test]
 fn forwarders_find_out_what_their_links_carry_while_a_fetch_fills_them() {
     for mbps in [1, 7, 80] {
@@ -512,7 +512,7 @@ fn forwarders_find_out_what_their_links_carry_while_a_fetch_fills_them() {
     }
 }
 
-/// Serves what it has with one byte of each chunk changed.
+/// Serves its object with one byte of each chunk changed.
 struct Faulty(MemoryObject);
 
 impl ObjectReader for Faulty {
@@ -533,7 +533,7 @@ impl ObjectReader for Faulty {
 #[test]
 fn a_producer_that_lies_is_named_and_nobody_else_is() {
     let mut world = tree(|_, _| {});
-    // Enough that the nodes before it are cleared by what they carry for others.
+    // Enough that the relaying nodes before it are cleared.
     let sent = world.publish(5..=7, 12_000_000);
     world.publish_object(8, Faulty(memory_object(&sent, &key(1))));
     let (_, report) = world.fetch_all(1, &sent);
@@ -574,7 +574,7 @@ fn a_path_that_leads_to_another_version_by_now_stays_silent_and_the_fetch_ends_i
     world.publish_object(3, newer);
     world.net.with(world.node(2), |node, now| node.unpublish(now, &object()));
     let (took, report) = world.finish(&fetch);
-    // Node 2 hands on by name what it does not have, so probes come back from node 3.
+    // Node 2 forwards names that it does not have, so probes come back from node 3.
     assert!(took < Duration::from_millis(21_000), "{took:?} of a patience of 20 s");
     assert!(report.failure.is_some() && report.bytes == 1_000_000, "{report:?}");
 }
@@ -593,7 +593,7 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
         _ => {}
     });
     world.link(1, 2, &link(20, 10));
-    // Nobody tells node 2 a route.
+    // Node 2 learns no route.
     world.link(3, 2, &link(20, 10));
     let sent = world.publish([3], 100_000);
     world.net.run_until(Time::from_millis(30_300));
@@ -607,7 +607,7 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
     });
     // A fetch that begins while its router has just started waits for the publisher.
     let (took, _) = world.fetch_all(1, &sent);
-    // It is asked each second which run it is; by renewals alone, each 20 s, it takes 7.7 s here and up to 20 s.
+    // It is queried for its run each second; by renewals alone, each 20 s, it takes 7.7 s here and up to 20 s.
     assert!(took < Duration::from_millis(1_500), "{took:?}");
 }
 
@@ -685,7 +685,7 @@ fn faces_are_what_the_settings_say_whoever_tells_of_them() {
     };
     let mut node = NdnNode::new(config);
     let profile = |node: &NdnNode, face| node.router().faces().find(|(id, ..)| *id == face).unwrap().2.clone();
-    // One that a packet tells of, one that is listed, and one whose link says what it carries.
+    // A face opened by a packet, a configured one, and one with a reported link rate.
     node.handle_datagram(Time::ZERO, default, Datagram::from(LpPacket::default().encode()));
     node.add_face(Time::ZERO, single, FaceOptions { mtu: 1_472, rate: None });
     node.add_face(Time::ZERO, FaceId(7), FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(1)) });
@@ -879,7 +879,7 @@ fn a_host_registers_at_a_router_that_obeys_its_key_only() {
             _ => {}
         });
         world.link(1, 2, &link(20, 10));
-        // Nobody tells node 2 a route.
+        // Node 2 learns no route.
         world.link(3, 2, &link(20, 10));
         let sent = world.publish([3], 100_000);
         if is_obeyed {

@@ -1,7 +1,7 @@
 //! python-ndn as an independent codec, in both directions, over valid and invalid packets.
 //!
-//! Needs a Python with the package `python-ndn` (0.5.2); `TRIBUTARY_PYTHON` names the interpreter, `python3` is tried
-//! otherwise. Where there is none, the tests say so and pass, unless `TRIBUTARY_PEERS=required`.
+//! Needs a Python with the package `python-ndn` (0.5.2); `TRIBUTARY_PYTHON` names the interpreter, by default
+//! `python3`. Without it the tests print a message and pass, unless `TRIBUTARY_PEERS=required`.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a failed unwrap is a failed test")]
 use std::{
     collections::BTreeMap,
@@ -188,8 +188,8 @@ fn what_python_ndn_encodes_is_read_as_it_meant_it_and_comes_back() {
     }
 }
 
-/// The rule by which this program refuses a packet that python-ndn 0.5.2 reads; `None` if there is none, which is a bug on
-/// either side. "Format" is the NDN packet format 0.3, "LP" is NDNLPv2.
+/// The rule by which this program refuses a packet that python-ndn 0.5.2 reads; `None` without a rule, which is a bug
+/// on either side. "Format" is the NDN packet format 0.3, "LP" is NDNLPv2.
 fn stricter(packet: &[u8], error: &WireError) -> Option<&'static str> {
     let is_lp = packet_type(packet) == Some(types::LP_PACKET);
     Some(match error {
@@ -249,7 +249,7 @@ fn changed_packets_are_read_alike_or_refused_by_a_rule_that_python_ndn_does_not_
     let mut random = Random::new(7, 1);
     let mut packets: Vec<Vec<u8>> = Vec::new();
     for (wire, _) in (2..6).flat_map(|seed| generated(&python, seed, 3000)) {
-        // What lies inside a link packet's fragment is a packet by itself; changing it changes nothing of the link's.
+        // The content of a link packet's fragment is a separate packet; changing it leaves the link's fields alone.
         let mut bytes = wire;
         match random.below(4) {
             0 => bytes.truncate(1 + random.below(bytes.len() as u64 - 1) as usize),

@@ -24,7 +24,7 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// An identity with a key of its own.
+/// An identity with a separate key.
 struct Holder {
     key: SignKey,
     certificate: Certificate,
@@ -161,7 +161,7 @@ fn a_key_signs_below_its_identity_and_an_anchor_below_its_prefix() {
     let packet = mallory.data("/lab/site/bob/x");
     let refused = follow(&anchors, "/lab/site/bob/x", &packet, &[mallory.packet(), alice.packet(), site.packet()]);
     assert!(matches!(refused, Err(Refusal::Rule { .. })), "{refused:?}");
-    // A key of another place is an anchor where a person says so.
+    // A key from another place is an anchor if the user says so.
     let operator = Holder::root("/localhost/operator", 9);
     let anchor = TrustAnchor { prefix: name("/demo"), ..TrustAnchor::new(operator.certificate.clone()) };
     let anchors = Arc::new(Anchors::new(vec![anchor]));

@@ -16,7 +16,7 @@ impl NdnNode {
         let service = self.config.link_services.get(&face).unwrap_or(&self.config.link_service);
         FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }.with_service(*service)
     }
-    /// The profile of a stream that was opened: its former one if it is known, which a command may have set.
+    /// The profile of an opened stream: its former one if known, which a command may have set.
     pub(super) fn opened(
         &self,
         face: FaceId,
@@ -30,13 +30,14 @@ impl NdnNode {
         let FaceAddresses { peer: uri, local: local_uri } = addresses;
         FaceProfile { scope, uri, local_uri, ..known.unwrap_or_else(made) }
     }
-    /// Adds the routes of a face that has come up, and registers prefixes there.
+    /// Adds the routes of a face that is up, and registers prefixes there.
     pub(super) fn on_face_up(&mut self, now: Time, face: FaceId) {
         for route in self.config.routes.iter().filter(|route| route.face == face) {
             self.router.add_route(&route.prefix, face, route.cost);
         }
         self.registrations.on_face_up(now, face);
-        // A stream closes when its neighbour restarts. One probe tells the neighbour what this node is.
+        // A stream closes when its neighbour restarts. One probe tells the neighbour that this node is a forwarder of
+        // ours.
         if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
             self.router.probe_boot(face, 0);
         }

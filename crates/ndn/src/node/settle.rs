@@ -11,7 +11,7 @@ impl NdnNode {
             } else if local.face == FACE_REGISTRAR {
                 self.registrations.handle_packet(now, &local);
                 self.readvertised.handle_packet(now, &local);
-                // An answer makes room for the next request.
+                // An answer frees a slot for the next request.
                 self.register_due(now);
             } else if local.nack.is_none()
                 && let Ok(interest) = Interest::decode(&local.packet)
@@ -71,7 +71,7 @@ impl NdnNode {
                 self.readvertised.remove(now, &prefix);
             }
         }
-        // What it refuses is asked again; nobody waits for it.
+        // Refused commands are repeated without a waiting caller.
         while self.readvertised.poll_outcome().is_some() {}
         if has_changed {
             self.register_due(now);

@@ -1,4 +1,4 @@
-//! Echo requests of this node: sent with or without a path tag, and matched with what comes back.
+//! Echo requests of this node: sent with or without a path tag, and matched with their answers.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
@@ -31,7 +31,7 @@ use crate::{
 
 /// Echo requests in flight at one time.
 const UNDER_WAY_MAX: usize = 1024;
-/// What stands in front of a path whose labels are a string of bits.
+/// The prefix of a path whose labels are a bit string.
 const BITS: &str = "bits:";
 
 /// Those that wait for their answers.
@@ -75,7 +75,7 @@ impl Echoing {
     pub(super) fn poll_interest(&mut self) -> Option<Outgoing> {
         self.waiting.pop_front()
     }
-    /// Takes an answer, or a request that came back; whether it was one of this node's.
+    /// Takes an answer, or a returned request; returns whether it belonged to this node.
     pub(super) fn handle_packet(&mut self, now: Time, local: &LocalPacket) -> bool {
         let data = match packet_type(&local.packet) {
             Some(types::DATA) => Data::decode(&local.packet).ok(),
@@ -87,7 +87,7 @@ impl Echoing {
         let outcome = match (&data, local.nack) {
             (Some(data), _) => match EchoReply::decode(data.content.unwrap_or(&[])) {
                 Ok(reply) => answered(&reply),
-                // It waits on: an answer of another node may still come.
+                // It keeps waiting: another node may still answer.
                 Err(_) => return true,
             },
             (None, Some(why)) => EchoOutcome::Unreachable(reason(why).into()),
@@ -147,7 +147,7 @@ fn reason(why: NackReason) -> &'static str {
     }
 }
 
-/// A path as people see it and give it back: hexadecimal labels with `>` between, or bits.
+/// A path in the form that people see and enter: hexadecimal labels with `>` between, or bits.
 fn path_text(tag: &Tag) -> String {
     let mut text = String::new();
     match tag {

@@ -42,30 +42,29 @@ use crate::{
 
 /// Probing Interests for segments of foreign objects are this many times rarer than those for manifests.
 const SEGMENT_PROBE_PAUSE: u32 = 10;
-/// The part by which the interval between probes grows with each answer that brings nothing new; losses do not count.
-/// While no answer comes, the lifetime of probes limits their rate.
+/// The part by which the interval between probes grows with each answer without news; losses do not count. Without
+/// answers, the lifetime of probes limits their rate.
 const PROBES_SLOW_BY: u32 = 20;
-/// After this many refusals in a row the interval between probes stops growing, whatever its limit is.
+/// After this many consecutive refusals the interval between probes stops growing, regardless of its limit.
 const REFUSALS_REPORTED_MAX: u32 = 16;
-/// Content that comes between two probes, for each byte of a probe's answer, while paths in use deliver: on a slow link
-/// probes are as rare as that makes them, up to [`PROBE_PAUSE_MAX`].
+/// Content received between two probes, per byte of a probe's answer, while paths in use deliver: on a slow link this
+/// spaces probes out, up to [`PROBE_PAUSE_MAX`].
 const PROBE_PARTS: u64 = 25;
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Between these times without any answer probes may be late on a slow link; after that they are lost.
 const UNANSWERED: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
-/// Rates up to this are told to the engine, so that first windows fit slow links.
+/// Rates up to this are passed to the engine, so that first windows fit slow links.
 const SLOW_RATE_MAX: u64 = 256_000;
 /// Probes in flight at one time: those for new paths, and those over silent ones.
 const PROBES_MAX: usize = 64;
-/// Untrusted sources of a fetch at most: they are named, and not used.
+/// Maximum untrusted sources of a fetch: they are named, and not used.
 const UNTRUSTED_MAX: usize = 8;
 /// How long sources may show a manifest with another packet size than others without delivering anything right.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait for further answers to the first probes at most, besides that of the first one, while the publisher
-/// of the name is unknown.
+/// Maximum wait for further answers to the first probes after the first answer, while the name's publisher is unknown.
 const GATHER_MAX: Duration = Duration::from_millis(250);
-/// Paths whose producers cannot be distinguished share the rest of a link between them: all are one group (PTP eq. 2
-/// sums over all paths in use).
+/// Paths whose producers cannot be distinguished share the rest of a link: all are one group (PTP eq. 2 sums over all
+/// paths in use).
 const GROUP_OF_ALL: u16 = 0;
 
 /// A probing Interest in flight.
@@ -75,8 +74,8 @@ struct Probe {
     expires: Time,
 }
 
-/// Whether the answers to the first probes are still waited for: the first publisher that is heard would be believed,
-/// whoever else claims the name.
+/// Whether to wait for more answers to the first probes: otherwise the first publisher heard would win, regardless of
+/// other claims to the name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gathering {
     NotBegun,
@@ -92,7 +91,7 @@ pub(super) struct Trust {
     pub(super) pinned: Option<Certificate>,
     /// The trust anchors of the node.
     pub(super) anchors: Arc<Anchors>,
-    /// What becomes of objects that nobody has signed.
+    /// The policy for unsigned objects.
     pub(super) unsigned: Unsigned,
     /// Unix time of the driver's epoch.
     pub(super) epoch: Duration,
@@ -119,25 +118,26 @@ pub(super) struct Fetching {
     version: Option<u64>,
     /// Probes in flight, by nonce.
     probes: BTreeMap<[u8; 4], Probe>,
-    /// Those of them that ask whether a silent path answers: which, and the engine's request.
+    /// Probes of silent paths: the nonce, and the engine's request.
     path_probes: BTreeMap<[u8; 4], SubstitutedRequest>,
     probe_at: Time,
     started: Time,
-    /// When a source was first heard of.
+    /// When a source was first heard.
     heard_at: Option<Time>,
     gathering: Gathering,
-    /// Ways that answers have shown meanwhile, and how much later than they came they are taken.
+    /// New paths from answers, and the delay with which they are offered.
     gathered_late: Option<Duration>,
     gathered: VecDeque<(Time, Way)>,
-    /// Since when two sources contradict each other about the size of the packets, and how long the first one is believed.
+    /// Since when two sources contradict each other about the packet size, and how long the first one is believed.
     cut_since: Option<(Time, Duration)>,
     probe_interval: Duration,
     probes_at_once: u32,
-    /// When the last probe left, what had come of the object then, and the bytes of the last answer to a probe.
+    /// When the last probe left, the object's bytes received by then, and the bytes of the last answer to a probe.
     probed: (Time, u64, u64),
-    /// Probes that left since an answer to one came.
+    /// Probes sent since the last answer.
     unanswered_probes: u32,
-    /// How often in a row probes came back (Nack), each time of those sent since the time before, and when last.
+    /// Consecutive refusals of probes (Nack), each counting those sent since the previous one, and the time of the
+    /// last.
     refusals: u32,
     refused_at: Time,
     /// The path and request that each packet was last requested by (PTP §5 D: a vector indexed by SEQ).
@@ -185,7 +185,7 @@ impl Fetching {
         paths: PathConfig,
         trust: Trust,
     ) -> Self {
-        // How an object is cut is its producer's decision, and the same for all who fetch it.
+        // The producer decides how an object is cut, for all receivers.
         let config = TransferConfig { packet_bytes: None, ..config };
         Fetching {
             label: label.into(),
@@ -279,7 +279,7 @@ impl Fetching {
     /// The version under which the source of a path has the bytes that are fetched.
     fn version_on(&self, path: PathId) -> Option<u64> {
         let source = self.paths.source(path).and_then(|node| self.sources.get(&node));
-        // A source that shows other bytes by now keeps its paths until they are offered anew.
+        // A source that now shows other bytes keeps its paths until they are offered again.
         let shown = source.and_then(|source| source.shown.as_ref()).filter(|shown| self.transfer.fetches(shown));
         shown.map(|shown| shown.version).or(self.version)
     }
@@ -302,12 +302,12 @@ impl Fetching {
                 self.events.push_back(TransferEvent::Advice { text });
                 self.segment_probes.clear();
                 if self.foreign.known().is_some_and(|known| known.gathered.is_some()) {
-                    // All is here; the way that its last segment came is the way that it came.
+                    // All is here; its last segment's path becomes the path of the object.
                     let tag = tag_of(local).unwrap_or(Tag::Labels(Vec::new()));
                     self.on_source(now, tag, local, Duration::ZERO, random);
                     return true;
                 }
-                // There is nothing to know of the way yet; the first probes tell.
+                // Nothing is known of the path yet; the first probes show it.
                 self.probe_at = now;
                 self.probes_at_once = self.config.probes_initial.min(segments);
                 true
@@ -323,7 +323,7 @@ impl Fetching {
             }
         }
     }
-    /// Tells why nobody vouches for what a manifest came with, once.
+    /// Reports once why a manifest's signer could not be verified.
     fn on_vouching(&mut self) {
         if let Some(reason) = self.vouching.poll_refusal() {
             let name = self.transfer.name();
@@ -331,7 +331,7 @@ impl Fetching {
             self.events.push_back(TransferEvent::Advice { text });
         }
     }
-    /// Takes a segment of a foreign object, or the Interest for one that came back.
+    /// Takes a segment of a foreign object, or a returned Interest for one.
     fn on_segment(
         &mut self,
         now: Time,
@@ -341,7 +341,7 @@ impl Fetching {
         random: &mut Random,
     ) -> bool {
         if self.foreign.known().is_some_and(|known| known.gathered.is_some()) {
-            // Late: everything is here, and its packets are no segments.
+            // Late: the object is complete, and these packets are not its segments.
             return true;
         }
         let Some(segment) = self.foreign.known().and_then(|known| known.segment(name)) else { return false };
@@ -383,7 +383,7 @@ impl Fetching {
         );
         self.events.push_back(TransferEvent::Advice { text });
     }
-    /// Takes a packet of the object, or the Interest for one that came back; true if it was requested.
+    /// Takes a packet of the object, or a returned Interest for one; true if it was requested.
     fn on_packet(
         &mut self,
         now: Time,
@@ -414,7 +414,7 @@ impl Fetching {
                 true => self.transfer.handle_data(now, &data),
                 false => self.transfer.handle_once(now, &data, answers, requested.earlier()),
             }
-            // Of what may have come by another path it is not known where the queue is.
+            // If the Data may have used another path, the location of the queue is unknown.
             if local.marked && answers == Answers::This {
                 self.transfer.handle_marks(now, path, number, payload.len() as u64);
             }
@@ -422,21 +422,21 @@ impl Fetching {
         self.note_failure(now, local, path, random);
         true
     }
-    /// What came back, or its answer, may say that the tag of the path that it was to follow leads nowhere.
+    /// A returned Interest, or its answer, may report that its path tag leads nowhere.
     fn note_failure(&mut self, now: Time, local: &LocalPacket, path: PathId, random: &mut Random) {
         if local.path_failed && self.paths.on_failed(now, path, random) {
             self.offer(now, random);
         }
     }
-    /// Too many Interests wait on the way: if the one that comes back is the last one sent, it was dropped there.
+    /// Too many Interests wait on the way: if the returned one is the last one sent, it was dropped there.
     fn on_refusal(&mut self, now: Time, local: &LocalPacket, packet: u32) {
         let Some((path, number)) = self.requested.get(&packet).map(PacketRequests::last) else { return };
         if local.token == token_of((path, number)) {
             self.transfer.handle_refusal(now, path, number, packet);
         }
     }
-    /// Which of the Interests for a packet may be the one that is answered. If our own router `is_reported` by the token of the
-    /// last one, and marks nothing, the Data came by the face by which that one left.
+    /// Which of the Interests for a packet may be the answered one. If our own router `is_reported` by the token of the
+    /// last one, and marks nothing, the Data arrived on the face where that one left.
     fn answers(
         &self,
         now: Time,
@@ -448,7 +448,7 @@ impl Fetching {
         let is_apart = |path| is_reported && self.paths.leave_apart(path, requested.path);
         let is_lost = |path, number| self.transfer.was_overtaken(path, number, packet);
         let answers = requested.answers(now, origin, is_apart, is_lost);
-        // An earlier request may have filled a cache, and not all forwarders on the way would mark its answer.
+        // An earlier request may have filled a cache, and some forwarders on the way would not mark its answer.
         let may_be_cached = !requested.is_first() && origin.is_none() && !self.paths.is_flagged(requested.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
@@ -475,8 +475,8 @@ impl Fetching {
             self.offer(now, random);
         }
     }
-    /// The source with this label. Labels are unproven: a producer that shows an object of another publisher under a
-    /// known label is another source. `None` for an untrusted source beyond the limit.
+    /// The source with this label. Labels are unproven: a producer that shows another publisher's object under a known
+    /// label is another source. `None` for an untrusted source beyond the limit.
     fn source_of(&self, label: String, manifest: &[u8], trusted: bool) -> Option<(NodeId, String)> {
         let shown = Manifest::decode(manifest).ok().map(|manifest| manifest.publisher);
         let node = node_of_label(&label);
@@ -492,11 +492,11 @@ impl Fetching {
         let untrusted = || self.sources.values().filter(|source| !self.transfer.trusts(&source.manifest)).count();
         (!is_one_more || untrusted() < UNTRUSTED_MAX).then_some((node, label))
     }
-    /// Whether the last probes came back without an answer.
+    /// Whether the latest probes were refused.
     pub(super) fn is_refused(&self) -> bool {
         self.refusals > 0
     }
-    /// Takes a probing Interest that came back; whether it was one.
+    /// Takes a returned Interest; returns whether it was a probe.
     fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>, random: &mut Random) -> bool {
         let nonce = name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
         let Some((nonce, probe)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
@@ -509,14 +509,14 @@ impl Fetching {
         }
         true
     }
-    /// After refusals, for want of a route or because of congestion, probes become half as frequent each time (RFC 6298
-    /// §5.5), until one is answered. A looping probe says something about its own way only.
+    /// Each refusal, for lack of a route or because of congestion, halves the rate of probes (RFC 6298 §5.5), until one
+    /// is answered. A looping probe only concerns its own path.
     fn on_refused_probe(&mut self, now: Time, local: &LocalPacket, probe: Probe) {
         if matches!(local.nack, Some(NackReason::NoRoute | NackReason::Congestion)) && probe.sent >= self.refused_at {
             (self.refusals, self.refused_at) = (self.refusals.saturating_add(1), now);
             self.probe_at = self.probe_at.max(now + self.probe_pause());
         }
-        // A probe takes one way of several: none of them may be left.
+        // A probe takes one of several paths: perhaps none is left.
         if local.nack == Some(NackReason::NoRoute) && self.probes.is_empty() && self.heard_at.is_none() {
             self.probe_at = self.probe_at.max(now + self.config.probe_interval_max);
             self.transfer.set_absent("forwarders know no route to it, or only to nodes that do not have it");
@@ -537,15 +537,15 @@ impl Fetching {
             return true;
         }
         let shown = Manifest::decode(manifest).ok();
-        // Bytes that are checked need nobody who vouches for their source.
+        // Verified bytes need no trust in their source.
         let shows_object = shown.as_ref().is_some_and(|shown| self.transfer.fetches(shown));
         if !shows_object && !self.vouching.is_vouched(now, &local.packet, data) {
             self.on_vouching();
             return true;
         }
         let Some(tag) = tag_of(local) else { return true };
-        // A node that does not publish it any more forwards the probe by name: a producer with other bytes would not
-        // answer for packets of this object either.
+        // A node that no longer publishes it forwards the probe by name: a producer with other bytes would not answer
+        // for packets of this object either.
         if let Some(requested) = requested.filter(|_| !local.path_failed && shows_object) {
             self.transfer.handle_probe(now, requested.path, requested.number, requested.packet);
         }
@@ -575,8 +575,8 @@ impl Fetching {
         }
         true
     }
-    /// Adds the paths that answers have shown, as far apart as the answers arrived: flows that begin at the same moment
-    /// lose packets at the same moment, and end their slow starts together, wide ones with narrow ones. `is_new` says
+    /// Adds the paths that answers have shown, spaced like the answers: flows that start at the same moment lose
+    /// packets at the same moment, and end their slow starts together, wide ones with narrow ones. `is_new` says
     /// whether the source of the last one, or its offer, is new.
     fn take_gathered(&mut self, now: Time, is_new: bool, random: &mut Random) {
         while let Some((heard, _)) = self.gathered.front() {
@@ -620,14 +620,14 @@ impl Fetching {
         }
         self.gathering != Gathering::Over
     }
-    /// Gives up the sources that showed a manifest first, if nothing right has come from them for a while: any node may
-    /// show an honest manifest and state a wrong packet size. True if they are given up.
+    /// Excludes the sources that showed a manifest first, if nothing valid has come from them for a while: any node may
+    /// show an honest manifest and state a wrong packet size. True if they are excluded.
     fn give_up_cut(&mut self, now: Time, object: Option<ObjectId>, random: &mut Random) -> bool {
         let (since, patience) = *self.cut_since.get_or_insert((now, CUT_PATIENCE));
         if now.since(since) < patience || !self.transfer.cut_anew() {
             return false;
         }
-        // Whoever is honest has longer the next time.
+        // An honest source has longer the next time.
         self.cut_since = Some((now, patience * 2));
         let given_up: Vec<NodeId> =
             self.sources.values().filter(|source| source.object() == object).map(|source| source.node).collect();
@@ -635,7 +635,7 @@ impl Fetching {
         self.paths.refuse_sources(&given_up, random);
         true
     }
-    /// Offers the paths in use to the transfer; those that it refuses give way to others.
+    /// Offers the paths in use to the transfer; others replace those that it refuses.
     fn offer(&mut self, now: Time, random: &mut Random) {
         loop {
             self.offer_once(now);
@@ -650,7 +650,7 @@ impl Fetching {
     fn offer_once(&mut self, now: Time) {
         let nodes = self.paths.nodes();
         let offers = self.sources.values().map(|source| {
-            // Labels of other paths may show later which node is on a path that delivered wrong bytes.
+            // Labels of other paths may show later which node is on a path that delivered corrupted bytes.
             let reported = self.paths.reported(|id| self.transfer.is_altered(id));
             let paths = reported.filter(|(_, path)| path.source == source.node);
             SourceOffer {
@@ -710,17 +710,17 @@ impl Fetching {
     }
 }
 
-/// The way that a probing Interest took. A cache's answer says nothing about the way to the producer.
+/// The path of a probing Interest. A cache's answer does not show the path to the producer.
 fn tag_of(local: &LocalPacket) -> Option<Tag> {
     match (&local.tag, &local.tag_bits) {
         _ if local.origin.is_some() => None,
         (_, Some(bits)) => Some(Tag::Bits(bits.clone())),
-        // Without labels it comes from this very node.
+        // Without labels it comes from this node itself.
         (labels, None) => Some(Tag::Labels(labels.clone().unwrap_or_default())),
     }
 }
 
-/// How the producer of a Data calls itself in its key locator; a name of its own for each that does not.
+/// The producer's name in the Data's key locator; a unique name without one.
 pub(super) fn producer_of(data: &Data<'_>) -> String {
     match data.signature.key_locator {
         Some(KeyLocator::Name(name)) => {

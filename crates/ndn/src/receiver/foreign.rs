@@ -11,7 +11,7 @@
 //!  a segment of another size than the first ─► all of them, put together in memory ([`gather`])
 //! ```
 //! Any node may have answered, and caches keep stale or forged Data. An unusable answer is requested again past caches;
-//! after too many of them, or where a stage takes too long, discovery restarts, alternately past caches and not.
+//! after too many of them, or when a stage takes too long, discovery restarts, alternately past caches and not.
 use alloc::{borrow::ToOwned, boxed::Box, collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey};
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const ISSUER_QUESTIONS_MAX: u32 = 4;
 /// Unusable answers in one stage after which discovery restarts.
 const REFUSED_MAX: u32 = 4;
-/// How long a stage may take the first time before discovery restarts: as long as an Interest usually lives.
+/// First limit of a stage's duration before discovery restarts: the usual lifetime of an Interest.
 const STAGE_TIME: Duration = Duration::from_secs(2);
 /// How often that doubles, as answers may be slow or get lost.
 const STAGE_DOUBLINGS_MAX: u32 = 2;
@@ -51,21 +51,21 @@ pub(super) struct Foreign {
     object: Name,
     stage: Stage,
     requested: Option<(Name, Time)>,
-    /// Questions so far; discovery takes turns between the two names that producers answer.
+    /// Requests so far; discovery alternates between the two names that producers answer.
     questions: u32,
     first: Option<Segment>,
-    /// The key that is shared with those who publish it: nothing else counts.
+    /// The key shared with its publishers: no other counts.
     shared: Option<VerifyKey>,
-    /// The only certificate whose key counts, if a person has named one.
+    /// The only accepted certificate, if the user has pinned one.
     pinned: Option<Certificate>,
     /// The trust anchors, if any decides about the object's name: then nothing else counts.
     anchors: Option<Arc<Anchors>>,
     unsigned: Unsigned,
     /// Unix time of the driver's epoch: certificates count for a time.
     epoch: Duration,
-    /// Questions about who vouches for the key.
+    /// Requests for the key's issuer.
     issuer_requests: u32,
-    /// Segments that came with a wrong signature; they are requested past caches only.
+    /// Segments with a wrong signature; they are requested past caches only.
     bad: BTreeSet<u32>,
     /// How often discovery has restarted.
     rounds: u32,
@@ -79,9 +79,9 @@ pub(super) struct Foreign {
     has_requested: bool,
     /// How often the last segment has named a later one.
     last_moves: u32,
-    /// How many segments were together at most.
+    /// The maximum number of assembled segments so far.
     gathered_most: u32,
-    /// Whether its producer says that it does not exist.
+    /// Whether its producer denies its existence.
     is_absent: bool,
     /// Whether a segment of the object came from a producer, so that it exists.
     is_confirmed: bool,
@@ -92,13 +92,13 @@ pub(super) struct Foreign {
 }
 
 enum Stage {
-    /// Which version is there?
+    /// Which version exists?
     Version,
     /// Whose key is it?
     Key { versioned: Name, locator: Name },
     /// Who vouches for that key?
     Issuer { versioned: Name, issuer: Name, certificate: bytes::Bytes },
-    /// Which certificates lie between that key and a trust anchor?
+    /// Which certificates link that key to a trust anchor?
     Chain { versioned: Name, chain: Box<Chain> },
     /// How are they cut?
     First { versioned: Name },
@@ -108,11 +108,11 @@ enum Stage {
     Last { versioned: Name, last: u64 },
     /// Segments of unequal sizes are put together.
     Gather { versioned: Name, gather: Box<Gather> },
-    /// All is known.
+    /// Everything is known.
     Known(Box<Known>),
     /// Its producer announces a manifest, which the probes request.
     Ours,
-    /// A manifest came.
+    /// A manifest has arrived.
     Over,
 }
 
@@ -126,7 +126,7 @@ pub(super) struct Question {
 }
 
 impl Stage {
-    /// Where discovery begins: a name with a version needs none.
+    /// Where discovery starts: a name with a version needs none.
     fn start(object: &Name) -> Stage {
         match NameView::from(object).last().is_some_and(|last| last.kind == types::VERSION) {
             true => Stage::First { versioned: object.clone() },
@@ -162,13 +162,13 @@ pub(super) struct Known {
     key: VerifyKey,
 }
 
-/// What came of an answer.
+/// The result of an answer.
 pub(super) enum Found {
-    /// It does not belong here.
+    /// It is not part of this.
     Nothing,
     /// One step further.
     Step,
-    /// More of it has come than ever before, put together in memory.
+    /// More of it than ever before is assembled in memory.
     Progress,
     /// The object can be fetched; a note for the user about its signer.
     Object(String),
@@ -207,13 +207,13 @@ impl Foreign {
             reported: None,
         }
     }
-    /// A manifest came: the object is one of ours.
+    /// A manifest has arrived: the object is one of ours.
     pub(super) fn end(&mut self) {
         if !self.is_confirmed {
             self.stage = Stage::Over;
         }
     }
-    /// A segment came from a producer: the findings stay.
+    /// A producer has sent a segment: the findings stay.
     pub(super) fn confirm(&mut self) {
         self.is_confirmed = true;
     }
@@ -224,7 +224,7 @@ impl Foreign {
     pub(super) fn is_found(&self) -> bool {
         !self.is_at_start() && !matches!(self.stage, Stage::Ours | Stage::Over)
     }
-    /// Whether the producer reports that there is no such object.
+    /// Whether the producer denies the object's existence.
     pub(super) fn is_absent(&self) -> bool {
         self.is_absent
     }
@@ -238,7 +238,7 @@ impl Foreign {
             _ => None,
         }
     }
-    /// The next question, at least `pause` after the last one.
+    /// The next request, at least `pause` after the last one.
     pub(super) fn poll(&mut self, now: Time, pause: Duration) -> Option<Question> {
         if matches!(self.stage, Stage::Gather { .. }) {
             self.give_up_stage(now);
@@ -283,7 +283,7 @@ impl Foreign {
         let caches = if is_suspect { CacheUse::Bypassed } else { CacheUse::Allowed };
         Some(Question { name, discovers, caches })
     }
-    /// The requested answer has not come.
+    /// The answer did not arrive.
     fn on_silence(&mut self) {
         match &mut self.stage {
             // Whose version a person has named, it may be one Data.
@@ -320,8 +320,8 @@ impl Foreign {
         let versioned = versioned.clone();
         self.go_on(versioned);
     }
-    /// Continues with an object whose key nobody serves, not even past caches, as programs of others do with their default
-    /// keys: it shows as much as one that nobody signed. True if it does.
+    /// Continues with an object whose key is not available even past caches, as with other programs' default keys: it
+    /// counts as unsigned. True if it does.
     fn goes_on_without_key(&mut self) -> bool {
         let (Stage::Key { versioned, .. }, Some(first)) = (&self.stage, &mut self.first) else { return false };
         if self.rounds == 0 || self.refused > 0 || self.unsigned == Unsigned::Refused {
@@ -334,7 +334,7 @@ impl Foreign {
         self.go_on(versioned);
         true
     }
-    /// Goes on to the last segment, once nothing more is to be found out about the key.
+    /// Continues with the last segment, once nothing more can be learned about the key.
     fn go_on(&mut self, versioned: Name) {
         let Some(first) = &self.first else { return };
         // With one segment the outcome follows when that is requested again.
@@ -344,7 +344,7 @@ impl Foreign {
             _ => self.enter(Stage::Last { versioned, last }),
         }
     }
-    /// Restarts discovery where a stage takes too long. Until a producer has answered, caches may answer without end.
+    /// Restarts discovery when a stage takes too long. Until a producer has answered, caches may answer without end.
     fn give_up_stage(&mut self, now: Time) {
         if self.is_confirmed || matches!(self.stage, Stage::Issuer { .. } | Stage::End { .. } | Stage::Over) {
             return;
@@ -353,7 +353,7 @@ impl Foreign {
         // Segments are requested by probes, a second apart.
         let times = match self.stage {
             Stage::Known(_) | Stage::Ours => 2 * doubled,
-            // Their patience grows before they are given up.
+            // Their patience grows before they fail.
             Stage::Gather { .. } => 8 * doubled,
             _ => doubled,
         };
@@ -377,7 +377,7 @@ impl Foreign {
             _ => false,
         }
     }
-    /// The answer that is missing; `None` if nothing says that it exists.
+    /// The missing answer; `None` if nothing shows that it exists.
     fn silence(&self) -> Option<String> {
         let what = match &self.stage {
             _ if self.is_at_start() => return None,
@@ -438,7 +438,7 @@ impl Foreign {
             return Found::Nothing;
         }
         if data.content_type() == ContentType::Nack && !naming::has_manifest(data) {
-            // Producers deny what they have no name for, such as the probes for a manifest of ours.
+            // Producers deny unknown names, such as the probes for a manifest of ours.
             if !is_exact {
                 return Found::Nothing;
             }
@@ -473,7 +473,7 @@ impl Foreign {
             Err(reason) => self.refuse(reason),
         }
     }
-    /// An answer cannot be used. The first time it is requested again at once.
+    /// Rejects an unusable answer. The first time it is requested again at once.
     fn refuse(&mut self, reason: String) -> Found {
         self.refused += 1;
         self.obstacle = Some(reason);
@@ -571,8 +571,8 @@ impl Foreign {
         self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new(), is_single });
         Ok((Stage::Key { versioned, locator }, None))
     }
-    /// The segment number of a Data of the object, if its signature is right. Until a segment has come from a producer,
-    /// the findings themselves may be forged.
+    /// The segment number of a Data of the object, if its signature is right. Until a producer has sent a segment, the
+    /// findings themselves may be forged.
     pub(super) fn verified(&mut self, data: &Data<'_>) -> Option<u32> {
         let Stage::Known(known) = &self.stage else { return None };
         let segment = known.segment(data.name)?;
@@ -587,7 +587,7 @@ impl Foreign {
         }
         None
     }
-    /// Whether a segment must come from a producer: what came before was forged.
+    /// Whether a segment must come from a producer: an earlier one was forged.
     pub(super) fn must_bypass(&self, segment: u32) -> bool {
         self.bad.contains(&segment)
     }

@@ -105,16 +105,16 @@ impl Receiver {
             unsolicited: 0,
         }
     }
-    /// Trusts only Data signed with a shared key below that key's prefix, and only what an anchor vouches for below the
-    /// anchor's, from now on. `epoch` is the Unix time of the driver's epoch, for the validity of certificates.
+    /// From now on trusts only Data signed with a shared key below that key's prefix, and only verified chains below an
+    /// anchor's. `epoch` is the Unix time of the driver's epoch, for the validity of certificates.
     pub fn trust(&mut self, keys: Vec<SharedKey>, anchors: Arc<Anchors>, epoch: Duration) {
         (self.shared_keys, self.anchors, self.epoch) = (keys, anchors, epoch);
     }
-    /// Decides about objects that nobody has signed from now on.
+    /// Sets the policy for unsigned objects from now on.
     pub fn set_unsigned(&mut self, unsigned: Unsigned) {
         self.unsigned = unsigned;
     }
-    /// Starts a fetch. With a certificate only what its key has signed is believed, whatever anchors there are.
+    /// Starts a fetch. With a certificate only data signed by its key is accepted, regardless of anchors.
     pub fn fetch(&mut self, now: Time, fetch: Fetch, pinned: Option<Certificate>) -> TransferId {
         let id = self.fetches.number_for(&*fetch.opener);
         let paths = PathConfig {
@@ -134,7 +134,7 @@ impl Receiver {
             fetch.transfer.cancel(now);
         }
     }
-    /// Takes what the driver of a fetch's bulk sources has to report, and gives what it is to do.
+    /// Takes the reports of a fetch's bulk driver, and returns its next tasks.
     pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
         self.fetches.get_mut(id).map(|fetch| fetch.transfer.step_bulk(now, inputs))
     }
@@ -142,7 +142,7 @@ impl Receiver {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         self.fetches.set_limit(now, id, rate);
     }
-    /// Sets what the owner of the node wants of a face.
+    /// Sets the operator's policy for a face.
     pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
         self.fetches.set_face_policy(now, face, policy);
         let faces = self.fetches.shared.faces.clone();
@@ -151,7 +151,7 @@ impl Receiver {
         }
         self.collect_events(now);
     }
-    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch.
+    /// Changes a fetch's demands on its paths; false for an unknown fetch.
     pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
         let is_known = self.fetches.set_demands(now, id, demands);
         let faces = self.fetches.shared.faces.clone();
@@ -173,7 +173,7 @@ impl Receiver {
         if self.echoing.handle_packet(now, local) {
             return;
         }
-        // Hundreds of lookups may be open, and few packets concern them: each packet is decoded once.
+        // Hundreds of lookups may be open, and each packet concerns few of them: it is decoded once.
         let is_data = packet_type(&local.packet) == Some(types::DATA);
         let data = if is_data { Data::decode(&local.packet).ok() } else { None };
         let returned = local.nack.and_then(|_| Interest::decode(&local.packet).ok());
@@ -188,7 +188,7 @@ impl Receiver {
         self.unsolicited += u64::from(!taken);
         self.collect_events(now);
     }
-    /// Takes what the stores of fetches have answered that work on another thread.
+    /// Takes the answers of fetches' stores on other threads.
     pub fn handle_storage(&mut self, now: Time) {
         for (_, fetch) in self.fetches.running_mut() {
             fetch.handle_storage(now, &mut self.random);
@@ -218,11 +218,11 @@ impl Receiver {
         let echo = self.echoing.poll_timeout();
         self.fetches.iter().filter_map(|(_, fetch)| fetch.poll_timeout()).chain(limit).chain(echo).min()
     }
-    /// The next thing worth telling.
+    /// The next event to report.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         self.fetches.poll_event()
     }
-    /// What came of an echo request.
+    /// Returns the result of an echo request.
     pub fn poll_echo(&mut self) -> Option<EchoReport> {
         self.echoing.poll_report()
     }
@@ -233,7 +233,7 @@ impl Receiver {
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.fetches.report(now, id)
     }
-    /// Whether forwarders have returned the Interests of the latest fetch of a name for want of a route.
+    /// Whether forwarders have returned the Interests of the latest fetch of a name for lack of a route.
     pub fn is_refused(&self, name: &Name) -> bool {
         self.fetches
             .all()
@@ -244,13 +244,14 @@ impl Receiver {
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.fetches.names()
     }
-    /// Paths known to a fetch, and those of them in use.
+    /// Paths known to a fetch, and the number in use.
     pub fn paths(&self, id: TransferId) -> Option<(usize, usize)> {
         self.fetches.get(id).map(|fetch| (fetch.paths.len(), fetch.paths.in_use().count()))
     }
 }
 
-/// Sources that a fetch usually has: NDN does not tell them apart before the first answer, so paths are limited together.
+/// Typical number of a fetch's sources: NDN does not distinguish them before the first answer, so paths are limited
+/// together.
 const SOURCES_TYPICAL: usize = 4;
 
 /// A source as a producer named itself.

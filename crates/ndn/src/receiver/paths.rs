@@ -1,4 +1,4 @@
-//! The paths of one fetch: found by probes, used by choice, given up when they fail. PTP §4 C.
+//! The paths of one fetch: found by probes, used by choice, dropped when they fail. PTP §4 C.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use tributary_core::{Duration, FaceId, NodeId, PathId, Random, Rate, Time};
@@ -6,19 +6,19 @@ use tributary_core::{Duration, FaceId, NodeId, PathId, Random, Rate, Time};
 use super::selection::{self, Candidate, Link, PathSelection};
 use crate::{config::PathConfig, router::labels::LABEL_BYTES};
 
-/// Paths known at one time; beyond that the ones not in use for longest go.
+/// Maximum known paths; beyond that the ones unused for longest are dropped.
 const PATHS_MAX: usize = 256;
 /// How long a path that failed is left alone, unless a probe brings its tag again; as long again each time that its tag
 /// cannot be followed.
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
-/// Times that double the pause, at most.
+/// Maximum doublings of the pause.
 const DOUBLINGS_MAX: u32 = 6;
-/// How long a path in use is silent before it gives way to another one. It is silent already when an answer takes longer than
-/// a timeout, as when another path begins and fills the queue of a link that both have: full queues take seconds on slow links.
-/// While nothing comes over any path in use, one gives way as soon as its answers can be late no more.
+/// How long a path in use is silent before another one replaces it. A path already counts as silent when an answer
+/// takes longer than a timeout, as when another path starts and fills a shared link's queue: full queues take seconds
+/// on slow links. While no path in use delivers, one is replaced as soon as its answers cannot be merely late.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// The part of a change interval in which paths that came in fill their windows; what they bring is measured afterwards.
+/// The part of a change interval in which new paths fill their windows; their rates are measured afterwards.
 const SETTLING: f64 = 0.3;
 
 /// The labels of a path, as a probe brought them.
@@ -29,7 +29,7 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    /// Its labels; of bits nobody but their routers knows where one ends.
+    /// Its labels; in a bit string only their routers know where one ends.
     fn labels(&self) -> &[[u8; LABEL_BYTES]] {
         match self {
             Tag::Labels(labels) => labels.as_chunks().0,
@@ -55,7 +55,7 @@ pub(super) struct KnownPath {
     /// The rates of its links, where routers state them.
     rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
-    /// The face by which it leaves this node, if that is known.
+    /// The face on which it leaves this node, if known.
     pub(super) face: Option<FaceId>,
     pub(super) in_use: bool,
     /// Smoothed round-trip time of the probes and its mean deviation.
@@ -69,7 +69,7 @@ pub(super) struct KnownPath {
     failed: Option<Time>,
     /// Times that its tag could not be followed since a probe brought it.
     dead_ends: u32,
-    /// Bytes that it had delivered when measuring began, and in the last change interval since then.
+    /// Its bytes when measuring started, and in the last change interval since then.
     bytes_before: u64,
     rate: Option<Rate>,
 }
@@ -88,7 +88,7 @@ pub(super) struct Way {
     /// The rates of its links, where routers state them.
     pub(super) rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
-    /// The face by which it leaves this node, if that is known.
+    /// The face on which it leaves this node, if known.
     pub(super) face: Option<FaceId>,
     pub(super) rtt: Duration,
 }
@@ -99,7 +99,7 @@ pub(super) struct Traffic {
     /// Of Interests with their tags.
     pub(super) interests: u64,
     pub(super) data: u64,
-    /// Of what the Data brought.
+    /// Bytes of content in the Data.
     pub(super) content: u64,
 }
 
@@ -109,9 +109,9 @@ pub(super) struct Paths {
     known: BTreeMap<PathId, KnownPath>,
     next: u16,
     changed_at: Time,
-    /// Since when it is measured what the paths bring; `None` while they fill their windows.
+    /// Since when the paths' rates are measured; `None` while they fill their windows.
     measured_since: Option<Time>,
-    /// When the next silent path gives way.
+    /// When the next silent path is replaced.
     replacement_at: Option<Time>,
 }
 
@@ -128,7 +128,7 @@ impl Paths {
             replacement_at: None,
         }
     }
-    /// Takes what a probe found. Whether the paths in use changed.
+    /// Takes a probe's result. Returns whether the paths in use changed.
     pub(super) fn on_probe(&mut self, now: Time, found: Way, random: &mut Random) -> bool {
         let Way { tag, rates, source, face, rtt } = found;
         if let Some((_, path)) = self.known.iter_mut().find(|(_, path)| path.tag == tag) {
@@ -165,14 +165,13 @@ impl Paths {
         self.known.insert(PathId(self.next), path);
         self.fill(random) | self.replace_silent(now, random)
     }
-    /// Whether two paths are known to leave this node by different faces.
+    /// Whether two paths are known to leave this node on different faces.
     pub(super) fn leave_apart(&self, one: PathId, other: PathId) -> bool {
         let first = |id: PathId| self.known.get(&id).and_then(|path| path.tag.labels().first());
         first(one).zip(first(other)).is_some_and(|(one, other)| one != other)
     }
     /// Whether all forwarders on a path mark Data from a cache or in answer to another Interest: each has stated the
-    /// rate of the link over which it sends Data, if it knows one, and a forwarder that does not know tags passes on
-    /// none.
+    /// rate of the Data's departure link, if it knows one, and a forwarder without support for tags forwards none.
     pub(super) fn is_flagged(&self, id: PathId) -> bool {
         let flags = |path: &KnownPath| match &path.tag {
             Tag::Labels(_) => path.rates.len() == path.hops(),
@@ -180,8 +179,8 @@ impl Paths {
         };
         self.known.get(&id).is_some_and(flags)
     }
-    /// From `now` on nothing comes over a path in use, where answers may be late by `lateness`; `None` if something comes
-    /// again.
+    /// From `now` on no Data arrives over a path in use, where answers may be late by `lateness`; `None` when Data
+    /// arrives again.
     pub(super) fn set_silent(&mut self, now: Time, id: PathId, lateness: Option<Duration>) {
         if let Some(path) = self.known.get_mut(&id) {
             let silent = |lateness| Silent { since: now, surely_at: now + lateness };
@@ -190,17 +189,17 @@ impl Paths {
             self.replacement_at = self.dues().min().map(|due| due.max(now));
         }
     }
-    /// Whether nothing comes over any path in use.
+    /// Whether no path in use delivers.
     pub(super) fn is_silent(&self) -> bool {
         self.in_use().all(|(_, path)| path.silent.is_some())
     }
-    /// When silent paths in use give way.
+    /// When silent paths in use are replaced.
     fn dues(&self) -> impl Iterator<Item = Time> {
         let is_silent = self.is_silent();
         self.in_use().filter_map(move |(_, path)| path.gives_way_at(is_silent))
     }
-    /// Paths that have been silent for [`SILENCE`] give way to others, if there are any, and one of them earlier if no
-    /// path delivers anything; true if the paths in use changed.
+    /// Replaces paths that have been silent for [`SILENCE`] if there are others, and one of them earlier if no path
+    /// delivers anything; true if the paths in use changed.
     fn replace_silent(&mut self, now: Time, random: &mut Random) -> bool {
         let due = |paths: &Paths, is_silent: bool| -> Vec<PathId> {
             let is_due = |path: &KnownPath| path.gives_way_at(is_silent).is_some_and(|due| due <= now);
@@ -215,8 +214,8 @@ impl Paths {
         self.replacement_at = self.dues().filter(|due| *due > now).min();
         changed
     }
-    /// A path failed: its tag could not be followed. Another takes its place at once. Whether the
-    /// paths in use changed.
+    /// A path failed: its tag could not be followed. Another replaces it at once. Returns whether the paths in use
+    /// changed.
     pub(super) fn on_failed(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
         let Some(path) = self.known.get_mut(&id) else { return false };
         path.failed = Some(now);
@@ -224,7 +223,7 @@ impl Paths {
         let was = core::mem::replace(&mut path.in_use, false);
         self.fill(random) || was
     }
-    /// Paths over which the transfer wants nothing are used no more; whether the paths in use changed.
+    /// Stops using paths that the transfer refuses; returns whether the paths in use changed.
     pub(super) fn refuse(&mut self, refused: &[PathId], random: &mut Random) -> bool {
         let mut changed = false;
         for id in refused {
@@ -251,7 +250,7 @@ impl Paths {
         }
         self.fill(random)
     }
-    /// A silent path gives way to another one, if there is one; true if the paths in use changed.
+    /// Replaces a silent path if there is another one; true if the paths in use changed.
     fn give_way(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
         let Some(path) = self.known.get_mut(&id) else { return false };
         let before = (path.failed, path.in_use);
@@ -262,7 +261,7 @@ impl Paths {
         }
         is_replaced
     }
-    /// Replaces silent paths. Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` is
+    /// Replaces silent paths. Starts to measure, and changes the paths in use, once per change interval; `bytes_of` is
     /// the content that each has delivered. True if they changed.
     pub(super) fn handle_timeout(
         &mut self,
@@ -296,7 +295,7 @@ impl Paths {
         }
         changed
     }
-    /// When it has something to do next by itself.
+    /// When its next timer is due.
     pub(super) fn poll_timeout(&self) -> Time {
         self.replacement_at.map_or(self.next_change(), |relief| relief.min(self.next_change()))
     }
@@ -350,7 +349,7 @@ impl Paths {
     pub(super) fn in_use(&self) -> impl Iterator<Item = (PathId, &KnownPath)> {
         self.known.iter().filter(|(_, path)| path.in_use).map(|(id, path)| (*id, path))
     }
-    /// Paths in use, and those that `also` wants although they are refused.
+    /// Paths in use, and refused ones for which `also` holds.
     pub(super) fn reported(&self, also: impl Fn(PathId) -> bool) -> impl Iterator<Item = (PathId, &KnownPath)> {
         let is_reported = move |(id, path): &(&PathId, &KnownPath)| path.in_use || path.refused && also(**id);
         self.known.iter().filter(is_reported).map(|(id, path)| (*id, path))
@@ -362,7 +361,7 @@ impl Paths {
     pub(super) fn tag(&self, id: PathId) -> Option<&Tag> {
         self.known.get(&id).map(|path| &path.tag)
     }
-    /// The least rate that is known of a link of a path.
+    /// The lowest known rate of a path's links.
     pub(super) fn narrowest(&self, id: PathId) -> Option<Rate> {
         self.known.get(&id)?.rates.iter().flatten().min().copied()
     }
@@ -375,7 +374,7 @@ impl Paths {
 }
 
 impl KnownPath {
-    /// When it gives way to another path; `is_silent` says that nothing comes over any.
+    /// When another path replaces it; `is_silent` means that no path delivers.
     fn gives_way_at(&self, is_silent: bool) -> Option<Time> {
         let after_a_while = |silent: Silent| silent.since + SILENCE;
         self.silent.map(|silent| match is_silent {
@@ -387,7 +386,7 @@ impl KnownPath {
         let pause = FAILED_PAUSE * (1 << self.dead_ends.saturating_sub(1).min(DOUBLINGS_MAX));
         !self.refused && self.failed.is_none_or(|failed| failed + pause <= now)
     }
-    /// Its links, which carry what `rates` says.
+    /// Its links, with their rates from `rates`.
     fn links(&self, nodes: &Nodes, hops: &Hops, rates: &BTreeMap<Label, Rate>) -> Vec<Link> {
         let labels = self.tag.labels();
         let mut from = None;
@@ -420,9 +419,9 @@ impl KnownPath {
 
 type Label = [u8; LABEL_BYTES];
 
-/// Which labels lead to the same node. A label names a face of one router; it leads to the router whose label comes
-/// next, so all labels followed by the same label lead to one router. A node is identified by the least of the labels
-/// that lead to it.
+/// Which labels lead to the same node. A label names a face of one router; it leads to the router of the next label, so
+/// all labels followed by the same label lead to one router. A node is identified by the least of the labels that lead
+/// to it.
 pub(super) struct Nodes(BTreeMap<Label, Label>);
 
 impl Nodes {
@@ -465,7 +464,7 @@ impl Hops {
             for pair in tag.labels().windows(2) {
                 let (from, label) = (nodes.behind(pair[0]), pair[1]);
                 let known = hops.entry((from, nodes.behind(label))).or_insert(Some(label));
-                // Of several links between them nobody knows which belongs to which.
+                // With several links between them, labels cannot be assigned to links.
                 *known = known.filter(|known| *known == label);
             }
         }
@@ -609,7 +608,7 @@ mod tests {
         (1..=3).for_each(|label| {
             probe(&mut paths, &mut random, label);
         });
-        // What path 1 brought at once does not count.
+        // Path 1's initial bytes do not count.
         let bytes =
             |after: bool| move |id: PathId| [50_000, 100][usize::from(id.0 > 1)] + u64::from(after && id.0 > 1) * 900;
         let mut at = |ms, bytes: &dyn Fn(PathId) -> u64| {
@@ -640,7 +639,7 @@ mod tests {
     #[test]
     fn a_link_has_the_rate_that_was_told_and_the_label_of_its_way_back_if_there_is_one() {
         let (mut paths, mut random) = paths(9);
-        // Two routers next to each other, 7 and 5, each with a way to a producer, 1 and 2.
+        // Two neighbouring routers, 7 and 5, each with a path to a producer, 1 and 2.
         let [to_7, to_5] = [[9u8, 0, 0, 7], [9, 0, 0, 5]];
         let [from_7, from_5, end_1, end_2] = [[7u8, 0, 0, 5], [5, 0, 0, 7], [7, 0, 0, 1], [5, 0, 0, 2]];
         let rate = |mbps| Some(Rate::from_mbps(mbps));

@@ -10,15 +10,15 @@ use crate::wire::lp::Origin;
 /// Paths whose requests for one packet are distinguished; earlier ones over further paths count as sent over other
 /// paths until they expire.
 const PATHS_REPORTED_MAX: usize = 8;
-/// Forwarders hold back no copy that comes later than this: NFD for up to 250 ms, ndnd for 400 ms.
+/// Forwarders suppress no duplicate that arrives later than this: NFD for up to 250 ms, ndnd for 400 ms.
 const HELD_BACK_MAX: Duration = Duration::from_millis(500);
 
 /// The form in which an Interest requests a packet: its selectors. No name continues a packet's, so all request the
 /// same Data.
 ///
-/// A forwarder treats two Interests as copies of one if names and selectors are equal, and holds copies back, that is,
-/// drops them silently. A lost packet is requested in another form: its Interest gets an entry of its own wherever the
-/// former one still waits.
+/// A forwarder treats two Interests as duplicates if names and selectors are equal, and drops duplicates silently. A
+/// lost packet is requested in another form: its Interest gets a separate entry wherever the former one is still
+/// pending.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Form {
     pub(super) can_be_prefix: bool,
@@ -58,7 +58,7 @@ pub(super) struct PacketRequests {
 /// A request for a packet that was requested again later.
 #[derive(Clone, Copy)]
 struct FormerRequest {
-    /// Its path and request; `None` for several that are not distinguished any more.
+    /// Its path and request; `None` for several that cannot be distinguished anymore.
     by: Option<Request>,
     /// When its Interest is pending no more.
     expires: Time,
@@ -104,7 +104,7 @@ impl PacketRequests {
             ..PacketRequests::first(now, path, number, lifetime)
         }
     }
-    /// Whether it was requested only once.
+    /// Whether it was requested exactly once.
     pub(super) fn is_first(&self) -> bool {
         self.before.is_empty()
     }
@@ -118,9 +118,9 @@ impl PacketRequests {
         self.before.iter().find_map(of_path).map(|(_, number)| number)
     }
     /// The Interests for it that Data of `origin` at `now` may answer: this node's router gives an answer of a cache to
-    /// no Interest that bypassed caches. `is_apart` says of a path whether the Data cannot have come over it, and
-    /// `is_lost` of a path and a request whether its answer can come no more. Where paths meet, Data goes to all who
-    /// wait: over this path may come, out of turn, Data that another path brought as far as there.
+    /// no Interest that bypassed caches. `is_apart` says of a path that the Data cannot have used it, and `is_lost` of
+    /// a path and a request that its answer cannot arrive anymore. Where paths meet, Data goes to all waiting faces:
+    /// this path may deliver, out of order, Data that another path brought to the meeting point.
     pub(super) fn answers(
         &self,
         now: Time,

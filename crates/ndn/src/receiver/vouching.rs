@@ -1,7 +1,7 @@
 //! Who vouches for the signer of a manifest that a probe has brought, where trust anchors or a pinned certificate decide.
 //!
-//! The first answer of an unknown signer begins a chain and is dropped; probes go on, so the next one comes soon. A signer
-//! that was vouched for counts for the rest of the fetch, one that was refused is tried again after a pause.
+//! The first answer of an unknown signer starts a chain and is dropped; probes continue, so the next one comes soon. A
+//! verified signer counts for the rest of the fetch, a refused one is tried again after a pause.
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use bytes::Bytes;
@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const REQUESTS_MAX: u32 = 4;
 /// Answers that are no certificate of the chain before the signer is refused: caches may keep forged ones.
 const WRONG_MAX: u32 = 4;
-/// How long after a refusal the next signer is looked at.
+/// How long after a refusal the next signer is examined.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Signers that were vouched for, of one fetch.
 const SIGNERS_MAX: usize = 8;
 
-/// What a fetch knows of the signers of manifests.
+/// A fetch's knowledge of the signers of manifests.
 pub(super) struct Vouching {
     object: Name,
     pinned: Option<Certificate>,
@@ -35,13 +35,13 @@ pub(super) struct Vouching {
     /// Keys that are vouched for, by their locators.
     signers: Vec<(Name, VerifyKey)>,
     running: Option<Running>,
-    /// No chain is begun before.
+    /// No chain starts before.
     resumes: Time,
     obstacle: Option<String>,
     is_news: bool,
 }
 
-/// A chain on its way to an anchor.
+/// A running chain to an anchor.
 struct Running {
     chain: Box<Chain>,
     /// The signer at its beginning.
@@ -65,10 +65,10 @@ impl Vouching {
             is_news: false,
         }
     }
-    /// Whether a Data with a manifest counts. If that is not known yet, its certificates are requested.
+    /// Whether a Data with a manifest counts. If that is unknown, requests its certificates.
     pub(super) fn is_vouched(&mut self, now: Time, packet: &Bytes, data: &Data<'_>) -> bool {
         if let Some(pinned) = &self.pinned {
-            // The manifest itself has to be signed by the pinned key.
+            // The pinned key must have signed the manifest itself.
             let Err(refusal) = check_time(pinned, self.unix(now)) else { return true };
             self.refuse(now, format!("{refusal}"));
             return false;
@@ -118,11 +118,11 @@ impl Vouching {
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.running.as_ref().map(|running| running.requested.map_or(Time::ZERO, |requested| requested + PATIENCE))
     }
-    /// Whether a Data of this name may be a certificate that was requested here.
+    /// Whether a Data with this name may be a certificate requested here.
     pub(super) fn awaits(&self, name: NameView<'_>) -> bool {
         self.running.as_ref().is_some_and(|running| NameView::from(running.chain.needs()).is_prefix_of(name))
     }
-    /// Takes a Data; whether it was requested here. The discovery of a foreign object may wait for it too.
+    /// Takes a Data; returns whether it was requested here. The discovery of a foreign object may wait for it too.
     pub(super) fn handle_packet(&mut self, now: Time, packet: &Bytes, data: Option<&Data<'_>>) -> bool {
         let unix = self.unix(now);
         let (Some(running), Some(data)) = (&mut self.running, data) else { return false };

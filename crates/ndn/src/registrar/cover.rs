@@ -1,13 +1,13 @@
-//! The prefixes that are registered for the published names: one that many names have in common stands for all of them,
-//! so that a publisher of 100,000 objects keeps a few routes at its neighbours.
+//! The prefixes registered for the published names: a common prefix of many names represents them all, so that a
+//! publisher of 100,000 objects needs few routes at its neighbours.
 use alloc::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     vec::Vec,
 };
 use tributary_content::Name;
 
-/// Components next to a prefix, with something registered behind each, from which on the prefix is registered instead: a
-/// folder counts by its own children, so that one with few of them claims nothing of others.
+/// Number of components next to a prefix with registrations behind each, from which on the prefix is registered
+/// instead: a folder counts only its own children, so one with few of them claims no foreign names.
 pub(super) const COMMON_AT: usize = 64;
 
 #[derive(Default)]
@@ -16,17 +16,17 @@ pub(super) struct Cover {
     registered: BTreeMap<Name, Registered>,
     /// How many are registered at and below each of their prefixes.
     within: BTreeMap<Name, usize>,
-    /// Behind how many components next to a prefix there are some of them.
+    /// Components next to a prefix with some of them behind, and their number.
     children: BTreeMap<Name, usize>,
     /// Prefixes that a neighbour does not let this node register.
     barred: BTreeSet<Name>,
-    /// Whether prefixes may stand for names.
+    /// Whether prefixes may replace names.
     has_common: bool,
 }
 struct Registered {
-    /// It stands for all names below it, not for the one published name that it is.
+    /// It represents all names below it, not one published name.
     is_common: bool,
-    /// The published names for which it stands.
+    /// The published names that it represents.
     names: usize,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Change {
 }
 
 impl Cover {
-    /// Whether this prefix is to be registered.
+    /// Whether this prefix should be registered.
     pub(super) fn includes(&self, prefix: &Name) -> bool {
         self.registered.contains_key(prefix)
     }
@@ -58,14 +58,14 @@ impl Cover {
         let common = (1..=name.len()).map(|depth| name.prefix(depth)).find(|prefix| self.is_common(prefix));
         common.or_else(|| self.includes(name).then(|| name.clone()))
     }
-    /// From now on prefixes may stand for names: all neighbours send returned Interests to other producers.
+    /// From now on prefixes may replace names: all neighbours send returned Interests to other producers.
     pub(super) fn allow_common(&mut self) -> Vec<Change> {
         if core::mem::replace(&mut self.has_common, true) {
             return Vec::new();
         }
         let mut crowded: Vec<Name> =
             self.children.iter().filter(|(_, count)| **count >= COMMON_AT).map(|(prefix, _)| prefix.clone()).collect();
-        // Longest first: what is common below may make its parent less crowded.
+        // Longest first: a shared prefix below may make its parent less crowded.
         crowded.sort_by_key(|prefix| core::cmp::Reverse(prefix.len()));
         crowded.retain(|prefix| self.is_crowded(prefix));
         let mut changes = Vec::new();
@@ -87,7 +87,7 @@ impl Cover {
                 entry.names += usize::from(is_new);
                 return Vec::new();
             }
-            // Registered anew: who published it asks whether the neighbours have it.
+            // Registered again: its publisher asks whether the neighbours have it.
             return [Change::Register(prefix)].into();
         }
         self.insert(name.clone(), Registered { is_common: false, names: 1 });
@@ -160,7 +160,7 @@ impl Cover {
     }
 }
 
-/// Whether nothing is left of it.
+/// Whether the count has reached zero.
 fn count_down(counts: &mut BTreeMap<Name, usize>, of: Name) -> bool {
     let Entry::Occupied(mut count) = counts.entry(of) else { return false };
     *count.get_mut() -= 1;

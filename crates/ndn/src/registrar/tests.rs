@@ -32,12 +32,12 @@ fn outcome(registrations: &mut Registrations, now: Time, answer: &LocalPacket) -
     registrations.handle_packet(now, answer);
     registrations.poll_outcome()
 }
-/// The neighbour is there, and a forwarder of ours.
+/// The neighbour is up, and runs our forwarder.
 fn known(registrations: &mut Registrations) {
     registrations.on_face_up(Time::ZERO, FaceId(3));
     registrations.on_boot(Time::ZERO, FaceId(3), 0, 77);
 }
-/// What a command asks for: the verb and the prefix.
+/// A command's verb and prefix.
 fn parsed(command: &Command) -> (String, Name) {
     let interest = Interest::decode(&command.interest).unwrap();
     let parts: Vec<_> = interest.name.components().collect();
@@ -185,7 +185,7 @@ fn a_prefix_is_asked_for_again_until_the_neighbour_answers_and_renewed_elsewhere
         assert!([&first, &again].into_iter().all(is_withdrawal), "it is asked until it answers");
         assert_eq!(outcome(&mut registrations, at + PATIENCE, &answer(&again, 200, "OK")), None);
         assert_eq!(registrations.poll_timeout(), None);
-        // One that never answers is given up.
+        // A neighbour that never answers is dropped.
         registrations.on_face_up(at, FaceId(3));
         registrations.add(at, &name);
         registrations.remove(at, &name);

@@ -1,4 +1,4 @@
-//! What becomes of a Data, and of an Interest that comes back.
+//! The treatment of a Data, and of a returned Interest.
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -52,7 +52,8 @@ impl Router {
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
         }
-        // A node that requested in several forms uses the first answer, and the one past caches says most.
+        // A node that requested in several forms uses the first answer, and the one past caches is the most
+        // informative.
         answered.sort_by_key(|index| {
             let entry = self.pit.entry(*index);
             entry.map(|entry| (entry.caches == CacheUse::Allowed, !entry.is_exact(face)))
@@ -74,7 +75,7 @@ impl Router {
             records.iter().any(|record| *first.get_or_insert(record.face) != record.face)
         })
     }
-    /// Updates the strategy, and remembers the nonces so that looping copies are recognised.
+    /// Updates the strategy, and remembers the nonces so that looping duplicates are recognised.
     fn settle(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, entry: &PitEntry) {
         self.stats.satisfied_and_not.0 += 1;
         let name = self.hasher.name(entry.name());
@@ -92,7 +93,7 @@ impl Router {
             self.strategies[entry.strategy].on_outcome(now, entry.prefix_key, record.face, outcome);
         }
     }
-    /// Sends a Data to all who wait for it. A node that requested in several forms gets one, or one for each of its
+    /// Sends a Data to all waiting faces. A node that requested in several forms gets one, or one for each of its
     /// tokens. If the Data may answer another node's Interest it is marked, since its timing measures neither order nor
     /// round trip (PTP §5 D 1).
     fn answer(
@@ -155,15 +156,15 @@ impl Router {
         let is_named = record.named;
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);
         self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack(why));
-        // Where too much waits the path leads on all the same.
+        // Congestion does not mean that the path leads nowhere.
         let leads_on = matches!(why, NackReason::Congestion | NackReason::Unavailable(_));
         let is_cut = is_named && self.config.path_tags && !leads_on;
         self.return_unanswered(now, index, is_cut || headers.path_failed);
         Ok(())
     }
-    /// Returns an Interest to all who wait, if it came back from everywhere: with the least of the reasons, and with
-    /// the path failure for those who named a path. A loop is the reason only if there is no other: from there it was
-    /// tried over all routes.
+    /// Returns an Interest to all waiting faces once every next hop has returned it: with the least of the reasons, and
+    /// with the path failure for those who named a path. A loop is the reason only if there is no other: it has then
+    /// been tried over all routes.
     pub(super) fn return_unanswered(&mut self, now: Time, index: PitIndex, path_failed: bool) {
         let Some(entry) = self.pit.entry(index) else { return };
         if entry.out_records.iter().any(|record| record.nacked.is_none()) || self.pass_on_elsewhere(now, index) {

@@ -1,4 +1,4 @@
-//! Nonces of Interests that are pending no more: what comes back with one of them has gone in a circle.
+//! Nonces of Interests that are no longer pending: an Interest that returns with one of them has looped.
 use alloc::collections::VecDeque;
 
 use hashbrown::HashSet;
@@ -32,7 +32,7 @@ impl DeadNonces {
             self.order.push_back((now, hash));
         }
     }
-    /// Whether a name and a nonce were here lately.
+    /// Whether a name and a nonce were seen recently.
     pub fn contains(&self, hash: u64) -> bool {
         self.set.contains(&hash)
     }

@@ -13,13 +13,13 @@ use crate::wire::{
     echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
 };
 
-/// Answers that a face may have at once after a pause, in seconds' worth of them.
+/// Burst of a face's answers after a pause, in seconds' worth of them.
 const BURST: Duration = Duration::from_secs(1);
 
 /// How many answers a face may still have.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct EchoAllowance {
-    /// When all that was answered is paid off at the allowed rate.
+    /// When the answers so far are within the allowed rate.
     paid_off: Time,
 }
 
@@ -39,7 +39,7 @@ impl EchoAllowance {
 }
 
 impl Router {
-    /// Answers an echo request; `None` if it is none, or is for another node.
+    /// Answers an echo request; `None` for other Interests, and requests to other nodes.
     pub(super) fn on_echo(&mut self, now: Time, passing: &Passing<'_>) -> Option<Result<(), &'static str>> {
         let request = EchoRequest::of(passing.interest.name)?;
         let code = self.reply_code(now, &request, passing.interest)?;

@@ -10,9 +10,9 @@
 //!                            │ after    │
 //!                            └──────────┘
 //! ```
-//! With promotion on hits the list is in fact in order of last use. The paper compares the flow name with the entry's
-//! prefix only, to save the key; two flows whose hashes agree would then share an entry, possibly not the longest
-//! match. Here the key is kept: a few dozen bytes for each of a bounded number of flows, and never a wrong answer.
+//! With promotion on hits the list is in order of last use. The paper compares the flow name with the entry's prefix
+//! only, to save the key; two flows with equal hashes would then share an entry, possibly not the longest match. Here
+//! the key is stored: a few dozen bytes for each of a bounded number of flows, and never a wrong answer.
 use alloc::{boxed::Box, vec::Vec};
 
 use hashbrown::HashTable;
@@ -51,7 +51,7 @@ struct Slot {
 const NONE: u32 = u32::MAX;
 
 impl Fab {
-    /// A base for at most `capacity` flows; zero for none at all.
+    /// A base for at most `capacity` flows; zero disables it.
     pub fn new(capacity: usize) -> Self {
         Fab {
             table: HashTable::with_capacity(capacity),
@@ -63,12 +63,12 @@ impl Fab {
             hits_and_misses: (0, 0),
         }
     }
-    /// The FIB entry of a name with these prefixes, by the base if it knows the flow: all that a router looks up.
+    /// The FIB entry of a name with these prefixes, through the base if it knows the flow: a router's only lookup.
     pub fn longest_match(&mut self, fib: &Fib, name: NameView<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
         let depth = prefixes.depth().saturating_sub(1);
         let (hash, end) = prefixes.at(depth);
         let flow = &name.as_tlv()[..end];
-        // A prefix as long as the complete name is not the flow's: it is looked up by itself.
+        // A prefix as long as the complete name is not the flow's: it is looked up separately.
         if let Some(full) = fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
             return Some(full);
         }
@@ -79,7 +79,7 @@ impl Fab {
         self.insert(hash, flow, found);
         found
     }
-    /// The FIB entry of a flow, or that there is none (`Some(None)`); `None` if the flow is unknown. `generation` is
+    /// The FIB entry of a flow, or its known absence (`Some(None)`); `None` if the flow is unknown. `generation` is
     /// that of the FIB; a change empties the table.
     pub fn lookup(&mut self, hash: u64, flow: &[u8], generation: u64) -> Option<Option<FibIndex>> {
         if self.generation != generation {
@@ -102,7 +102,7 @@ impl Fab {
         }
         Some(self.slots[found as usize].entry)
     }
-    /// Remembers what longest prefix match gave for a flow that [`Fab::lookup`] did not know.
+    /// Stores the result of longest prefix match for a flow that [`Fab::lookup`] did not find.
     pub fn insert(&mut self, hash: u64, flow: &[u8], entry: Option<FibIndex>) {
         if self.capacity == 0 {
             return;
@@ -125,11 +125,11 @@ impl Fab {
         self.table.insert_unique(hash, slot, |slot| slots[*slot as usize].hash);
         self.link_newest(slot);
     }
-    /// Flows known.
+    /// Stored flows.
     pub fn len(&self) -> usize {
         self.table.len()
     }
-    /// Whether no flow is known.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -167,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A list in which everything is searched, moved and dropped by hand. Few hashes, so that they collide.
+        /// A plain list as the model. Few hashes, so that they collide.
         #[test]
         fn behaves_as_a_list_in_order_of_use(
             flows in proptest::collection::vec((0u8..12, 0u64..3), 0..200), capacity in 0usize..8,

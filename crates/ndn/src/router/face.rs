@@ -1,4 +1,4 @@
-//! One face: its link service (fragmentation, reassembly, reliability, marking) and what waits to be sent on it.
+//! One face: its link service (fragmentation, reassembly, reliability, marking) and its send queue.
 use alloc::{collections::VecDeque, format, string::String, vec::Vec};
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::wire::{
     reliability::{Reliability, ReliabilityConfig, ReliabilityStats},
 };
 
-/// Who is on the other end of a face.
+/// The node at the far end of a face.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FaceScope {
     /// Another machine.
@@ -26,7 +26,7 @@ pub enum FaceScope {
     NonLocal,
     /// An application on this machine: it may use `/localhost` and choose faces.
     Local,
-    /// The same of another user: what it commands concerns itself only.
+    /// The same for another user: its commands concern only itself.
     OtherUser,
 }
 
@@ -37,13 +37,13 @@ pub struct FaceProfile {
     pub mtu: Option<usize>,
     /// Whether it is found out if the link carries less.
     pub finds_mtu: bool,
-    /// Who is on the other end.
+    /// The node at the far end.
     pub scope: FaceScope,
     /// Rate of its link, if known, and when to mark packets.
     pub rate: Option<Rate>,
     /// When to mark packets.
     pub marking: MarkingRule,
-    /// Whether Interests that come by it wait for their turn, so that their Data fits onto its link; needs its rate.
+    /// Whether its incoming Interests wait for their turn, so that their Data fits onto its link; needs its rate.
     pub shaping: Option<ShapingConfig>,
     /// Whether lost packets are sent again on the link.
     pub reliability: Option<ReliabilityConfig>,
@@ -51,9 +51,9 @@ pub struct FaceProfile {
     pub uri: String,
     /// Address of the near end.
     pub local_uri: String,
-    /// Whether it stays though nothing comes.
+    /// Whether it stays without traffic.
     pub persistency: FacePersistency,
-    /// Whether packets say by which face they came (IncomingFaceId). Default: no.
+    /// Whether packets carry their arrival face (IncomingFaceId). Default: no.
     pub local_fields: bool,
 }
 
@@ -67,12 +67,12 @@ pub struct LinkService {
     pub reliability: Option<ReliabilityConfig>,
     /// When to mark packets. Default: never.
     pub marking: MarkingRule,
-    /// Whether Interests that come by it wait for their turn. Default: no.
+    /// Whether its incoming Interests wait for their turn. Default: no.
     pub shaping: Option<ShapingConfig>,
 }
 
 impl FaceProfile {
-    /// The same with a link service; a known rate stays.
+    /// Sets the link service; a known rate stays.
     pub fn with_service(self, service: LinkService) -> FaceProfile {
         FaceProfile {
             rate: self.rate.or(service.rate),
@@ -88,7 +88,7 @@ impl FaceProfile {
 const STREAM_MTU: u32 = 65_536;
 
 impl From<FaceOptions> for FaceProfile {
-    /// A face to another machine; an MTU above every datagram's means a stream. It is believed as it is.
+    /// A face to another machine; an MTU above every datagram's means a stream. Fields are taken as they are.
     fn from(options: FaceOptions) -> Self {
         FaceProfile {
             mtu: (options.mtu < STREAM_MTU).then_some(options.mtu as usize),
@@ -109,9 +109,9 @@ impl From<FaceOptions> for FaceProfile {
 /// Limits of one face.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaceLimits {
-    /// Packets that wait to be sent at most. Default: 4,096.
+    /// Maximum queued packets. Default: 4,096.
     pub queue_packets_max: usize,
-    /// Their bytes at most. Default: 8 MiB.
+    /// Their maximum bytes. Default: 8 MiB.
     pub queue_bytes_max: usize,
     /// Reassembly.
     pub reassembly: ReassemblyLimits,
@@ -125,9 +125,9 @@ impl Default for FaceLimits {
 
 /// Why a face drops packets.
 pub(crate) mod reason {
-    /// No room in the queue.
+    /// The queue is full.
     pub(crate) const QUEUE: &str = "egress queue full";
-    /// The MTU leaves no room, or too many pieces would be needed.
+    /// The MTU is below the headers, or too many pieces would be needed.
     pub(crate) const MTU: &str = "longer than the mtu allows";
     /// A link packet with neither headers nor fragment that this program understands.
     pub(crate) const DUPLICATE: &str = "link packet received twice";
@@ -135,12 +135,12 @@ pub(crate) mod reason {
     pub(crate) const DOWN: &str = "face is down";
 }
 
-/// A network packet with the headers that it came with: an Interest, a Data, or a Nack.
+/// A network packet with its received headers: an Interest, a Data, or a Nack.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
-    /// Bytes in which the headers lie; empty for a bare packet.
+    /// Bytes with the headers; empty for a bare packet.
     pub(crate) headers: Bytes,
-    /// Whether the packet lies behind those bytes.
+    /// Whether the packet follows those bytes.
     pub(crate) behind: usize,
     pub(crate) packet: Bytes,
 }
@@ -157,7 +157,7 @@ pub(crate) struct Face {
     path_mtu: Option<PathMtu>,
     /// Differs from start to start.
     boot: u64,
-    /// The number of the question whose answer shows that the neighbour receives what is sent to its address.
+    /// The number of the challenge whose answer proves that the neighbour receives packets at its address.
     challenge: Option<u32>,
     /// Whether it has answered that.
     pub(crate) is_proven: bool,
@@ -169,11 +169,11 @@ pub(crate) struct Face {
     /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
     marker: Marker,
-    /// The measured rate of its link, if no setting gives it, and the answers to the neighbour's trains in the other
+    /// The measured rate of its link, if none is configured, and the answers to the neighbour's trains in the other
     /// direction.
     link_rate: LinkRate,
     arriving: Arriving,
-    /// Interests that came by it and wait for their turn.
+    /// Incoming Interests that wait for their turn.
     pub(crate) shaper: Option<Shaper<Arrived>>,
     pub(crate) echoes: EchoAllowance,
     queue: VecDeque<(Vec<u8>, Bytes)>,
@@ -211,7 +211,7 @@ impl Face {
             profile,
         }
     }
-    /// The longest datagram that gets through, if known; `None` for a stream.
+    /// The longest datagram that arrives, if known; `None` for a stream.
     pub(crate) fn mtu(&self) -> Option<usize> {
         self.path_mtu.as_ref().map(|found| found.size() as usize).or(self.profile.mtu)
     }
@@ -275,12 +275,12 @@ impl Face {
         if packet.frag_count.unwrap_or(1) == 1 && packet.frag_index.unwrap_or(0) == 0 {
             return Ok(Some(Arrived { headers: bytes, behind, packet: fragment }));
         }
-        // The first piece is kept for its headers; without its fragment, which is kept by itself.
+        // The first piece is kept for its headers; its fragment is kept separately.
         let piece = self.reassembler.handle_piece(now, packet, &bytes, &fragment)?;
         Ok(piece.map(|(first, assembled)| {
             let behind = match LpPacket::decode(&first) {
                 Ok(_) => 0,
-                // The fragment of the first piece lay behind it, so the headers' own length gives its length.
+                // The fragment of the first piece followed it, so the headers' own length gives its length.
                 Err(_) => behind_of(&first),
             };
             Arrived { headers: first, behind, packet: assembled }
@@ -308,8 +308,8 @@ impl Face {
             self.push(LpPacket { rate_answer: Some(answer), ..LpPacket::default() }.encode(), Bytes::new());
         }
     }
-    /// Measures the rate of its link, if no setting gives it, it is time, and there is room. Streams are not measured,
-    /// and faces of local applications are no links.
+    /// Measures the rate of its link, if none is configured, it is time, and the queue can take a train. Streams are
+    /// not measured, and faces of local applications are no links.
     pub(crate) fn measure_rate(&mut self, now: Time) {
         let (packets, bytes) = LinkRate::TRAIN_MAX;
         let has_room = self.queue.len() + packets <= self.limits.queue_packets_max
@@ -344,13 +344,13 @@ impl Face {
     pub(crate) fn probe_boot(&mut self, number: u32) {
         self.push(LpPacket { boot_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
     }
-    /// Asks the neighbour a question with a number that nobody can guess; again with the same one.
+    /// Sends the neighbour a challenge with an unguessable number; again with the same one.
     pub(crate) fn challenge(&mut self, number: u32) {
         let number = *self.challenge.get_or_insert(number);
         self.probe_boot(number);
     }
-    /// A token for Interests to a neighbour that has not proven its address: programs of others do not answer the
-    /// question, and return the token. It has six bytes because ndnd's forwarder crashes on others.
+    /// A token for Interests to a neighbour that has not proven its address: foreign programs ignore the challenge, but
+    /// return the token. It has six bytes because ndnd's forwarder crashes on others.
     pub(crate) fn proof_token(&self) -> Option<[u8; 6]> {
         self.challenge.map(|number| {
             let [a, b, c, d] = number.to_be_bytes();
@@ -363,7 +363,7 @@ impl Face {
             (self.is_proven, self.challenge) = (true, None);
         }
     }
-    /// Whether a packet may be sent to an address that may be forged: at most three times the bytes that came from there
+    /// Whether a packet may be sent to an address that may be forged: at most three times the bytes received from there
     /// (RFC 9000, section 8.1).
     pub(crate) fn may_send(&self, bytes: usize) -> bool {
         let (came, went) = self.counters.bytes;
@@ -469,7 +469,7 @@ impl Face {
             self.push_piece(now, piece, retries);
         }
     }
-    /// Fills an empty batch; whether there was anything.
+    /// Fills an empty batch; returns whether it has anything.
     pub(crate) fn poll_transmit(&mut self, out: &mut TransmitBuf) -> bool {
         while !out.is_full()
             && let Some((head, body)) = self.queue.pop_front()
@@ -506,7 +506,7 @@ impl Face {
         let search = self.path_mtu.as_ref().filter(|_| self.up).and_then(PathMtu::poll_timeout);
         self.reassembler.poll_timeout().into_iter().chain(link).chain(shaper).chain(search).min()
     }
-    /// Drops what waits.
+    /// Drops the queue.
     pub(crate) fn clear(&mut self) {
         self.dropped += self.queue.len() as u64;
         self.queue.clear();
@@ -560,7 +560,7 @@ impl Face {
         }
         self.profile = profile;
     }
-    /// The address of its far end; one that the driver has not told has the form of one of this node.
+    /// The address of its far end; without one from the driver, an address of this node's own form.
     pub(crate) fn uri(&self) -> String {
         if self.profile.uri.is_empty() { format!("internal://{}", self.id) } else { self.profile.uri.clone() }
     }
@@ -574,20 +574,20 @@ const TOKEN_BYTES: usize = 16;
 /// Bytes that the headers of a link packet may have around a packet: tags, acknowledgements, announcements.
 const LINK_BYTES_MAX: usize = 4096;
 
-/// Flags of a face in the management protocol: it takes headers for applications of this machine.
+/// Flag of a face in the management protocol: it accepts headers for applications of this machine.
 pub(crate) const FLAG_LOCAL_FIELDS: u64 = 1;
 /// Lost packets are sent again on its link.
 pub(crate) const FLAG_RELIABILITY: u64 = 2;
 /// It marks packets.
 pub(crate) const FLAG_MARKING: u64 = 4;
 
-/// Bytes of a datagram at most.
+/// Maximum bytes of a datagram.
 pub(crate) const DATAGRAM_BYTES_MAX: usize = PACKET_BYTES_MAX + LINK_BYTES_MAX;
-/// Bytes of a probe of the MTU beside its zeros: both types and lengths, of 3 bytes each but for the first type, and the
+/// Bytes of an MTU probe without its zeros: both types and lengths, of 3 bytes each except the first type, and the
 /// number.
 const PROBE_BYTES: usize = 14;
 
-/// Bytes behind a head: what its outer length announces beyond the bytes present.
+/// Bytes after a head: the remainder that its outer length announces.
 fn behind_of(head: &[u8]) -> usize {
     let number = |at: usize| crate::wire::tlv::read_number(&head[at.min(head.len())..]);
     let Some((_, kind_len)) = number(0) else { return 0 };
@@ -596,7 +596,7 @@ fn behind_of(head: &[u8]) -> usize {
 }
 
 impl Arrived {
-    /// The headers that it came with.
+    /// Its received headers.
     pub(crate) fn headers(&self) -> LpPacket<'_> {
         if self.headers.is_empty() {
             return LpPacket::default();

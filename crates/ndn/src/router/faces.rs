@@ -1,4 +1,4 @@
-//! The faces of a router, and which of them have something to do: finding that costs nothing for those that have not.
+//! The faces of a router, with an index of those that have work: idle faces cost nothing.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -9,7 +9,7 @@ use tributary_core::{FaceId, Time, TimerTable};
 
 use super::face::Face;
 
-/// Faces by number. Whoever changes one gets it by [`Faces::get_mut`], which has it looked at again.
+/// Faces by number. [`Faces::get_mut`] marks a face for another check of its timers.
 #[derive(Default)]
 pub(super) struct Faces {
     map: BTreeMap<FaceId, Face>,
@@ -76,7 +76,7 @@ impl Faces {
     /// When a face is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let touched = self.touched.iter().filter_map(|id| self.map.get(id)?.poll_timeout());
-        // A face that was touched may be due later than it was: it is looked at once more than needed then.
+        // A touched face may be due later than before: it then gets one check too many.
         touched.chain(self.timers.next().map(|(due, _)| due)).min()
     }
 }

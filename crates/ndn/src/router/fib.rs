@@ -1,5 +1,5 @@
-//! The forwarding table: prefixes and the faces that lead to them. Longest prefix match by hash: one look per depth at
-//! which there is any prefix, from the longest down.
+//! The forwarding table: prefixes and their next faces. Longest prefix match by hash: one lookup per depth with any
+//! prefix, from the longest down.
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
@@ -9,7 +9,7 @@ use tributary_core::FaceId;
 use super::hash::{COMPONENTS_MAX, NameHasher, Prefixes};
 use crate::wire::NameView;
 
-/// Next hops of one prefix at most.
+/// Maximum next hops of one prefix.
 pub const NEXT_HOPS_MAX: usize = 64;
 
 /// A face that leads to a prefix.
@@ -64,7 +64,7 @@ impl Fib {
             entries_max,
         }
     }
-    /// Sets the next hops of `prefix`; none removes it. False if there is no room for another prefix.
+    /// Sets the next hops of `prefix`; an empty list removes it. False if the table is full.
     pub fn set(&mut self, prefix: &Name, next_hops: &[NextHop], strategy: usize) -> bool {
         let prefixes = self.hasher.prefixes(NameView::from(prefix));
         let key = prefixes.full();
@@ -144,7 +144,7 @@ impl Fib {
     pub fn entry(&self, index: FibIndex) -> &FibEntry {
         self.entries[index.0 as usize].as_ref().expect("an index is used in its generation only")
     }
-    /// Changes whenever a prefix comes or goes, so that earlier lookups may be out of date.
+    /// Changes whenever a prefix is added or removed, which may invalidate earlier lookups.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -210,7 +210,7 @@ mod tests {
             let mut fib = Fib::new(hasher, 1000);
             let mut model = alloc::collections::BTreeMap::new();
             for (parts, face) in &prefixes {
-                // Face 0 stands for removal.
+                // Face 0 means removal.
                 let hops = if *face == 0 { Vec::new() } else { alloc::vec![hop(*face)] };
                 fib.set(&name(parts), &hops, 0);
                 if *face == 0 { model.remove(parts); } else { model.insert(parts.clone(), FaceId(*face)); }

@@ -3,7 +3,7 @@ use tributary_content::Name;
 
 use crate::wire::NameView;
 
-/// Components of a prefix that a router looks up at most: no route has more. A packet's name may have any number.
+/// Maximum components of a prefix that a router looks up: no route has more. A packet's name may have any number.
 pub const COMPONENTS_MAX: usize = Name::COMPONENTS_MAX;
 
 /// Hashes names. Folded multiplication of 8 bytes at a time (as wyhash and its kin do), seeded per router.
@@ -78,13 +78,13 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl Default for Prefixes {
-    /// Those of no name.
+    /// The prefixes of no name.
     fn default() -> Self {
         Prefixes { entries: [(0, 0); COMPONENTS_MAX + 1], len: 1, full: 0 }
     }
 }
 impl Prefixes {
-    /// Components of the name, [`COMPONENTS_MAX`] at most.
+    /// Components of the name, at most [`COMPONENTS_MAX`].
     pub fn depth(&self) -> usize {
         self.len - 1
     }

@@ -20,12 +20,12 @@ use crate::{
 
 /// First component of names that never leave the machine, with type and length.
 pub(super) const LOCALHOST: &[u8] = b"\x08\x09localhost";
-/// First component of names that go one hop at most.
+/// First component of names that travel at most one hop.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 
-/// Stands for the content store where a packet says by which face it came, as in NFD.
+/// Represents the content store where a packet carries its arrival face, as in NFD.
 const FACE_CONTENT_STORE: FaceId = FaceId(254);
-/// Faces that an Interest leaves by, one after the other, before it goes back.
+/// Maximum faces that an Interest tries, one by one, before it is returned.
 const FACES_TRIED_MAX: usize = 8;
 
 /// How an Interest is passed on.
@@ -41,7 +41,7 @@ pub(super) struct Passing<'a> {
 }
 
 impl<'a> Passing<'a> {
-    /// Headers that it is passed on with: a congestion mark goes on, a probe stays one.
+    /// Headers of the forwarded Interest: a congestion mark stays, a probe stays one.
     pub(super) fn onward(&self, probe: bool) -> LpPacket<'a> {
         LpPacket { probe, congestion_mark: self.headers.congestion_mark, ..LpPacket::default() }
     }
@@ -71,7 +71,7 @@ impl Router {
         }
         let is_owner = self.faces.get(&face).is_some_and(|state| state.is_owner());
         if !is_owner && !self.readers.may_ask(face, &first) {
-            // As if nobody had it.
+            // As if the name did not exist.
             self.nack(now, face, headers.pit_token, &packet, NackReason::NoRoute, false);
             return Err(reason::NO_READER);
         }
@@ -144,7 +144,8 @@ impl Router {
         });
         Ok((Some(bytes.into()), nonce))
     }
-    /// Whether an Interest was here before. Forwarders that know no tags do not pass on whether caches may answer it.
+    /// Whether an Interest was seen before. Forwarders without support for tags do not forward whether caches may
+    /// answer it.
     fn is_loop(&mut self, hash: u64, interest: &Interest<'_>, face: FaceId, nonce: Nonce) -> bool {
         CACHE_USES.iter().any(|caches| {
             let Some(index) = self.pit.find(hash, interest, *caches) else { return false };
@@ -236,7 +237,7 @@ impl Router {
         fib: FibIndex,
         passing: &Passing<'_>,
     ) -> Result<(), &'static str> {
-        // Probing Interests are spread evenly, whatever the prefix's strategy is (PTP §4 A).
+        // Probing Interests are distributed evenly, regardless of the prefix's strategy (PTP §4 A).
         let probes = passing.headers.probe && self.config.path_tags;
         let entry = self.fib.entry(fib);
         let chosen = if probes { by_name("equal-weight").unwrap_or(0) } else { entry.strategy };
@@ -261,7 +262,7 @@ impl Router {
         let used_at = |face| pending.out_records.iter().find(|record| record.face == face).map(|record| record.sent_at);
         hops.iter().map(|hop| Hop { face: hop.face, cost: hop.cost, used_at: used_at(hop.face) }).collect()
     }
-    /// Passes an Interest on by those of `hops` that the strategy of its entry chooses.
+    /// Forwards an Interest through those of `hops` that the strategy of its entry chooses.
     fn pass_by_strategy(
         &mut self,
         now: Time,
@@ -276,13 +277,12 @@ impl Router {
         let probe = passing.headers.probe && self.config.path_tags;
         self.pass_to(now, index, passing, &passing.onward(probe), &faces, false)
     }
-    /// Forwards an Interest that came back to a face that it has not used yet; true if there is one. A consumer that
-    /// named a path decides itself what to request next, and under congestion other faces shall not get more. A looping
-    /// probe says something about that route only: if it were forwarded, probes would find more of the detours, and
-    /// paths would not be found evenly (of the mesh of PTP §6 F 0.958 was used instead of 0.981, where link rates are
-    /// not signalled).
+    /// Forwards a returned Interest to an untried face; true if there is one. A consumer that named a path decides
+    /// itself what to request next, and under congestion other faces must not get more. A looping probe only concerns
+    /// that route: if it were forwarded, probes would find more of the detours, and paths would not be found evenly (of
+    /// the mesh of PTP §6 F 0.958 was used instead of 0.981, without signalled link rates).
     ///
-    /// As a copy comes back from wherever it was before, each link is tried at most once.
+    /// As a duplicate is returned from every node that has seen it, each link is tried at most once.
     pub(super) fn pass_on_elsewhere(&mut self, now: Time, index: PitIndex) -> bool {
         let Some(entry) = self.pit.entry(index) else { return false };
         let explores = entry.caches == CacheUse::Bypassed;
@@ -294,7 +294,7 @@ impl Router {
         if !entry.out_records.iter().all(is_dead_end) {
             return false;
         }
-        // Producers below a common prefix say at once that they have not got it, so all of them may be asked.
+        // Producers below a common prefix deny names at once, so all of them may be tried.
         let has_nothing = |record: &OutRecord| record.nacked == Some(NackReason::NoRoute);
         let tried_max = if entry.out_records.iter().all(has_nothing) { NEXT_HOPS_MAX } else { FACES_TRIED_MAX };
         if entry.out_records.len() >= tried_max {
@@ -324,7 +324,7 @@ impl Router {
         let waits = |entry: &mut PitEntry| entry.out_records.iter().any(|record| record.nacked.is_none());
         passed.is_ok() && self.pit.entry(index).is_some_and(waits)
     }
-    /// Whether an Interest may leave by a face: it is up, not where the Interest came from, and within scope.
+    /// Whether an Interest may leave through a face: the face is up, not the Interest's arrival face, and within scope.
     pub(super) fn may_leave(&self, passing: &Passing<'_>, next: FaceId) -> bool {
         let name = passing.interest.name.as_tlv();
         let local = self.is_local(next);
@@ -369,11 +369,11 @@ impl Router {
         entry.suppression = if entry.suppression.is_zero() { first } else { (entry.suppression * 2).min(most) };
         if sent || !entry.out_records.is_empty() { Ok(()) } else { self.no_route(now, index, passing) }
     }
-    /// What a packet says of the face by which it came, if the face `to` asks for local fields.
+    /// A packet's arrival face, if the face `to` requests local fields.
     pub(super) fn incoming_face(&self, to: FaceId, from: FaceId) -> Option<u64> {
         self.faces.get(&to).is_some_and(|face| face.profile.local_fields).then_some(u64::from(from.0))
     }
-    /// Nobody waits any more.
+    /// No face is waiting.
     pub(super) fn on_expired(&mut self, now: Time, entry: &PitEntry) {
         self.stats.satisfied_and_not.1 += 1;
         for record in &entry.out_records {

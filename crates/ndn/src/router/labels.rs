@@ -1,6 +1,5 @@
-//! The labels by which this router names its faces in path tags: random numbers of its own, so that a consumer can name
-//! only the faces that it has learned. PTP §4 A has the identifier of the face itself; a consumer could then aim at
-//! any.
+//! The labels with which this router names its faces in path tags: random numbers, so that a consumer can name only the
+//! faces that it has learned. PTP §4 A uses the identifier of the face itself; a consumer could then aim at any.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use hashbrown::HashMap;
@@ -41,8 +40,8 @@ pub struct Labels {
     free: Vec<usize>,
     counts: Vec<u64>,
     books: VecDeque<(u8, CodeBook)>,
-    /// Whether faces came since the last book: the next one is made when a label is written. Whoever sends from ever new
-    /// addresses has no book made.
+    /// Whether faces were added since the last book: the next one is made when a label is written. A sender with ever
+    /// new addresses causes no new books.
     is_book_old: bool,
     written: u64,
     books_made: u64,
@@ -64,7 +63,7 @@ impl Labels {
             books_made: 0,
         }
     }
-    /// Gives a face its label. The same face has the same label again when it comes back.
+    /// Assigns a face its label. A returning face has the same label again.
     pub fn add(&mut self, face: FaceId) {
         if self.by_face.contains_key(&face) {
             return;

@@ -1,13 +1,13 @@
-//! The rate of the link behind a face without a configured one, measured by trains of packets that leave back to back
-//! and arrive as far apart as the link needs for each (packet pair, Keshav 1991). On a link of its own no packet from
-//! elsewhere comes in between, as happens on the way through a network.
+//! The rate of the link behind a face without a configured one, measured with trains of packets that leave back to back
+//! and arrive spaced by the link's time for each (packet pair, Keshav 1991). On a direct link no foreign packets
+//! interleave, unlike on a path through a network.
 //!
 //! ```text
 //!  this node   ─► first, padded 1, … padded n ─►   neighbour: time from the first to the last
 //!              ◄───────── that time ◄──────────
 //! ```
-//! A train is sent when the rate is needed, as [`LinkRate::train`] says. Once the rate is known trains take a
-//! thousandth of a link of 20 kbit/s or more. The burst of a token bucket counts as the link's rate: behind one the
+//! A train is sent when the rate is needed, as defined by [`LinkRate::train`]. Once the rate is known, trains take a
+//! thousandth of a link of 20 kbit/s or more. A token bucket's burst would count as the link's rate: behind one the
 //! rate must be configured.
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -15,12 +15,12 @@ use tributary_core::{Duration, Rate, Time};
 
 use crate::wire::{LpPacket, RateProbe};
 
-/// Bytes of a padded packet at most, with its headers.
+/// Maximum bytes of a padded packet, with its headers.
 const PACKET_BYTES: usize = 1_200;
 /// Types, lengths and numbers of a padded packet, 3 bytes each but for the outer type.
 const AROUND_BYTES: usize = 16;
-/// The packets of a train arrive over this time at least, so that the moment when a process wakes up matters little; if
-/// they took less, the next train is twice as long, up to [`PADDED_MAX`]. Faster rates (154 Mbit/s) stay unknown.
+/// The packets of a train arrive over at least this time, so that the wake-up time of a process matters little; if they
+/// took less, the next train is twice as long, up to [`PADDED_MAX`]. Faster rates (154 Mbit/s) stay unknown.
 const TOOK_MIN: Duration = Duration::from_millis(2);
 const PADDED_MAX: u8 = 32;
 /// A train that took longer met a process that slept.
@@ -28,16 +28,16 @@ const TOOK_MAX: Duration = Duration::from_secs(10);
 /// The median of this many trains counts. Until then they follow each other after [`PAUSE_MIN`], later after [`PAUSE`]
 /// and [`SHARE`] times the duration of one, or [`PAUSE_FAST`] where the link is too fast.
 const SAMPLES: usize = 3;
-/// One train that took this long is enough for now: what wakes a process late is short against it, and on such a link
-/// three would hold everything else up.
+/// One train that took this long suffices for now: wake-up delays are short against it, and on such a link three would
+/// delay everything else.
 const TOOK_SLOW: Duration = Duration::from_millis(400);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(10);
 const SHARE: u32 = 1_000;
 const PAUSE_FAST: Duration = Duration::from_secs(60);
-/// The pause doubles while nobody answers, as neighbours of other programs do not, up to this.
+/// The pause doubles without answers, as with neighbours of other programs, up to this.
 const PAUSE_MAX: Duration = Duration::from_mins(10);
-/// Trains in a row without an answer after which nothing is known any more.
+/// Consecutive unanswered trains after which the rate is unknown again.
 const UNANSWERED_MAX: u32 = 3;
 
 /// Measures one link.
@@ -55,10 +55,10 @@ pub(crate) struct LinkRate {
 }
 
 impl LinkRate {
-    /// Packets of a train at most, and their bytes.
+    /// Maximum packets of a train, and their bytes.
     pub(crate) const TRAIN_MAX: (usize, usize) = (1 + PADDED_MAX as usize, (1 + PADDED_MAX as usize) * PACKET_BYTES);
 
-    /// Without a rate; `number` is random, so that forged answers do not count.
+    /// Starts without a rate; `number` is random, so that forged answers do not count.
     pub(crate) fn new(number: u32) -> LinkRate {
         LinkRate {
             samples: VecDeque::with_capacity(SAMPLES),
@@ -141,21 +141,21 @@ impl LinkRate {
     }
 }
 
-/// A neighbour's train as it comes in.
+/// A neighbour's train during its arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arriving(Option<Train>);
 
 #[derive(Clone, Debug)]
 struct Train {
     number: u32,
-    /// The place of the packet that comes next.
+    /// The position of the next packet.
     next: u8,
     first_at: Time,
 }
 
 impl Arriving {
-    /// Takes the next packet on the link, `None` for one of no train; the answer if a train is complete that nothing came
-    /// in between of.
+    /// Takes the link's next packet, `None` for one outside a train; returns the answer if a train is complete and no
+    /// other packet interrupted it.
     pub(crate) fn on_packet(&mut self, now: Time, probe: Option<&RateProbe>) -> Option<(u32, Duration)> {
         let before = self.0.take();
         let probe = probe?;
@@ -229,7 +229,7 @@ mod tests {
         let mut link = LinkRate::new(u32::MAX);
         let mut sent = Vec::new();
         for second in 0..300 {
-            // One train in three meets a receiver that was asleep when it came.
+            // One train in three meets a sleeping receiver.
             let is_late = sent.len() % 3 == 1;
             let late = |place| if is_late && place == 1 { Duration::from_millis(80) } else { Duration::ZERO };
             if !over(&mut link, sent_at(second), rate, late).is_empty() {
@@ -270,7 +270,7 @@ mod tests {
         let lengths: Vec<usize> = (0..600).map(|second| link.train(sent_at(100 + second), 1_472).count()).collect();
         let sent: Vec<usize> = lengths.into_iter().filter(|packets| *packets > 0).collect();
         assert_eq!((&sent[..6], link.rate()), (&[33, 17, 9, 5, 3, 2][..], None));
-        // One train that was read all at once costs one sample; no train is longer than the longest.
+        // A train read all at once costs one sample; no train exceeds the maximum.
         let mut link = measured();
         let late = |place| if place == 0 { Duration::from_millis(2) } else { Duration::ZERO };
         assert_eq!(over(&mut link, sent_at(100), fast, late), [33]);

@@ -15,7 +15,7 @@ pub enum MarkingRule {
         /// How long it may be exceeded.
         interval: Duration,
     },
-    /// With a probability that rises linearly from zero at `low` to one at `high`. The stand-in for CHoPCoP: 10 and
+    /// With a probability that rises linearly from zero at `low` to one at `high`. The substitute for CHoPCoP: 10 and
     /// 50 ms.
     Linear {
         /// Delay up to which nothing is marked.
@@ -29,7 +29,7 @@ impl MarkingRule {
     /// CoDel's rule with PCON's numbers.
     pub const CODEL: MarkingRule =
         MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
-    /// The stand-in for CHoPCoP.
+    /// The substitute for CHoPCoP.
     pub const LINEAR: MarkingRule =
         MarkingRule::Linear { low: Duration::from_millis(10), high: Duration::from_millis(50) };
 
@@ -37,7 +37,7 @@ impl MarkingRule {
     pub(crate) fn or_usual(self) -> MarkingRule {
         if self == MarkingRule::Off { MarkingRule::CODEL } else { self }
     }
-    /// The delay from which on it marks and how long that may be exceeded; PCON's where the rule has none.
+    /// The delay above which it marks, and how long that may be exceeded; PCON's values if the rule has none.
     pub(crate) fn delays(self) -> (Duration, Duration) {
         let usual = (Duration::from_millis(5), Duration::from_millis(100));
         match self {
@@ -48,10 +48,10 @@ impl MarkingRule {
     }
 }
 
-/// A packet of full size: what waits behind no more than one is not queued.
+/// A packet of full size: waiting behind at most one is no queue.
 const PACKET_BYTES: u64 = 1_500;
 
-/// The queue of a link whose rate is known: how long a packet that is sent now will wait.
+/// The queue of a link with a known rate: how long a packet sent now will wait.
 ///
 /// The queue itself is the driver's or the link's; this follows it by arithmetic.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// A marker for a link of this rate. Without a rate nothing is known of its queue and nothing is marked.
+    /// A marker for a link of this rate. Without a rate its queue is unknown and nothing is marked.
     pub fn new(rule: MarkingRule, rate: Option<Rate>) -> Self {
         Marker { rule, rate, busy_until: Time::ZERO, above_since: None, next_mark: Time::ZERO, marks: 0 }
     }
@@ -76,8 +76,8 @@ impl Marker {
     pub fn is_on(&self) -> bool {
         self.rate.is_some() && self.rule != MarkingRule::Off
     }
-    /// Counts a packet that leaves now; whether it is to be marked. `before` is how long it was made to wait before it came
-    /// here, `unit` is a random number from 0 to 1.
+    /// Counts a departing packet; returns whether to mark it. `before` is its earlier delay, `unit` is a random number
+    /// from 0 to 1.
     pub fn on_packet(&mut self, now: Time, bytes: usize, before: Duration, unit: f64) -> bool {
         let Some(rate) = self.rate else { return false };
         let delay = self.delay(now) + before;
@@ -96,7 +96,7 @@ impl Marker {
         self.busy_until.since(now)
     }
     fn codel(&mut self, now: Time, delay: Duration, target: Duration, interval: Duration) -> bool {
-        // One packet that is being sent is no queue, however long it takes (RFC 8289 §4.4).
+        // One packet in transmission is no queue, however long it takes (RFC 8289 §4.4).
         let one_packet = self.rate.map_or(Duration::ZERO, |rate| rate.time_for(PACKET_BYTES));
         if delay <= target.max(one_packet) {
             self.above_since = None;

@@ -7,8 +7,8 @@
 //!  faces ◄── link service ◄── Data ◄── PIT ◄── content store ◄── (data.rs) ◄──────────────────────────── faces
 //!                             each record with its own token, tag, mark and flags
 //! ```
-//! Faces of this node itself (applications, management) are faces like the others, with numbers from
-//! [`INTERNAL_FACES_FIRST`] on; what goes out on them is polled by [`Router::poll_local`].
+//! Internal faces (applications, management) are faces like the others, with numbers from [`INTERNAL_FACES_FIRST`] on;
+//! poll their output with [`Router::poll_local`].
 pub mod cs;
 mod data;
 pub mod dead_nonces;
@@ -91,7 +91,7 @@ pub enum InvalidPath {
     Nack,
 }
 
-/// Whether a node passes on what neither comes from nor goes to its own machine.
+/// Whether a node forwards packets that neither come from nor go to its own machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transit {
     /// It does: it is a router.
@@ -107,27 +107,27 @@ pub enum RemoteRegistration {
     /// They may not.
     #[default]
     Refused,
-    /// Neighbours may, for themselves, once they have shown that they receive what is sent to their address: in networks where
-    /// every neighbour is trusted to speak for any of [`RouterConfig::registration_prefixes`].
+    /// Neighbours may, for themselves, once they have proven that they receive packets at their address: in networks
+    /// that trust every neighbour to speak for any of [`RouterConfig::registration_prefixes`].
     Neighbours,
 }
 
-/// What the tables and queues of a router hold at most.
+/// Limits of a router's tables and queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouterLimits {
-    /// Faces at most, those to the node's own parts included. Default: 1,024.
+    /// Maximum faces, including those to the node's own parts. Default: 1,024.
     pub faces_max: usize,
     /// Limits of each face.
     pub face: FaceLimits,
-    /// Prefixes in the forwarding table at most. Default: 2²⁰.
+    /// Maximum prefixes in the forwarding table. Default: 2²⁰.
     pub fib_entries_max: usize,
-    /// Registered routes at most. Default: 2²⁰.
+    /// Maximum registered routes. Default: 2²⁰.
     pub routes_max: usize,
     /// Limits of the table of pending Interests.
     pub pit: PitLimits,
     /// How long nonces are remembered. Default: 6 s, as NFD has it.
     pub dead_nonce_lifetime: Duration,
-    /// Nonces remembered at most. Default: 2¹⁸.
+    /// Maximum remembered nonces. Default: 2¹⁸.
     pub dead_nonces_max: usize,
 }
 
@@ -150,7 +150,7 @@ impl Default for RouterLimits {
 pub struct RouterConfig {
     /// Random secret of this start: seeds hashes, labels and choices.
     pub secret: [u8; 16],
-    /// What its tables and queues hold at most, but for the content store.
+    /// Limits of its tables and queues, without the content store.
     pub limits: RouterLimits,
     /// Limits of the content store.
     pub cs: CsLimits,
@@ -162,8 +162,8 @@ pub struct RouterConfig {
     pub fab_flows: usize,
     /// The strategy of prefixes for which none is chosen, one of [`STRATEGIES`]; an unknown one means the first.
     pub strategy: String,
-    /// How long a copy of a pending Interest is held back after it was passed on, at first and at most; it doubles.
-    /// Default: 10 to 250 ms, as NFD has it.
+    /// How long a duplicate of a pending Interest is suppressed after forwarding: initial and maximum; it doubles.
+    /// Default: 10 to 250 ms, as in NFD.
     pub suppression: (Duration, Duration),
     /// Whether Nacks are sent. Default: yes.
     pub nacks: bool,
@@ -171,21 +171,22 @@ pub struct RouterConfig {
     pub labels: LabelScheme,
     /// PTP: whether tags are recorded and followed at all; a router that does not is a legacy forwarder. Default: yes.
     pub path_tags: bool,
-    /// PTP: whether Data for probes carries the rates of links, measured where faces do not know them. Default: yes.
+    /// PTP: whether Data for probes carries the rates of links, measured on faces without a configured rate. Default:
+    /// yes.
     pub tell_rates: bool,
-    /// PTP: what becomes of tags that cannot be followed. Default: by name.
+    /// PTP: handling of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
-    /// Whether labels are written into every Data, and not only into those that probes ask for: what OMCC-RF's consumers
-    /// tell paths apart by. Default: no.
+    /// Whether labels are written into every Data, not only into answers to probes: OMCC-RF's consumers distinguish
+    /// paths by them. Default: no.
     pub label_all: bool,
     /// The commands that are accepted. Default: any from this machine, as in NFD.
     pub management: ManagementTrust,
     /// Whether neighbours may register prefixes. Default: no.
     pub remote_registration: RemoteRegistration,
-    /// Names below which neighbours may register prefixes; without any, all but the root and what begins with `localhost` or
-    /// `localhop`. Default: none.
+    /// Names below which neighbours may register prefixes; by default all but the root and names that start with
+    /// `localhost` or `localhop`.
     pub registration_prefixes: Vec<Name>,
-    /// Names that only some neighbours may ask for. Default: none.
+    /// Names that only some neighbours may request. Default: none.
     pub readers: Vec<NameReaders>,
     /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
     pub transit: Transit,
@@ -197,7 +198,7 @@ pub struct RouterConfig {
     pub epoch: Duration,
     /// Names of this network: a forwarding hint below one of them has reached its goal. Default: none.
     pub regions: Vec<Name>,
-    /// Events that wait for the driver at most; beyond that they are dropped and counted. Default: 65,536.
+    /// Maximum events that wait for the driver; beyond that they are dropped and counted. Default: 65,536.
     pub events_max: usize,
 }
 
@@ -263,9 +264,9 @@ pub struct LocalPacket {
     pub face: FaceId,
     /// The Interest or Data.
     pub packet: Bytes,
-    /// An Interest that came back unanswered, and why.
+    /// A returned Interest, and the reason.
     pub nack: Option<crate::wire::NackReason>,
-    /// The face that an Interest came by.
+    /// The arrival face of an Interest.
     pub incoming_face: Option<FaceId>,
     /// To be returned with the answer.
     pub token: Vec<u8>,
@@ -279,24 +280,24 @@ pub struct LocalPacket {
     pub rates: Vec<Option<Rate>>,
     /// PTP: whether the requester wants a tag.
     pub probe: bool,
-    /// PTP: where a Data came from, if not from a producer.
+    /// PTP: the origin of a Data that is not from a producer.
     pub origin: Option<Origin>,
     /// PTP: the tag could not be followed.
     pub path_failed: bool,
-    /// Whether a queue on the way was long.
+    /// Whether a queue on the path was long.
     pub marked: bool,
 }
 
-/// Packets that wait for the applications of this node at most.
+/// Maximum packets that wait for this node's applications.
 const LOCAL_PACKETS_MAX: usize = 65_536;
 
-/// Reasons for which a router drops packets, besides those of [`crate::wire::WireError::reason`].
+/// Reasons for which a router drops packets, in addition to those of [`crate::wire::WireError::reason`].
 pub mod reason {
     /// More bytes than a packet may have.
     pub const TOO_LONG: &str = "longer than a packet may be";
     /// No hops left.
     pub const HOP_LIMIT: &str = "hop limit reached";
-    /// It names the face to leave by, and comes from another machine.
+    /// It names its departure face, and comes from another machine.
     pub const NEXT_HOP: &str = "next hop named by another machine";
     /// Seen before with the same nonce.
     pub const LOOP: &str = "interest loop";
@@ -308,15 +309,15 @@ pub mod reason {
     pub const NO_ROUTE: &str = "no route";
     /// `/localhost` from or to another machine.
     pub const SCOPE: &str = "out of scope";
-    /// An Interest for a name whose readers this neighbour is none of.
+    /// An Interest for a name that this neighbour may not read.
     pub const NO_READER: &str = "from a neighbour that is no reader";
     /// No Interest requested it, or not from there.
     pub const UNSOLICITED: &str = "unsolicited data";
     /// The parameters digest is wrong.
     pub const DIGEST: &str = "parameters digest is wrong";
-    /// A Nack for something that was not sent there.
+    /// A Nack for an Interest that was not sent there.
     pub const UNSOLICITED_NACK: &str = "nack without interest";
-    /// A face that is not known.
+    /// An unknown face.
     pub const UNKNOWN_FACE: &str = "unknown face";
     /// Too many packets for an application.
     pub const LOCAL_QUEUE: &str = "application too slow";
@@ -334,8 +335,8 @@ pub mod reason {
 
 /// The forwarder of one node.
 ///
-/// Order of calls: after [`Router::handle_datagram`], [`Router::handle_local`] or a command, take what
-/// [`Router::poll_local`], [`Router::poll_transmit`] and [`Router::poll_event`] give until they give `None`.
+/// Order of calls: after [`Router::handle_datagram`], [`Router::handle_local`] or a command, drain
+/// [`Router::poll_local`], [`Router::poll_transmit`] and [`Router::poll_event`].
 pub struct Router {
     config: RouterConfig,
     hasher: NameHasher,
@@ -351,10 +352,10 @@ pub struct Router {
     labels: Labels,
     readers: Readers,
     strategies: Vec<Box<dyn Strategy>>,
-    /// Strategies chosen for prefixes; the root's is always there.
+    /// Strategies chosen for prefixes; the root's is always present.
     choices: BTreeMap<Name, usize>,
     management: Management,
-    /// In a network with an authority: what the neighbours on protected faces may register.
+    /// In a network with an authority: the prefixes that neighbours on protected faces may register.
     owners: Option<BTreeMap<FaceId, Grant>>,
     /// Differs from start to start, also where the secret does not.
     boot: u64,
@@ -374,7 +375,7 @@ fn boot_of(config: &RouterConfig) -> u64 {
 }
 
 impl Router {
-    /// A router whose only face is that of its own management.
+    /// A router with only its management face.
     pub fn new(config: RouterConfig) -> Router {
         let half = |at: usize| u64::from_be_bytes(*config.secret[at..].first_chunk().expect("a secret has 16 bytes"));
         let hasher = NameHasher::new([half(0), half(8)]);
@@ -443,8 +444,8 @@ impl Router {
     pub fn require_certificates(&mut self) {
         self.owners.get_or_insert_default();
     }
-    /// Takes what the neighbour on a face may do in a network with an authority; `None` if nobody is admitted there any
-    /// more. Routes that neighbours have registered and may not (any more) are removed.
+    /// Sets the neighbour's rights on a face in a network with an authority; `None` if no neighbour is admitted there.
+    /// Registered routes beyond these rights are removed.
     pub fn set_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
         self.now = now;
         let Some(owners) = &mut self.owners else { return };
@@ -469,10 +470,10 @@ impl Router {
     /// Whether the neighbour on a face may have routes for a prefix: see [`Grant::may_claim`].
     fn may_own(&self, face: FaceId, prefix: &Name) -> bool {
         let Some(owners) = &self.owners else { return true };
-        // Without a grant nobody has proven anything there.
+        // Without a grant, the neighbour has proven nothing.
         owners.get(&face).is_some_and(|grant| grant.may_claim(prefix, owners.values()))
     }
-    /// Removes a face, its routes and what waits for it.
+    /// Removes a face, its routes and its queue.
     pub fn remove_face(&mut self, now: Time, face: FaceId) {
         if let Some(owners) = &mut self.owners {
             owners.remove(&face);
@@ -487,12 +488,12 @@ impl Router {
             }
         }
     }
-    /// Says who has proven to be at the far end of a face; `None` for nobody. That holds until something else is said, also
-    /// for a face that is removed and comes again.
+    /// Sets the proven key at the far end of a face; `None` for none. It stays until the next call, even if the face is
+    /// removed and returns.
     pub fn set_face_key(&mut self, face: FaceId, key: Option<PublicKey>) {
         self.readers.set_key(face, key);
     }
-    /// Sets whether the far end of a face can be reached. Consumers whose tags use a face that goes down get a Nack.
+    /// Sets whether the far end of a face is reachable. Consumers whose tags use a face that goes down get a Nack.
     pub fn set_face_up(&mut self, now: Time, face: FaceId, up: bool) {
         self.now = now;
         let Some(state) = self.faces.get_mut(&face) else { return };
@@ -505,17 +506,17 @@ impl Router {
             self.on_face_event(face, if up { FaceEvent::Up } else { FaceEvent::Down });
         }
     }
-    /// Says which addresses a face has, as far as it exists.
+    /// Sets the addresses of a face, if it exists.
     pub fn set_face_addresses(&mut self, face: FaceId, addresses: FaceAddresses) {
         if let Some(face) = self.faces.get_mut(&face) {
             (face.profile.uri, face.profile.local_uri) = (addresses.peer, addresses.local);
         }
     }
-    /// Says where the driver accepts faces: what `faces/channels` lists.
+    /// Sets the driver's listening addresses, for `faces/channels`.
     pub fn set_channels(&mut self, addresses: Vec<String>) {
         self.management.channels = addresses;
     }
-    /// Whether there is such a face.
+    /// Whether the face exists.
     pub fn has_face(&self, face: FaceId) -> bool {
         self.faces.contains_key(&face)
     }
@@ -524,7 +525,7 @@ impl Router {
         self.faces.values().map(|face| (face.id, face.up, &face.profile, face.counters))
     }
 
-    /// The longest datagram that gets through on a face, if known; `None` for a stream.
+    /// The longest datagram that arrives on a face, if known; `None` for a stream.
     pub fn mtu(&self, face: FaceId) -> Option<u32> {
         self.faces.get(&face).and_then(Face::mtu).and_then(|mtu| u32::try_from(mtu).ok())
     }
@@ -629,7 +630,7 @@ impl Router {
     pub fn poll_local(&mut self) -> Option<LocalPacket> {
         self.local.pop_front()
     }
-    /// The next thing worth telling.
+    /// The next event to report.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -641,7 +642,7 @@ impl Router {
 
     // Questions.
 
-    /// What was searched, signed and built since the start because faces came and went: searches of the routes, packets of the
+    /// Work since the start that was caused by appearing and vanishing faces: searches of the routes, packets of the
     /// notification stream, and code books.
     #[cfg(test)]
     pub fn work(&self) -> (u64, u64, u64) {
@@ -662,7 +663,7 @@ impl Router {
     pub fn stats(&self) -> &RouterStats {
         &self.stats
     }
-    /// The random label that names a face in tags, for people who look at paths.
+    /// The random label that names a face in tags, for displays of paths.
     pub fn label(&self, face: FaceId) -> Option<[u8; labels::LABEL_BYTES]> {
         self.labels.label(face)
     }
@@ -769,7 +770,7 @@ impl Router {
     pub(crate) fn is_up(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.up)
     }
-    /// Adds a key whose commands are obeyed under [`ManagementTrust::Keys`].
+    /// Accepts commands signed with a key under [`ManagementTrust::Keys`].
     pub fn trust(&mut self, key: VerifyKey) {
         if let ManagementTrust::Keys(keys) = &mut self.config.management {
             keys.push(key);

@@ -7,7 +7,8 @@
 //!                                             ▼
 //!                    by name, and the answer says that the path failed (or a Nack at once, by configuration)
 //! ```
-//! An Interest whose tag has no labels left is where its path ends: it goes to a producer in this node, if there is one.
+//! An Interest whose tag has no labels left has reached the end of its path: it goes to a producer in this node, if
+//! there is one.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Time};
@@ -37,7 +38,7 @@ enum Rest {
 }
 
 impl Router {
-    /// Passes a tagged Interest on as its tag says; `None` if it has none, or must go by name.
+    /// Forwards a tagged Interest along its tag; `None` if it has none, or must go by name.
     pub(super) fn follow_tag(
         &mut self,
         now: Time,
@@ -101,7 +102,7 @@ impl Router {
             }
         }
     }
-    /// Sends an Interest over the face that its tag names, unless its Data is already on its way over that face for
+    /// Sends an Interest through the face that its tag names, unless its Data is already on its way over that face for
     /// another requester.
     fn pass_to_path(
         &mut self,
@@ -166,8 +167,8 @@ impl Router {
         }
         true
     }
-    /// The tag for one who waits: what the Data brought, and the label of the face that it came by in front. A Data that
-    /// brought none, from a forwarder that knows no tags or from a producer, begins one here.
+    /// The tag for a waiting requester: the Data's own, prefixed with the label of its arrival face. A Data without
+    /// one, from a forwarder without support for tags or from a producer, starts one here.
     pub(super) fn record_label(
         &mut self,
         face: FaceId,
@@ -187,7 +188,7 @@ impl Router {
             LabelScheme::Huffman => (None, self.labels.push_bits(headers.tag_bits, face).map(|stack| stack.value())),
         }
     }
-    /// The rates for one who waits: what the Data brought, and the rate of the link by which it leaves in front.
+    /// The rates for a waiting requester: the Data's own, prefixed with the rate of its departure link.
     pub(super) fn record_rate(&self, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
         if !self.may_carry_rates(record) {
             return None;
@@ -200,7 +201,7 @@ impl Router {
         let face = self.faces.get(&record.face).filter(|_| self.config.tell_rates);
         rates.pushed(face.and_then(Face::rate))
     }
-    /// Measures the link over which the answer to a probe left, if no setting gives its rate; the next probe gets it.
+    /// Measures the departure link of the answer to a probe, if its rate is not configured; the next probe gets it.
     pub(super) fn measure_rate(&mut self, now: Time, record: &InRecord) {
         if self.config.tell_rates
             && self.may_carry_rates(record)
@@ -209,7 +210,7 @@ impl Router {
             face.measure_rate(now);
         }
     }
-    /// Whether the answer to a requester carries rates: to probes, whose labels they belong to.
+    /// Whether the answer to a requester carries rates: only to probes, whose labels they belong to.
     fn may_carry_rates(&self, record: &InRecord) -> bool {
         record.probe && self.config.path_tags && self.config.labels == LabelScheme::Random
     }

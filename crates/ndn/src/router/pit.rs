@@ -16,15 +16,15 @@ use crate::{
 /// Limits of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PitLimits {
-    /// Entries at most. Default: 65,536.
+    /// Maximum entries. Default: 65,536.
     pub entries_max: usize,
-    /// Entries in which one face may wait at most, and never more than are free: however many faces flood the table,
-    /// each leaves as much as it has for others (dynamic thresholds, Choudhury and Hahne 1998). Default: a quarter of
+    /// Maximum entries in which one face may wait, and never more than are free: however many faces flood the table,
+    /// each leaves as much for others as it has (dynamic thresholds, Choudhury and Hahne 1998). Default: a quarter of
     /// the entries.
     pub entries_per_face_max: usize,
-    /// Bytes of Interests that are kept at most; of one face a quarter, and never more than is free. Default: 32 MiB.
+    /// Maximum bytes of stored Interests; a quarter per face, and never more than is free. Default: 32 MiB.
     pub bytes_max: usize,
-    /// Faces that wait for one name at most. Default: 256.
+    /// Maximum faces that wait for one name. Default: 256.
     pub in_records_max: usize,
     /// The longest lifetime of an Interest that is honoured. Default: 60 s.
     pub lifetime_max: Duration,
@@ -59,7 +59,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Keeps a token of at most 32 bytes; longer ones are cut, which the parser of link packets rules out.
+    /// Keeps a token of at most 32 bytes; longer ones would be cut, but the parser of link packets rejects them.
     pub fn new(token: Option<&[u8]>) -> Self {
         let token = token.unwrap_or(&[]);
         let len = token.len().min(32);
@@ -90,18 +90,18 @@ pub struct InRecord {
     pub wants_bits: bool,
     /// PTP: its tag could not be followed.
     pub path_failed: bool,
-    /// Whether it came with a tag.
+    /// Whether it arrived with a tag.
     pub tagged: bool,
     /// Its last Interest.
     pub asked: Asked,
-    /// The Interest as it came, for a Nack.
+    /// The received Interest, for a Nack.
     pub interest: Bytes,
 }
 
 /// The last Interest of a face for a name, with any selectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// When it came.
+    /// When it arrived.
     pub at: Time,
     /// Whether it waits for the answer to another face's Interest instead of leaving.
     pub joins: bool,
@@ -118,11 +118,11 @@ pub struct OutRecord {
     pub nonce: Nonce,
     /// When, for the last time.
     pub sent_at: Time,
-    /// Whether it was passed on more than once.
+    /// Whether it was forwarded more than once.
     pub again: bool,
     /// Whether a tag, or an application of this node, named the face.
     pub named: bool,
-    /// Why it came back.
+    /// Why it was returned.
     pub nacked: Option<NackReason>,
 }
 
@@ -147,7 +147,7 @@ pub struct PitEntry {
     pub strategy: usize,
     /// Who waits.
     pub in_records: Vec<InRecord>,
-    /// Where it went.
+    /// The faces where it was sent.
     pub out_records: Vec<OutRecord>,
     /// Until when anybody waits.
     pub expires: Time,
@@ -164,7 +164,7 @@ impl PitEntry {
     pub fn in_record(&mut self, face: FaceId) -> Option<&mut InRecord> {
         self.in_records.iter_mut().find(|record| record.face == face)
     }
-    /// Whether the last Interest forwarded to `face` is the last one of a requester who waits.
+    /// Whether the last Interest forwarded to `face` is the last one of a waiting requester.
     pub fn is_exact(&self, face: FaceId) -> bool {
         let sent = self.nonce_sent(face);
         self.in_records.iter().any(|record| Some(record.nonce) == sent)
@@ -226,7 +226,7 @@ impl Pit {
             per_face: HashMap::with_hasher(FxBuildHasher),
         }
     }
-    /// The entry for the same name, selectors and use of caches. `hash` is that of the name.
+    /// The entry for the same name, selectors and use of caches. `hash` is the name's.
     pub fn find(&self, hash: u64, interest: &Interest<'_>, caches: CacheUse) -> Option<PitIndex> {
         let tlv = interest.name.as_tlv();
         self.find_variant(hash, tlv, (interest.can_be_prefix, interest.must_be_fresh), caches)
@@ -250,7 +250,7 @@ impl Pit {
         entries.filter(move |entry| entry.caches == CacheUse::Allowed && entry.name == tlv)
     }
     /// Adds an entry without records for an Interest that [`Pit::find`] does not find; `None` if the table is full.
-    /// `packet` is the Interest's bytes, and `hash` that of its name.
+    /// `packet` is the Interest's bytes, and `hash` the name's.
     pub fn insert(&mut self, hash: u64, interest: &Interest<'_>, caches: CacheUse, packet: &Bytes) -> Option<PitIndex> {
         if self.len() >= self.limits.entries_max {
             return None;
@@ -294,7 +294,7 @@ impl Pit {
         self.table.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
         Some(PitIndex(slot))
     }
-    /// Adds a waiting face; a record of the same face is replaced. False if the face has no room. The Interest is
+    /// Adds a waiting face; replaces a record of the same face. False if the face's share is full. The Interest is
     /// copied: a slice of a receive buffer would keep all of that alive.
     pub fn add_in_record(&mut self, index: PitIndex, mut record: InRecord) -> bool {
         let share = self.per_face.get(&record.face).copied().unwrap_or_default();
@@ -327,7 +327,7 @@ impl Pit {
         }
         true
     }
-    /// Drops the record of one face; whether nobody waits any more.
+    /// Drops the record of one face; returns whether the entry has no waiting face left.
     pub fn remove_in_record(&mut self, index: PitIndex, face: FaceId) -> bool {
         let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
         let gone = entry.in_records.extract_if(.., |record| record.face == face).next();
@@ -335,7 +335,7 @@ impl Pit {
         gone.iter().for_each(|record| self.forget(record));
         nobody
     }
-    /// The entries that a Data answers which comes from `origin`.
+    /// The entries that a Data from `origin` answers.
     pub fn answered_by(&self, data: &Data<'_>, origin: Option<Origin>) -> Vec<PitIndex> {
         let mut prefixes = Prefixes::default();
         self.hasher.fill(&mut prefixes, data.name);
@@ -353,7 +353,7 @@ impl Pit {
                     found.extend(self.find_variant(hash, &tlv[..end], (true, must_be_fresh), caches));
                 }
             }
-            // Interests with longer names are counted with those of so many components.
+            // Interests with longer names are counted with those of this many components.
             if self.prefix_depths[COMPONENTS_MAX] > 0 {
                 for (hash, end) in self.hasher.each(data.name).skip(COMPONENTS_MAX) {
                     for must_be_fresh in [false, true] {
@@ -391,12 +391,12 @@ impl Pit {
         self.free.push(index.0);
         Some(entry)
     }
-    /// Takes out one entry for which nobody waits any more at `now`.
+    /// Takes out one entry without a waiting face at `now`.
     pub fn pop_expired(&mut self, now: Time) -> Option<PitEntry> {
         let (expires, slot) = self.by_expiry.first().copied()?;
         if expires > now { None } else { self.remove(PitIndex(slot)) }
     }
-    /// When the next entries are to be forgotten.
+    /// When the next entries expire.
     pub fn poll_timeout(&self) -> Option<Time> {
         let (expires, _) = self.by_expiry.first()?;
         Some(Time::from_nanos(expires.as_nanos().checked_next_multiple_of(EXPIRY_TICK.as_nanos() as u64)?))

@@ -1,9 +1,9 @@
-//! Which neighbours may ask for names that have readers.
+//! Which neighbours may request names with readers.
 //!
-//! The rule holds on faces whose far end has proven a key. Who is no reader gets the answer to a name that nobody has; the
-//! content store answers no sooner than a route would. Applications of the node's own user may ask for everything; those of other
-//! users of this machine may not, since any of them can connect over loopback TCP. A forwarder knows its neighbours only: for
-//! what lies behind one of them, that one answers.
+//! The rule applies to faces whose far end has proven a key. Others get the answer for a nonexistent name; the content
+//! store answers no sooner than a route would. Applications of the node's own user may request everything; those of
+//! other users of this machine may not, since any of them can connect over loopback TCP. A forwarder knows only its
+//! neighbours: each neighbour is responsible for the nodes behind it.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_content::{Name, PublicKey};
@@ -16,11 +16,11 @@ use crate::wire::Interest;
 pub struct NameReaders {
     /// The prefix.
     pub prefix: Name,
-    /// The keys of the neighbours that may ask.
+    /// The keys of the permitted neighbours.
     pub keys: Vec<PublicKey>,
 }
 
-/// The rules of a router, and who is at its faces.
+/// The rules of a router, and the keys at its faces.
 #[derive(Default)]
 pub(super) struct Readers {
     rules: Vec<NameReaders>,
@@ -31,15 +31,15 @@ impl Readers {
     pub(super) fn new(rules: Vec<NameReaders>) -> Self {
         Readers { rules, keys: BTreeMap::new() }
     }
-    /// Notes who has proven to be at the far end of a face; `None` for nobody.
+    /// Sets the proven key at the far end of a face; `None` for none.
     pub(super) fn set_key(&mut self, face: FaceId, key: Option<PublicKey>) {
         match key {
-            // Without rules nobody asks.
+            // Without rules keys are unused.
             Some(key) if !self.rules.is_empty() => drop(self.keys.insert(face, key)),
             _ => drop(self.keys.remove(&face)),
         }
     }
-    /// Whether a neighbour may ask this. An Interest that any longer name may answer asks for those below it as well.
+    /// Whether a neighbour may send this Interest. One that any longer name may answer also requests those below it.
     pub(super) fn may_ask(&self, face: FaceId, interest: &Interest<'_>) -> bool {
         let name = interest.name.as_tlv();
         let concerns = |rule: &&NameReaders| {
@@ -74,7 +74,7 @@ mod tests {
             ("/lab/plans", false, true),
             ("/lab/plans/a/50=%00", false, true),
             ("/lab/plans/a", true, true),
-            // The content store could answer these with what lies below.
+            // The content store could answer these with Data below.
             ("/lab", true, true),
             ("/", true, true),
             ("/lab", false, false),

@@ -66,7 +66,7 @@ pub struct Rib {
     registered: BTreeMap<FaceId, usize>,
     /// Routes of any origin, by face.
     by_face: BTreeMap<FaceId, usize>,
-    /// How often all routes were looked through.
+    /// Number of searches through all routes.
     searches: u64,
     /// No route expires before; `None` if none does.
     expires_from: Option<Time>,
@@ -75,7 +75,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// No routes, at most `routes_max`.
+    /// An empty table for at most `routes_max` routes.
     pub fn new(routes_max: usize) -> Self {
         let (registered, by_face) = (BTreeMap::new(), BTreeMap::new());
         Rib {
@@ -89,8 +89,8 @@ impl Rib {
             changed: BTreeSet::new(),
         }
     }
-    /// Registers a route; one with the same face and origin is replaced. False if there is no room: one face may
-    /// register as many routes as are left for others.
+    /// Registers a route; replaces one with the same face and origin. False at the limit: one face may register as many
+    /// routes as stay free for others.
     pub fn register(&mut self, prefix: &Name, route: Route) -> bool {
         let free = self.routes_max.saturating_sub(self.routes);
         let known = self.entries.get_mut(prefix).and_then(|routes| {
@@ -115,7 +115,7 @@ impl Rib {
         self.expires_from = self.expires_from.into_iter().chain(route.expires).min();
         true
     }
-    /// Withdraws a route; whether it was there.
+    /// Withdraws a route; returns whether it existed.
     pub fn unregister(&mut self, prefix: &Name, face: FaceId, origin: u64) -> bool {
         self.retain_at(prefix, |route| route.face != face || route.origin != origin)
     }
@@ -153,13 +153,13 @@ impl Rib {
     }
     /// Withdraws all routes by a face; the prefixes that had one.
     pub fn remove_face(&mut self, face: FaceId) -> Vec<Name> {
-        // Faces that only a packet told of come and go, and have none.
+        // Unsolicited faces come and go, and have none.
         if !self.by_face.contains_key(&face) {
             return Vec::new();
         }
         self.remove_where(|route| route.face == face)
     }
-    /// Withdraws the routes whose time is over; the prefixes that had one.
+    /// Withdraws expired routes; returns their prefixes.
     pub fn expire(&mut self, now: Time) -> Vec<Name> {
         let gone = self.remove_where(|route| route.expires.is_some_and(|expires| expires <= now));
         self.expires_from = self.entries.values().flatten().filter_map(|route| route.expires).min();
@@ -178,7 +178,7 @@ impl Rib {
     pub fn poll_timeout(&self) -> Option<Time> {
         self.expires_from
     }
-    /// The prefixes whose next hops may have changed when something changed at `prefix`: itself and all below it.
+    /// The prefixes whose next hops may change with `prefix`: itself and all below it.
     pub fn affected(&self, prefix: &Name) -> Vec<Name> {
         let below = self.entries.range(prefix.clone()..).map(|(below, _)| below);
         let mut all: Vec<Name> = below.take_while(|below| prefix.is_prefix_of(below)).cloned().collect();
@@ -187,8 +187,8 @@ impl Rib {
         }
         all
     }
-    /// The next hops of a prefix: its own routes and those that it inherits, the cheapest for each face, its own before
-    /// inherited ones. A prefix without routes of its own has no next hops.
+    /// The next hops of a prefix: its own routes and inherited ones, the cheapest for each face, its own before
+    /// inherited ones. A prefix without own routes has no next hops.
     pub fn next_hops(&self, prefix: &Name) -> Vec<NextHop> {
         let mut hops: BTreeMap<FaceId, u64> = BTreeMap::new();
         let Some(own) = self.entries.get(prefix) else { return Vec::new() };
@@ -237,7 +237,7 @@ impl Rib {
         let first = prefix.components().next();
         first != Some(b"localhost") && self.get(prefix).iter().any(|route| route.origin == ORIGIN_CLIENT)
     }
-    /// How often all routes were looked through.
+    /// Number of searches through all routes.
     #[cfg(test)]
     pub fn searches(&self) -> u64 {
         self.searches

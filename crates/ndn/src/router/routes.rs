@@ -9,31 +9,30 @@ use super::{
 };
 
 impl Router {
-    /// Adds a route of the configuration, which longer prefixes do not inherit. False if there is no room.
+    /// Adds a configured route, which longer prefixes do not inherit. False if the table is full.
     pub fn add_route(&mut self, prefix: &Name, face: FaceId, cost: u64) -> bool {
         self.register(prefix, Route { face, origin: ORIGIN_STATIC, cost, flags: 0, expires: None })
     }
-    /// Registers a route. False if there is no room.
+    /// Registers a route. False if the table is full.
     pub fn register(&mut self, prefix: &Name, route: Route) -> bool {
         let registered = self.rib.register(prefix, route);
         self.update_fib(prefix);
         registered
     }
-    /// Withdraws a route; whether it was there.
+    /// Withdraws a route; returns whether it existed.
     pub fn unregister(&mut self, prefix: &Name, face: FaceId, origin: u64) -> bool {
         let withdrawn = self.rib.unregister(prefix, face, origin);
         self.update_fib(prefix);
         withdrawn
     }
-    /// Chooses the strategy of all prefixes below `prefix` for which no closer choice is made. False if there is none of
-    /// this name.
+    /// Sets the strategy of all prefixes below `prefix` without a more specific choice. False for an unknown strategy.
     pub fn set_strategy(&mut self, prefix: &Name, name: &str) -> bool {
         let Some(index) = strategy::by_name(name) else { return false };
         self.choices.insert(prefix.clone(), index);
         self.apply_choices();
         true
     }
-    /// Takes back a choice; the root's stays. Whether there was one.
+    /// Withdraws a choice; the root's stays. Returns whether there was one.
     pub fn unset_strategy(&mut self, prefix: &Name) -> bool {
         let was = !prefix.is_empty() && self.choices.remove(prefix).is_some();
         self.apply_choices();
@@ -43,11 +42,11 @@ impl Router {
     pub fn strategies(&self) -> impl Iterator<Item = (&Name, &'static str)> {
         self.choices.iter().map(|(prefix, index)| (prefix, strategy::STRATEGIES[*index].0))
     }
-    /// Empties the content store below a prefix; how many packets went.
+    /// Empties the content store below a prefix; returns the number of packets.
     pub fn erase_cache(&mut self, prefix: &Name, count: u64) -> u64 {
         self.cs.erase(crate::wire::NameView::from(prefix), count)
     }
-    /// Changes how many packets the content store holds at most.
+    /// Changes the maximum number of packets in the content store.
     pub fn set_cache_capacity(&mut self, now: Time, packets_max: usize) {
         self.cs.set_packets_max(now, packets_max);
     }

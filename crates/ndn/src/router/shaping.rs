@@ -1,7 +1,6 @@
-//! Fair Interest shaping: Interests wait at the face that they came by, a queue for each flow, until the Data that they
-//! bring fits onto that face's link. So it is Interests that queue and not Data, and each flow gets the same part of the
-//! link (deficit round robin). CHoPCoP's hop-by-hop shaping, whose details are not public: a reconstruction
-//! (reference/baselines).
+//! Fair Interest shaping: Interests wait at their arrival face, in a queue for each flow, until their Data fits onto
+//! that face's link. So Interests queue instead of Data, and each flow gets the same share of the link (deficit round
+//! robin). CHoPCoP's hop-by-hop shaping, whose details are not public: a reconstruction (reference/baselines).
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -21,7 +20,7 @@ use crate::wire::{Data, Interest, NackReason, NameView, packet_type, types};
 pub struct ShapingConfig {
     /// How much Data may wait in the link's own queue, as time at its rate. Default: 5 ms.
     pub slack: Duration,
-    /// Interests that wait at one face at most. Default: 512.
+    /// Maximum Interests that wait at one face. Default: 512.
     pub interests_max: usize,
 }
 
@@ -41,12 +40,12 @@ impl Default for ShapingConfig {
 pub(crate) struct Shaper<T> {
     config: ShapingConfig,
     rate: Rate,
-    /// Flows that have Interests waiting, and those whose Data was measured.
+    /// Flows with waiting Interests, and those whose Data was measured.
     flows: BTreeMap<u64, Flow<T>>,
     /// Those that have Interests waiting, in the order of their turns.
     turns: VecDeque<u64>,
     waiting: usize,
-    /// When the link will have sent the Data of all Interests that were let go.
+    /// When the link will have sent the Data of all released Interests.
     busy_until: Time,
 }
 
@@ -60,7 +59,7 @@ struct Flow<T> {
 }
 
 impl Router {
-    /// Lets an Interest that came by a shaped face wait for its turn; all else goes on at once.
+    /// Queues an Interest from a shaped face for its turn; others continue at once.
     pub(super) fn shape(&mut self, now: Time, face: FaceId, arrived: Arrived) {
         let is_interest = packet_type(&arrived.packet) == Some(types::INTEREST) && arrived.headers().nack.is_none();
         let interest = Interest::decode(&arrived.packet).ok().filter(|_| is_interest);
@@ -76,7 +75,7 @@ impl Router {
         }
         self.release_from(now, face);
     }
-    /// Passes on all Interests of these faces whose turn has come.
+    /// Forwards all Interests of these faces whose turn has come.
     pub(super) fn release_shaped(&mut self, now: Time, mut faces: Vec<FaceId>) {
         let due = |face: &Face| face.shaper.as_ref().and_then(Shaper::poll_timeout).is_some_and(|due| due <= now);
         faces.retain(|face| self.faces.get(face).is_some_and(due));
@@ -88,7 +87,7 @@ impl Router {
             self.on_packet(now, face, &arrived.headers(), arrived.packet.clone());
         }
     }
-    /// Measures a Data that leaves by a shaped face; how long its flow's Interests wait there.
+    /// Measures a Data that leaves through a shaped face; returns how long its flow's Interests wait there.
     pub(super) fn measure_shaped(&mut self, face: FaceId, packet: &[u8]) -> Duration {
         if self.faces.get(&face).is_none_or(|face| face.shaper.is_none()) {
             return Duration::ZERO;
@@ -107,7 +106,7 @@ impl Router {
     }
 }
 
-/// Whether two Interests ask for the same, and the same caches.
+/// Whether two Interests request the same, from the same caches.
 fn is_copy(one: &Arrived, other: &Arrived) -> bool {
     let requested = |arrived: &Arrived| {
         let name = Interest::decode(&arrived.packet).ok().map(|interest| interest.name.as_tlv().to_vec());
@@ -122,14 +121,14 @@ const QUANTUM: f64 = 1_500.0;
 const DATA_BYTES: f64 = 1_200.0;
 /// Gain of the smoothed size.
 const GAIN: f64 = 1.0 / 16.0;
-/// Flows remembered at most.
+/// Maximum remembered flows.
 const FLOWS_MAX: usize = 4_096;
 
 impl<T> Shaper<T> {
     pub(crate) fn new(config: ShapingConfig, rate: Rate) -> Self {
         Shaper { config, rate, flows: BTreeMap::new(), turns: VecDeque::new(), waiting: 0, busy_until: Time::ZERO }
     }
-    /// Takes an Interest of a flow, in place of a copy of it that waits; gives it back if too many wait.
+    /// Takes an Interest of a flow, replacing a waiting duplicate; returns it if too many wait.
     pub(crate) fn on_interest(&mut self, flow: u64, interest: T, is_copy: impl Fn(&T, &T) -> bool) -> Result<(), T> {
         if self.waiting >= self.config.interests_max {
             return Err(interest);
@@ -180,7 +179,7 @@ impl<T> Shaper<T> {
             return Some(interest);
         }
     }
-    /// When [`Shaper::poll`] gives the next one; `None` if none waits.
+    /// When [`Shaper::poll`] returns the next one; `None` if none waits.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         (self.waiting > 0).then(|| self.busy_until - self.config.slack)
     }
@@ -190,14 +189,14 @@ impl<T> Shaper<T> {
             flow.data_bytes += GAIN * (bytes as f64 - flow.data_bytes);
         }
     }
-    /// How long an Interest of a flow that comes now would wait: as long as the Data of those before it takes on the
-    /// flow's part of the link.
+    /// How long an Interest of a flow would wait now: the time of the earlier ones' Data on the flow's share of the
+    /// link.
     pub(crate) fn delay(&self, flow: u64) -> Duration {
         let Some(flow) = self.flows.get(&flow) else { return Duration::ZERO };
         let bytes = flow.interests.len() as f64 * flow.data_bytes * self.turns.len().max(1) as f64;
         self.rate.time_for(bytes as u64)
     }
-    /// Forgets all that wait.
+    /// Drops all waiting Interests.
     pub(crate) fn clear(&mut self) {
         self.flows.clear();
         self.turns.clear();

@@ -1,7 +1,7 @@
 //! The chain of certificates from a packet to a trust anchor, one certificate at a time.
 //!
-//! Call [`Chain::begin`] with the packet, then fetch the certificate that [`Step::Fetch`] names and give it to
-//! [`Chain::handle_certificate`], until the chain is vouched for or refused.
+//! Call [`Chain::begin`] with the packet, then fetch the certificate named by [`Step::Fetch`] and pass it to
+//! [`Chain::handle_certificate`], until the chain is verified or refused.
 use alloc::{boxed::Box, collections::BTreeSet, string::String, sync::Arc, vec::Vec};
 
 use bytes::Bytes;
@@ -13,12 +13,12 @@ use crate::wire::{
     certificate::has_key_before_end, types,
 };
 
-/// Certificates between a packet and its anchor at most. ndn-cxx follows 25, ndnd 32; hierarchies in use have 2 to 4.
+/// Maximum certificates between a packet and its anchor. ndn-cxx follows 25, ndnd 32; hierarchies in use have 2 to 4.
 pub const CHAIN_CERTIFICATES_MAX: usize = 8;
-/// Bytes of all certificates of a chain at most.
+/// Maximum bytes of all certificates of a chain.
 pub const CHAIN_BYTES_MAX: usize = 32 << 10;
 
-/// Why nobody vouches for a packet.
+/// Why no chain verifies a packet.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -39,17 +39,17 @@ pub enum Refusal {
     /// The answer is no certificate.
     #[error("what came as the certificate '{locator}' is none: {error}")]
     NoCertificate {
-        /// What was requested.
+        /// The requested name.
         locator: Name,
-        /// What is wrong with it.
+        /// The error.
         error: CertificateError,
     },
-    /// Another certificate than the requested one came.
+    /// Another certificate than the requested one arrived.
     #[error("the certificate '{found}' came in the place of '{locator}'")]
     Other {
-        /// What was requested.
+        /// The requested name.
         locator: Name,
-        /// What came.
+        /// The name that arrived.
         found: Name,
     },
     /// It has expired, or does not count yet.
@@ -69,7 +69,7 @@ pub enum Refusal {
         signer: Name,
         /// The packet or certificate.
         name: Name,
-        /// Which rules say so.
+        /// The violated rules.
         rule: &'static str,
     },
     /// The signature is wrong.
@@ -86,7 +86,7 @@ pub enum Refusal {
         /// The certificate.
         name: Name,
     },
-    /// The chain comes back to a certificate of its own.
+    /// The chain returns to one of its own certificates.
     #[error("the chain of certificates goes round: '{name}' comes twice")]
     Loop {
         /// The certificate.
@@ -103,12 +103,12 @@ pub enum Refusal {
 /// What to do next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
-    /// Fetch the certificate of this name, or one whose name continues it.
+    /// Fetch the certificate with this name, or one whose name continues it.
     Fetch(Name),
     /// An anchor vouches for the packet.
     Vouched(Box<Vouched>),
 }
-/// What is known of a packet when an anchor vouches for it.
+/// The properties of a packet that a chain from an anchor verifies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Vouched {
     /// The certificate whose key signed the packet.
@@ -171,8 +171,8 @@ impl Chain {
     /// Takes an answer to the last [`Step::Fetch`].
     ///
     /// # Errors
-    /// [`Refusal`]: with this certificate no anchor vouches for the packet. The chain is as it was, so that another
-    /// answer may be tried.
+    /// [`Refusal`]: with this certificate no chain reaches an anchor. The chain is unchanged, so that another answer
+    /// may be tried.
     pub fn handle_certificate(&mut self, packet: &Bytes, unix: u64) -> Result<Step, Refusal> {
         let locator = self.last.locator.clone();
         let certificate = Certificate::decode(packet.clone())
@@ -260,7 +260,7 @@ pub(crate) fn check_time(certificate: &Certificate, unix: u64) -> Result<(), Ref
     let (from, to) = certificate.validity();
     Err(Refusal::Time { name: certificate.name().clone(), from: from.into(), to: to.into() })
 }
-/// Whether a KeyLocator names a key or a certificate; a shorter name would be a prefix of what is no certificate.
+/// Whether a KeyLocator names a key or a certificate; a shorter name would be a prefix of other packets.
 fn names_key(locator: &Name) -> bool {
     (2..=4).any(|count| has_key_before_end(locator, count))
 }

@@ -1,4 +1,4 @@
-//! Whom a node believes: trust anchors, and the chain of certificates from a packet to one of them.
+//! A node's trust: trust anchors, and the chain of certificates from a packet to one of them.
 //!
 //! ```text
 //!  packet ── signed by ──► certificate ── signed by ──► … ── signed by ──► anchor
@@ -6,8 +6,8 @@
 //! ```
 //! Each link needs a right signature and a name that the certificate may sign. Without a schema the rule is the
 //! hierarchy: a certificate of `/a` signs names below `/a`, and an anchor signs names below its prefix. With a schema
-//! ([`schema`]) its rules decide alone. The clock, and the certificates themselves, are arguments: [`chain`] says which
-//! one it needs next.
+//! ([`schema`]) only its rules decide. The clock and the certificates are arguments: [`chain`] names the next one that
+//! it needs.
 pub mod chain;
 pub mod schema;
 
@@ -21,14 +21,14 @@ pub use self::{
 };
 use crate::wire::{Certificate, NameView, VerifyKey, signature::digest};
 
-/// A certificate that is believed without an issuer.
+/// A certificate that is trusted without an issuer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrustAnchor {
     /// The certificate.
     pub certificate: Certificate,
     /// It decides about all names below this one. Default: its identity.
     pub prefix: Name,
-    /// The rules of who may sign what; `None`: the hierarchy of names.
+    /// The rules of signing; `None`: the hierarchy of names.
     pub schema: Option<Arc<Schema>>,
 }
 
@@ -56,11 +56,11 @@ impl Anchors {
     pub fn new(anchors: Vec<TrustAnchor>) -> Anchors {
         Anchors(anchors)
     }
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// Whether any anchor decides about a name: then only what one of them vouches for is believed.
+    /// Whether any anchor covers a name: then only data that one of them verifies is accepted.
     pub fn cover(&self, name: &Name) -> bool {
         self.covering(name).next().is_some()
     }
@@ -83,8 +83,8 @@ pub fn publisher_of(key: &VerifyKey) -> PublicKey {
     }
 }
 
-/// A stand-in for a signer without an Ed25519 key in the trust store: a point of the curve that follows from the
-/// signer's own key and whose secret is unknown, so that it can sign no manifest.
+/// A substitute for a signer without an Ed25519 key in the trust store: a point of the curve derived from the signer's
+/// own key, whose secret is unknown, so that it can sign no manifest.
 pub(crate) fn stand_in(signer: &[u8]) -> PublicKey {
     let candidates = (0..=u8::MAX).map(|number| digest(&[b"tributary ndn signer", &[number], signer]));
     let is_key = |bytes: &[u8; 32]| ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak());

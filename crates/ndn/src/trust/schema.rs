@@ -1,8 +1,8 @@
 //! Trust schemas in the binary format of LightVerSec (LVS), as python-ndn compiles them and as NDNts and ndnd read them.
 //!
 //! A schema is a tree of name components. An edge matches one value or, as a pattern, any value that meets its
-//! constraints; a pattern with a name must match the same value wherever it occurs, in the packet and in its signer. A
-//! node lists the nodes that the names of certificates must lead to that may sign what leads to it.
+//! constraints; a named pattern must match the same value wherever it occurs, in the packet and in its signer. A node
+//! lists the nodes that a signer's certificate name must reach.
 //!
 //! ```text
 //!  #article: /"blog"/author/post    <= #author         blog ── author ── post        signed by ─┐
@@ -17,11 +17,11 @@ use crate::wire::{
     types,
 };
 
-/// The version of the format that is read here.
+/// The supported version of the format.
 pub const VERSION: u64 = 0x0001_1000;
-/// Bytes of a schema at most.
+/// Maximum bytes of a schema.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
-/// Nodes of a schema at most.
+/// Maximum nodes of a schema.
 pub const NODES_MAX: usize = 1024;
 
 /// Type numbers of the format.
@@ -45,7 +45,7 @@ mod lvs {
     pub(super) const NAMED_PATTERNS: u32 = 0x69;
 }
 
-/// Why bytes are no schema that can be used here.
+/// Why bytes are no usable schema.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -66,10 +66,10 @@ pub enum SchemaError {
     Tree {
         /// The node.
         node: u64,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
-    /// It calls a function that is not known here.
+    /// It calls an unknown function.
     #[error("it calls '{name}'; the functions $eq and $eq_type are known here")]
     Function {
         /// The function.
@@ -81,7 +81,7 @@ pub enum SchemaError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schema {
     start: usize,
-    /// Patterns with greater tags have no name: they match anything anew.
+    /// Patterns with greater tags have no name: each use matches independently.
     named_patterns: u64,
     nodes: Vec<Node>,
 }
@@ -107,7 +107,7 @@ struct Pattern {
 enum Test {
     /// The component is this one.
     Value(Vec<u8>),
-    /// The component is what this pattern has matched.
+    /// The component equals this pattern's match.
     Tag(u64),
     /// The component is equal to all arguments.
     Equal(Vec<Argument>),
@@ -128,7 +128,7 @@ impl Schema {
     /// Reads a compiled schema.
     ///
     /// # Errors
-    /// [`SchemaError`] says what is wrong with it.
+    /// [`SchemaError`] names the defect.
     pub fn decode(bytes: &[u8]) -> Result<Schema, SchemaError> {
         if bytes.len() > SCHEMA_BYTES_MAX {
             return Err(SchemaError::Size);
@@ -176,7 +176,7 @@ impl Schema {
     pub fn matches_name(&self, name: &tributary_content::Name) -> bool {
         self.matches(NameView::from(name))
     }
-    /// The same of a name in a packet.
+    /// The same for a name in a packet.
     pub fn matches(&self, name: NameView<'_>) -> bool {
         let mut is_matched = false;
         self.walk(self.start, &components(name), &mut Vec::new(), &mut |_, _| is_matched = true);
@@ -214,8 +214,8 @@ impl Schema {
             }
         }
     }
-    /// Each node stands at its number and has one edge at most that leads to it, from its parent: a name is matched in
-    /// as many steps as there are nodes.
+    /// Each node has its own number and at most one incoming edge, from its parent: a name is matched in at most as
+    /// many steps as there are nodes.
     fn check(&self) -> Result<(), SchemaError> {
         let count = self.nodes.len() as u64;
         let wrong = |node: u64, what| Err(SchemaError::Tree { node, what });

@@ -19,7 +19,7 @@ pub const KEY: &[u8] = b"KEY";
 /// For how long others may answer by the certificate that they keep, in milliseconds: an hour, as others write it.
 const FRESHNESS_MILLIS: u64 = 3_600_000;
 
-/// Whether `KEY` is the component so many before the end of a name.
+/// Whether the component at position `count` from a name's end is `KEY`.
 pub(crate) fn has_key_before_end(name: &Name, count: usize) -> bool {
     let component = name.len().checked_sub(count).and_then(|at| name.typed_components().nth(at));
     component.is_some_and(|component| component == (types::GENERIC, KEY))
@@ -35,13 +35,13 @@ pub enum CertificateError {
     /// Its name has another form.
     #[error("its name is not IDENTITY/KEY/KEY-ID/ISSUER/VERSION")]
     Name,
-    /// It says of its content that it is something else.
+    /// Its content type is not a key.
     #[error("its content is no key (ContentType is {found}, not 2)")]
     ContentType {
-        /// What it says.
+        /// The value found.
         found: u64,
     },
-    /// It does not say when it counts.
+    /// It has no validity period.
     #[error("it has no ValidityPeriod")]
     Validity,
     /// Its key cannot be used.
@@ -65,7 +65,7 @@ impl Certificate {
     /// Reads a certificate; its signature is for [`Certificate::is_signed_by`], its time for [`Certificate::counts_at`].
     ///
     /// # Errors
-    /// [`CertificateError`]: it has not the form of one, or its key cannot be used here.
+    /// [`CertificateError`] if it has another form, or an unsupported key.
     pub fn decode(packet: impl Into<Bytes>) -> Result<Certificate, CertificateError> {
         let packet = packet.into();
         if packet.len() > PACKET_BYTES_MAX {
@@ -88,7 +88,7 @@ impl Certificate {
         let (not_before, not_after) = (*validity.not_before, *validity.not_after);
         Ok(Certificate { name, key, kind, issuer, not_before, not_after, packet })
     }
-    /// Makes a certificate for a key, signed by `signer`, whose name in the KeyLocator is `locator`. It counts from
+    /// Makes a certificate for a key, signed by `signer`, whose name in the KeyLocator is `locator`. It is valid from
     /// `valid.0` to `valid.1`, in seconds since 1970. Its version is `version`, milliseconds since 1970 by custom.
     ///
     /// # Errors

@@ -17,9 +17,9 @@ pub mod types {
     pub const CONTROL_PARAMETERS: u32 = 104;
     /// Answer to a command.
     pub const CONTROL_RESPONSE: u32 = 101;
-    /// How a command went, as a number of HTTP.
+    /// The result of a command, as an HTTP status code.
     pub const STATUS_CODE: u32 = 102;
-    /// How a command went, in words.
+    /// The result of a command, in words.
     pub const STATUS_TEXT: u32 = 103;
     /// A face.
     pub const FACE_ID: u32 = 105;
@@ -29,17 +29,17 @@ pub mod types {
     pub const STRATEGY: u32 = 107;
     /// Flags of a route or face.
     pub const FLAGS: u32 = 108;
-    /// Milliseconds until a route goes.
+    /// Milliseconds until a route expires.
     pub const EXPIRATION_PERIOD: u32 = 109;
     /// Who made a route.
     pub const ORIGIN: u32 = 111;
-    /// Which flags are meant.
+    /// Which flags the command sets.
     pub const MASK: u32 = 112;
     /// Address of a face's far end.
     pub const URI: u32 = 114;
     /// Address of a face's near end.
     pub const LOCAL_URI: u32 = 129;
-    /// Packets that the content store holds at most.
+    /// Maximum packets in the content store.
     pub const CAPACITY: u32 = 131;
     /// Packets erased from the content store.
     pub const COUNT: u32 = 132;
@@ -58,7 +58,7 @@ element_table! {
     pub struct ControlParameters {
         /// A name prefix.
         super::types::NAME => name: Name = NAME,
-        /// A face; zero means the one the command came by.
+        /// A face; zero means the command's arrival face.
         types::FACE_ID => face_id: u64 = NUMBER,
         /// Address of a face's far end.
         types::URI => uri: String = URI,
@@ -68,7 +68,7 @@ element_table! {
         types::ORIGIN => origin: u64 = NUMBER,
         /// Cost of a route.
         types::COST => cost: u64 = NUMBER,
-        /// Packets that the content store holds at most.
+        /// Maximum packets in the content store.
         types::CAPACITY => capacity: u64 = NUMBER,
         /// Packets erased from the content store.
         types::COUNT => count: u64 = NUMBER,
@@ -80,11 +80,11 @@ element_table! {
         types::MTU => mtu: u64 = NUMBER,
         /// Flags of a route or face.
         types::FLAGS => flags: u64 = NUMBER,
-        /// Which flags are meant.
+        /// Which flags the command sets.
         types::MASK => mask: u64 = NUMBER,
         /// A strategy, by name.
         types::STRATEGY => strategy: Name = STRATEGY,
-        /// Milliseconds until a route goes.
+        /// Milliseconds until a route expires.
         types::EXPIRATION_PERIOD => expiration_millis: u64 = NUMBER,
         /// Whether a face stays.
         types::FACE_PERSISTENCY => persistency: u64 = NUMBER,
@@ -102,7 +102,7 @@ const URI: Form<String> = Form(|value| text("Uri", value), put_text);
 const LOCAL_URI: Form<String> = Form(|value| text("LocalUri", value), put_text);
 
 impl ControlParameters {
-    /// Reads the element, which must fill `bytes`. Fields may come in any order; a repeated one counts as it came last.
+    /// Reads the element, which must fill `bytes`. Fields may come in any order; the last of repeated ones counts.
     ///
     /// # Errors
     /// [`WireError`] names the field.

@@ -30,13 +30,13 @@ pub enum ContentType {
     Link,
     /// A public key or certificate.
     Key,
-    /// The producer states that there is no such content.
+    /// The producer denies that such content exists.
     Nack,
-    /// A list of what belongs together.
+    /// A list of related names.
     Manifest,
     /// A file-like collection (FLIC).
     Flic,
-    /// A number that this program does not know.
+    /// An unknown number.
     Other(u64),
 }
 
@@ -84,9 +84,9 @@ pub struct MetaInfo<'a> {
 pub struct Data<'a> {
     /// Its name.
     pub name: NameView<'a>,
-    /// About the content; `None` if the element is not there.
+    /// About the content; `None` without the element.
     pub meta: Option<MetaInfo<'a>>,
-    /// The content; `None` if the element is not there.
+    /// The content; `None` without the element.
     pub content: Option<&'a [u8]>,
     /// How it is signed.
     pub signature: SignatureInfo<'a>,
@@ -181,7 +181,7 @@ impl<'a> Data<'a> {
     pub fn final_block(&self) -> Option<Component<'a>> {
         NameView::parse(self.meta?.final_block_id?).ok()?.last()
     }
-    /// Whether encoding it again gives the bytes that it was read from.
+    /// Whether encoding it again yields the original bytes.
     pub fn is_canonical(&self) -> bool {
         self.source.is_canonical
     }

@@ -1,5 +1,5 @@
-//! Status datasets of the management protocol: what `status`, `faces/list`, `fib/list` and the like answer.
-//! NFD management, "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice".
+//! Status datasets of the management protocol: the answers to `status`, `faces/list`, `fib/list` and the like. NFD
+//! management, "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice".
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
@@ -68,7 +68,7 @@ impl GeneralStatus {
         out.put_element(128, self.version.as_bytes());
         out.put_integer(129, self.started_and_now_millis.0);
         out.put_integer(130, self.started_and_now_millis.1);
-        // A name tree and measurements, which this forwarder has not: its FIB entries stand for them.
+        // This forwarder has no name tree and measurements: its FIB entries replace them.
         out.put_integer(131, self.fib_entries + self.pit_entries);
         out.put_integer(132, self.fib_entries);
         out.put_integer(133, self.pit_entries);
@@ -84,10 +84,10 @@ impl GeneralStatus {
 /// How long a face stays, with NFD's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FacePersistency {
-    /// Though nothing comes.
+    /// Even without traffic.
     #[default]
     Persistent = 0,
-    /// As long as something comes.
+    /// While there is traffic.
     OnDemand = 1,
     /// Also while its far end cannot be reached, as all dialled faces of this program do.
     Permanent = 2,
@@ -109,7 +109,7 @@ pub struct FaceEntry {
     pub local_uri: String,
     /// Whether it leads to an application of this machine.
     pub is_local: bool,
-    /// Whether it stays though nothing comes.
+    /// Whether it stays without traffic.
     pub persistency: FacePersistency,
     /// Its MTU in bytes; `None` means unlimited.
     pub mtu: Option<u64>,
@@ -141,7 +141,7 @@ impl FaceEntry {
         out.put_integer(control::FACE_PERSISTENCY, self.persistency as u64);
         out.put_integer(134, 0);
     }
-    /// The content of a notification of `faces/events`: what became of the face.
+    /// The content of a notification of `faces/events`: the face's change.
     pub fn notification(&self, event: FaceEvent) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_nested(FACE_EVENT_NOTIFICATION, |out| {
@@ -181,7 +181,7 @@ const URI_SCHEME: u32 = 131;
 pub struct FaceFilter {
     /// Its number.
     pub face_id: Option<u64>,
-    /// How the address of either end begins.
+    /// The scheme of either end's address.
     pub scheme: Option<String>,
     /// Address of its far end.
     pub uri: Option<String>,
@@ -189,7 +189,7 @@ pub struct FaceFilter {
     pub local_uri: Option<String>,
     /// 0: another machine, 1: this one.
     pub scope: Option<u64>,
-    /// 0: it stays, 1: it goes when nothing comes.
+    /// 0: it stays, 1: it closes without traffic.
     pub persistency: Option<u64>,
 }
 
@@ -197,7 +197,7 @@ impl FaceFilter {
     /// Reads the element, which must fill `bytes`.
     ///
     /// # Errors
-    /// [`WireError`] names the field; a kind of filter that is not known is an error, too.
+    /// [`WireError`] names the field; an unknown kind of filter is an error, too.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         const FIELD: &str = "FaceQueryFilter";
         let mut reader = Reader::new(FIELD, super::tlv::only(FIELD, bytes, FACE_QUERY_FILTER)?);
@@ -256,7 +256,7 @@ pub struct RouteEntry {
     pub cost: u64,
     /// 1: children inherit it, 2: it hides the routes of shorter prefixes.
     pub flags: u64,
-    /// Milliseconds until it goes.
+    /// Milliseconds until it expires.
     pub expiration_millis: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ use super::{
 
 /// Bytes of the nonce in the name.
 pub const NONCE_BYTES: usize = 8;
-/// Bytes of a responder's name at most.
+/// Maximum bytes of a responder's name.
 pub const RESPONDER_BYTES_MAX: usize = 64;
 
 const REPLY_CODE: u32 = 0xf600;
@@ -29,7 +29,7 @@ const RESPONDER: u32 = 0xf602;
 const PING: &[u8] = b"ping";
 const TRACEROUTE: &[u8] = b"traceroute";
 
-/// What an echo request is to find out.
+/// The purpose of an echo request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Purpose {
     /// Whether the name can be reached. RFC 9508.
@@ -47,7 +47,7 @@ impl Purpose {
     }
 }
 
-/// An echo request, as its name says it.
+/// An echo request, decoded from its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EchoRequest<'a> {
     /// The name to reach.

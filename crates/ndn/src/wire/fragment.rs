@@ -1,7 +1,7 @@
 //! Packets longer than the MTU: fragmented at one end of a link, reassembled at the other. NDNLPv2, "Fragmentation".
 //!
 //! Fragments of one packet have consecutive sequence numbers; the first carries the packet's other headers. A receiver
-//! keeps few incomplete packets, each for a short time, so that fragments that are never completed cost little.
+//! keeps few incomplete packets, each for a short time, so that incomplete ones cost little.
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use super::{LpPacket, PACKET_BYTES_MAX, lp, tlv::number_len};
 pub struct ReassemblyLimits {
     /// Pieces of one packet. Default: 400, as NFD has it.
     pub pieces_max: u64,
-    /// Packets in pieces at one time; the oldest goes first. Default: 64.
+    /// Maximum packets in reassembly; the oldest is dropped first. Default: 64.
     pub packets_max: usize,
     /// How long a packet may lack a piece. Default: 500 ms, as NFD has it.
     pub patience: Duration,
@@ -59,8 +59,8 @@ impl Piece {
     }
 }
 
-/// Bytes that the headers of fragmentation and of a TxSequence take at most: Sequence 10, FragIndex 4, FragCount 4,
-/// TxSequence 12, LpPacket 4, Fragment 4.
+/// Maximum bytes of the headers of fragmentation and of a TxSequence: Sequence 10, FragIndex 4, FragCount 4, TxSequence
+/// 12, LpPacket 4, Fragment 4.
 const PIECE_OVERHEAD_BYTES: usize = 38;
 
 /// Which pieces have a sequence number.
@@ -72,8 +72,8 @@ pub enum Numbering {
     Always,
 }
 
-/// Cuts a packet with these headers into pieces that fit `mtu`, numbering them from `next_sequence` on. `None` if the
-/// headers fill the MTU, or there would be more than `pieces_max`.
+/// Cuts a packet with these headers into pieces that fit `mtu`, numbered from `next_sequence` on. `None` if the headers
+/// fill the MTU, or there would be more than `pieces_max`.
 pub fn cut(
     headers: &LpPacket<'_>,
     packet: &Bytes,
@@ -83,7 +83,7 @@ pub fn cut(
     next_sequence: &mut u64,
 ) -> Option<Vec<Piece>> {
     let assembled = Piece::new(headers, packet.clone());
-    // A TxSequence may still come, and a Sequence.
+    // A TxSequence may be added, and a Sequence.
     if assembled.bytes() + 22 <= mtu {
         if numbering == Numbering::Always {
             let headers = LpPacket { sequence: Some(*next_sequence), ..headers.clone() };
@@ -119,7 +119,7 @@ pub struct Reassembler {
     limits: ReassemblyLimits,
     /// By sequence number of the first piece.
     packets: BTreeMap<u64, Partial>,
-    /// Packets given up: too old, or too many at one time.
+    /// Dropped incomplete packets: too old, or too many at once.
     pub given_up: u64,
 }
 
@@ -128,7 +128,7 @@ struct Partial {
     since: Time,
     count: u64,
     bytes: usize,
-    /// The first piece as it came, for its headers.
+    /// The first piece as received, for its headers.
     first: Option<Bytes>,
     /// What the first pieces hold, and how many they are.
     assembled: Vec<u8>,
@@ -151,7 +151,7 @@ impl Reassembler {
         Reassembler { limits, packets: BTreeMap::new(), given_up: 0 }
     }
     /// Takes a piece: its parsed headers, itself, and its fragment. Returns the first piece as it arrived (for its
-    /// headers) and the reassembled packet, once all pieces are here.
+    /// headers) and the reassembled packet, once all pieces have arrived.
     ///
     /// # Errors
     /// One of [`reason`] if it cannot be part of a packet.

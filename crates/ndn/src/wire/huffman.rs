@@ -4,9 +4,9 @@
 //!  value of the header   unused bits of the last byte, 0 to 7 (one byte) │ bits, the first router's item last
 //!  item of one router    2 bits: which of its last four code books │ code of the face
 //! ```
-//! A stack whose top is at the end grows and shrinks without moving the rest. Items are written so that they can be
-//! read from the end: each item's bits are reversed. The codes are canonical Huffman codes of at most
-//! [`CODE_BITS_MAX`] bits over how often each face was named.
+//! A stack whose top is at the end grows and shrinks without moving the rest. Each item's bits are reversed, so that
+//! items can be read from the end. The codes are canonical Huffman codes of at most [`CODE_BITS_MAX`] bits over the
+//! faces' frequencies.
 use alloc::{collections::BinaryHeap, vec, vec::Vec};
 use core::cmp::Reverse;
 
@@ -30,7 +30,7 @@ impl<'a> BitTag<'a> {
     /// Checks the value of the header. Unused bits must be zero, so that a tag has one form.
     ///
     /// # Errors
-    /// [`WireError`] if there are more bits than a tag may have, or other unused bits than the last byte can have.
+    /// [`WireError`] if there are more bits than a tag may have, or more unused bits than the last byte can have.
     pub fn parse(value: &'a [u8]) -> Result<Self, WireError> {
         let length = WireError::Length { field: "PathTagBits", bytes: value.len() };
         let (&unused, bytes) = value.split_first().ok_or(length.clone())?;

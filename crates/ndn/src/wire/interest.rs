@@ -22,7 +22,7 @@ use super::{
 };
 use crate::ids::Nonce;
 
-/// How long an Interest is pending that does not say it.
+/// The lifetime of an Interest that states none.
 pub const LIFETIME_DEFAULT: Duration = Duration::from_millis(4000);
 
 /// An Interest, as a view over its bytes or to be encoded.
@@ -46,7 +46,7 @@ pub struct Interest<'a> {
     pub parameters: Option<&'a [u8]>,
     /// How it is signed.
     pub signature: Option<SignatureInfo<'a>>,
-    /// The signature; there exactly if `signature` is.
+    /// The signature; present exactly if `signature` is.
     pub signature_value: &'a [u8],
     /// The bytes that it was read from; the default for one to encode.
     pub source: InterestSource<'a>,
@@ -58,7 +58,7 @@ pub struct InterestSource<'a> {
     signed: &'a [u8],
     digested: &'a [u8],
     nonce_at: Option<usize>,
-    /// Where a nonce belongs that is not there yet, in the value.
+    /// Where a missing nonce belongs in the value.
     nonce_gap: usize,
     hop_limit_at: Option<usize>,
     is_canonical: bool,
@@ -242,8 +242,8 @@ impl<'a> Interest<'a> {
     pub fn hop_limit_at(&self) -> Option<usize> {
         self.source.hop_limit_at
     }
-    /// The `packet` that it was read from, which has no nonce, with one. Everything else stays as it is, also what this
-    /// program does not know: a parameters digest stays right.
+    /// The original `packet`, which has no nonce, with one added. Everything else stays, including unknown elements: a
+    /// parameters digest stays right.
     pub fn with_nonce(&self, packet: &[u8], nonce: Nonce) -> Vec<u8> {
         let value = super::tlv::only("Interest", packet, types::INTEREST).unwrap_or(&[]);
         let (before, behind) = value.split_at(self.source.nonce_gap.min(value.len()));
@@ -259,7 +259,7 @@ impl<'a> Interest<'a> {
     pub fn nonce_at(&self) -> Option<usize> {
         self.source.nonce_at
     }
-    /// Whether [`Interest::encode`] gives the bytes that it was read from.
+    /// Whether [`Interest::encode`] yields the original bytes.
     pub fn is_canonical(&self) -> bool {
         self.source.is_canonical
     }
@@ -325,12 +325,12 @@ pub fn with_parameters(interest: &Interest<'_>, key: Option<&SignKey>) -> Vec<u8
     let mut name = interest.name.as_tlv().to_vec();
     name.put_element(u32::from(types::PARAMETERS_DIGEST), &digest(&[&tail]));
     let name = NameView::parse(&name).expect("components and a digest of 32 bytes");
-    // `name` lives shorter than what the Interest borrows, so the packet is put together from a copy.
+    // `name` lives shorter than the Interest's borrowed fields, so the packet is built from a copy.
     Interest { name, ..signed }.encode()
 }
 
-/// The name that an element of a forwarding hint gives: a name, or one in a delegation with a preference, which programs
-/// of before 2022 send; `None` if it is neither. The order counts, as in the newer form.
+/// The name in an element of a forwarding hint: a name, or one in a delegation with a preference, as sent by programs
+/// from before 2022; `None` if it is neither. The order counts, as in the newer form.
 fn hint_of<'a>(element: &Element<'a>) -> Option<Result<NameView<'a>, WireError>> {
     match element.kind {
         types::NAME => Some(NameView::parse(element.value)),
@@ -351,7 +351,7 @@ fn hint_of<'a>(element: &Element<'a>) -> Option<Result<NameView<'a>, WireError>>
 /// A Preference and a Name. NDN packet format 0.2, "Link object".
 const DELEGATION: u32 = 31;
 
-/// Checks a forwarding hint. It is re-emitted as it came, so there is nothing to note.
+/// Checks a forwarding hint. It is re-emitted unchanged, so nothing is recorded.
 fn check_hint(value: &[u8]) -> Result<(), WireError> {
     let mut reader = Reader::new("ForwardingHint", value);
     while let Some(element) = reader.element()? {

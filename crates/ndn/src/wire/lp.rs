@@ -1,8 +1,8 @@
 //! The link packet: hop-by-hop headers around a packet or a piece of one. NDNLPv2, revision of 2022.
 //!
 //! Headers may come in any order, each once (Ack: any number of times); the fragment comes last. An unknown header of
-//! type 800 to 959 that is divisible by 4 is ignored; any other makes the packet unusable. Written headers are in
-//! ascending order of type, which is the only order that NFD reads.
+//! type 800 to 959 that is divisible by 4 is ignored; any other makes the packet unusable. Headers are written in
+//! ascending order of type, the only order that NFD reads.
 use alloc::vec::Vec;
 
 use tributary_content::Unavailable;
@@ -20,7 +20,7 @@ pub const PIT_TOKEN_BYTES_MAX: usize = 32;
 /// Acknowledgements that one packet may carry.
 pub const ACKS_MAX: usize = 256;
 
-/// Why an Interest comes back unanswered.
+/// Why an Interest is returned unanswered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum NackReason {
@@ -28,14 +28,14 @@ pub enum NackReason {
     Unspecified,
     /// Congestion.
     Congestion,
-    /// The same Interest, by name and nonce, was here before.
+    /// The same Interest, by name and nonce, was seen before.
     Duplicate,
-    /// No way leads to the name.
+    /// No route leads to the name.
     NoRoute,
     /// The producer cannot deliver its publication, with the reason. The NDNLPv2 specification has no numbers for this:
     /// they are 200 and [`Unavailable::number`], which other programs read as a Nack without a reason.
     Unavailable(Unavailable),
-    /// A number that this program does not know.
+    /// An unknown number.
     Other(u64),
 }
 
@@ -77,12 +77,12 @@ impl From<u64> for NackReason {
 /// Added to the number of [`NackReason::Unavailable`].
 const UNAVAILABLE: u64 = 200;
 
-/// Where a Data came from that no producer sent for this very Interest. PTP: the 1-bit flag of §5 D 1.
+/// The origin of a Data that no producer sent for this very Interest. PTP: the 1-bit flag of §5 D 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A cache on the way.
     Cache,
-    /// A router that was waiting for it on somebody else's behalf.
+    /// A router that was waiting for it on another consumer's behalf.
     Aggregation,
 }
 
@@ -110,7 +110,7 @@ pub struct LpPacket<'a> {
     pub frag_count: Option<u64>,
     /// To be returned with the answer, 1 to 32 bytes.
     pub pit_token: Option<&'a [u8]>,
-    /// The Interest comes back unanswered.
+    /// The Interest is returned unanswered.
     pub nack: Option<NackReason>,
     /// The face on which it arrived, for a local application.
     pub incoming_face: Option<u64>,
@@ -132,11 +132,11 @@ pub struct LpPacket<'a> {
     pub tag: Option<PathTag<'a>>,
     /// PTP: the labels of the path as bits.
     pub tag_bits: Option<BitTag<'a>>,
-    /// PTP: the rates of the links that the labels stand for.
+    /// PTP: the rates of the labels' links.
     pub rates: Option<PathRates<'a>>,
     /// PTP: go to a producer and bring a tag back.
     pub probe: bool,
-    /// PTP: where the Data came from, if not from a producer.
+    /// PTP: the Data's origin, if it is not a producer.
     pub origin: Option<Origin>,
     /// PTP: the tag could not be followed.
     pub path_failed: bool,
@@ -146,17 +146,17 @@ pub struct LpPacket<'a> {
     pub mtu_answer: Option<u32>,
     /// Probes for the neighbour's boot number: a number to send back.
     pub boot_probe: Option<u32>,
-    /// The number of such a probe, and what differs from start to start.
+    /// The number of such a probe, and the boot number.
     pub boot_answer: Option<(u32, u64)>,
     /// A packet of a train that measures the rate of the link.
     pub rate_probe: Option<RateProbe>,
     /// The number of such a train, and how long it took to arrive.
     pub rate_answer: Option<(u32, Duration)>,
-    /// The packet or a piece of it; `None` for a packet of headers only, or if it lies behind the bytes read.
+    /// The packet or a piece of it; `None` for a packet of headers only, or if it follows the bytes read.
     pub fragment: Option<&'a [u8]>,
-    /// Whether the fragment lies behind the bytes that were read; see [`LpPacket::decode_head`].
+    /// Whether the fragment follows the bytes read; see [`LpPacket::decode_head`].
     pub fragment_is_behind: bool,
-    /// Whether [`LpPacket::encode`] gives the bytes that it was read from; means nothing for one to be encoded.
+    /// Whether [`LpPacket::encode`] yields the original bytes; meaningless for a packet to be encoded.
     pub is_canonical: bool,
 }
 
@@ -172,8 +172,8 @@ impl<'a> LpPacket<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_head(bytes, 0)
     }
-    /// Reads the link packet that fills `head` and `body_len` bytes elsewhere. If there are any, they must be exactly
-    /// the fragment.
+    /// Reads the link packet in `head` and `body_len` bytes elsewhere. If there are any, they must be exactly the
+    /// fragment.
     ///
     /// # Errors
     /// [`WireError`] names the header and its error.
@@ -212,7 +212,7 @@ impl<'a> LpPacket<'a> {
         }
         Ok(packet)
     }
-    /// The headers before a fragment that is announced at the very end of `value` and lies elsewhere.
+    /// The headers before a fragment that is announced at the very end of `value` and stored elsewhere.
     fn cut_fragment_head<'b>(&mut self, value: &'b [u8], body_len: usize) -> Result<&'b [u8], WireError> {
         let head_len = 1 + number_len(body_len as u64);
         let at = value.len().checked_sub(head_len).ok_or(WireError::Missing { field: "Fragment" })?;
@@ -332,7 +332,7 @@ impl<'a> LpPacket<'a> {
         self.is_canonical &= value.len() == integer_bytes(number);
         Ok(number)
     }
-    /// A number that is written with 8 bytes, whatever its value.
+    /// A number always written with 8 bytes.
     fn fixed(&mut self, field: &'static str, value: &[u8]) -> Result<u64, WireError> {
         self.is_canonical &= value.len() == 8;
         integer(field, value)
@@ -347,7 +347,7 @@ impl<'a> LpPacket<'a> {
         Ok(number)
     }
 
-    /// Whether there is any header, so that a packet cannot go without.
+    /// Whether it has any header, so that the packet needs a link packet around it.
     pub fn has_headers(&self) -> bool {
         let bare = LpPacket { fragment: self.fragment, ..LpPacket::default() };
         let own = LpPacket { is_canonical: false, fragment_is_behind: false, ..self.clone() };
@@ -368,7 +368,7 @@ impl<'a> LpPacket<'a> {
         self.encode_high(out);
         wrap(start, fragment_len, out);
     }
-    /// Appends the headers that come before link reliability's.
+    /// Appends the headers that precede link reliability's.
     pub(crate) fn encode_low(&self, out: &mut Vec<u8>) {
         if let Some(sequence) = self.sequence {
             out.put_element(types::LP_SEQUENCE, &sequence.to_be_bytes());
@@ -402,7 +402,7 @@ impl<'a> LpPacket<'a> {
             out.put_integer(types::LP_CONGESTION_MARK, mark);
         }
     }
-    /// Appends the headers that come after link reliability's.
+    /// Appends the headers that follow link reliability's.
     pub(crate) fn encode_high(&self, out: &mut Vec<u8>) {
         if self.non_discovery {
             out.put_element(types::LP_NON_DISCOVERY, &[]);
@@ -478,19 +478,19 @@ pub(crate) fn wrap(start: usize, fragment_len: Option<usize>, out: &mut Vec<u8>)
     out.splice(start..start, head);
 }
 
-/// How many bytes there are, all of them zeros.
+/// The number of bytes, which must all be zero.
 fn zeros_only(field: &'static str, bytes: &[u8]) -> Result<usize, WireError> {
     match bytes.iter().find(|byte| **byte != 0) {
         None => Ok(bytes.len()),
         Some(found) => Err(WireError::Value { field, found: u64::from(*found) }),
     }
 }
-/// The number at the start of `value`, and what follows it.
+/// The number at the start of `value`, and the remainder.
 fn probe_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
     let (number, rest) = value.split_first_chunk().ok_or(WireError::Length { field, bytes: value.len() })?;
     Ok((u32::from_be_bytes(*number), rest))
 }
-/// The number at the start of `value`, and the one of 8 bytes that is all that follows.
+/// The number at the start of `value`, and the 8-byte number that is its only remainder.
 fn answer_number(field: &'static str, value: &[u8]) -> Result<(u32, u64), WireError> {
     let (number, rest) = probe_number(field, value)?;
     let rest = rest.try_into().map_err(|_| WireError::Length { field, bytes: value.len() })?;

@@ -1,9 +1,9 @@
 //! The packets of the NDN family: packet format 0.3, NDNLPv2, and the management protocol. Parsing is total over
-//! borrowed bytes: any bytes give a packet or a [`WireError`], never a panic.
+//! borrowed bytes: any bytes yield a packet or a [`WireError`], never a panic.
 //!
 //! A parsed packet re-emits byte for byte if it was in canonical form: elements in order, numbers in their shortest
-//! form, nothing that this program ignores. `is_canonical` says whether it was; a forwarder passes on the bytes that it
-//! received and never its interpretation of them.
+//! form, no ignored elements. `is_canonical` says whether it was; a forwarder forwards the bytes that it received and
+//! never its interpretation of them.
 //!
 //! ```text
 //!  LpPacket 100                                  hop by hop: rewritten by every forwarder
@@ -15,7 +15,7 @@
 //!  └─ Fragment 80
 //!     └─ Interest 5 or Data 6                    end to end: covered by digests and signatures
 //! ```
-// A number that is cut on its way into a packet or out of one makes another packet of it.
+// A number truncated on its way into or out of a packet would make another packet of it.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 pub mod certificate;
 pub mod control;
@@ -81,7 +81,7 @@ pub enum WireError {
         /// Where.
         at: usize,
     },
-    /// An element that may not be ignored is not known, or is known and not in its place.
+    /// A critical element is unknown, or known and out of place.
     #[error("element of critical type {kind} is unknown or out of place in {field}")]
     Critical {
         /// The element that contains it.
@@ -89,7 +89,7 @@ pub enum WireError {
         /// Its type.
         kind: u32,
     },
-    /// An element that must be there is not.
+    /// A required element is missing.
     #[error("{field} is missing")]
     Missing {
         /// Which element.
@@ -162,7 +162,7 @@ pub mod types {
     pub const INTEREST_LIFETIME: u32 = 12;
     /// Interest: hops left.
     pub const HOP_LIMIT: u32 = 34;
-    /// Interest: what the application adds.
+    /// Interest: the application's parameters.
     pub const APPLICATION_PARAMETERS: u32 = 36;
     /// Interest: how it is signed.
     pub const INTEREST_SIGNATURE_INFO: u32 = 44;
@@ -176,7 +176,7 @@ pub mod types {
     pub const SIGNATURE_INFO: u32 = 22;
     /// Data: the signature.
     pub const SIGNATURE_VALUE: u32 = 23;
-    /// MetaInfo: what the content is.
+    /// MetaInfo: the kind of content.
     pub const CONTENT_TYPE: u32 = 24;
     /// MetaInfo: milliseconds until it is stale.
     pub const FRESHNESS_PERIOD: u32 = 25;
@@ -228,7 +228,7 @@ pub mod types {
     pub const LP_FRAG_COUNT: u32 = 83;
     /// LP: returned with the answer as it is.
     pub const LP_PIT_TOKEN: u32 = 98;
-    /// LP: the Interest comes back unanswered.
+    /// LP: the Interest is returned unanswered.
     pub const LP_NACK: u32 = 800;
     /// LP: why.
     pub const LP_NACK_REASON: u32 = 801;
@@ -256,7 +256,7 @@ pub mod types {
     pub const LP_PATH_TAG_BITS: u32 = 0x0384;
     /// LP, PTP, on an Interest: go to a producer, by no cache, and bring a tag back.
     pub const LP_PATH_PROBE: u32 = 0x0388;
-    /// LP, PTP, on a Data: it did not come from a producer for this Interest.
+    /// LP, PTP, on a Data: it does not come from a producer for this Interest.
     pub const LP_PATH_ORIGIN: u32 = 0x038c;
     /// LP, PTP, on a Data or Nack: the tag could not be followed.
     pub const LP_PATH_FAILED: u32 = 0x0390;

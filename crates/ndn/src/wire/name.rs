@@ -1,4 +1,4 @@
-//! Names on the wire: views over bytes that were checked once.
+//! Names on the wire: views over checked bytes.
 //!
 //! [`tributary_content::Name`] is a name that this program keeps, with limits on components and bytes; a [`NameView`]
 //! is a name in a received packet, limited by the packet only.
@@ -20,8 +20,8 @@ pub struct Component<'a> {
 }
 
 impl Component<'_> {
-    /// The number that a segment, version or other number component stands for; `None` if it is not a
-    /// NonNegativeInteger in its shortest form.
+    /// The number in a segment, version or other number component; `None` if it is not a NonNegativeInteger in its
+    /// shortest form.
     pub fn number(&self) -> Option<u64> {
         let value = super::tlv::integer("component", self.value).ok()?;
         (super::tlv::integer_bytes(value) == self.value.len()).then_some(value)
@@ -65,7 +65,7 @@ impl<'a> NameView<'a> {
             Some(Component { kind, value: element.value, end: element.end })
         })
     }
-    /// How many components there are.
+    /// The number of components.
     pub fn len(&self) -> usize {
         self.components().count()
     }

@@ -23,7 +23,7 @@ use super::fragment::Piece;
 /// Settings of link reliability. The defaults are NFD's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReliabilityConfig {
-    /// Times that a packet is sent again at most. Default: 3.
+    /// Maximum retransmissions of a packet. Default: 3.
     pub retries_max: u8,
     /// A packet is lost when this many later ones are acknowledged. Default: 3.
     pub reorder_packets: u8,
@@ -31,9 +31,9 @@ pub struct ReliabilityConfig {
     pub ack_delay: Duration,
     /// The smallest retransmission timeout. Default: 200 ms. RFC 6298 has 1 s.
     pub rto_min: Duration,
-    /// Packets waiting for acknowledgement at most; beyond that they go unreliably. Default: 4,096.
+    /// Maximum packets that await acknowledgement; beyond that they go unreliably. Default: 4,096.
     pub unacknowledged_max: usize,
-    /// Acknowledgements waiting to be sent at most. Default: 1,024.
+    /// Maximum acknowledgements that wait to be sent. Default: 1,024.
     pub acks_max: usize,
 }
 
@@ -59,12 +59,12 @@ pub struct Reliability {
     sent: BTreeMap<u64, Sent>,
     acks: VecDeque<u64>,
     acks_since: Option<Time>,
-    /// Pieces that arrived lately and when, so that a packet sent twice is taken once; in the order of their arrival, too.
+    /// Recently arrived pieces and their times, so that duplicates are dropped; also in order of arrival.
     seen: BTreeMap<u64, Time>,
     seen_order: VecDeque<(Time, u64)>,
-    /// Packets given up since the neighbour last showed that it knows reliability.
+    /// Packets dropped without acknowledgement since the neighbour last used reliability.
     ignored: u32,
-    /// Packets that went without a number since one that had one.
+    /// Packets without a number since the last one with a number.
     unnumbered: u32,
     resend: VecDeque<Piece>,
     retries: VecDeque<u8>,
@@ -79,7 +79,7 @@ pub struct ReliabilityStats {
     pub acknowledged: u64,
     /// Packets sent again.
     pub retransmitted: u64,
-    /// Packets given up.
+    /// Packets dropped after all retransmissions.
     pub exhausted: u64,
     /// Packets that arrived a second time.
     pub duplicates: u64,
@@ -97,13 +97,13 @@ struct Sent {
 const SEEN_MAX: usize = 4096;
 /// How long numbers are remembered: a restarted neighbour may reuse numbers, and its packets are no duplicates then.
 const SEEN_FOR: Duration = Duration::from_secs(5);
-/// Packets given up in a row after which a neighbour counts as one that acknowledges nothing.
+/// Consecutive unacknowledged packets after which the neighbour counts as one without reliability.
 const IGNORED_MAX: u32 = 64;
 /// One of this many packets to such a neighbour has a number.
 const NUMBERED_OF: u32 = 64;
 
 impl Reliability {
-    /// A link on which nothing was sent; the first number is to differ from start to start.
+    /// A link on which nothing was sent; the first number must differ from start to start.
     pub fn new(config: ReliabilityConfig, first: u64) -> Self {
         Reliability {
             config,
@@ -137,8 +137,8 @@ impl Reliability {
         self.sent.insert(number, Sent { piece: piece.clone(), at: now, retries, later_acks: 0 });
         Some(number)
     }
-    /// Takes a TxSequence that arrived, with the Sequence of its piece: a piece that is sent again has a new TxSequence,
-    /// but the same Sequence. False if the piece was here before.
+    /// Takes an arrived TxSequence, with the Sequence of its piece: a retransmitted piece has a new TxSequence, but the
+    /// same Sequence. False if the piece has arrived before.
     pub fn on_arrival(&mut self, now: Time, number: u64, sequence: Option<u64>) -> bool {
         if self.acks.len() < self.config.acks_max {
             self.acks.push_back(number);
@@ -157,7 +157,7 @@ impl Reliability {
             && (at + SEEN_FOR <= now || self.seen_order.len() >= SEEN_MAX)
         {
             self.seen_order.pop_front();
-            // A piece that came again since is remembered from its latest arrival.
+            // A repeated piece is remembered from its latest arrival.
             if self.seen.get(&piece) == Some(&at) {
                 self.seen.remove(&piece);
             }
@@ -204,7 +204,7 @@ impl Reliability {
     pub fn poll_resend(&mut self) -> Option<(Piece, u8)> {
         Some((self.resend.pop_front()?, self.retries.pop_front()?))
     }
-    /// Acknowledgements that fit into `room` bytes of a packet that leaves now.
+    /// Acknowledgements that fit into `room` bytes of a departing packet.
     pub fn take_acks(&mut self, room: usize) -> Vec<u64> {
         let count = self.acks.len().min(room / ACK_BYTES).min(super::lp::ACKS_MAX);
         let acks = self.acks.drain(..count).collect();

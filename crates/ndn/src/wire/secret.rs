@@ -1,4 +1,4 @@
-//! Secret keys in files, in the form of ndnd: a Data under the key's name whose content is the secret, signed by the key
+//! Secret keys in files, in ndnd's form: a Data under the key's name whose content is the secret, signed by the key
 //! itself.
 //!
 //! | SignatureType | content |
@@ -31,7 +31,7 @@ pub enum SecretError {
     /// It is something else.
     #[error("it holds no secret key (ContentType is {found}, not 9)")]
     ContentType {
-        /// What it says.
+        /// The value found.
         found: u64,
     },
     /// Its name has another form.

@@ -41,7 +41,7 @@ pub enum SignatureType {
     Ed25519,
     /// No signature.
     Null,
-    /// A number that this program does not know.
+    /// An unknown number.
     Other(u64),
 }
 
@@ -58,7 +58,7 @@ impl SignatureType {
             SignatureType::Other(number) => number,
         }
     }
-    /// Whether a private key makes such signatures, so that certificates say whose they are.
+    /// Whether a private key makes such signatures, so that certificates can name its owner.
     pub fn is_by_key(self) -> bool {
         matches!(self, SignatureType::Ed25519 | SignatureType::Ecdsa | SignatureType::Rsa)
     }
@@ -228,10 +228,10 @@ impl<'a> ValidityPeriod<'a> {
 }
 
 /// A time in seconds since 1970 as `YYYYMMDDThhmmss`, UTC; such texts sort like their times up to the year 9999, which
-/// stands for all later ones.
+/// represents all later ones.
 pub fn compact_time(unix_seconds: u64) -> [u8; 15] {
     let (days, seconds) = ((unix_seconds / 86_400).min(2_932_896), unix_seconds % 86_400);
-    // Civil date from days: eras of 400 years that begin on 1 March, so that the leap day comes last.
+    // Civil date from days: eras of 400 years that start on 1 March, so that the leap day comes last.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -274,7 +274,7 @@ fn decode_locator(value: &[u8]) -> Result<(Option<KeyLocator<'_>>, bool), WireEr
 pub enum SignKey {
     /// Makes digests, which need no key.
     Digest,
-    /// A secret shared with those who verify.
+    /// A secret shared with the verifiers.
     Hmac(Vec<u8>),
     /// An Ed25519 secret key.
     Ed25519(Box<ed25519_dalek::SigningKey>),
@@ -354,7 +354,7 @@ pub enum VerifyKey {
     Rsa(Vec<u8>),
     /// Accepts the empty signature, which shows nothing.
     Null,
-    /// Accepts any signature of this algorithm: the key cannot be had, so that nothing is shown.
+    /// Accepts any signature of this algorithm: the key is not available, so the signature proves nothing.
     Missing(SignatureType),
 }
 

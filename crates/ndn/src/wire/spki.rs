@@ -23,14 +23,14 @@ const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1
 /// Bits of an RSA modulus: fewer can be factored, more take too long to verify.
 pub const RSA_BITS: core::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// Why bytes are no public key that can be used here.
+/// Why bytes are no usable public key.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpkiError {
     /// It is no SubjectPublicKeyInfo, or its key does not fit its algorithm.
     #[error("it holds no public key in DER (SubjectPublicKeyInfo)")]
     Malformed,
-    /// An algorithm that is not known here.
+    /// An unknown algorithm.
     #[error("its key is neither Ed25519 nor ECDSA over P-256 nor RSA")]
     Algorithm,
     /// An RSA key of a size that is not accepted.

@@ -59,10 +59,10 @@ const RATE_BYTES: usize = 2;
 /// Bits of its mantissa; the rest are its exponent.
 const MANTISSA_BITS: u32 = 11;
 
-/// The rates of the links of a tag of labels, the link behind the first label first. Each router writes the rate of the face
-/// that it sends the Data out by, before the next one puts the label of that link in front of the tag; so where nobody left
-/// anything out there are as many rates as labels. A rate is 2 bytes, most significant first: 5 bits of exponent and 11 of
-/// mantissa, mantissa × 2^exponent kbit/s, rounded down (to 0.1 % from 1 Mbit/s on); 0 where the router does not know.
+/// The rates of the links of a tag of labels, the link behind the first label first. Each router writes the rate of the
+/// Data's departure face, before the next one prepends that link's label to the tag; so without omissions there are as
+/// many rates as labels. A rate is 2 bytes, most significant first: 5 bits of exponent and 11 of mantissa, mantissa ×
+/// 2^exponent kbit/s, rounded down (to 0.1 % from 1 Mbit/s on); 0 if the router does not know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathRates<'a>(&'a [[u8; RATE_BYTES]]);
 

@@ -5,7 +5,7 @@
 //!  length  1, 3, 5 or 9 bytes, in the shortest form     bytes of the value
 //!  value
 //! ```
-//! A number below 253 is one byte; 253, 254 and 255 say that 2, 4 or 8 bytes follow. Elements of unknown type are
+//! A number below 253 is one byte; 253, 254 and 255 announce 2, 4 or 8 more bytes. Elements of unknown type are
 //! ignored, unless their type is critical: at most 31, or odd.
 use alloc::vec::Vec;
 
@@ -18,9 +18,9 @@ pub struct Element<'a> {
     pub kind: u32,
     /// Its value.
     pub value: &'a [u8],
-    /// Where it starts in what the reader was given.
+    /// Its start in the reader's input.
     pub start: usize,
-    /// Where it ends there.
+    /// Its end there.
     pub end: usize,
 }
 
@@ -84,13 +84,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads elements that may come in one order only, and applies the rules for those that are not known.
+/// Reads elements with a fixed order, and applies the rules for unknown ones.
 #[derive(Clone, Debug)]
 pub struct Sequence<'a> {
     reader: Reader<'a>,
     order: &'static [u32],
     position: usize,
-    /// Types that are of others, critical or not.
+    /// Types of other protocols, critical or not.
     ignored: Option<core::ops::RangeInclusive<u32>>,
     is_canonical: bool,
 }
@@ -134,11 +134,11 @@ impl<'a> Sequence<'a> {
         self.is_canonical &= element.value.len() == integer_bytes(value);
         Ok(value)
     }
-    /// Notes that something in it will not be re-emitted as it came.
+    /// Notes that a part of it will not be re-emitted unchanged.
     pub fn not_canonical(&mut self) {
         self.is_canonical = false;
     }
-    /// Whether everything so far will be re-emitted as it came.
+    /// Whether everything so far will be re-emitted unchanged.
     pub fn is_canonical(&self) -> bool {
         self.is_canonical
     }

@@ -66,7 +66,7 @@ impl Fetching {
         }
         self.waiting.pop_front()
     }
-    /// The next request of the engine to send; an object assembled in memory answers at once.
+    /// The engine's next request; an object assembled in memory answers at once.
     pub(super) fn poll_request(&mut self, now: Time, shared: &mut Shared) -> Option<PacketRequest> {
         loop {
             let request = self.transfer.poll_request(now, shared)?;
@@ -100,8 +100,8 @@ impl Fetching {
                 self.probe_at = now + self.config.probe_interval_max;
                 return None;
             }
-            // The segments themselves are probed: foreign producers know no other names. They are long, so few are
-            // requested.
+            // The probes request segments: foreign producers know no other names. Segments are long, so there are few
+            // probes.
             if self.probes_at_once == 0 {
                 self.probe_at = now + (self.config.probe_interval * SEGMENT_PROBE_PAUSE).max(self.probe_pause());
             }
@@ -112,17 +112,17 @@ impl Fetching {
             let interest = self.interest(&name, Form::default(), lifetime, random);
             return Some(Outgoing { interest, tag: None, probe: true, token: None });
         }
-        // Each probe has a name of its own, so that none is answered by what another one brings.
+        // Each probe has a unique name, so that none is answered by another's Data.
         let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
         Some(Outgoing { interest, tag: None, probe: true, token: None })
     }
-    /// Until when probes wait at most so that the content of the object, which comes over paths in use, does not wait for
-    /// their answers; `None` if enough has come since the last one, or nothing does.
+    /// The deadline up to which probes wait, so that the object's content on paths in use does not wait for their
+    /// answers; `None` if enough has arrived since the last one, or nothing arrives.
     fn probes_wait_until(&self) -> Option<Time> {
         let (at, before, answer_bytes) = self.probed;
         let come = self.traffic.content - before;
         let is_enough = come >= answer_bytes * PROBE_PARTS;
-        // Paths that bring nothing may be those of a faulty source: others are to be found soon.
+        // Paths that deliver nothing may belong to a faulty source: others are needed soon.
         let pause = if come > 0 { PROBE_PAUSE_MAX } else { self.config.probe_interval_max };
         // Where little comes because much is lost, probes are lost too, and other paths are to be found.
         let is_slow = |id| self.paths.narrowest(id).is_some_and(|rate| rate.bits_per_second() <= SLOW_RATE_MAX);
@@ -139,7 +139,7 @@ impl Fetching {
     pub(super) fn probe_pause(&self) -> Duration {
         self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
     }
-    /// The same as long as nobody knows how long an answer takes, and how much of a link: it doubles for a while.
+    /// The same while the duration of an answer, and its share of a link, are unknown: it doubles for a while.
     fn pause_without_answers(&self, now: Time) -> Duration {
         let elapsed = now.since(self.started);
         if self.heard_at.is_some() || elapsed < UNANSWERED[0] || elapsed >= UNANSWERED[1] {
@@ -167,7 +167,7 @@ impl Fetching {
         self.path_probes.insert(nonce, requested);
         Some(Outgoing { interest, tag, probe: true, token: None })
     }
-    /// An Interest for the manifest with a name of its own, and the nonce in it.
+    /// An Interest for the manifest with a unique name, and its nonce.
     pub(super) fn manifest_interest(
         &mut self,
         now: Time,
@@ -197,8 +197,8 @@ impl Fetching {
     pub(super) fn lifetime_on(&self, now: Time, path: PathId) -> Duration {
         self.lifetime_for(self.transfer.answer_time(now, path))
     }
-    /// How long an Interest is pending that may go any way: as on the slowest path in use; while nobody has answered, as
-    /// long again as nobody has.
+    /// Lifetime of an Interest that may take any path: that of the slowest path in use; before the first answer, twice
+    /// the time without answers.
     pub(super) fn lifetime_anywhere(&self, now: Time) -> Duration {
         let slowest = self.paths.in_use().filter_map(|(id, _)| self.transfer.answer_time(now, id)).max();
         self.lifetime_for(slowest.or_else(|| self.heard_at.is_none().then(|| now.since(self.started))))
@@ -247,7 +247,7 @@ impl Fetching {
                     let lateness = self.transfer.answer_time(now, *path).unwrap_or_default() / 2;
                     self.paths.set_silent(now, *path, (*state == PathState::Silent).then_some(lateness));
                     match state {
-                        // It may have been opened again since.
+                        // It may have reopened since.
                         PathState::Closed => {
                             !self.transfer.uses(*path)
                                 && self.paths.in_use().any(|(id, _)| id == *path)
@@ -260,7 +260,7 @@ impl Fetching {
             };
             self.events.push_back(event);
             if changed {
-                // What comes back, or is there instead, is to be found soon.
+                // A returned path, or its replacement, should be found soon.
                 self.probe_interval = self.config.probe_interval;
                 self.probe_at = self.probe_at.min(now + self.probe_pause());
                 self.offer(now, random);

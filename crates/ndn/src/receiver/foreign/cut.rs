@@ -20,11 +20,11 @@ use crate::{
 const LAST_MOVES_MAX: u32 = 8;
 /// The packet size of an object assembled in memory.
 const GATHERED_CUT: u16 = 8000;
-/// Bytes of a chunk at least; it has as many segments as that takes.
+/// Minimum bytes of a chunk; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
 
 impl Foreign {
-    /// The size of the object: with one segment it is known, else the last segment decides.
+    /// The size of the object: known with one segment, otherwise the last segment decides.
     pub(super) fn measure(&mut self, versioned: Name) -> Next {
         let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
         let last = if first.is_single { Some(0) } else { final_of(first) };
@@ -84,7 +84,7 @@ impl Foreign {
         let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
         let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };
         let segment_bytes = data.content.map_or(0, <[u8]>::len);
-        // Nothing stands in an empty last segment; the one before is as long as the first, or is seen not to be.
+        // An empty last segment adds nothing; the one before is as long as the first, or is found not to be.
         let (last, tail) = if tail == 0 && last > 0 { (last - 1, segment_bytes) } else { (last, tail) };
         if tail > segment_bytes || last > 0 && segment_bytes == 0 {
             return Self::gather(versioned, last);
@@ -106,7 +106,7 @@ impl Foreign {
             )),
         }
     }
-    /// A segment of a known object has another size than expected; true if all are assembled in memory from now on.
+    /// A segment of a known object has an unexpected size; true if all are assembled in memory from now on.
     pub(in crate::receiver) fn on_uneven(&mut self) -> bool {
         let Stage::Known(known) = &self.stage else { return false };
         if known.gathered.is_some() {
@@ -169,7 +169,7 @@ impl Foreign {
             Err(reason) => self.refuse(reason),
         }
     }
-    /// All is known.
+    /// Everything is known.
     fn settle(&mut self, versioned: Name, cut: Cut, gathered: Option<Vec<u8>>) -> Next {
         let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
         let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };

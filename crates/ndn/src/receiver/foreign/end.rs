@@ -10,43 +10,43 @@ const TRIES: u32 = 2;
 
 /// The findings about the end so far.
 pub(super) struct EndSearch {
-    /// The highest segment that has come; it is not the last one, or does not say so.
+    /// The highest segment received that is not the last one, or does not say so.
     low: u64,
-    /// The lowest one that does not come.
+    /// The lowest unanswered one.
     high: Option<u64>,
     tries: u32,
 }
 
 impl EndSearch {
-    /// Only segment 0 has come.
+    /// Only segment 0 has arrived.
     pub(super) fn new() -> EndSearch {
         EndSearch { low: 0, high: None, tries: 0 }
     }
-    /// The segment to ask for; `None` if none is left that could tell.
+    /// The segment to request; `None` if none is left that could help.
     pub(super) fn next(&self) -> Option<u64> {
         match self.high {
             None => Some(self.low.saturating_mul(2).max(1)),
             Some(high) => Some(self.low + (high - self.low) / 2).filter(|next| *next > self.low),
         }
     }
-    /// The last segment that came.
+    /// The last segment that arrived.
     pub(super) fn low(&self) -> u64 {
         self.low
     }
-    /// A segment has come that does not name the last one.
+    /// A segment has arrived that does not name the last one.
     pub(super) fn on_segment(&mut self, number: u64) {
         self.tries = 0;
         self.low = self.low.max(number);
         self.high = self.high.filter(|high| *high > self.low);
     }
-    /// The segment to ask for has not come in time.
+    /// The requested segment has not arrived in time.
     pub(super) fn on_silence(&mut self) {
         self.tries += 1;
         if self.tries >= TRIES {
             self.on_missing();
         }
     }
-    /// The producer says that it has no such segment as the one to ask for.
+    /// The producer denies the requested segment.
     pub(super) fn on_missing(&mut self) {
         self.tries = 0;
         self.high = self.next().or(self.high);
@@ -57,7 +57,7 @@ impl EndSearch {
 mod tests {
     use super::*;
 
-    /// Searches an object with this last segment; returns the number of requests in vain until it was found.
+    /// Searches an object with this last segment; returns the number of unanswered requests until it was found.
     fn misses(last: u64) -> u32 {
         let (mut search, mut misses) = (EndSearch::new(), 0);
         loop {

@@ -1,18 +1,18 @@
-//! Objects whose segments have unequal sizes: the offset of a segment is known only when all before it are here, so
-//! they are fetched in order and assembled in memory.
+//! Objects whose segments have unequal sizes: the offset of a segment is known only when all earlier ones have arrived,
+//! so they are fetched in order and assembled in memory.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
 use tributary_core::{Duration, Time};
 
-/// Bytes of an object that is put together in memory, at most.
+/// Maximum bytes of an object assembled in memory.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 20;
-/// Its segments, at most: empty ones take no bytes, but time.
+/// Its maximum number of segments: empty ones take no bytes, but time.
 pub(super) const GATHERED_SEGMENTS_MAX: u64 = 1 << 20;
-/// Segments requested at one time, at most.
+/// Maximum outstanding segments.
 const WINDOW_MAX: usize = 64;
-/// Segments kept that came early, at most.
+/// Maximum segments kept out of order.
 const EARLY_MAX: u32 = 256;
 /// The longest that an answer is waited for.
 const PATIENCE_MAX: Duration = Duration::from_secs(8);
@@ -21,7 +21,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(8);
 pub(super) struct Gather {
     /// The last segment's number.
     last: u32,
-    /// What stands in all segments before `next_in_order`.
+    /// The content of all segments before `next_in_order`.
     bytes: Vec<u8>,
     next_in_order: u32,
     early: BTreeMap<u32, Vec<u8>>,
@@ -29,7 +29,7 @@ pub(super) struct Gather {
     next_to_request: u32,
     /// When segments were requested that have not arrived.
     requested: BTreeMap<u32, Time>,
-    /// Segments that did not come in time.
+    /// Overdue segments.
     again: BTreeSet<u32>,
     window: usize,
     patience: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// Of segments 0 to `last`, each of which is waited for `patience` at least; `None` if there are too many.
+    /// For segments 0 to `last`, with at least `patience` for each; `None` if there are too many.
     pub(super) fn new(last: u64, patience: Duration) -> Option<Gather> {
         let last = u32::try_from(last).ok().filter(|last| u64::from(*last) < GATHERED_SEGMENTS_MAX)?;
         Some(Gather {
@@ -78,7 +78,7 @@ impl Gather {
         self.requested.insert(number, now);
         Some(number)
     }
-    /// When to poll again if nothing comes.
+    /// When to poll again without arrivals.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.requested.values().min().map(|at| *at + self.patience)
     }
@@ -101,11 +101,11 @@ impl Gather {
         }
         self.bytes.len() <= GATHERED_BYTES_MAX
     }
-    /// The number of the first segment that is not here.
+    /// The number of the first missing segment.
     pub(super) fn missing(&self) -> u32 {
         self.next_in_order
     }
-    /// The complete object, once all segments are here.
+    /// The complete object, once all segments have arrived.
     pub(super) fn take_complete(&mut self) -> Option<Vec<u8>> {
         (self.next_in_order > self.last).then(|| core::mem::take(&mut self.bytes))
     }

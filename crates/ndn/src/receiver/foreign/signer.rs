@@ -24,7 +24,7 @@ impl Foreign {
         shared: VerifyKey,
         is_single: bool,
     ) -> Next {
-        // Whoever has the shared key could forge what the anchor is to vouch for.
+        // A holder of the shared key could forge what the anchor should verify.
         if self.anchors.is_some() {
             return Err(
                 "a shared key and a trust anchor both decide about its name, and no signature satisfies both".into()
@@ -156,7 +156,7 @@ impl Foreign {
     }
 }
 
-/// The key in a certificate that makes signatures of this kind, and what trust remembers of it.
+/// The key in a certificate that makes signatures of this kind, and the form in which trust remembers it.
 fn certified_key(data: &Data<'_>, kind: SignatureType) -> Option<(VerifyKey, PublicKey)> {
     let content = data.content.filter(|_| data.content_type() == ContentType::Key)?;
     // Some programs publish the bare point of a P-256 key.
@@ -167,7 +167,7 @@ fn certified_key(data: &Data<'_>, kind: SignatureType) -> Option<(VerifyKey, Pub
     };
     (key.kind() == kind).then_some((key, publisher))
 }
-/// Whether a certificate counts now. A bare key says nothing of times.
+/// Whether a certificate is valid now. A bare key has no validity period.
 fn counts(certificate: &Data<'_>, epoch: Duration, now: Time) -> bool {
     let unix = (epoch + now.since(Time::ZERO)).as_secs();
     certificate.signature.validity.is_none_or(|validity| validity.contains(unix))

@@ -1,4 +1,4 @@
-//! Dialogues with producers of others.
+//! Dialogues with other programs' producers.
 use super::*;
 use crate::wire::{MetaInfo, SignKey, SignatureInfo, ValidityPeriod, signature::ED25519_INFO, tlv::Writer};
 use alloc::{string::ToString, vec, vec::Vec};
@@ -57,7 +57,7 @@ fn refuses(foreign: &mut Foreign, requested: &str, answer: &Bytes, reason: &str)
         }
     }
 }
-/// What is asked from `from` on where nothing comes, and whether caches may answer.
+/// The requests from `from` on without any answers, and whether caches may answer them.
 fn requested_in_vain(foreign: &mut Foreign, from: Time, times: u32) -> Vec<(Name, CacheUse)> {
     let requested = (0..times).filter_map(|round| foreign.poll(from + PATIENCE * round, Duration::ZERO));
     requested.map(|requested| (requested.name, requested.caches)).collect()
@@ -141,7 +141,7 @@ fn certificate(called: &str, of: u8, by: u8, locator: &str, until: &[u8; 15]) ->
 fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
     const LATE: &[u8; 15] = b"20991231T235959";
     let signed = data("/o/v=7/seg=0", &[1; 50], Some(0), &SignKey::ed25519(&[1; 32]));
-    // Its certificate, and what comes of it: the words, or what is asked next.
+    // Its certificate, and the outcome: the message, or the next request.
     let reported = |certificates: &[Bytes]| {
         let mut foreign = fetch_of("/o/v=7");
         requests(&mut foreign, "/o/v=7/seg=0");
@@ -222,7 +222,7 @@ fn what_cannot_be_fetched_is_asked_for_again_past_caches_and_told_once() {
         reported.extend(news);
     }
     assert!(reported.len() == 1 && reported[0].contains("[[shared_key]]"), "{reported:?}");
-    // Discovery begins anew, past caches.
+    // Discovery restarts, past caches.
     requests_at(&mut foreign, AT + PATIENCE, "/o/32=metadata", CacheUse::Bypassed);
     assert!(matches!(give(&mut foreign, &metadata("/elsewhere/v=5", false)), Found::Refused(None)));
     assert!(foreign.obstacle().is_some_and(|reason| reason.contains("'/elsewhere/")), "the last reason counts");
@@ -282,7 +282,7 @@ fn a_wrong_certificate_in_a_cache_is_passed_by() {
     bypasses_caches(&mut foreign, "/alice/KEY/1");
     assert!(matches!(give(&mut foreign, &alone), Found::Object(_)));
 
-    // The same for the one who vouches.
+    // The same for its issuer.
     let by_root = certificate("/alice/KEY/1/root/v=1", 1, 9, "/root/KEY/9", LATE);
     let (root, wrong) = (9, 8);
     let certificate_of = |key| certificate("/root/KEY/9/self/v=1", key, key, "/root/KEY/9", LATE);
@@ -297,7 +297,7 @@ fn a_wrong_certificate_in_a_cache_is_passed_by() {
     assert!(matches!(give(&mut foreign, &certificate_of(root)), Found::Object(_)));
 }
 
-/// The first segment says how all are signed; one that is forged is no reason to refuse all that is right.
+/// The first segment shows how all are signed; a forged one must not make us reject all valid ones.
 #[test]
 fn a_forged_first_segment_is_given_up_when_no_producer_s_segment_is_like_it() {
     let (key, digest) = (SignKey::ed25519(&[1; 32]), SignKey::Digest);
@@ -316,7 +316,7 @@ fn a_forged_first_segment_is_given_up_when_no_producer_s_segment_is_like_it() {
     assert!(matches!(give(&mut foreign, &segment(0, &key)), Found::Step));
     bypasses_caches(&mut foreign, "/alice/KEY/1");
 
-    // The first and the last are forged, or the producers of what is known are gone.
+    // The first and the last are forged, or the known producers are gone.
     let known = || {
         let mut foreign = forged();
         assert!(matches!(give(&mut foreign, &segment(5, &digest)), Found::Object(_)));
@@ -334,7 +334,7 @@ fn a_forged_first_segment_is_given_up_when_no_producer_s_segment_is_like_it() {
     let due = foreign.poll_timeout(Duration::ZERO).expect("segments are waited for");
     requests_at(&mut foreign, due, "/o/v=7/seg=0", CacheUse::Bypassed);
 
-    // Once a producer has shown a segment of it, what is wrong is only asked for again.
+    // Once a producer has shown a valid segment, wrong ones are only requested again.
     let mut foreign = known();
     foreign.confirm();
     for _ in 0..2 * REFUSED_MAX {

@@ -1,5 +1,5 @@
-//! The slowest path in use gives way to an unused one at random. PTP §4 C 1: a greedy search, since probes say little
-//! about bandwidth.
+//! A random unused path replaces the slowest path in use. PTP §4 C 1: a greedy search, since probes say little about
+//! bandwidth.
 use alloc::vec::Vec;
 
 use tributary_core::{PathId, Random};

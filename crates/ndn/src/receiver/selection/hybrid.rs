@@ -1,5 +1,5 @@
-//! Of the faster half of the paths (of twice the required number, if there are more) those whose round trips vary
-//! least. PTP, appendix: an example of a combination.
+//! Of the faster half of the paths (of twice the required number, if there are more) those with the least varying round
+//! trips. PTP, appendix: an example of a combination.
 use alloc::vec::Vec;
 
 use tributary_core::{PathId, Random, Rate};

@@ -2,13 +2,13 @@
 //!
 //! | selection | file | uses |
 //! |---|---|---|
-//! | `bandwidth` | `bandwidth.rs` | what there is; from time to time the slowest gives way to an unused one (§4 C 1) |
+//! | `bandwidth` | `bandwidth.rs` | the known paths; from time to time an unused one replaces the slowest (§4 C 1) |
 //! | `random` | `random.rs` | any |
 //! | `hops` | `hops.rs` | those with the fewest hops |
 //! | `latency` | `latency.rs` | those with the shortest round trips |
-//! | `variance` | `variance.rs` | those whose round trips vary least |
-//! | `hybrid` | `hybrid.rs` | among the fast half those whose round trips vary least |
-//! | `spread` | `spread/` | those that bring most together over the links that they share, as their labels tell |
+//! | `variance` | `variance.rs` | those with the least varying round trips |
+//! | `hybrid` | `hybrid.rs` | among the fast half those with the least varying round trips |
+//! | `spread` | `spread/` | those with the greatest total throughput over shared links, which their labels show |
 mod bandwidth;
 mod hops;
 mod hybrid;
@@ -26,11 +26,11 @@ use crate::router::labels::LABEL_BYTES;
 /// A link on a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Link {
-    /// The label that stands for it.
+    /// Its label.
     pub label: [u8; LABEL_BYTES],
     /// Its rate, if the router before it knows and states it.
     pub rate: Option<Rate>,
-    /// The label of the same link in the other direction, if known: Interests of this path go there.
+    /// The label of the same link in the other direction, if known: Interests of this path use it.
     pub reverse: Option<[u8; LABEL_BYTES]>,
 }
 
@@ -51,7 +51,7 @@ pub struct Candidate {
     pub rtt: Duration,
     /// Their mean deviation.
     pub rtt_deviation: Duration,
-    /// The links that its labels stand for; none if they are written as bits.
+    /// The links of its labels; none if the labels are bits.
     pub links: Vec<Link>,
 }
 
@@ -59,10 +59,10 @@ pub struct Candidate {
 pub trait PathSelection: Send {
     /// Its name in configs.
     fn name(&self) -> &'static str;
-    /// The paths to use from now on, at most `in_use_max`; called once in a change interval (paper: T). For each byte that
-    /// a path brings `asking` bytes of Interests go the other way.
+    /// The paths to use from now on, at most `in_use_max`; called once per change interval (paper: T). For each byte
+    /// that a path delivers, `asking` bytes of Interests travel in the other direction.
     fn change(&mut self, known: &[Candidate], asking: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId>;
-    /// The unused path to use in addition, while there is room; called when one was found or one in use failed.
+    /// An additional unused path while the limit allows it; called when one was found or one in use failed.
     fn fill(&mut self, known: &[Candidate], random: &mut Random) -> Option<PathId> {
         let unused: Vec<Candidate> = known.iter().filter(|path| !path.in_use).cloned().collect();
         self.change(&unused, 0.0, 1, random).first().copied()

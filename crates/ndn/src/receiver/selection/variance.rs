@@ -1,4 +1,5 @@
-//! The paths whose round trips vary least. PTP, appendix; the moving variance is a smoothed mean deviation, as RFC 6298 has it.
+//! The paths with the least varying round trips. PTP, appendix; the moving variance is a smoothed mean deviation, as in
+//! RFC 6298.
 use alloc::vec::Vec;
 
 use tributary_core::{PathId, Random};

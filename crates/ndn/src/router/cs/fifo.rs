@@ -1,4 +1,4 @@
-//! What came first goes first.
+//! First in, first out.
 use tributary_core::Time;
 
 use super::{CsPolicy, EntryId, Lru};

@@ -1,4 +1,4 @@
-//! The least recently used packet goes first.
+//! Evicts the least recently used packet.
 use tributary_core::{Recency, Time};
 
 use super::{CsPolicy, EntryId};

@@ -1,11 +1,11 @@
-//! The content store: Data that passed, kept to answer later Interests. A policy, one file each, decides which Data
-//! goes when room is short.
+//! The content store: forwarded Data, kept to answer later Interests. A policy, one file each, decides which Data is
+//! evicted.
 //!
-//! | policy | file | goes first |
+//! | policy | file | evicts first |
 //! |---|---|---|
-//! | `lru` | `lru.rs` | what was not asked for longest |
-//! | `fifo` | `fifo.rs` | what came first |
-//! | `priority` | `priority.rs` | what is stale, then what came first (NFD's priority FIFO) |
+//! | `lru` | `lru.rs` | the least recently used packet |
+//! | `fifo` | `fifo.rs` | the oldest packet |
+//! | `priority` | `priority.rs` | stale packets, then the oldest (NFD's priority FIFO) |
 mod fifo;
 mod lru;
 mod priority;
@@ -28,17 +28,17 @@ use crate::wire::{Data, Interest, NameView, types};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EntryId(pub u32);
 
-/// Decides which entry goes.
+/// Decides which entry to evict.
 pub trait CsPolicy: Send {
     /// Its name in configs.
     fn name(&self) -> &'static str;
-    /// An entry came, or came again; it gets stale at `stale_at`.
+    /// An entry was inserted or refreshed; it becomes stale at `stale_at`.
     fn on_insert(&mut self, id: EntryId, stale_at: Time);
     /// An entry answered an Interest.
     fn on_hit(&mut self, id: EntryId);
     /// An entry is gone.
     fn on_remove(&mut self, id: EntryId);
-    /// The entry that goes next; `None` if there is none.
+    /// The entry to evict next; `None` if the store is empty.
     fn victim(&mut self, now: Time) -> Option<EntryId>;
 }
 
@@ -55,14 +55,14 @@ pub const POLICIES: [Listed; 3] = [
 /// Limits of a content store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CsLimits {
-    /// Packets at most; zero for no content store. Default: as many as the bytes have room for.
+    /// Maximum packets; zero for no content store. Default: as many as the bytes allow.
     pub packets_max: usize,
-    /// Bytes of packets at most, overhead included. Default: 64 MiB.
+    /// Maximum bytes of packets, overhead included. Default: 64 MiB.
     pub bytes_max: usize,
 }
 
 impl CsLimits {
-    /// So many bytes, in packets of any size; zero for no content store.
+    /// Limits the bytes, in packets of any size; zero for no content store.
     pub fn of_bytes(bytes_max: usize) -> CsLimits {
         CsLimits { packets_max: bytes_max / ENTRY_OVERHEAD_BYTES, bytes_max }
     }
@@ -77,7 +77,7 @@ impl Default for CsLimits {
 /// What a content store does, as an operator may choose while it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CsSwitches {
-    /// Whether it keeps what passes by.
+    /// Whether it stores forwarded Data.
     pub admits: bool,
     /// Whether it answers from its contents.
     pub serves: bool,
@@ -115,7 +115,7 @@ pub struct ContentStore {
     bytes: usize,
     /// Interests answered, and not.
     pub hits_and_misses: (u64, u64),
-    /// Entries dropped for want of room.
+    /// Evicted entries.
     pub evicted: u64,
 }
 
@@ -127,7 +127,7 @@ struct Entry {
 }
 
 impl ContentStore {
-    /// A store with the policy of this name; `None` if there is no such policy.
+    /// A store with the policy of this name; `None` for an unknown policy.
     pub fn new(hasher: NameHasher, limits: CsLimits, policy: &str) -> Option<Self> {
         let (_, make) = POLICIES.iter().find(|(name, _)| *name == policy)?;
         Some(ContentStore {
@@ -160,7 +160,7 @@ impl ContentStore {
             self.evicted += 1;
         }
         let fresh_until = now + freshness;
-        // The packet may lie in a larger buffer that it came in; the copy keeps no more than itself.
+        // The packet may be a slice of a larger receive buffer; the copy keeps only itself alive.
         let packet = Bytes::copy_from_slice(packet);
         let entry = Entry { hash, name: name_of(&packet), packet, fresh_until };
         let name = entry.name.clone();
@@ -224,7 +224,7 @@ impl ContentStore {
             .map(|(_, slot)| *slot)
             .find(answers)
     }
-    /// Drops the entries under `prefix`, at most `count`; how many those were.
+    /// Drops at most `count` entries under `prefix`; returns their number.
     pub fn erase(&mut self, prefix: NameView<'_>, count: u64) -> u64 {
         let start = Bytes::copy_from_slice(prefix.as_tlv());
         let gone: Vec<u32> = self
@@ -237,7 +237,7 @@ impl ContentStore {
         gone.iter().for_each(|slot| self.remove(*slot));
         gone.len() as u64
     }
-    /// Changes how many packets are held at most.
+    /// Changes the maximum number of packets.
     pub fn set_packets_max(&mut self, now: Time, packets_max: usize) {
         self.limits.packets_max = packets_max;
         while self.len() > packets_max {

@@ -1,4 +1,4 @@
-//! NFD's priority FIFO: stale Data goes before fresh, each in order of arrival. (NFD has a third class in front,
+//! NFD's priority FIFO: evicts stale Data before fresh, each in order of arrival. (NFD has a third class in front,
 //! unsolicited Data; this router keeps none.)
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub struct Priority {
     entries: BTreeMap<EntryId, Place>,
     /// By when they get stale.
     fresh: BTreeSet<(Time, EntryId)>,
-    /// By when they came.
+    /// By arrival.
     fresh_order: BTreeMap<u64, EntryId>,
     stale_order: BTreeMap<u64, EntryId>,
 }

@@ -1,4 +1,4 @@
-//! Commands whose signers trust anchors must vouch for: their certificates are fetched from where the command came.
+//! Commands whose signers need a chain to a trust anchor: their certificates are fetched through the command's face.
 //!
 //! ```text
 //!  command ─► chain known? ─ yes ─► obeyed
@@ -6,8 +6,8 @@
 //!                                    └─ comes ─► … ─► anchor: the command runs again, its chain is known now
 //!                                    └─ wrong, late ─► 403 with the reason
 //! ```
-//! The chain must show that the signer may sign the name that the command is about: the prefix that it registers, or the
-//! command's own first two components where it has none.
+//! The chain must show that the signer may sign the command's subject: the prefix that it registers, or else the
+//! command's own first two components.
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 
 use bytes::Bytes;
@@ -20,12 +20,12 @@ use crate::{
     wire::{ControlResponse, Data, Interest, LpPacket, NameView},
 };
 
-/// Commands that wait for certificates at one time, and those of one face.
+/// Concurrent commands that wait for certificates, in total and per face.
 const CHECKED_MAX: (usize, usize) = (64, 8);
 /// How long a certificate may take, and how often it is requested.
 const PATIENCE: Duration = Duration::from_secs(1);
 const REQUESTS_MAX: u32 = 3;
-/// Certificates that chains have led over are kept for the next command: so many.
+/// Certificates of verified chains kept for later commands, at most.
 const KEPT_MAX: usize = 256;
 
 /// A command that waits for a certificate.
@@ -56,8 +56,8 @@ pub(super) enum Authority {
 }
 
 impl Router {
-    /// Whether an anchor vouches for a command about `subject`; if certificates are missing they are requested by the
-    /// face of the command, and it runs again when they are there.
+    /// Whether a chain leads from an anchor to a command about `subject`. Missing certificates are requested through
+    /// the command's face, and it runs again when they have arrived.
     pub(super) fn authority(
         &mut self,
         now: Time,
@@ -80,7 +80,7 @@ impl Router {
             match chain.handle_certificate(&known, unix) {
                 Ok(next) => step = next,
                 Err(crate::trust::Refusal::Time { .. }) => {
-                    // A newer one may be there.
+                    // A newer one may exist.
                     self.management.certified.kept.retain(|_, kept| *kept != known);
                     break;
                 }
@@ -132,8 +132,8 @@ impl Router {
             lifetime_millis: Some(PATIENCE.as_millis() as u64),
             ..Interest::new(NameView::from(&needed))
         };
-        // It is asked where the command came from: a route to the signer's name need not be there yet. And past the cache,
-        // in which anybody's answer may lie.
+        // Requested through the command's face: a route to the signer's name may not exist yet. And past the cache,
+        // which may hold anyone's answer.
         let headers = LpPacket { next_hop_face: Some(u64::from(face.0)), probe: true, ..LpPacket::default() };
         self.handle_local(now, FACE_MANAGEMENT, &headers, interest.encode().into());
     }
@@ -165,7 +165,7 @@ impl Router {
         self.management.certified.waiting = left;
         for checked in again {
             let kept = &mut self.management.certified.kept;
-            // All at once: the command that runs again needs those of its own chain together.
+            // All at once: the repeated command needs its whole chain together.
             if kept.len() + checked.certificates.len() > KEPT_MAX {
                 kept.clear();
             }
@@ -179,7 +179,7 @@ impl Router {
         for (packet, text) in refused {
             self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
         }
-        // Each is looked up again: an answer out of the store changes what waits.
+        // Each is looked up again: an answer from the store changes the waiting ones.
         let is_unasked = |checked: &Checked| checked.requests == 0;
         while let Some(at) = self.management.certified.waiting.iter().position(is_unasked) {
             self.request_certificate(now, at);
@@ -188,7 +188,7 @@ impl Router {
     pub(super) fn certificates_due(&self) -> Option<Time> {
         self.management.certified.waiting.iter().map(|checked| checked.requested + PATIENCE).min()
     }
-    /// Requests certificates again that have not come, and refuses the commands that wait for them in the end.
+    /// Requests missing certificates again, and finally refuses the commands that wait for them.
     pub(super) fn expire_certificates(&mut self, now: Time) {
         let is_over = |checked: &Checked| checked.requested + PATIENCE <= now && checked.requests >= REQUESTS_MAX;
         while let Some(at) = self.management.certified.waiting.iter().position(is_over) {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Router {
-    /// Obeys a command; `None` if the answer comes later.
+    /// Executes a command; `None` if the answer comes later.
     #[expect(clippy::too_many_arguments, reason = "what a command is, and what is known of it")]
     pub(super) fn command(
         &mut self,
@@ -53,7 +53,7 @@ impl Router {
                 return self.open_face(now, Some(packet), parameters).err().map(|refusal| *refusal);
             }
             (b"faces", b"destroy") => self.on_destroy(now, parameters),
-            // Whoever asks knows the addresses; libraries refuse an answer that has them.
+            // The requester knows the addresses; libraries refuse an answer with them.
             (b"faces", b"update") => self.change_face(face, &parameters).map(|changed| ControlParameters {
                 uri: None,
                 local_uri: None,
@@ -85,7 +85,7 @@ impl Router {
             origin: parameters.origin.unwrap_or(origin),
             cost: parameters.cost.unwrap_or(0),
             flags: parameters.flags.unwrap_or(flags),
-            // Libraries write the greatest number where a route is to stay.
+            // Libraries write the greatest number for a permanent route.
             expires: parameters
                 .expiration_millis
                 .filter(|millis| *millis < EXPIRY_MILLIS_MAX)
@@ -112,7 +112,7 @@ impl Router {
         (parameters.face_id, parameters.origin) = (Some(u64::from(face.0)), Some(origin));
         Ok(parameters)
     }
-    /// Has the driver open a face. The answer to the Interest `packet` comes later, or that of [`Router::opened_face`].
+    /// Makes the driver open a face. The Interest `packet` is answered later, or by [`Router::opened_face`].
     pub(crate) fn open_face(
         &mut self,
         now: Time,
@@ -152,7 +152,7 @@ impl Router {
         self.close_face(now, face);
         Ok(parameters)
     }
-    /// Closes a face of a neighbour; whether it was there.
+    /// Closes a face of a neighbour; returns whether it existed.
     pub(crate) fn close_face(&mut self, now: Time, face: FaceId) -> bool {
         let is_there = face.0 < crate::router::INTERNAL_FACES_FIRST && self.faces.contains_key(&face);
         if is_there {
@@ -255,7 +255,7 @@ impl Router {
     }
 }
 
-/// The flags that a command gives and those that it means; nothing where it has neither.
+/// The flags of a command and its mask; zeros if it has neither.
 fn flags_and_mask(requested: &ControlParameters) -> Result<(u64, u64), (u64, &'static str)> {
     match (requested.flags, requested.mask) {
         (Some(flags), Some(mask)) => Ok((flags, mask)),
@@ -263,7 +263,7 @@ fn flags_and_mask(requested: &ControlParameters) -> Result<(u64, u64), (u64, &'s
         _ => Err((400, "flags and mask come together")),
     }
 }
-/// How long a face is to stay. A dialled face is dialled again for as long as it is there: persistent is as permanent.
+/// The persistency of a face. A dialled face is redialled while it exists, so persistent means permanent.
 fn persistency(requested: &ControlParameters) -> Result<Option<FacePersistency>, (u64, &'static str)> {
     match requested.persistency {
         Some(number) if number == FacePersistency::Persistent as u64 => Ok(Some(FacePersistency::Persistent)),
@@ -273,18 +273,18 @@ fn persistency(requested: &ControlParameters) -> Result<Option<FacePersistency>,
     }
 }
 
-/// Less leaves no room for a piece besides its headers.
+/// A smaller MTU cannot carry a piece after its headers.
 const MTU_MIN: usize = 64;
 
-/// Packets that one command erases at most; the answer says if more are left.
+/// Maximum packets erased per command; the answer says if more are left.
 const ERASED_MAX: u64 = 256;
 
-/// A route that is to expire in a century or later does not.
+/// A route with an expiry in a century or later is permanent.
 const EXPIRY_MILLIS_MAX: u64 = 100 * 365 * 86_400_000;
 /// The greatest version of a strategy that NFD has.
 const STRATEGY_VERSION_MAX: u64 = 5;
 
-/// The strategy that `/localhost/nfd/strategy/NAME/v=5` names, with or without a version that there is.
+/// The strategy named by `/localhost/nfd/strategy/NAME/v=5`, with or without an existing version.
 fn strategy_of(name: &Name) -> Result<alloc::string::String, (u64, &'static str)> {
     let prefix: Name = "/localhost/nfd/strategy".parse().expect("it is a name");
     let mut components = NameView::from(name).components().skip(prefix.len());

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Router {
-    /// The content of a dataset; `None` if there is none of this name.
+    /// The content of a dataset; `None` for an unknown name.
     pub(super) fn dataset(&self, now: Time, module: &[u8], verb: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match (module, verb) {

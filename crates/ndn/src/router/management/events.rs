@@ -1,5 +1,5 @@
-//! The notification stream `faces/events`: changes of faces, one Data with a sequence number after the other. A
-//! subscriber requests the newest first and then each next number, and its Interest waits until there is such a Data.
+//! The notification stream `faces/events`: changes of faces, one Data per sequence number. A subscriber requests the
+//! newest first and then each next number, and its Interest waits until that Data exists.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::{
     wire::{Data, Interest, MetaInfo, NameView, SignKey, dataset::FaceEvent, types},
 };
 
-/// Notifications kept for those who are behind.
+/// Notifications kept for late subscribers.
 const KEPT: usize = 64;
 
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(super) struct FaceEvents {
     stream: Name,
     next: u64,
     notifications: VecDeque<Notification>,
-    /// Until when somebody may wait for the next one.
+    /// Until when a subscriber may wait for the next one.
     awaited_until: Option<Time>,
     /// How many were made into packets.
     packets: u64,
 }
 
-/// A notification, which is made into a packet when somebody asks for it: faces come and go with every forged address.
+/// A notification, which becomes a packet on request: faces come and go with every forged address.
 #[derive(Debug)]
 struct Notification {
     at: Time,

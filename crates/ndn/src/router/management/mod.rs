@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `rib/register`, `rib/unregister` | routes |
 //! | `fib/add-nexthop`, `fib/remove-nexthop` | routes that longer prefixes do not inherit |
-//! | `faces/create`, `faces/destroy` | asked of the driver: [`Router::poll_face_request`] |
+//! | `faces/create`, `faces/destroy` | forwarded to the driver: [`Router::poll_face_request`] |
 //! | `strategy-choice/set`, `strategy-choice/unset` | strategies |
 //! | `cs/config`, `cs/erase` | the content store |
 //! | `faces/query` | the faces that a filter fits |
-//! | `faces/events` | the notification stream of what becomes of faces |
+//! | `faces/events` | the notification stream about faces |
 //! | `status/general`, `faces/list`, `faces/channels`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
 mod certified;
 mod commands;
@@ -47,16 +47,16 @@ use crate::{
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ManagementTrust {
-    /// Nobody's.
+    /// No one's.
     Nobody,
     /// Any signed command of an application of this user or root on this machine. Applications of other users register
     /// prefixes for themselves and change their own face.
     AnyLocal,
-    /// Any signed command of an application on this machine, whoever runs it, as NFD does by default.
+    /// Any signed command of an application on this machine, of any user, as NFD does by default.
     AnyUser,
     /// Commands of applications on this machine that one of these keys signed.
     Keys(Vec<VerifyKey>),
-    /// Commands whose signer one of these anchors vouches for, about names that it may sign.
+    /// Commands with a chain to one of these anchors, about names that their signer may sign.
     Anchors(Arc<Anchors>),
 }
 
@@ -68,7 +68,7 @@ pub struct RequestId(pub u64);
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaceRequest {
-    /// Make a face to this address and say so by [`Router::complete_face_request`].
+    /// Open a face to this address and report it with [`Router::complete_face_request`].
     Create {
         /// Its number.
         id: RequestId,
@@ -92,7 +92,7 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
 const CLOCK_GRACE: Duration = Duration::from_secs(120);
 /// Commands remembered against replay, and for how long: older ones are refused by their own time.
 const COMMANDS_SEEN: (usize, Duration) = (16_384, Duration::from_secs(2 * CLOCK_GRACE.as_secs() + 1));
-/// Bytes of datasets kept for those who fetch them segment by segment, and how many. The newest is kept whatever it has.
+/// Bytes and number of datasets kept for segmented fetches. The newest is kept regardless of its size.
 const DATASETS_KEPT: (usize, usize) = (16 << 20, 64);
 /// How long a dataset without requests is kept.
 const DATASET_PATIENCE: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ pub(super) struct Management {
     requests: BTreeMap<RequestId, Waiting>,
     to_driver: VecDeque<FaceRequest>,
     next_request: u64,
-    /// What became of the faces that the owner of the node wanted, until it asks.
+    /// Results of face requests by the node's operator, until they are read.
     opened: BTreeMap<RequestId, ControlResponse>,
     /// Where the driver accepts faces.
     pub(super) channels: Vec<String>,
@@ -131,7 +131,7 @@ struct Dataset {
 }
 
 impl Dataset {
-    /// The Data with a segment; `None` if it has none of that number.
+    /// The Data of a segment; `None` for an unknown number.
     fn segment(&self, segment: usize) -> Option<Bytes> {
         let last = self.content.len().div_ceil(SEGMENT_BYTES).max(1) - 1;
         let start = segment.checked_mul(SEGMENT_BYTES).filter(|_| segment <= last)?;
@@ -150,7 +150,7 @@ impl Dataset {
 /// A command that waits for the driver.
 #[derive(Debug)]
 struct Waiting {
-    /// The Interest that it came by; `None` if the owner of the node gave it.
+    /// The command's Interest; `None` if the node's operator gave it.
     interest: Option<Bytes>,
     since: Time,
     parameters: ControlParameters,
@@ -197,7 +197,7 @@ impl Router {
     pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.management.to_driver.pop_front()
     }
-    /// The driver made a face, which has been added, or says why not.
+    /// The driver made a face, which has been added, or reports why not.
     pub fn complete_face_request(&mut self, now: Time, id: RequestId, made: Result<FaceId, FaceRefusal>) {
         self.now = now;
         let Some(waiting) = self.management.requests.remove(&id) else { return };
@@ -225,7 +225,7 @@ impl Router {
             None => drop(self.management.opened.insert(id, response)),
         }
     }
-    /// What became of [`Router::open_face`], told once.
+    /// The result of [`Router::open_face`], reported once.
     pub fn opened_face(&mut self, id: RequestId) -> Option<ControlResponse> {
         self.management.opened.remove(&id)
     }
@@ -291,13 +291,13 @@ impl Router {
                             of this forwarder says otherwise";
                 Some(ControlResponse { code: 403, text: text.into(), body: None })
             }
-            // What is cheap to see comes before signatures.
+            // Cheap checks come before signatures.
             Ok(parameters) if is_remote && !self.may_register(came_by, parameters.name.as_ref()) => {
                 let text = "neighbours of this forwarder may not register this prefix".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
             Ok(parameters) => {
-                // Commands about faces and about the whole store ignore a name: it must not be what authorises them.
+                // Commands about faces and about the whole store ignore a name, so it must not authorise them.
                 let is_of_name = !matches!((module, verb), (b"faces", _) | (b"cs", b"config"));
                 let subject = parameters.name.as_ref().filter(|_| is_of_name);
                 match self.authorise(now, came_by, packet, interest, subject) {
@@ -330,7 +330,8 @@ impl Router {
             false => scope.iter().any(|allowed| allowed.is_prefix_of(prefix)),
         }
     }
-    /// Whether a command comes from a program of another user, who commands this forwarder only where a signature says so.
+    /// Whether a command comes from another user's program, which may command this forwarder only with an accepted
+    /// signature.
     fn is_of_other_user(&self, came_by: Option<FaceId>) -> bool {
         let is_other = |face| self.faces.get(&face).is_some_and(|face| face.profile.scope == FaceScope::OtherUser);
         matches!(self.config.management, ManagementTrust::AnyLocal) && came_by.is_some_and(is_other)
@@ -343,8 +344,8 @@ impl Router {
         let drawn = digest(&[&self.config.secret, &of_face, &at, b"challenge"]);
         challenged.challenge(u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer")));
     }
-    /// Whether a command is accepted, and when it was signed, if it says so; `None` if its certificates have to come
-    /// first. `subject` is the name that it is about.
+    /// Whether a command is accepted, and its signing time if it has one; `None` if its certificates are missing.
+    /// `subject` is the name that it concerns.
     fn authorise(
         &mut self,
         now: Time,
@@ -357,7 +358,7 @@ impl Router {
         if came_by.is_some_and(|face| !self.is_local(face)) && !is_remote {
             return Err("commands are taken from this machine only".into());
         }
-        // By what is signed: the digest in the name covers more, so that the same command can come under another name.
+        // By the signed part: the digest in the name covers more, so the same command could come under another name.
         let id = match interest.signature {
             Some(_) => interest.signed_parts().iter().fold(0, |hash, part| self.hasher.join(hash, part)),
             // In the older format the last component is the signature.
@@ -403,7 +404,7 @@ impl Router {
     fn is_obeyed(&self, info: SignatureInfo<'_>, is_signed_by: impl Fn(&VerifyKey) -> bool) -> bool {
         match &self.config.management {
             ManagementTrust::Nobody => false,
-            // Whoever is on this machine may; that a digest is right shows at least that nothing was damaged.
+            // Any local program may; a right digest only excludes damage.
             ManagementTrust::AnyLocal | ManagementTrust::AnyUser => {
                 info.kind != VerifyKey::Digest.kind() || is_signed_by(&VerifyKey::Digest)
             }
@@ -440,7 +441,7 @@ impl Router {
         self.publish(now, data.into());
     }
     fn publish(&mut self, now: Time, data: Bytes) {
-        // Nobody may be waiting any more; then there is nothing to do.
+        // Perhaps no face is waiting; then this does nothing.
         let _ = self.on_data(now, FACE_MANAGEMENT, &LpPacket::default(), data);
     }
     /// Answers with a dataset in segments below a new version of the name `requested`.
@@ -453,7 +454,7 @@ impl Router {
         if let Some(first) = dataset.segment(0) {
             self.publish(now, first);
         }
-        // Also one of a single segment: ndnd's tools ask by its version for the segment that they have.
+        // Also one of a single segment: ndnd's tools request by version the segment that they have.
         let kept = &mut self.management.datasets;
         kept.retain(|old| now.since(old.requested_at) < DATASET_PATIENCE);
         kept.push_back(dataset);
@@ -475,7 +476,7 @@ impl Router {
     }
 }
 
-/// Whether a command concerns nothing but the face that it came by.
+/// Whether a command concerns only its own arrival face.
 fn is_about_itself(came_by: Option<FaceId>, module: &[u8], verb: &[u8], parameters: &ControlParameters) -> bool {
     let is_own = parameters.face_id.is_none_or(|face| face == 0 || came_by.is_some_and(|own| face == u64::from(own.0)));
     is_own && matches!((module, verb), (b"rib", b"register" | b"unregister") | (b"faces", b"update"))

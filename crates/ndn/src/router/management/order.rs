@@ -1,4 +1,4 @@
-//! The order of commands about one route: those of a neighbour come over datagrams and may overtake each other.
+//! The order of commands about one route: a neighbour's arrive in datagrams and may be reordered.
 use alloc::collections::BTreeMap;
 
 use tributary_content::Name;
@@ -15,8 +15,8 @@ const MEMORY: (Duration, usize) = (Duration::from_secs(10), 16_384);
 pub(super) struct CommandOrder(BTreeMap<(Name, FaceId, u64), (u64, Time)>);
 
 impl CommandOrder {
-    /// Takes note of a command about a route; true if one that was signed later was here before. One that does not say
-    /// when it was signed counts as it comes.
+    /// Records a command about a route; true if one with a later signing time came before. An undated one counts in
+    /// order of arrival.
     pub(super) fn is_overtaken(
         &mut self,
         now: Time,

@@ -15,7 +15,7 @@ impl Strategy for BestRoute {
         "best-route"
     }
     fn choose(&mut self, question: &Question<'_>, _: &mut Random, out: &mut Vec<FaceId>) {
-        // `None` comes before any time, and hops are in order of cost.
+        // `None` sorts before any time, and hops are in order of cost.
         out.extend(question.hops.iter().min_by_key(|hop| hop.used_at).map(|hop| hop.face));
     }
 }

@@ -1,8 +1,8 @@
-//! One face after the other, whatever their cost: packets are spread evenly. PTP §4 A, for probing Interests.
+//! One face by turns, regardless of cost: packets are distributed evenly. PTP §4 A, for probing Interests.
 //!
-//! Turns instead of dice: routers that take turns walk through the paths of a network with fewer probes than dice need.
-//! Chance decides among the faces with equally many turns: turns in a fixed order lock in with those of other routers
-//! where there are cycles, and then find 41 of a mesh's 57 paths, however many probes follow.
+//! Turns instead of dice: routers that take turns explore the paths of a network with fewer probes than dice need.
+//! Chance decides among the faces with equally many turns: with cycles, turns in a fixed order lock in with other
+//! routers', and then find 41 of a mesh's 57 paths, however many probes follow.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random};

@@ -2,9 +2,9 @@
 //!
 //! | strategy | file | chooses |
 //! |---|---|---|
-//! | `best-route` | `best_route.rs` | the cheapest face; a copy takes the next one |
+//! | `best-route` | `best_route.rs` | the cheapest face; a repeated Interest takes the next one |
 //! | `multicast` | `multicast.rs` | all faces |
-//! | `equal-weight` | `equal_weight.rs` | one face after the other: what PTP's probes follow (§4 A) |
+//! | `equal-weight` | `equal_weight.rs` | the faces in turn: for PTP's probes (§4 A) |
 //! | `rfa` | `rfa.rs` | at random, the fewer Interests are pending the likelier (OMCC-RF) |
 //! | `rfa-greedy` | `rfa.rs` | the face with the fewest pending Interests |
 //! | `paf` | `paf.rs` | at random, the shorter the round trip the likelier; a reconstruction |
@@ -31,7 +31,7 @@ pub use rfa::Rfa;
 
 use crate::wire::NackReason;
 
-/// A face that an Interest may leave by: up, within scope, and not the one it came by.
+/// A face through which an Interest may leave: up, within scope, and not its arrival face.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
     /// The face.
@@ -63,9 +63,9 @@ pub enum Outcome {
         /// Whether it was marked for congestion.
         marked: bool,
     },
-    /// It came back.
+    /// It was returned.
     Nack(NackReason),
-    /// Nothing came while anybody waited, or Data came by another face.
+    /// No answer arrived before the entry expired, or Data came through another face.
     Nothing,
 }
 
@@ -79,7 +79,7 @@ pub trait Strategy: Send {
     fn on_sent(&mut self, now: Time, prefix: u64, face: FaceId) {
         let _ = (now, prefix, face);
     }
-    /// What became of it; once for each face by which it left.
+    /// Its outcome; once for each face through which it left.
     fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
         let _ = (now, prefix, face, outcome);
     }
@@ -108,7 +108,7 @@ pub fn by_name(name: &str) -> Option<usize> {
 #[derive(Clone, Debug)]
 pub struct Measurements<T>(HashMap<(u64, FaceId), T, FxBuildHasher>);
 
-/// Measurements of one strategy at most.
+/// Maximum measurements of one strategy.
 const MEASUREMENTS_MAX: usize = 65_536;
 
 impl<T> Default for Measurements<T> {
@@ -117,7 +117,7 @@ impl<T> Default for Measurements<T> {
     }
 }
 impl<T: Default> Measurements<T> {
-    /// The measurement, created if there is none.
+    /// The measurement, created on first use.
     pub fn at(&mut self, prefix: u64, face: FaceId) -> &mut T {
         if self.0.len() >= MEASUREMENTS_MAX && !self.0.contains_key(&(prefix, face)) {
             self.0.clear();
@@ -135,7 +135,7 @@ struct Refusals(Measurements<Option<Time>>);
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 impl Refusals {
-    /// Takes what became of an Interest. Where too much waits a face leads on all the same.
+    /// Records the outcome of an Interest. Congestion does not mean that a face leads nowhere.
     fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
         match outcome {
             Outcome::Nack(NackReason::Congestion) | Outcome::Nothing => {}
@@ -143,7 +143,7 @@ impl Refusals {
             Outcome::Data { .. } => *self.0.at(prefix, face) = None,
         }
     }
-    /// The faces to choose from that have not returned anything lately; all if there are none.
+    /// The candidate faces that have not rejected anything lately; all if that leaves none.
     fn alternatives(&mut self, question: &Question<'_>) -> Vec<Hop> {
         let mut refused = |face| self.0.at(question.prefix, face).is_some_and(|at| question.now < at + REFUSED_FOR);
         let alternatives: Vec<Hop> = question.hops.iter().filter(|hop| !refused(hop.face)).copied().collect();
@@ -151,7 +151,7 @@ impl Refusals {
     }
 }
 
-/// One of `hops` at random, each as likely as its weight says; the first if all weights are zero.
+/// One of `hops` at random, with probabilities by weight; the first if all weights are zero.
 fn weighted(hops: &[Hop], weights: &[f64], random: &mut Random) -> FaceId {
     let mut point = random.unit() * weights.iter().sum::<f64>();
     for (hop, weight) in hops.iter().zip(weights) {

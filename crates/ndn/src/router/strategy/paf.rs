@@ -1,5 +1,5 @@
-//! Probability-based adaptive forwarding, as a reconstruction: its equations are not public. A face at random with weight
-//! `1 / SRTT` (smoothed with 1/8), and one Interest in a hundred with equal weights, so that a face that was slow once is
+//! Probability-based adaptive forwarding, as a reconstruction: its equations are not public. A random face with weight
+//! `1 / SRTT` (smoothed with 1/8), and one Interest in a hundred with equal weights, so that a formerly slow face is
 //! tried again. reference/baselines.
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub struct Paf {
 
 const EXPLORE: f64 = 0.01;
 const GAIN: f64 = 1.0 / 8.0;
-/// What an Interest that nothing came for counts as, in seconds: a face that is dead must not keep its last good value.
+/// The assumed round trip of an unanswered Interest, in seconds: a dead face must not keep its last good value.
 const LOST_SECONDS: f64 = 1.0;
 
 impl Strategy for Paf {

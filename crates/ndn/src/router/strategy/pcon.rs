@@ -1,6 +1,6 @@
 //! PCON (ICN 2016): each face has a share of the Interests; a congestion mark moves 2 % of a face's share to the
-//! others, evenly; one Interest in a thousand tries another face. In the beginning the cheapest face has all.
-//! reference/baselines. In addition, faces that have recently returned Interests come last: nothing is marked there.
+//! others, evenly; one Interest in a thousand tries another face. At the start the cheapest face has everything.
+//! reference/baselines. In addition, faces that have recently returned Interests come last: they never mark.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random, Time};
@@ -18,7 +18,7 @@ pub struct Pcon {
 struct Share {
     /// `None` until the face was first seen among the hops of its prefix.
     share: Option<f64>,
-    /// Marks that came since the shares were last settled.
+    /// Marks received since the shares were last updated.
     marks: u32,
 }
 
@@ -28,7 +28,7 @@ const MOVED: f64 = 0.02;
 const TRIED: f64 = 0.001;
 
 impl Pcon {
-    /// Moves shares for the marks that came since the last question.
+    /// Moves shares for the marks received since the last Interest.
     fn settle(&mut self, prefix: u64, hops: &[Hop]) {
         for (index, hop) in hops.iter().enumerate() {
             let face = self.faces.at(prefix, hop.face);

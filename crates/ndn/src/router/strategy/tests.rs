@@ -68,8 +68,8 @@ fn multicast_takes_all_and_equal_weight_one_after_the_other() {
 
 #[test]
 fn rfa_shuns_faces_where_interests_pile_up() {
-    // Face 1 answers at once, on face 2 nine Interests more are always pending: averages of 0.5 and 9.5, weights of 1/1.5
-    // and 1/10.5, shares of 7/8 and 1/8.
+    // Face 1 answers at once, on face 2 nine more Interests are always pending: averages of 0.5 and 9.5, weights of
+    // 1/1.5 and 1/10.5, shares of 7/8 and 1/8.
     let mut rfa = Rfa::at_random();
     (0..9).for_each(|_| rfa.on_sent(Time::ZERO, 7, FaceId(2)));
     for _ in 0..200 {
@@ -87,7 +87,7 @@ fn rfa_shuns_faces_where_interests_pile_up() {
     near(&shares(&mut Rfa::greedy(), &hops(4), 4000, |_, _| {}), &[0.25; 4]);
 }
 
-/// Face 1 brings every Interest back at once, on the others ten are always pending.
+/// Face 1 returns every Interest at once, on the others ten are always pending.
 #[test]
 fn a_face_that_brings_back_all_at_once_is_no_face_on_which_nothing_waits() {
     let makes: [fn() -> Box<dyn Strategy>; 3] =

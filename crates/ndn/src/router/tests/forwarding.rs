@@ -1,4 +1,4 @@
-//! What NDN asks of a forwarder.
+//! NDN's requirements on a forwarder.
 use super::*;
 use crate::wire::{signature::digest, tlv::Writer};
 use strategy::STRATEGIES;
@@ -43,7 +43,7 @@ fn interest_as_prefix(requested: &str, nonce: u64) -> Bytes {
     Interest { nonce, can_be_prefix: true, ..Interest::new(NameView::from(&name(requested))) }.encode().into()
 }
 
-/// The second passes by the copy of the first: whose the answer is that comes then, nobody can tell.
+/// The second face bypasses the copy for the first: the next answer may belong to either.
 #[test]
 fn two_faces_that_ask_in_two_forms_are_both_told_that_the_answer_may_be_the_others() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
@@ -155,7 +155,7 @@ fn hops_are_counted_and_a_missing_nonce_is_added() {
     let without = Interest::new(NameView::from(&name("/n"))).encode();
     let sent = bench.recv(1, &without.into());
     assert!(Interest::decode(&sent[0].packet()).unwrap().nonce.is_some());
-    // What this program does not know stays in its place, and the digest of the parameters right.
+    // Unknown elements stay in place, and the parameters digest stays right.
     let mut tail = Vec::new();
     tail.put_element(types::APPLICATION_PARAMETERS, b"parameters");
     tail.put_element(0x7e00, b"unknown");
@@ -186,7 +186,7 @@ fn names_of_this_machine_and_of_one_hop_stay_there() {
     bench.router.add_face(FaceId(3), local);
     expect(&bench.recv(2, &interest("/localhost/app", 3)), &[(3, "interest /localhost/app")]);
     expect(&bench.recv(3, &data("/localhost/app")), &[(2, "data /localhost/app")]);
-    // A local application may say where to.
+    // A local application may choose the face.
     let headers = LpPacket { next_hop_face: Some(1), ..LpPacket::default() };
     expect(&bench.recv_with(2, &headers, &interest("/x", 1)), &[(1, "interest /x")]);
     expect(&bench.recv_with(4, &headers, &interest("/y", 1)), &[]);
@@ -218,7 +218,7 @@ fn what_the_packet_format_allows_is_forwarded_as_it_came() {
         ..Interest::new(NameView::from(&requested))
     };
     expect(&bench.recv(1, &hinted.encode().into()), &[(4, "interest /b")]);
-    // CachePolicy counts wherever it comes from.
+    // CachePolicy counts from any sender.
     let no_cache = LpPacket { cache_policy: Some(1), ..LpPacket::default() };
     bench.recv(1, &interest("/a/n", 1));
     expect(&bench.recv_with(4, &no_cache, &data("/a/n")), &[(1, "data /a/n")]);
@@ -288,7 +288,7 @@ fn an_interest_that_comes_back_is_tried_elsewhere_before_it_goes_back() {
         assert_eq!(tried, [2, 3, 4], "each once");
         assert!(bench.router.pit().is_empty());
     }
-    // What went in a circle is a way that a probe has found not to be one.
+    // A loop is a path that a probe has ruled out.
     let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
     let probe = LpPacket { probe: true, ..LpPacket::default() };
     let sent = bench.recv_with(1, &probe, &interest("/a", 1));
@@ -305,7 +305,7 @@ fn where_too_much_waits_or_a_face_was_named_an_interest_goes_back_at_once() {
     let named = LpPacket { next_hop_face: Some(4), ..LpPacket::default() };
     expect(&bench.recv_with(2, &named, &interest("/b", 1)), &[(4, "interest /b")]);
     expect(&bench.recv_with(4, &nack(NackReason::NoRoute), &interest("/b", 1)), &[(2, "nack 150 /b")]);
-    // Nobody waits any more.
+    // No face is waiting.
     let requested = name("/c");
     let (nonce, lifetime_millis) = (Some(Nonce::from(1)), Some(100));
     let short = Bytes::from(Interest { nonce, lifetime_millis, ..Interest::new(NameView::from(&requested)) }.encode());
@@ -316,7 +316,7 @@ fn where_too_much_waits_or_a_face_was_named_an_interest_goes_back_at_once() {
 
 #[test]
 fn an_interest_is_tried_on_so_many_faces_and_no_more() {
-    // All who say that they have not got it, as producers below a common prefix do; some of those who say anything else.
+    // All that deny the name, as producers below a common prefix do; some of those with other reasons.
     for (reason, expected) in [(NackReason::NoRoute, 11), (NackReason::Unspecified, 8)] {
         let mut bench = Bench::with_routes(&[]);
         for face in 2..=12 {
@@ -334,8 +334,9 @@ fn an_interest_is_tried_on_so_many_faces_and_no_more() {
     }
 }
 
-/// Routers joined at random, with routes to some of their neighbours that may end nowhere and go round; a producer behind
-/// face 4 of the last one, the consumer on face 1 of the first. Whether an Interest must find it, and what came back.
+/// Randomly connected routers, with routes to some of their neighbours that may end nowhere or loop; a producer behind
+/// face 4 of the last one, the consumer on face 1 of the first. Returns whether an Interest must find it, and the
+/// answers.
 fn ask_somewhere(seed: u64, strategy: &str) -> (bool, Vec<String>) {
     const ROUTERS: usize = 6;
     let mut random = Random::new(seed, 1);

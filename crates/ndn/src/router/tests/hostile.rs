@@ -16,7 +16,7 @@ fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
     assert_eq!(bench.dropped(reason::PIT_SHARE), 9_950);
     expect(&bench.recv(2, &interest("/honest", 1)), &[(4, "interest /honest")]);
     expect(&bench.recv(4, &data("/honest")), &[(2, "data /honest")]);
-    // A second flood, and others who come after both of them.
+    // A second flood, and others that come after both of them.
     for n in 0..10_000u64 {
         bench.recv(2, &interest(&alloc::format!("/second/{n}"), n));
     }
@@ -52,7 +52,7 @@ fn long_interests_and_what_they_came_in_take_no_more_memory_than_they_may() {
     for n in 0..1_000 {
         bench.recv(face(n), &long("flood", n));
     }
-    // Each of two has a quarter, and there is room for others.
+    // Each of two has a quarter, and others still fit.
     let kept = bench.router.pit().len() * 8_000;
     assert!((450 << 10..=512 << 10).contains(&kept), "{kept} bytes");
     assert_eq!(bench.dropped(reason::PIT_SHARE) as usize, 1_000 - bench.router.pit().len());
@@ -95,7 +95,7 @@ fn what_waits_to_leave_by_a_face_is_limited_in_packets_and_in_bytes() {
         bench.router.handle_datagram(bench.now, FaceId(face), Datagram::from(packet));
     };
     (0..30u64).for_each(|n| push(&mut bench, 1, interest(&alloc::format!("/{n}"), n)));
-    // Ten go on, ten of the others come back, and for ten of these there is no room either.
+    // Ten are forwarded, ten of the others rejected, and ten of these rejections do not fit either.
     assert_eq!((bench.sent().len(), bench.dropped(face::reason::QUEUE)), (20, 30));
     (0..10).for_each(|n| push(&mut bench, 4, data_of(&alloc::format!("/{n}"), &[0; 1_000])));
     assert_eq!((bench.sent().len(), bench.dropped(face::reason::QUEUE)), (3, 37));
@@ -107,7 +107,7 @@ fn an_application_that_takes_nothing_is_given_up_to_a_limit() {
     let application = FaceId(INTERNAL_FACES_FIRST);
     bench.router.add_internal_face(application, "internal://slow");
     assert!(bench.router.add_route(&name("/a"), application, 0));
-    // Copies with a tag that ends here are held back by nobody.
+    // Duplicates with a tag that ends here are not suppressed.
     let tagged = LpPacket { tag: Some(crate::wire::PathTag::EMPTY), ..LpPacket::default() };
     for nonce in 0..LOCAL_PACKETS_MAX as u64 + 10 {
         bench.recv_with(1, &tagged, &interest("/a", nonce));
@@ -135,7 +135,7 @@ fn data_of_another_machine_s_own_names_is_out_of_scope() {
     assert_eq!((bench.dropped(reason::SCOPE), bench.dropped(reason::UNSOLICITED)), (1, 0));
 }
 
-/// What a packet from an ever new address costs beside the packet itself: nothing is searched, signed or built.
+/// The cost of a packet from an ever new address, besides the packet itself: no search, signature or code book.
 #[test]
 fn faces_that_only_packets_told_of_cost_no_signature_and_no_search() {
     let mut bench = Bench::with_routes(&[("/", 4)]);

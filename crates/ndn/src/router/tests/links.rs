@@ -3,7 +3,7 @@ use super::*;
 use crate::wire::reliability::ReliabilityConfig;
 use tributary_core::{Duration, Random, Rate};
 
-/// Passes what `from` sent on face 4 to face 1 of `to`, but for those that `lose` says.
+/// Passes packets that `from` sent on face 4 to face 1 of `to`, except those that `lose` selects.
 fn carry(sent: &[Sent], to: &mut Bench, mut lose: impl FnMut() -> bool) -> Vec<Sent> {
     let on_link: Vec<&Sent> = sent.iter().filter(|sent| sent.face == 4).collect();
     on_link.iter().filter(|_| !lose()).flat_map(|sent| to.recv(1, &sent.bytes)).collect()
@@ -74,7 +74,7 @@ fn who_is_sent_numbers_acknowledges_them_though_it_sends_none() {
     let (mut a, mut b) = reliable_pair(Duration::ZERO, None);
     let requested = a.recv(2, &interest("/a", 1));
     expect(&carry(&requested, &mut b, || false), &[(4, "interest /a")]);
-    // One that came again is no other.
+    // A duplicate is no new packet.
     expect(&carry(&requested, &mut b, || false), &[]);
     b.at(5);
     let acks = b.sent();
@@ -82,7 +82,7 @@ fn who_is_sent_numbers_acknowledges_them_though_it_sends_none() {
     acks.iter().for_each(|ack| assert!(a.recv(4, &ack.bytes).is_empty()));
     a.at(20_000);
     assert!(a.sent().iter().all(|sent| sent.headers().tx_sequence.is_none()), "nothing is sent again");
-    // What it sends itself has no number.
+    // Its own packets have no number.
     b.at(20_000);
     b.router.add_route(&name("/back"), FaceId(1), 0);
     let back = b.recv(4, &interest("/back", 2));

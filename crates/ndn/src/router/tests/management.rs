@@ -102,7 +102,7 @@ fn remote_register(prefix: &str, nonce: u8) -> Bytes {
     with_parameters(&interest, Some(&SignKey::Digest)).into()
 }
 
-/// Programs of others do not answer the question, but they return the token of an Interest.
+/// Foreign programs ignore the challenge, but return the token of an Interest.
 #[test]
 fn a_neighbour_that_registers_gets_three_times_its_bytes_until_its_address_is_proven() {
     let answers: [fn(u32) -> LpPacket<'static>; 2] =
@@ -121,7 +121,7 @@ fn a_neighbour_that_registers_gets_three_times_its_bytes_until_its_address_is_pr
         let bytes: usize = passed.iter().chain(&sent).map(|sent| sent.bytes.len()).sum();
         assert!(passed.len() > 5 && bytes <= 3 * remote_register("/app", nonce).len(), "{} {bytes}", passed.len());
         assert!(bench.dropped(reason::UNPROVEN) > 100);
-        // Whoever does not see what is sent there guesses, or answers by another face.
+        // A node that does not receive the packets guesses, or answers on another face.
         let token = passed[0].headers().pit_token.unwrap().to_vec();
         let wrong = LpPacket { boot_answer: Some((number ^ 1, 9)), pit_token: Some(b"guess!"), ..LpPacket::default() };
         bench.recv_with(2, &wrong, &data("/app/0"));
@@ -140,7 +140,7 @@ fn a_neighbour_that_registers_gets_three_times_its_bytes_until_its_address_is_pr
     }
 }
 
-/// What stock tools send and expect: NFD's management protocol, and what ndn-cxx accepts of its answers.
+/// Requests and expectations of stock tools: NFD's management protocol, and the answers that ndn-cxx accepts.
 #[test]
 fn answers_are_what_libraries_of_others_accept() {
     let mut bench = bench(|_| {});
@@ -274,7 +274,7 @@ fn in_a_network_with_an_authority_neighbours_register_below_what_their_certifica
         sent.retain(|sent| !is_question(sent));
         response(&sent).code
     };
-    // Without an authority, whoever comes first has the names.
+    // Without an authority, the first claimant has the names.
     assert_eq!(register(&mut bench, 3, "/lab/stolen", 1), 200);
     bench.router.require_certificates();
     bench.router.set_grant(bench.now, FaceId(3), Some(&grant(&[])));
@@ -287,12 +287,12 @@ fn in_a_network_with_an_authority_neighbours_register_below_what_their_certifica
     let codes = ["/lab", "/lab/b/c", "/other"].map(|prefix| register(&mut bench, 3, prefix, 30 + prefix.len() as u8));
     assert_eq!(codes, [403, 403, 200], "without a certificate, what nobody owns");
     assert_eq!(register(&mut bench, 4, "/free", 50), 403, "nothing is proven there");
-    // What a neighbour registered goes with its certificate.
+    // A neighbour's registrations end with its certificate.
     bench.router.set_grant(bench.now, FaceId(2), None);
     assert!(!is_there(&bench, "/lab/a") && is_there(&bench, "/other"));
 }
 
-/// Programs of others answer no echo requests; nodes of this program do, and say so by asking for a boot number.
+/// Foreign programs answer no echo requests; our nodes do, and show it by requesting a boot number.
 #[test]
 fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answers_echo_requests_itself() {
     let mut bench = bench(|config| config.label = "router".into());
@@ -489,7 +489,7 @@ fn the_driver_makes_and_closes_faces() {
     assert_eq!(bench.router.requests_due(), None);
 }
 
-/// Asks for a face, has the driver make it as face 9 with this profile, and gives the answer.
+/// Requests a face, makes the driver create it as face 9 with this profile, and returns the answer.
 fn create(bench: &mut Bench, requested: &ControlParameters, profile: FaceProfile, nonce: u8) -> ControlResponse {
     expect(&bench.recv(1, &command("faces/create", requested, &SignKey::Digest, nonce)), &[]);
     let Some(FaceRequest::Create { id, uri, .. }) = bench.router.poll_face_request() else { panic!("no request") };
@@ -498,7 +498,7 @@ fn create(bench: &mut Bench, requested: &ControlParameters, profile: FaceProfile
     response(&bench.sent())
 }
 
-/// All that can be asked for of a face.
+/// All options of a face.
 fn all_of_a_face(base: ControlParameters) -> ControlParameters {
     ControlParameters {
         persistency: Some(2),
@@ -529,13 +529,13 @@ fn a_face_is_made_as_asked_for_or_not_at_all() {
     );
     let made = bench.router.faces().find(|(id, ..)| *id == FaceId(9)).unwrap().2;
     assert!(made.reliability.is_some() && made.marking != marking::MarkingRule::Off && made.mtu == Some(1200));
-    // Who asks for it again is told what it is like.
+    // A repeated request gets the face's properties.
     let again = run(&mut bench, "faces/create", &requested, 2);
     assert_eq!((again.code, again.body.unwrap().flags), (409, Some(6)));
     let destroy = ControlParameters { face_id: Some(9), ..ControlParameters::default() };
     assert_eq!(run(&mut bench, "faces/destroy", &destroy, 3).code, 200);
     assert!(bench.router.poll_face_request().is_some());
-    // Nothing is known of the link's rate; a stream loses nothing; the face leads to another machine.
+    // The link's rate is unknown; a stream loses nothing; the face leads to another machine.
     let flags = |flags: u64| ControlParameters { flags: Some(flags), mask: Some(flags), ..requested.clone() };
     for (nonce, (requested, mtu)) in [(flags(4), 1472), (flags(2), u32::MAX), (flags(1), 1472)].into_iter().enumerate()
     {
@@ -585,7 +585,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let (target, interval) = (Duration::from_millis(20), Duration::from_millis(50));
     assert_eq!(face(&bench).marking, marking::MarkingRule::Codel { target, interval });
     assert!(face(&bench).persistency == FacePersistency::Permanent && bench.router.mtu(FaceId(9)) == Some(1200));
-    // What is not named stays.
+    // Unnamed options stay.
     let off = ControlParameters { flags: Some(0), mask: Some(4), ..of(9) };
     assert_eq!(run(&mut bench, "faces/update", &off, 2).body.unwrap().flags, Some(2));
     let before = face(&bench);
@@ -602,7 +602,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
         (wrong(|requested| (requested.flags, requested.mask) = (Some(1), Some(1)), 9), 409),
         (wrong(|requested| requested.persistency = Some(1), 9), 409),
         (wrong(|requested| requested.mtu = Some(10), 9), 409),
-        // Face 1 is a stream; nothing is known of the rate of face 2's link.
+        // Face 1 is a stream; the rate of face 2's link is unknown.
         (wrong(|_| {}, 1), 409),
         (wrong(|requested| (requested.flags, requested.mask) = (Some(4), Some(4)), 2), 409),
     ];
@@ -610,7 +610,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
         assert_eq!(run(&mut bench, "faces/update", requested, 10 + at as u8).code, *code, "{requested:?}");
     }
     assert_eq!(face(&bench), before);
-    // Without a number it is the face that the command came by.
+    // Without a number it is the command's arrival face.
     assert_eq!(run(&mut bench, "faces/update", &ControlParameters::default(), 30).body.unwrap().face_id, Some(1));
 }
 
@@ -661,7 +661,7 @@ fn who_follows_faces_is_told_of_each_event_once_also_of_those_that_came_too_fast
     expect(&bench.recv(1, &after(first)), &[]);
     bench.router.set_face_up(now, FaceId(9), false);
     assert_eq!(notifications(&bench.sent()), [(u64::from(first) + 1, 9, 4)]);
-    // Nobody asks meanwhile.
+    // No request arrives in between.
     bench.router.set_face_up(now, FaceId(9), true);
     bench.router.remove_face(now, FaceId(9));
     expect(&bench.sent(), &[]);
@@ -669,7 +669,7 @@ fn who_follows_faces_is_told_of_each_event_once_also_of_those_that_came_too_fast
         let reported = notifications(&bench.recv(1, &after(first + number - 1)));
         assert_eq!(reported, [(u64::from(first + number), 9, kind)]);
     }
-    // Neighbours hear nothing of it.
+    // Neighbours do not receive it.
     expect(&bench.recv(2, &newest.encode().into()), &[]);
     bench.router.add_face(FaceId(9), profile(1400));
     expect(&bench.sent(), &[]);
@@ -687,7 +687,7 @@ fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
     assert_eq!(kinds(&dataset(&mut bench, "strategy-choice/list")), [128]);
     assert_eq!(kinds(&dataset(&mut bench, "cs/info")), [128]);
     assert_eq!(kinds(&dataset(&mut bench, "status/general"))[..3], [128, 129, 130]);
-    // Of any size, and while others are asked for.
+    // Of any size, and during fetches of others.
     for n in 0..100_000 {
         bench.router.add_route(&name(&alloc::format!("/a/longer/prefix/{n}")), FaceId(2), n);
     }
@@ -725,7 +725,7 @@ fn the_content_store_is_configured_and_erased() {
         let shown = elements.filter(|element| element.kind == 108).map(|element| element.value[0]).last();
         (answer.code, answer.body.unwrap().flags, shown)
     };
-    // It neither keeps what comes nor answers with what it has, and has it still.
+    // It neither stores new packets nor answers with old ones, and still has these.
     assert_eq!(switched(&mut bench, 0, 10), (200, Some(0), Some(0)));
     let held = bench.router.cs().len();
     expect(&bench.recv(2, &interest("/c/9", 109)), &[(4, "interest /c/9")]);

@@ -97,7 +97,7 @@ impl Bench {
         }
         self
     }
-    /// Gives it a packet with headers; what it sends in answer.
+    /// Passes it a packet with headers; returns the packets that it sends.
     fn recv_with(&mut self, face: u32, headers: &LpPacket<'_>, packet: &Bytes) -> Vec<Sent> {
         let full = LpPacket { fragment: Some(packet), ..headers.clone() }.encode();
         self.recv(face, &Bytes::from(full))
@@ -122,7 +122,7 @@ impl Bench {
     }
 }
 
-/// Compares what was sent with what is expected, as `(face, what)`.
+/// Compares sent packets with the expected ones, as `(face, what)`.
 #[track_caller]
 fn expect(sent: &[Sent], expected: &[(u32, &str)]) {
     let found = Bench::what(sent);

@@ -15,8 +15,8 @@ impl Chain {
         };
         Chain((0..count).map(bench).collect())
     }
-    /// An Interest of the consumer runs to the producer behind the last router, which answers with `answer`; what comes
-    /// back to the consumer.
+    /// An Interest of the consumer travels to the producer behind the last router, which answers with `answer`; returns
+    /// what the consumer receives.
     fn fetch(&mut self, headers: &LpPacket<'_>, requested: &Bytes, answer: Option<&Bytes>) -> Vec<Sent> {
         let last = self.0.len() - 1;
         let mut moving = self.0[0].recv_with(2, headers, requested);
@@ -121,7 +121,7 @@ fn probes_pass_by_caches_on_the_whole_way_and_cached_answers_say_so() {
     assert_eq!(back[0].headers().origin, Some(Origin::Cache));
 }
 
-/// Whoever lied to one who asks past caches must not be heard by way of somebody else's question.
+/// A node that lied to a consumer past caches must not be heard through another's request.
 #[test]
 fn what_a_cache_has_answered_to_others_is_not_given_to_who_asks_past_caches() {
     let of_cache = LpPacket { origin: Some(Origin::Cache), ..LpPacket::default() };
@@ -224,7 +224,7 @@ fn when_a_link_fails_those_on_the_path_are_told_at_once() {
     }
     expect(&back, &[(2, "nack 150 /a/2")]);
     assert!(back[0].headers().path_failed);
-    // By then no way is left: the next Interest comes back from where the way ends.
+    // By then no path is left: the next Interest returns from where the path ends.
     let sent = chain.fetch(&tagged, &interest("/a/3", 3), None);
     expect(&sent, &[(1, "nack 150 /a/3")]);
     assert!(sent[0].headers().path_failed);
@@ -281,7 +281,7 @@ fn who_probes_is_told_the_rate_of_the_link_before_each_label() {
         assert!(back[0].headers().rates.is_none(), "only who probes");
         reported
     };
-    // The consumer's own label, of the link to the first router, comes in front of what it gets.
+    // The consumer's own label, for the link to the first router, comes first in its tag.
     assert_eq!(fetch(None, None), [1_000, 2_000, 3_000]);
     assert_eq!(fetch(None, Some(1)), [1_000, 0, 3_000]);
     assert_eq!(fetch(Some(1), None), [1_000], "what is behind a legacy forwarder has no labels either");
@@ -289,7 +289,7 @@ fn who_probes_is_told_the_rate_of_the_link_before_each_label() {
 
 #[test]
 fn tags_that_lead_in_a_circle_end_where_the_interest_was_before() {
-    // Two routers joined twice; a tag that names the way there and back and there again.
+    // Two routers with two links between them; a tag that leads there, back and there again.
     let mut benches: Vec<Bench> = (1..=2)
         .map(|secret| {
             let mut bench = Bench::new(secret, |_| {});
@@ -327,7 +327,7 @@ fn a_lost_packet_is_asked_for_again_by_any_path_at_once() {
     assert_eq!(ask(&mut bench, 1, &three, 1), [(3, "interest /a".into())]);
     assert_eq!(ask(&mut bench, 1, &three, 2), [(3, "interest /a".into())], "the consumer decides, not the router");
     assert_eq!(ask(&mut bench, 1, &four, 3), [(4, "interest /a".into())]);
-    // Another consumer on the same path is answered by what is on its way.
+    // The Data in transit answers another consumer on the same path.
     assert_eq!(ask(&mut bench, 2, &four, 4), []);
     let back = bench.recv(4, &data("/a"));
     let origins: Vec<_> = back.iter().map(|sent| (sent.face, sent.headers().origin)).collect();
@@ -371,11 +371,11 @@ fn requests_for_a_lost_packet_in_other_forms_share_an_answer_too() {
         (6, 4, first, false),
         // The one that was passed on may be lost.
         (100, 1, second, true),
-        // Another one is under way since, for some time.
+        // Another one has been in flight since, for some time.
         (150, 2, second, false),
         (300, 2, third, false),
         (360, 2, third, true),
-        // Nobody waits for others for ever.
+        // No one waits for others forever.
         (361, 4, second, false),
         (362, 4, third, false),
         (363, 4, first, true),

@@ -1,5 +1,5 @@
-//! What paths over links of limited capacity bring: the greatest flow, a linear program solved by the simplex method, and
-//! what comes of it when windows share the links.
+//! The throughput of paths over links of limited capacity: the maximum flow, a linear program solved by the simplex
+//! method, and the result of windows that share the links.
 use alloc::{vec, vec::Vec};
 
 /// A limit on the weighted sum of some variables.
@@ -8,14 +8,14 @@ pub(super) struct Limit {
     pub(super) most: f64,
 }
 
-/// Pivots for each row and column at most; the result after that still keeps within the limits.
+/// Maximum pivots per row and column; the result after that still respects the limits.
 const PIVOTS_MAX: usize = 4;
 const ZERO: f64 = 1e-9;
-/// Steps towards a better set at most, and how many times as much each has to bring; a path less may bring as much less.
+/// Maximum steps towards a better set, and the factor that each must gain; a set with one path less may lose that much.
 const IMPROVEMENTS_MAX: usize = 16;
 const IMPROVED: f64 = 1.005;
 
-/// Values from zero on for which the sum of `weights` times values is greatest; each is in one of `limits` at least.
+/// Non-negative values for which the sum of `weights` times values is greatest; each is in at least one of `limits`.
 pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
     let (rows, columns) = (limits.len(), weights.len());
     // Column `columns` holds the rest of the limits, row `rows` the gain of another unit of each variable.
@@ -88,15 +88,15 @@ impl<'a> Fair<'a> {
         }
         rates.into_iter().map(|rate| rate.unwrap_or(grown)).collect()
     }
-    /// What they bring together.
+    /// Their total throughput.
     pub(super) fn total(&self, used: &[usize]) -> f64 {
         self.rates(used).iter().sum()
     }
     fn worth(&self, used: &[usize], weights: &[f64]) -> f64 {
         self.rates(used).iter().zip(used).map(|(rate, path)| rate * weights[*path]).sum()
     }
-    /// From `used` on to the best set by `weights` times rates that has a path less, a path more or another path, `most` at
-    /// most, as long as that is better.
+    /// Starting from `used`, the best set by `weights` times rates that has a path less, a path more or another path,
+    /// at most `most`, while that improves it.
     pub(super) fn improve(&self, weights: &[f64], mut used: Vec<usize>, most: usize) -> Vec<usize> {
         let mut bar = self.worth(&used, weights);
         for _ in 0..IMPROVEMENTS_MAX {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn paths_that_share_links_grow_alike_and_one_that_stands_in_the_way_of_two_is_left_out() {
         let limit = |of: &[usize], most| Limit { of: once(of), most };
-        // The second goes over both links, the last over none of them.
+        // The second uses both links, the last none of them.
         let limits = [limit(&[0, 1], 4.0), limit(&[1, 2], 4.0), limit(&[3], 1.0)];
         let fair = Fair::new(4, &limits);
         assert_eq!(fair.rates(&[0, 1, 2, 3]), [2.0, 2.0, 2.0, 1.0]);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_takes_less_room_goes_first() {
-        // The first goes over both links.
+        // The first uses both links.
         assert_eq!(flow(&[1.0; 3], &[(&[0, 1], 4.0), (&[0, 2], 3.0)]), [0.0, 4.0, 3.0]);
         assert_eq!(flow(&[1.0; 3], &[(&[0, 1], 4.0), (&[0, 2], 3.0), (&[1], 1.0)]), [0.0, 1.0, 3.0]);
         assert_eq!(flow(&[1.0, 1.1], &[(&[0, 1], 4.0)]), [0.0, 4.0], "of two that are alike the dearer one");

@@ -13,7 +13,7 @@ const OBSERVATIONS_MAX: usize = 16;
 pub(super) const AGE_MAX: u32 = 64;
 /// A link carries as much as ever if it is this part of the most; a larger difference is noise.
 const SAME: f64 = 0.9;
-/// A full link carries this part of its most, whatever paths use it; other links come as close now and then.
+/// A full link carries this part of its maximum, whatever paths use it; other links reach it occasionally.
 const FULL: f64 = 0.97;
 
 pub(super) type Set = BTreeSet<PathId>;
@@ -63,15 +63,15 @@ pub(super) struct Observations(VecDeque<Observation>);
 /// Observations of a link.
 #[derive(Default)]
 struct Seen {
-    /// Mbit/s at most.
+    /// Maximum Mbit/s.
     most: f64,
-    /// Sets of paths that used it, and those of them with which it carried as much as ever.
+    /// Sets of paths that used it, and how many of them filled it as much as ever.
     used: u32,
     busy: u32,
 }
 
 impl Observations {
-    /// Takes in what the paths in use brought; those not in `before` came in between.
+    /// Records the throughput of the paths in use; those not in `before` were added in between.
     pub(super) fn add(&mut self, known: &[Candidate], before: &Set) {
         let in_use = || known.iter().filter(|path| path.in_use);
         let set: Set = in_use().map(|path| path.path).collect();
@@ -96,7 +96,7 @@ impl Observations {
     pub(super) fn times(&self, set: &Set) -> u32 {
         self.0.iter().find(|seen| seen.set == *set).map_or(0, |seen| seen.times)
     }
-    /// What these paths brought when they were tried; what they brought at one change alone counts for the next `once`.
+    /// The throughput of these paths on trial; a value from a single change counts for the next `once`.
     pub(super) fn total(&self, set: &Set, once: u32) -> Option<f64> {
         let counts = |seen: &&Observation| seen.set == *set && (seen.times > 1 || seen.age < once);
         self.0.iter().find(counts).map(|observation| observation.total)

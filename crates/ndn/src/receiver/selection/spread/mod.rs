@@ -1,6 +1,6 @@
 //! Chooses the paths that together deliver most over the links that they share, which the labels in their tags show.
-//! Routers state link rates, or [`links`] infers them from delivery rates; [`flow`] computes what windows make of them,
-//! and so which paths to try. They stay if more arrives; otherwise the best set returns. Not in the paper, whose
+//! Routers state link rates, or [`links`] infers them from delivery rates; [`flow`] computes the result of windows on
+//! them, and so which paths to try. They stay if more arrives; otherwise the best set returns. Not in the paper, whose
 //! bandwidth-based selection takes any unused path.
 mod flow;
 mod links;
@@ -26,66 +26,65 @@ pub(super) struct Spread {
     best: Option<(Set, f64)>,
     /// The set chosen at the last change.
     chosen: Set,
-    /// Paths that were tried in vain, and for how many more changes that counts.
+    /// Paths with failed trials, and the remaining changes for which that counts.
     vain: BTreeMap<PathId, u32>,
-    /// Changes until the next trial, and their number after another one in vain.
+    /// Changes until the next trial, and their number after another failed one.
     pause: u32,
     pause_next: u32,
 }
 
 type Label = [u8; LABEL_BYTES];
 
-/// Paths on each link of a path, itself included, beyond which it is not worth its while as long as nothing is known.
+/// Paths on each link of a path, including itself, beyond which it is not worthwhile while nothing is known.
 const LOAD_MAX: f64 = 2.0;
 /// Other paths are tried if their expected rate is this many times as high, and stay if their rate is this many times
 /// as high.
 const GAIN_EXPECTED: f64 = 1.03;
 const GAIN: f64 = 1.01;
-/// A path that brings less than this part of what its links have room for has a window that hardly grows: another path over
-/// the same links may bring more.
+/// A path that delivers less than this part of its links' free capacity has a window that hardly grows: another path
+/// over the same links may deliver more.
 const LAGGING: f64 = 0.25;
 /// Fewer paths are as good if they bring this part.
 const LEANER: f64 = 0.99;
-/// Where all link rates are known, a set that delivered less than these allow is tried once more after this many
-/// changes: slowly growing windows may not have been full. In the mesh of PTP §6 F one run had the paths of the optimum
-/// in use for ten seconds early on, when they delivered 0.86 of what other paths did later, and used 0.89 of it for
-/// ever.
+/// If all link rates are known, a set that delivered less than these allow is tried once more after this many changes:
+/// slowly growing windows may not have been full. In the mesh of PTP §6 F one run had the optimum's paths in use for
+/// ten seconds early on, when they delivered 0.86 of what other paths did later, and used 0.89 of it forever.
 const TRIED_ONCE_CHANGES: u32 = 4;
-/// Where not all link rates are known, a set on trial is judged by its rate at its second change, unless it was below
-/// this part of the best at the first: new paths over long queues begin slowly, and that rate would be taken for their
+/// If some link rates are unknown, a set on trial is judged by its rate at its second change, unless it was below this
+/// part of the best at the first: new paths over long queues start slowly, and that rate would be mistaken for their
 /// links' capacity.
 const HOPELESS: f64 = 0.85;
-/// The weight of the flow over a path if it is one of the best (smaller where all its link rates are known, since less
-/// is uncertain), and if it was tried in vain.
+/// The weight of the flow over a path if it is one of the best (smaller if all its link rates are known, since less is
+/// uncertain), and after a failed trial.
 const BEST_WEIGHT: f64 = 1.15;
 const BEST_WEIGHT_KNOWN_RATES: f64 = 1.02;
 const VAIN_WEIGHT: f64 = 0.9;
-/// What a router on the way takes from that, so that of paths that are alike the shorter one is chosen.
+/// The deduction per router on the way, so that the shorter of equal paths is chosen.
 const HOP_WEIGHT: f64 = 0.001;
 /// Interests on links with Data of other paths cost this many times their bytes: they wait in the same queues and are
-/// lost like Data, which their path takes for losses of its own. Measured in the mesh of PTP §6 F: with 3 to 6 no path
+/// lost like Data, which their path counts as its own losses. Measured in the mesh of PTP §6 F: with 3 to 6 no path
 /// whose Interests meet Data is chosen where there are others, with 1 or 2 some are.
 const INTEREST_COST: f64 = 4.0;
-/// A path is not used for less than this part of what one can bring.
+/// A path is not used for less than this part of one path's maximum.
 const FLOW_MIN: f64 = 0.1;
 /// Alternative explanations of the observations that are tried when the likeliest one leads nowhere.
 const NOISY_PROPOSALS: usize = 8;
-/// Changes between two trials at most, and changes for which a path tried in vain is remembered.
+/// Maximum changes between two trials, and changes for which a failed trial is remembered.
 const PAUSE_MAX: u32 = 8;
 const VAIN_CHANGES: u32 = 32;
 
-/// Links that all known paths have: nothing can be done about them.
+/// Links that all known paths share: no choice avoids them.
 fn common(known: &[Candidate]) -> impl Fn(&Label) -> bool {
     let (counts, all) = (Loads::count(known), known.len());
     move |link| all > 1 && counts.on(link) >= all as f64
 }
 
-/// Whether routers tell what all links of a path carry.
+/// Whether routers report the rates of all links of a path.
 fn has_known_rates(path: &Candidate) -> bool {
     path.links.iter().all(|link| link.rate.is_some())
 }
 
-/// Mbit/s of the links whose rates routers tell.
+/// Mbit/s of the links with reported rates.
 fn known_rates(known: &[Candidate]) -> BTreeMap<Label, f64> {
     let links = known.iter().flat_map(|path| &path.links);
     links.filter_map(|link| Some((link.label, link.rate?.mbps()))).collect()
@@ -120,8 +119,8 @@ impl Spread {
         self.pause_next = (2 * self.pause_next).clamp(1, PAUSE_MAX);
         self.best = Some((best, most));
     }
-    /// Paths that are worth a trial in place of `best`, which bring `most`: those of the greatest flow, or near them, that
-    /// bring more where windows share links.
+    /// Paths worth a trial in place of `best`, whose throughput is `most`: those of the maximum flow, or near it, with
+    /// more throughput where windows share links.
     fn propose(
         &self,
         known: &[Candidate],
@@ -134,7 +133,7 @@ impl Spread {
         let known_rates = known_rates(known);
         let is_common = common(known);
         let limits = self.observations.limits(&is_common, &known_rates, each, noise);
-        // Interests of the paths that use a link the other way take room from its Data.
+        // Interests of paths in the opposite direction of a link take capacity from its Data.
         let times = |path: &Candidate, link: &Label| {
             let data = path.links.iter().filter(|on| on.label == *link).count() as f64;
             data + INTEREST_COST * asking * path.links.iter().filter(|on| on.reverse == Some(*link)).count() as f64
@@ -187,8 +186,8 @@ impl PathSelection for Spread {
     fn name(&self) -> &'static str {
         "spread"
     }
-    /// In the beginning the path whose links are used least, until more than half of the remaining ones are in use by
-    /// others; later the replacement of one that failed.
+    /// At the start the path with the least used links, until others use more than half of the remaining ones; later
+    /// the replacement of a failed one.
     fn fill(&mut self, known: &[Candidate], _: &mut Random) -> Option<PathId> {
         let in_use = || known.iter().filter(|path| path.in_use);
         let (used, is_common) = (Loads::count(in_use()), common(known));
@@ -230,7 +229,7 @@ impl PathSelection for Spread {
         self.pause = self.pause.saturating_sub(1);
         let mut propose = |best: &(Set, f64)| {
             let likeliest = self.propose(known, asking, in_use_max, best, None);
-            // Paths that are used already are not given up for less than the likeliest.
+            // Paths in use are replaced only by the likeliest.
             let is_new = |set: &Set| !set.is_subset(&best.0);
             let mut noisy = || self.propose(known, asking, in_use_max, best, Some(random)).filter(is_new);
             likeliest.or_else(|| (0..NOISY_PROPOSALS).find_map(|_| noisy()))

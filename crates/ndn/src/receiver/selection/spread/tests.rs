@@ -11,16 +11,16 @@ struct World {
     paths: Vec<Vec<usize>>,
     in_use: Vec<bool>,
     in_use_max: usize,
-    /// Which link is the other way of which.
+    /// The reverse link of each link.
     reverse: Vec<Option<usize>>,
-    /// The rates that are told.
+    /// The reported rates.
     reported: Vec<Option<f64>>,
     /// Bytes of Interests for each byte of Data.
     asking: f64,
     /// At how many changes in a row each path was in use, and the part of its rate that it brings until the first.
     changes: Vec<u32>,
     slow: f64,
-    /// A path that brings a tenth of its rate, whatever there is room for.
+    /// A path that delivers a tenth of its rate, regardless of the capacity.
     stuck: Option<usize>,
 }
 
@@ -40,7 +40,8 @@ impl World {
             stuck: None,
         }
     }
-    /// All paths without circles from node 1 to one of `ends` over links between two nodes, each way with its own capacity.
+    /// All loop-free paths from node 1 to one of `ends` over links between two nodes, each direction with a separate
+    /// capacity.
     fn of_graph(links: &[(usize, usize, f64)], ends: &[usize], in_use_max: usize) -> World {
         let hops: Vec<(usize, usize, f64)> =
             links.iter().flat_map(|&(a, b, most)| [(a, b, most), (b, a, most)]).collect();
@@ -62,7 +63,7 @@ impl World {
         let reverse = (0..hops.len()).map(|hop| Some(hop ^ 1)).collect();
         World { reverse, ..World::new(&capacities, &found, in_use_max) }
     }
-    /// As it is if the rates of all links are told.
+    /// The same world with all link rates reported.
     fn reported(self) -> World {
         World { reported: self.capacities.iter().copied().map(Some).collect(), ..self }
     }
@@ -71,8 +72,8 @@ impl World {
         let rate = |mbps: f64| Rate::from_bits_per_second((mbps * 1e6) as u64);
         Link { label: label(index), rate: self.reported[index].map(rate), reverse: self.reverse[index].map(label) }
     }
-    /// What each path brings if those of `set` are in use: all grow alike until a link on the way is full, of Data or of
-    /// the Interests of the paths that use it the other way.
+    /// The rate of each path if those of `set` are in use: all grow equally until a link on the way is full, of Data or
+    /// of the Interests of paths in the opposite direction.
     fn rates(&self, set: &[bool]) -> Vec<f64> {
         let (mut left, mut rates, mut growing) = (self.capacities.clone(), vec![0.0; set.len()], set.to_vec());
         let times = |path: usize, link: usize| {
@@ -122,7 +123,7 @@ impl World {
         };
         (0..count).map(candidate).collect()
     }
-    /// Finds the paths one after the other, and changes them so many times; what comes after each change.
+    /// Finds the paths one by one, and changes them `changes` times; the throughput after each change.
     fn run(&mut self, changes: usize) -> Vec<f64> {
         self.run_with(changes, |_, _| {})
     }
@@ -235,7 +236,7 @@ fn paths_that_brought_little_at_first_are_tried_once_more_and_not_for_ever() {
 
 #[test]
 fn windows_that_grow_slowly_are_waited_for_where_rates_are_not_told() {
-    // The last path brings twice as much as the one before it, but not at once.
+    // The last path delivers twice as much as the one before it, but not at once.
     let mut world = World { slow: 0.5, ..World::new(&[2.0, 2.0, 1.0, 2.0], &[&[0], &[1, 2], &[1, 3]], 2) };
     (world.in_use, world.changes) = (vec![true, true, false], vec![1, 1, 0]);
     let totals = world.run(12);
@@ -247,7 +248,7 @@ fn a_path_whose_window_does_not_grow_any_more_gives_way_to_another_over_the_same
     let mut world = World::new(&[2.0; 3], &[&[0], &[1], &[1, 2]], 2);
     world.in_use = vec![true, true, false];
     let totals = world.run_with(50, |world, change| match change {
-        // What the link of the second carries is known from the third too.
+        // The rate of the second's link is known from the third too.
         1 => world.in_use = vec![true, false, true],
         4.. => world.stuck = Some(1),
         _ => {}
