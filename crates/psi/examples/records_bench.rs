@@ -78,7 +78,7 @@ struct Link {
 }
 
 impl Link {
-    /// When a packet that comes at `at` is through; `None` if the queue is full.
+    /// When a packet that arrives at `at` has passed; `None` if the queue is full.
     fn pass(&mut self, at: Time, bytes: u64, rate: Rate) -> Option<Time> {
         let free_at = self.free_at.max(at);
         if free_at.since(at) > QUEUE {
@@ -100,7 +100,7 @@ struct Domain {
     channels: BTreeMap<NodeId, ControlChannel>,
     /// The links of each node: out and in.
     links: BTreeMap<NodeId, [Link; 2]>,
-    /// Packets on their way to a node's link or (true) over it, by their arrival there or at the node.
+    /// Packets in transit to a node's link or (true) over it, by their arrival there or at the node.
     mail: BTreeMap<(Time, u64), (NodeId, Vec<u8>, bool)>,
     /// Nodes with a due timer or a new message.
     due: BTreeSet<(Time, NodeId)>,
@@ -176,7 +176,7 @@ impl Domain {
         let mut transfer = FETCHES;
         while self.published < items {
             self.step();
-            // Ten fetches on the way, of something that is published.
+            // Ten fetches in between, of published items.
             if self.published > items * u64::from(transfer + 1 - FETCHES) / 11 && transfer < FETCHES + 10 {
                 flood = flood.max(self.fetch(self.last_published.clone().parse().expect("a name"), transfer));
                 transfer += 1;
@@ -349,7 +349,7 @@ impl Domain {
         }
         out
     }
-    /// Puts a packet on its way.
+    /// Sends a packet.
     fn send(&mut self, from: NodeId, to: NodeId, packet: Vec<u8>) {
         let bytes = packet.len() as u64 + HEADER_BYTES;
         (self.packets, self.bytes, self.number) = (self.packets + 1, self.bytes + bytes, self.number + 1);
@@ -358,7 +358,7 @@ impl Domain {
             self.mail.insert((sent + DELAY, self.number), (to, packet, false));
         }
     }
-    /// A packet has come as far as the link of its receiver.
+    /// A packet has reached the link of its receiver.
     fn receive(&mut self, to: NodeId, packet: Vec<u8>) {
         let link = &mut self.links.entry(to).or_default()[1];
         if let Some(arrived) = link.pass(self.now, packet.len() as u64 + HEADER_BYTES, self.rate) {

@@ -203,7 +203,7 @@ fn quantile(values: &mut [f64], share: f64) -> f64 {
     values[((values.len() - 1) as f64 * share) as usize]
 }
 
-/// A random tree with `extra` more links, in the way of `count` routers.
+/// A random tree with `extra` more links, in the style of `count` routers.
 fn random_graph(count: usize, extra: usize, seed: u64) -> Graph {
     let mut random = Random::new(seed, 0);
     let mut links: Vec<(usize, usize)> = (1..count).map(|i| (random.below(i as u64) as usize, i)).collect();

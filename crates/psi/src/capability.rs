@@ -17,7 +17,7 @@ use tributary_core::{
 
 use crate::wire::{FID_BYTES_MAX, Fid};
 
-/// Keys in force at one time at most: previous, current, next, and one to spare.
+/// Maximum valid keys: previous, current, next, and one spare.
 pub const KEYS_MAX: usize = 4;
 
 wire_table! {
@@ -59,8 +59,8 @@ impl fmt::Debug for CapabilityKey {
     }
 }
 
-/// The keys of a topology manager: previous, current and next. The next one goes out early, so that no request meets a
-/// router that does not know it yet.
+/// The keys of a topology manager: previous, current and next. The next one is distributed early, so that every router
+/// knows it before the first request that uses it.
 #[derive(Clone)]
 pub struct KeyRing {
     secret: [u8; 32],
@@ -108,7 +108,7 @@ impl CapabilityKeys {
     pub fn new() -> CapabilityKeys {
         CapabilityKeys::default()
     }
-    /// Replaces all keys; of more than [`KEYS_MAX`] the first ones are taken.
+    /// Replaces all keys; beyond [`KEYS_MAX`] only the first ones are taken.
     pub fn replace(&mut self, keys: &[CapabilityKey]) {
         self.0.clear();
         self.0.extend_from_slice(&keys[..keys.len().min(KEYS_MAX)]);

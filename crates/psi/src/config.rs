@@ -44,7 +44,7 @@ pub struct Config {
     pub lease: Duration,
     /// How many rendezvous nodes hold each record. Default: 3.
     pub replicas: u8,
-    /// How much it takes.
+    /// Its limits.
     pub limits: Limits,
     /// How transfers are run.
     pub transfer: TransferConfig,

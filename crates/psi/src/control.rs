@@ -10,9 +10,9 @@
 //! client go before the bulk of publications ([`Message::is_bulk`]). Messages that wait for the window are combined
 //! ([`held`]).
 //!
-//! The window to a peer grows by the acknowledged fragments as long as the round-trip time shows no queue on the way
-//! (at most a quarter above the shortest one), and is halved by timeouts, once for everything that was in flight
-//! together: messages leave at the rate of the path.
+//! The window to a peer grows by the acknowledged fragments while the round-trip time shows no queue on the way (at
+//! most a quarter above the shortest one), and is halved by timeouts, once for everything that was in flight together:
+//! messages leave at the rate of the path.
 //!
 //! In a network with an authority each pair of nodes shares a key ([`pairs`]); without one, packets carry a code that
 //! detects damage but no attack.
@@ -40,19 +40,19 @@ use crate::wire::{
 pub struct ControlConfig {
     /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
     pub packet_bytes: usize,
-    /// Retransmission timeout before anything is known about a peer, on links that are not slow. Default: 200 ms.
+    /// Retransmission timeout to an unknown peer, on links that are not slow. Default: 200 ms.
     pub rto_initial: Duration,
     /// The least margin of a retransmission timeout above the round-trip time. Default: 50 ms.
     pub rto_min: Duration,
     /// Where the exponential backoff ends, if the round trip is not longer itself. Default: 3 s.
     pub rto_max: Duration,
-    /// Transmissions without progress after which a message is given up. Default: 8, which is about 10 s at a
-    /// round-trip time of some 20 ms, and 15 s if nothing was ever heard of the peer.
+    /// Transmissions without progress after which a message times out. Default: 8, which is about 10 s at a round-trip
+    /// time of some 20 ms, and 15 s if the peer was never heard.
     pub attempts_max: u32,
     /// Fragments in flight to one peer at the beginning. Default: 32.
     pub window_packets: u32,
-    /// Fragments in flight to one peer at most: the window grows while the round-trip time shows no queue. Default: 2,048,
-    /// which is some 200 Mbit/s over a round trip of 80 ms.
+    /// Maximum fragments in flight to one peer: the window grows while the round-trip time shows no queue. Default:
+    /// 2,048, which is some 200 Mbit/s over a round trip of 80 ms.
     pub window_packets_max: u32,
     /// Messages to one peer that wait or are in flight. Default: 32,768, four times the requests that a rendezvous node
     /// has in progress: for each it sends messages to two other nodes and to the holder of the scope.
@@ -64,7 +64,7 @@ pub struct ControlConfig {
     pub peers_max: usize,
     /// Complete messages that are remembered to suppress duplicates. Default: 16,384.
     pub seen_max: usize,
-    /// Incomplete messages that are kept; at the limit, the one idle for longest goes. Default: 4,096.
+    /// Maximum incomplete messages; at the limit, the one idle for longest is dropped. Default: 4,096.
     pub partials_max: usize,
     /// Bytes of all incomplete messages. Default: 32 MiB.
     pub partial_bytes_max: usize,
@@ -118,7 +118,7 @@ pub struct Outcome {
     pub number: MessageNumber,
     /// Its receiver.
     pub to: NodeId,
-    /// What became of it.
+    /// Its result.
     pub result: SendResult,
 }
 
@@ -127,7 +127,7 @@ pub struct Outcome {
 pub enum SendResult {
     /// It arrived.
     Delivered,
-    /// No acknowledgement came. The message may still have arrived, if all acknowledgements were lost.
+    /// No acknowledgement arrived. The message may still have, if all acknowledgements were lost.
     TimedOut,
     /// It was not sent: too many messages wait for this peer.
     QueueFull,
@@ -148,7 +148,7 @@ pub struct ControlStats {
     pub messages_delivered: u64,
     /// Fragments of messages that were already complete.
     pub duplicates: u64,
-    /// Messages of this node that were given up.
+    /// Messages of this node that timed out.
     pub timed_out: u64,
     /// Dropped packets: malformed, not authentic, for another node, beyond a limit.
     pub dropped: u64,
@@ -157,8 +157,8 @@ pub struct ControlStats {
 /// One node's end of all its control conversations.
 ///
 /// Order of calls: after [`ControlChannel::send`], [`ControlChannel::handle_packet`] or
-/// [`ControlChannel::handle_timeout`], take everything out of [`ControlChannel::poll_delivery`],
-/// [`ControlChannel::poll_outcome`] and [`ControlChannel::poll_packet`], then ask [`ControlChannel::poll_timeout`].
+/// [`ControlChannel::handle_timeout`], drain [`ControlChannel::poll_delivery`], [`ControlChannel::poll_outcome`] and
+/// [`ControlChannel::poll_packet`], then call [`ControlChannel::poll_timeout`].
 #[derive(Debug)]
 pub struct ControlChannel {
     config: ControlConfig,
@@ -184,12 +184,12 @@ pub struct ControlChannel {
     deliveries: VecDeque<Delivery>,
     outcomes: VecDeque<Outcome>,
     stats: ControlStats,
-    /// Timeout before anything is known about a peer.
+    /// Timeout to an unknown peer.
     rto_initial: Duration,
 }
 
-/// How many round trips of the slowest link of this node the first timeout to an unknown peer is: there may be another
-/// such link on the way.
+/// The first timeout to an unknown peer, in round trips of this node's slowest link: the path may have another such
+/// link.
 const ROUND_TRIPS_UNKNOWN: u32 = 2;
 
 impl ControlChannel {
@@ -501,7 +501,7 @@ struct Peer {
 /// Whether a node knows this one, in a network with an authority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Introduction {
-    /// This one is to introduce itself before the first fragment from then on.
+    /// This node must introduce itself before the first fragment from then on.
     Due(Time),
     /// It has acknowledged something.
     Done,
@@ -517,7 +517,7 @@ impl Introduction {
     }
 }
 
-/// Doublings that one message leaves to the next at most.
+/// Maximum doublings that one message passes on to the next.
 const BACKOFF_KEPT_MAX: u32 = 3;
 
 impl Peer {
@@ -541,7 +541,7 @@ impl Peer {
             introduction: Introduction::Due(Time::ZERO),
         }
     }
-    /// The message of a class whose fragment goes next, of those that are ready.
+    /// The next message of a class among those with ready fragments.
     fn next_ready(&mut self, class: usize) -> Option<MessageNumber> {
         let ready = &mut self.ready[class];
         while let Some(number) = ready.first().copied() {
@@ -556,7 +556,7 @@ impl Peer {
     fn rto(&self, config: &ControlConfig, rto_initial: Duration, attempt: u32) -> Duration {
         let base = match self.rtt {
             None => rto_initial,
-            // On an even path the deviation comes to nothing, and the least queue would look like a loss.
+            // On a steady path the deviation approaches zero, and the smallest queue would look like a loss.
             Some((smoothed, deviation)) => smoothed + (deviation * 4).max(config.rto_min),
         };
         let doublings = attempt.saturating_sub(1).max(self.backoff).min(16);
@@ -581,7 +581,7 @@ fn fold(rtt: &mut Option<(Duration, Duration)>, sample: Duration) {
     });
 }
 
-/// A message on its way.
+/// A message in transit.
 #[derive(Debug)]
 struct Outgoing {
     bytes: Vec<u8>,
@@ -600,7 +600,7 @@ struct Outgoing {
     sent: Vec<(u8, Time)>,
     /// Rounds of transmission since the last progress.
     attempts: u32,
-    /// When the first of these rounds began.
+    /// When the first of these rounds started.
     started: Time,
     /// When its first fragment left first.
     first_sent: Time,

@@ -72,8 +72,8 @@ impl ItemId {
     pub fn components(&self) -> &[ComponentId] {
         &self.0
     }
-    /// Under which key the rendezvous nodes keep its record. A scope and an item of the same path have the
-    /// same key, so that the nodes notice when one path is used for both.
+    /// The key of its record at the rendezvous nodes. A scope and an item of the same path have the same key, so that
+    /// the nodes notice when one path is used for both.
     pub fn key(&self) -> RecordKey {
         key_of(&self.0)
     }
@@ -118,7 +118,7 @@ impl fmt::Debug for RecordKey {
     }
 }
 
-/// What a node is to the network: any mix of roles.
+/// A node's roles in the network, in any combination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Roles(u8);
 

@@ -89,10 +89,10 @@ pub struct PsiNode {
     pub(crate) resolvers: BTreeMap<NodeId, (Fid, Fid)>,
     /// Their boot numbers.
     pub(crate) resolver_boots: BTreeMap<NodeId, u32>,
-    /// Topology managers as they were when they were last looked at.
+    /// The topology managers at the last check.
     pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)>,
-    /// Routes and offers of a manager whose beacon has not arrived yet, or is missing at the moment: a message may
-    /// overtake a beacon, and its sender does not repeat it. The oldest are dropped.
+    /// Routes and offers of a manager without a current beacon: a message may overtake a beacon, and its sender does
+    /// not repeat it. The oldest are dropped.
     pub(crate) early: VecDeque<(NodeId, Message)>,
     /// Messages whose outcome is awaited.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
@@ -128,7 +128,7 @@ pub(crate) enum Waiting {
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
 const OWN_PAUSE: Duration = Duration::from_millis(1);
-/// Messages kept at most of topology managers that are not known.
+/// Maximum stored messages of unknown topology managers.
 const EARLY_MAX: usize = 64;
 
 /// What the secret of the nonces in hellos is derived for.
@@ -242,7 +242,7 @@ impl PsiNode {
     fn next_control_deadline(&self) -> Option<(Time, Wake)> {
         host::earliest(self.control_deadlines())
     }
-    /// When each part that packets of transfers do not touch wants to be woken.
+    /// When each part that is independent of transfers' packets must wake up.
     fn control_deadlines(&self) -> [(Option<Time>, Wake); 6] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
@@ -256,8 +256,8 @@ impl PsiNode {
 }
 
 impl PsiNode {
-    /// Whether a control packet is not sent by a host in the name of another node: a node's registrations, and its acks, are
-    /// its own. Routers are trusted to have looked.
+    /// Whether a control packet is not a host's in another node's name: a node's registrations, and its acks, are its
+    /// own. Routers are trusted to have checked.
     fn speaks_for_itself(&self, face: FaceId, datagram: &Datagram) -> bool {
         let header = Header::decode(datagram.header_bytes()).ok();
         let from = header.and_then(|header| datagram.bytes_after(header.len()).first_chunk::<8>());
@@ -308,7 +308,7 @@ impl Node for PsiNode {
     fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut first = 0;
         while first < batch.count() {
-            // A face that is not known yet becomes so by its first packet.
+            // An unknown face becomes known by its first packet.
             let is_known = self.faces.contains_key(&face);
             let verdict =
                 if is_known { self.router.forward_batch(face, &batch, first) } else { BatchVerdict::default() };
@@ -385,7 +385,7 @@ impl Node for PsiNode {
                 self.settle(now);
             }
         }
-        // All of these were answered by this very node; the driver is to look at its other inputs now and then.
+        // All of these were answered by this node itself; the driver must check its other inputs now and then.
         self.own_due = Some(now + OWN_PAUSE);
         None
     }

@@ -1,11 +1,11 @@
 //! The publish/subscribe client of a host: keeps the rendezvous nodes informed of this host's publications and
 //! subscriptions.
 //!
-//! Commands state the desired result. The client sends it to one rendezvous node and repeats it over another one when
-//! that is silent. At a third of the lease it renews each subscription, and all publications together by one message
-//! with their number in each bucket of records and a digest ([`renewal`]); it publishes a bucket again if a rendezvous
-//! node holds other entries. So nothing is lost while any rendezvous node is reachable, and everything returns once one
-//! is reachable again.
+//! Commands state the desired result. The client sends it to one rendezvous node and repeats it through another one
+//! when that is silent. At a third of the lease it renews each subscription, and all publications together with one
+//! message that holds their number in each bucket of records and a digest ([`renewal`]); it publishes a bucket again if
+//! a rendezvous node holds other entries. So nothing is lost while any rendezvous node is reachable, and everything
+//! returns once one is reachable again.
 //!
 //! As many requests are in progress as the rendezvous nodes take, and answer within a quarter of
 //! [`PubSubConfig::request_timeout`] ([`flow`]). Subscriptions and withdrawals go before publications that wait.
@@ -56,8 +56,7 @@ pub struct PubSubConfig {
     pub retry_interval: Duration,
     /// How long a rendezvous node that did not answer is passed over. Default: 10 s.
     pub avoid_lifetime: Duration,
-    /// Requests in progress at most. Default: 2,048; there are 64 at the beginning, and then as many as the rendezvous nodes
-    /// take.
+    /// Maximum requests in progress. Default: 2,048; initially 64, and then as many as the rendezvous nodes accept.
     pub requests_max: usize,
     /// Publications and subscriptions. Default: 1,000,000.
     pub wishes_max: usize,
@@ -84,8 +83,8 @@ impl Default for PubSubConfig {
 
 /// The publish/subscribe client of one host.
 ///
-/// Order of calls: after any command or `handle_*`, take everything out of [`PubSub::poll_message`] and
-/// [`PubSub::poll_event`], then ask [`PubSub::poll_timeout`].
+/// Order of calls: after any command or `handle_*`, drain [`PubSub::poll_message`] and [`PubSub::poll_event`], then
+/// call [`PubSub::poll_timeout`].
 #[derive(Debug)]
 pub struct PubSub {
     config: PubSubConfig,
@@ -117,7 +116,7 @@ pub struct PubSub {
     scopes: VecDeque<Name>,
     /// The round trip of a long message over the slowest link of this node.
     answer_time: Duration,
-    /// The lease with which renewals over that link take no more than their part of it.
+    /// The shortest lease with which renewals stay within their share of that link.
     lease_min: Duration,
 }
 
@@ -126,7 +125,7 @@ const RENEWAL_PARTS: u32 = 100;
 /// The longest lease for a slow link: as long as rendezvous nodes grant.
 const LEASE_MAX: Duration = Duration::from_secs(3_600);
 
-/// What a wish is about. A wish to have something and the wish to be rid of it share a key: the later one counts.
+/// The subject of a wish. A wish for something and the wish to withdraw it share a key: the later one counts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
     Item(Name),
@@ -162,7 +161,7 @@ struct Wish {
     overdue: u8,
     /// Whether the application has yet to learn that it is granted.
     announce: bool,
-    /// When it was first without effect, and whether the application knows.
+    /// Since when it has had no effect, and whether the application knows.
     unmet_since: Time,
     complained: bool,
 }
@@ -186,7 +185,7 @@ enum Aim {
         metric: PathMetric,
     },
     List(Listing),
-    /// To be rid of it.
+    /// Withdraw it.
     Withdraw,
 }
 
@@ -204,8 +203,8 @@ pub struct WishStatus {
 }
 
 impl PubSub {
-    /// A client without wishes. `boot` grows from start to start if possible; if not, the rendezvous nodes answer with
-    /// the last known version and the client catches up.
+    /// A client without wishes. `boot` increases from start to start if possible; otherwise the rendezvous nodes answer
+    /// with the last known version and the client catches up.
     pub fn new(mut config: PubSubConfig, boot: u32) -> Self {
         let cut = (0..=LABEL_BYTES_MAX).rev().find(|at| config.label.is_char_boundary(*at)).unwrap_or(0);
         config.label.truncate(cut);
@@ -343,7 +342,7 @@ impl PubSub {
             _ => {}
         }
     }
-    /// Answers and notices that were dropped because they came from a node that was not asked.
+    /// Answers and notices dropped because they came from a node without a request.
     pub fn unsolicited(&self) -> u64 {
         self.unsolicited
     }
@@ -389,7 +388,7 @@ impl PubSub {
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
     }
-    /// A name that was subscribed to as an item and is a scope: the node responsible for it knows no publisher.
+    /// A name subscribed to as an item that is a scope: the node responsible for it knows no publisher.
     pub(crate) fn poll_scope(&mut self) -> Option<Name> {
         self.scopes.pop_front()
     }
@@ -403,11 +402,11 @@ impl PubSub {
     pub fn resolver(&self) -> Option<NodeId> {
         self.resolver
     }
-    /// How many of them were refused because there are as many as this host may have.
+    /// How many of them were refused because this host has reached its limit.
     pub fn refused(&self) -> u64 {
         self.refused
     }
-    /// How many publications and subscriptions there are.
+    /// The number of publications and subscriptions.
     pub fn wish_count(&self) -> usize {
         self.wishes.len()
     }
@@ -598,7 +597,7 @@ impl PubSub {
         self.avoided.retain(|_, until| *until > now);
         let former = self.resolver;
         let usable = self.resolvers.iter().copied().find(|node| !self.avoided.contains_key(node));
-        // If all are avoided, the one whose time ends first gets its chance.
+        // If all are avoided, the one whose time ends first is tried.
         let soonest = || {
             let known = self.avoided.iter().filter(|(node, _)| self.resolvers.contains(node));
             known.min_by_key(|(_, until)| **until).map(|(node, _)| *node)

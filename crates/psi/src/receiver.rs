@@ -30,13 +30,13 @@ use crate::{
 
 /// How long an incomplete set of offers waits for its rest before it is used as it is.
 const OFFER_PATIENCE: Duration = Duration::from_millis(250);
-/// How long it waits while nothing is known of the publisher: a part of the offers must not decide who that is.
+/// How long to wait while the publisher is unknown: a part of the offers must not decide who that is.
 const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
-/// Why there is no source: the topology manager has it from the rendezvous node that is responsible for the name.
+/// Why there is no source: the topology manager learns it from the rendezvous node that is responsible for the name.
 const NOBODY: &str = "the rendezvous node knows no publisher of it";
 const LEVEL: &str = "it is a level above other names";
-/// Packets leave room for an FID of this length at least, so that a path that appears later and needs a longer one fits
-/// too; the topology manager of a large domain announces how much more ([`Offer::fid_room`]).
+/// Packets leave space for an FID of at least this length, so that a path that appears later and needs a longer one
+/// fits too; the topology manager of a large domain announces how much more ([`Offer::fid_room`]).
 const FID_BYTES_BUDGET: usize = 16;
 /// How long a flow number rests before it is used for another path: answers to the former one may be in transit.
 const FLOW_REST: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ struct Route {
     capability: [u8; 8],
 }
 
-/// Offers of one version, until all of them are here.
+/// Offers of one version, until all of them have arrived.
 struct Pending {
     version: OfferVersion,
     since: Time,
@@ -164,8 +164,8 @@ impl Receiver {
             entry.transfer.set_refusal(reason);
         }
     }
-    /// Takes one source's part of an offer of the topology manager. The set is used once it is complete. The source is passed
-    /// over if it is of no use.
+    /// Takes one source's part of an offer of the topology manager. The set is used once it is complete. A source that
+    /// is not `is_of_use` is skipped.
     ///
     /// `face_of` returns the face by which a packet with an FID leaves this node.
     pub fn handle_offer(&mut self, now: Time, offer: Offer, is_of_use: bool, face_of: FaceOf<'_>) {
@@ -182,7 +182,7 @@ impl Receiver {
         if offer.count > 0 {
             pending.offers.insert(offer.index, is_of_use.then_some(offer));
         } else {
-            // Only the acting node of a name that holds all its publications asks for its paths.
+            // Only the acting node of a name, which holds all its publications, requests its paths.
             entry.transfer.set_absent(NOBODY);
         }
         if pending.offers.len() >= usize::from(pending.count) {
@@ -388,7 +388,7 @@ impl Receiver {
             }
         }
         if pending.offers.len() < usize::from(pending.count) {
-            // The rest may still come; the present offers are used until then.
+            // The rest may still arrive; the present offers are used until then.
             entry.pending = Some(Pending { since: Time::MAX, ..pending });
         }
     }

@@ -1,5 +1,5 @@
-//! The source of objects (paper: publisher). It keeps no state of transfers: each request names the packets that it
-//! wants and the route of the answer (paper §III-B2).
+//! The source of objects (paper: publisher). It keeps no state of transfers: each request names its packets and the
+//! route of the answer (paper §III-B2).
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::wire::{DataHeader, FIXED_BYTES, FLAG_UNAVAILABLE, Header, PacketType,
 
 /// Chunks that one request may make a source read and verify; honest requests name packets of neighbouring chunks.
 const REQUEST_READS_MAX: u32 = 16;
-/// Requests that wait for the disk at most. Further ones are dropped: their receivers repeat them.
+/// Maximum requests that wait for the disk. Further ones are dropped: their receivers repeat them.
 const WAITING_MAX: usize = 256;
 
 /// Where the answers of a [`Sender`] go: the router of the same node.
@@ -37,7 +37,7 @@ pub struct Sender {
     pub unknown_objects: u64,
     /// The answer that is being put together.
     answer: Vec<(DataHeader, Bytes)>,
-    /// The first packet of a chunk that is not here yet, of the request that is being answered.
+    /// The first packet, within the current request, of a chunk that is not here yet.
     not_yet: Option<u32>,
     /// Whether the object of that request is still being fetched.
     is_arriving: bool,
@@ -100,10 +100,10 @@ impl Sender {
         let object = self.objects.by_name(name).and_then(|object| self.objects.get(&object));
         object.is_some_and(|published| published.state.is_arriving)
     }
-    /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. What does not exist is passed over.
+    /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. Nonexistent packets are skipped.
     pub fn handle_request(&mut self, request: &Request, sink: &mut impl AnswerSink) {
         self.requests += 1;
-        // Requests of one receiver over one path are answered in order: it takes gaps for losses.
+        // Requests of one receiver over one path are answered in order: it counts gaps as losses.
         let waits = self.waiting.iter().any(|other| is_same_flow(other, request));
         let rest = if waits { Some(request.clone()) } else { self.answer(request, sink) };
         if let Some(rest) = rest {
@@ -276,7 +276,7 @@ pub(crate) fn holdings_of(notice: &[u8]) -> Option<Holdings> {
     let held = Bitmap::decode(count, &bits).ok()?;
     Some(Holdings { window, held: held.set_ranges().map(|run| first + run.start..first + run.end).collect() })
 }
-/// Chunks that one notice covers at most: with them it fits the smallest packet.
+/// Maximum chunks covered by one notice: with them it fits the smallest packet.
 const HELD_CHUNKS_MAX: u32 = 4_096;
 
 /// Whether two requests are of one receiver, for one object, over one path.

@@ -21,7 +21,7 @@ use crate::{
     wire::{Limit, successions},
 };
 
-/// Links shown at most.
+/// Maximum links shown.
 const LINKS_SHOWN_MAX: usize = 512;
 
 impl PsiNode {
@@ -137,7 +137,7 @@ impl PsiNode {
         ];
         all.into_iter().filter(|(role, _)| self.roles.contains(*role)).map(|(_, name)| name).collect()
     }
-    /// The domain as a topology manager knows it.
+    /// A topology manager's view of the domain.
     fn links(&self) -> Vec<LinkStatus> {
         let Some(manager) = &self.manager else { return Vec::new() };
         let graph = manager.graph();

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Faults {
     /// Chance that a packet is lost.
     pub(crate) loss: f64,
-    /// Chance that it comes twice.
+    /// Probability of duplication.
     pub(crate) duplication: f64,
     /// Delay between the least and the most; any order results.
     pub(crate) delay: (Duration, Duration),
@@ -23,7 +23,7 @@ impl Faults {
     /// Nothing is lost; delays vary from 5 to 15 ms.
     pub(crate) const NONE: Faults =
         Faults { loss: 0.0, duplication: 0.0, delay: (Duration::from_millis(5), Duration::from_millis(15)) };
-    /// This share of the packets is lost, 5 % come twice, and delays vary from 1 to 40 ms.
+    /// This share of the packets is lost, 5 % are duplicated, and delays vary from 1 to 40 ms.
     pub(crate) fn lossy(loss: f64) -> Faults {
         Faults { loss, duplication: 0.05, delay: (Duration::from_millis(1), Duration::from_millis(40)) }
     }
@@ -34,7 +34,7 @@ pub(crate) fn route(node: NodeId) -> Fid {
     Fid::new(FidKind::List, 0, &node.0.to_be_bytes())
 }
 
-/// Packets on their way between channels.
+/// Packets in transit between channels.
 pub(crate) struct Network {
     pub(crate) now: Time,
     pub(crate) random: Random,
@@ -58,7 +58,7 @@ impl Network {
     pub(crate) fn add(&mut self, node: NodeId, boot: u32) {
         self.channels.insert(node, ControlChannel::new(ControlConfig::default(), node, boot));
     }
-    /// Puts all packets that the channels want to send on their way.
+    /// Sends all pending packets of the channels.
     pub(crate) fn drain(&mut self) {
         for channel in self.channels.values_mut() {
             while let Some((fid, packet)) = channel.poll_packet(self.now) {

@@ -1,6 +1,6 @@
-//! Combines messages, so that a flood of small ones fills packets and is not one packet each, with an acknowledgement
-//! for every one: those that wait until the window to their receiver opens, and of the bulk those that follow others in
-//! flight (as Nagle's algorithm has it, RFC 896), for a small part of the round-trip time.
+//! Combines messages, so that a flood of small ones fills packets instead of using one packet and one acknowledgement
+//! each. Messages wait until the window to their receiver opens; bulk behind others in flight waits (as in Nagle's
+//! algorithm, RFC 896) for a small part of the round-trip time.
 use alloc::{
     collections::{BTreeSet, VecDeque},
     vec::Vec,
@@ -46,11 +46,11 @@ impl Held {
     }
 }
 
-/// Numbers of messages that go together, the encoded message, and its routes there and back.
+/// Numbers of combined messages, the encoded message, and its routes there and back.
 type Joined = (Vec<MessageNumber>, Vec<u8>, (Fid, Fid));
 
-/// Takes the first of those that wait, and those behind it that fit the same message and go the same way: their numbers, the
-/// encoded message, and its routes.
+/// Takes the first waiting message, and later ones with the same route that fit into one message with it: their
+/// numbers, the encoded message, and its routes.
 fn join(held: &mut VecDeque<Held>) -> Option<Joined> {
     let first = held.pop_front()?;
     let (routes, mut count, mut parts) = ((first.route, first.reply), first.count, first.parts);
@@ -130,8 +130,8 @@ impl ControlChannel {
 }
 
 impl Peer {
-    /// Whether a message of this class is to wait: ready fragments fill the window, or others are in flight and this
-    /// one is bulk.
+    /// Whether a message of this class must wait: ready fragments fill the window, or others are in flight and this one
+    /// is bulk.
     pub(super) fn holds(&self, is_bulk: bool) -> bool {
         let ready: usize = self.ready.iter().map(BTreeSet::len).sum();
         let is_full = self.in_flight as usize + ready >= self.window as usize;

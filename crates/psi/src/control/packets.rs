@@ -154,7 +154,7 @@ impl ControlChannel {
                 fold(&mut peer.rtt, sample);
                 peer.rtt_min = Some(peer.rtt_min.map_or(sample, |least| least.min(sample)));
             }
-            // Which transmission was acknowledged is not known; it was not sooner than this.
+            // The acknowledged transmission is unknown; it was not earlier than this.
             None if peer.rtt.is_none() && fresh != 0 => fold(&mut peer.rtt, now.since(message.first_sent)),
             None => {}
         }

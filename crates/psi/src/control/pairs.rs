@@ -19,10 +19,10 @@ use tributary_trust::{Certificate, Grant, Identity};
 
 use crate::{ids::node_of_key, wire::Secrecy};
 
-/// Nodes whose keys are remembered.
+/// Maximum nodes whose keys are remembered.
 const PAIRS_MAX: usize = 16_384;
-/// Introductions that may come over one face in a row, and in a second: each takes 100 µs. All nodes of a domain may
-/// introduce themselves to a topology manager at once.
+/// Introductions per face in a burst, and per second: each takes 100 µs. All nodes of a domain may introduce themselves
+/// to a topology manager at once.
 const INTRODUCTIONS_BURST: u32 = 4_096;
 const INTRODUCTIONS_PER_SECOND: u64 = 500;
 /// Faces whose introductions are counted.
@@ -248,7 +248,7 @@ mod tests {
         };
         Certificate::issue(&authority(), terms).expect("within limits")
     }
-    /// The wall clock is at 1,500 s when virtual time begins.
+    /// Virtual time starts at a wall clock of 1,500 s.
     fn identity(number: u8, certificate: Option<Certificate>, network: Network) -> Identity {
         let clock = |now: Time| UnixTime(1_500).after(now.since(Time::ZERO).as_millis() as u64 / 1_000);
         Identity::new(key(number), certificate, network, Arc::new(clock))

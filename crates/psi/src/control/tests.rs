@@ -34,7 +34,7 @@ fn pair() -> (ControlChannel, ControlChannel) {
     (new(A), new(B))
 }
 
-/// Hands every packet that `from` wants to send to `to`.
+/// Passes every pending packet of `from` to `to`.
 fn carry(now: Time, from: &mut ControlChannel, to: &mut ControlChannel) -> usize {
     let packets: Vec<_> = core::iter::from_fn(|| from.poll_packet(now)).collect();
     packets.iter().for_each(|(_, packet)| to.handle_packet(now, FaceId(0), packet).unwrap());
@@ -84,7 +84,7 @@ fn a_message_to_oneself_needs_no_packet() {
     assert_eq!(a.poll_packet(ms(0)), None);
 }
 
-/// A rendezvous node that publishes much asks itself.
+/// A rendezvous node with many publications sends requests to itself.
 #[test]
 fn messages_that_go_together_come_one_by_one_also_to_oneself() {
     let (mut a, _) = pair();
@@ -397,7 +397,7 @@ fn on_a_path_without_any_jitter_a_little_queue_is_no_loss() {
     for request in 0..200 {
         a.send(ms(now), B, route(B), route(A), &small(request));
         let (_, packet) = a.poll_packet(ms(now)).unwrap();
-        // The round trip takes 80 ms each time, and 20 ms more in the end.
+        // The round trip takes 80 ms each time, and 20 ms more at the end.
         let rtt = if request == 199 { 100 } else { 80 };
         a.handle_timeout(ms(now + 79));
         b.handle_packet(ms(now + 40), FaceId(0), &packet).unwrap();

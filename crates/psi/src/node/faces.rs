@@ -13,7 +13,7 @@ impl PsiNode {
         }
         self.control_due = self.next_control_deadline();
     }
-    /// Adds an unsolicited face. Returns whether there was room for it.
+    /// Adds an unsolicited face. Returns false at the limit.
     pub(super) fn meet(&mut self, now: Time, face: FaceId) -> bool {
         // A neighbour that has sent an authentic hello is about to answer.
         if let Some(surplus) = self.unsolicited.surplus(|face| self.neighbour.hears(face)) {

@@ -87,7 +87,7 @@ impl PsiNode {
         }
         moved | self.settle_managers(now)
     }
-    /// Notices topology managers that came, went, or are reached another way.
+    /// Detects topology managers that have appeared, vanished, or changed their routes.
     fn settle_managers(&mut self, now: Time) -> bool {
         let mut present: BTreeMap<NodeId, (Fid, Fid)> = BTreeMap::new();
         for manager in self.neighbour.managers() {
@@ -103,7 +103,7 @@ impl PsiNode {
         let now_known = self.managers.clone();
         for (node, (to, back)) in now_known {
             if before.get(&node) != Some(&(to, back)) {
-                // Labels end with the boot that made them. A rendezvous node is reached this way until routes come;
+                // Labels end with the boot that made them. This route to a rendezvous node is used until routes arrive;
                 // otherwise messages on the old route would delay the link state that routes wait for.
                 self.control.introduce(node);
                 self.control.reroute(node, to, back);
@@ -373,7 +373,7 @@ impl PsiNode {
             }
         }
         for (node, (route, messages)) in answers {
-            // A host that is answered knows its own way to this node.
+            // A host that is answered knows its own route to this node.
             let back = self.resolvers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
             for message in Message::join(messages) {
                 self.control.send(now, node, route, back, &message);

@@ -1,4 +1,4 @@
-//! Nodes on wires of 1 ms whose packets a test can see, forge and drop.
+//! Nodes on links of 1 ms whose packets a test can see, forge and drop.
 use alloc::format;
 
 use tributary_content::{MemoryObject, MemoryOpener, ObjectId, SigningKey};
@@ -13,7 +13,7 @@ use crate::{
 
 const OPTIONS: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 
-/// The first node is in the middle: its faces are the numbers of the others, whose face 0 leads to it.
+/// The first node is the centre: its faces are the numbers of the others, whose face 0 leads to it.
 struct Star {
     now: Time,
     nodes: Vec<PsiNode>,
@@ -28,7 +28,7 @@ struct Star {
 }
 
 impl Star {
-    /// Nodes that know each other's addresses; `set` gives them their roles.
+    /// Nodes that know each other's addresses; `set` sets their roles.
     fn new(labels: &[&str], set: impl Fn(&mut Config)) -> Star {
         let nodes = labels.iter().enumerate().map(|(seed, label)| {
             let mut config = Config::new(label, seed as u64 + 1);
@@ -219,7 +219,7 @@ fn a_request_for_paths_that_is_lost_is_repeated() {
     };
     let (now, node) = (star.now, &mut star.nodes[0]);
     let id = node.fetch(now, fetch);
-    // It is given up after nine seconds; the manager forgets a node that is silent for sixteen.
+    // It times out after nine seconds; the manager forgets a node that is silent for sixteen.
     star.run(10_000);
     assert!(star.nodes[0].control.stats().timed_out > 0);
     star.is_lost = |_, _| false;

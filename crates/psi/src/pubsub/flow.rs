@@ -1,9 +1,10 @@
 //! Limits the requests in progress, and queues the others.
 //!
 //! Rendezvous nodes answer many hosts that do not know of each other. So each finds its share as TCP does (RFC 5681):
-//! the window grows by each answer until one comes late or reports overload; then it is halved, at most once for the
+//! the window grows by each answer until one is late or reports overload; then it is halved, at most once for the
 //! requests in progress together, and grows by an eighth for each window of answers. A request refused for overload
-//! waits again: the request itself is valid, and the application hears of it only if nothing gets through for long.
+//! waits again: the request itself is valid, and the application learns of it only if no request succeeds for a long
+//! time.
 use alloc::{collections::VecDeque, string::ToString};
 
 use tributary_core::{Duration, NodeId, Random, Time};
@@ -83,7 +84,7 @@ impl Flow {
     pub(super) fn due(&self) -> Option<Time> {
         self.paused_until
     }
-    /// Whether nothing has been granted for as long as an application is to wait for word.
+    /// Whether nothing has been granted for as long as the application should wait without a notice.
     pub(super) fn is_stuck(&self, now: Time, config: &PubSubConfig) -> bool {
         self.granted_at.is_none_or(|granted| now.since(granted) >= config.resolver_timeout)
     }
@@ -92,7 +93,8 @@ impl Flow {
         self.answer_min = None;
         self.backlog.iter_mut().for_each(VecDeque::clear);
     }
-    /// How many requests may be in progress for another one to be sent. Publications leave a quarter of the room to others.
+    /// How many requests may be in progress when another one is sent. Publications leave a quarter of the limit to
+    /// others.
     fn room(&self, config: &PubSubConfig, class: Class) -> usize {
         let max = config.requests_max;
         match class {
@@ -108,7 +110,7 @@ impl Flow {
             self.window = (self.window + 1).min(config.requests_max);
         } else if self.answered >= self.window {
             self.answered = 0;
-            // Answers come soon: a large share that has become free is taken in some round trips, not in a thousand.
+            // Answers are fast: a large share that becomes free is taken in some round trips, not in a thousand.
             self.window = (self.window + 1 + self.window / 8).min(config.requests_max);
         }
     }
@@ -127,7 +129,7 @@ impl Flow {
     fn pause(&mut self, now: Time, node: NodeId, config: &PubSubConfig) {
         let doublings = (1 << self.refusals.min(16)).min(PAUSES_MAX);
         self.refusals += 1;
-        // Hosts that were refused together do not come back together.
+        // Hosts that were refused together must not return together.
         let spread = Random::new(node.0, now.since(Time::ZERO).as_nanos() as u64).below(256) as u32;
         let pause = config.retry_interval * doublings;
         self.paused_until = Some(now + pause / 2 + pause * spread / 256);
@@ -135,7 +137,7 @@ impl Flow {
 }
 
 impl PubSub {
-    /// Whether there is room for the request of a wish; if not, it waits.
+    /// Whether the window admits the request of a wish; if not, it waits.
     pub(super) fn has_room(&mut self, key: &Key) -> bool {
         let Some(wish) = self.wishes.get(key) else { return false };
         let class = Class::of(key, wish);

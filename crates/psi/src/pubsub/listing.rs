@@ -1,4 +1,4 @@
-//! What a subscriber of a scope knows of it: notices in any order become one consistent listing.
+//! A subscriber's view of a scope: notices in any order become one consistent listing.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     format,
@@ -46,7 +46,7 @@ impl Listing {
 
     /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and reports it if there are more.
     /// True if it is a change by another node than the listing's, with a lower number: both nodes acted, and the right
-    /// one sends its state when the subscription is renewed.
+    /// one sends its state at the renewal of the subscription.
     pub(super) fn on_notice(
         &mut self,
         notice: ScopeNotice,
@@ -173,6 +173,7 @@ impl Listing {
 
 fn full_name(scope: &Name, component: &[u8]) -> String {
     let tlv = [scope.as_tlv(), component].concat();
-    // Too long together: then the rendezvous node that reports it is wrong, and only the scope can be shown.
+    // Their joint length exceeds the limit: then the rendezvous node that reports it is wrong, and only the scope can
+    // be shown.
     Name::from_tlv(tlv).unwrap_or_else(|_| scope.clone()).to_string()
 }

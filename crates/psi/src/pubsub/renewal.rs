@@ -18,7 +18,7 @@ use crate::{
 /// How soon buckets are renewed in which publications were in progress when the others were.
 const POSTPONED: Duration = Duration::from_secs(1);
 
-/// What the rendezvous nodes are to hold of this host.
+/// The entries of this host that the rendezvous nodes should hold.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
     holdings: BTreeMap<u16, Holding>,
@@ -43,7 +43,7 @@ struct Open {
 }
 
 impl Renewals {
-    /// When the next message is due, and when the application is to learn that no answer comes.
+    /// When the next message is due, and when to tell the application that no answer arrives.
     pub(super) fn due(&self, resolver_timeout: Duration, has_resolver: bool) -> Option<Time> {
         if self.holdings.is_empty() {
             return None;
@@ -73,7 +73,7 @@ impl PubSub {
             self.renewals.all_at = Some(now + self.lease() / 3);
         }
     }
-    /// They no longer do, or are to hold another version.
+    /// They should no longer hold it, or should hold another version.
     pub(super) fn count_out(&mut self, key: &Key) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let (Some(version), bucket) = (wish.held.take(), wish.bucket) else { return };
@@ -114,7 +114,7 @@ impl PubSub {
         self.send_renewal(now, None);
     }
 
-    /// Sends the digests of the entries that the rendezvous nodes are to hold in these buckets or (`None`) all. Buckets
+    /// Sends the digests of the entries that the rendezvous nodes should hold in these buckets or (`None`) all. Buckets
     /// with requests in progress follow a little later: their result is open, and a mismatch causes a new publication.
     fn send_renewal(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
         self.renewals.postponed_at = None;
@@ -148,7 +148,7 @@ impl PubSub {
         let renewal = Renewal { request, client: self.config.node, lease: self.lease(), holdings };
         self.messages.push_back((to, Message::Renewal(renewal)));
     }
-    /// Tells the application that publications will fall: of all of them once.
+    /// Tells the application, once for all, that publications will expire.
     fn complain_of_renewals(&mut self, now: Time) {
         self.renewals.complained = true;
         let Some(since) = self.renewals.unmet_since else { return };

@@ -141,7 +141,7 @@ fn what_does_not_match_because_it_has_just_changed_is_asked_again_and_not_publis
     answer(&mut client, ms(20), request.request, DONE);
     client.handle_timeout(ms(10_020));
     let renewal = renewals(&mut client).remove(0);
-    // Another manifest is published while the renewal is on its way: it overtakes it, or not.
+    // Another manifest is published during the renewal, and may overtake it.
     client.publish(ms(10_030), &name("/a"), vec![2], 10, MissingScopes::Create);
     let request = requests(&mut client).remove(0).1;
     renewed(&mut client, ms(10_040), &renewal, &[renewal.1.holdings[0].bucket]);
@@ -161,7 +161,7 @@ fn subscriptions_go_before_publications_that_wait() {
     client.subscribe(ms(1), &name("/y"), 1, 2, PathMetric::Hops);
     let urgent = requests(&mut client);
     assert!(matches!(&urgent[..], [(_, request)] if request.name == name("/y")), "it waits for none of them");
-    // The window grows with each answer that comes soon.
+    // The window grows with each fast answer.
     let mut open = first;
     for round in 1..3u64 {
         let at = ms(100 * round);
@@ -462,8 +462,8 @@ fn a_listing_that_is_longer_than_what_is_remembered_is_not_cut_in_silence() {
 }
 
 proptest! {
-    /// Changes with revisions 1, 2, …; any of them may be lost, come twice or late, and so may listings. Once a
-    /// listing of the last revision arrives, or all changes after the newest listing, the truth is known.
+    /// Changes with revisions 1, 2, …; any of them may be lost, duplicated or late, and so may listings. Once a listing
+    /// of the last revision arrives, or all changes after the newest listing, the view is right.
     #[test]
     fn notices_in_any_order_end_in_the_truth(
         changes in proptest::collection::vec((0u8..5, any::<bool>()), 1..20),
@@ -577,7 +577,7 @@ fn what_a_busy_resolver_refuses_is_said_again_until_it_is_taken_and_nobody_is_to
         let sent = requests(&mut client);
         assert!(sent.len() <= most, "{} requests after {refused} refusals", sent.len());
         now += Duration::from_millis(80);
-        // It accepts eight at a time, as long as other hosts leave it that many; then no request for a second.
+        // It accepts eight at a time, while other hosts leave it that many; then no request for a second.
         let room = if now < ms(2_000) || now > ms(3_000) { 8 } else { 0 };
         for (at, (_, request)) in sent.iter().enumerate() {
             let is_taken = at < room;

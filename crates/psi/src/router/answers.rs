@@ -158,7 +158,7 @@ impl Router {
         rest.encode(&mut bytes);
         Answer::Some { rest: Some(bytes.into()), answered }
     }
-    /// Where the answer to a request goes that may wait for another one's: by one face, as the request does.
+    /// The path of an answer that may wait for another request's: through one face, like the request.
     fn way_of(&self, request: &Request, ports: Ports) -> Option<Way> {
         let words = || self.scratch.iter().enumerate().filter(|(_, word)| **word != 0);
         let onward = words().next().filter(|_| words().map(|(_, word)| word.count_ones()).sum::<u32>() == 1);
@@ -201,7 +201,7 @@ impl Remaining {
     }
 }
 
-/// Pairs of routes whose capability was verified lately, so that each is hashed once and not per request.
+/// Pairs of routes whose capability was verified recently, so that each is hashed once and not per request.
 #[derive(Default)]
 pub(super) struct Verified(Vec<Option<(Fid, Fid, [u8; 8])>>);
 

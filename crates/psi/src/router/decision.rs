@@ -12,8 +12,8 @@ use super::{
 use crate::wire::{BitmapNumbers, FID_BYTES_MAX, Fid, FidKind};
 
 impl Router {
-    /// Where a packet with this FID goes that arrived by face number `arrived`, or that this node made itself: the faces
-    /// are in `self.matches` then.
+    /// Decides where to send a packet with this FID that arrived on face number `arrived`, or that this node made
+    /// itself: afterwards the faces are in `self.matches`.
     pub(super) fn decide(&mut self, fid: FidView<'_>, arrived: Option<usize>) -> Result<Ports, &'static str> {
         if self.memo.holds(&fid, arrived) {
             return Ok(self.memo.ports);
@@ -47,7 +47,7 @@ impl Router {
         self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
         Ok(())
     }
-    /// Takes this node out of `self.matches`; whether it was there.
+    /// Removes this node from `self.matches`; returns whether it was there.
     pub(super) fn take_local(&mut self) -> bool {
         let local_index = self.faces.len();
         let local_bit = 1 << (local_index % 64);
@@ -62,7 +62,7 @@ impl Router {
     }
 }
 
-/// Where a packet goes.
+/// The destinations of a packet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ports {
     /// How many faces it leaves by.
@@ -73,7 +73,7 @@ pub(super) struct Ports {
     pub(super) is_local: bool,
 }
 
-/// The last decision: packets come in batches of one path, and then it need not be made again. Its faces are those in
+/// The last decision: packets come in batches of one path, which then needs no second decision. Its faces are those in
 /// [`Router::matches`].
 #[derive(Clone)]
 pub(super) struct Memo {

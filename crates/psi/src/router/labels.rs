@@ -19,7 +19,7 @@ use crate::wire::{FID_BYTES_MAX, ListLabel, SHORT_LABELS};
 pub const SALTS: u8 = 64;
 /// Bytes of the smallest Bloom filter that a router accepts.
 pub const BLOOM_BYTES_MIN: usize = 8;
-/// Bits of a label in a Bloom filter at most.
+/// Maximum bits of a label in a Bloom filter.
 pub const BLOOM_BITS_MAX: u8 = 8;
 /// 64-bit words of the largest filter.
 pub const FILTER_WORDS_MAX: usize = FID_BYTES_MAX / 8;
@@ -164,7 +164,7 @@ impl LabelTables {
             tables: 0,
         }
     }
-    /// Sets which ports there are; numbers from now on follow this order.
+    /// Sets the ports; numbers from now on follow this order.
     pub fn set_ports(&mut self, ports: Vec<Port>) {
         self.list = ports.iter().map(|port| self.key.list(*port)).collect();
         self.ports = ports;

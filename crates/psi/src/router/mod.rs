@@ -49,7 +49,7 @@ pub struct RouterConfig {
     pub node: NodeId,
     /// The secret of its link labels, random for each start.
     pub secret: [u8; 16],
-    /// Whether packets are taken only from faces whose neighbour has answered before, as is due where hellos are
+    /// Whether packets are accepted only from faces whose neighbour has answered before, as is due where hellos are
     /// authenticated. Default: false.
     pub neighbours_only: bool,
     /// Bits of a link label in a Bloom filter, 1 to 8; the same in the whole domain. Default: 5. LIPSIN §4.
@@ -58,13 +58,13 @@ pub struct RouterConfig {
     pub fill_max: f64,
     /// Faces that one packet may leave by. Default: 32.
     pub copies_max: usize,
-    /// Faces at most. Default: 1,024.
+    /// Maximum faces. Default: 1,024.
     pub faces_max: usize,
-    /// Label tables at most, one per size and salt of Bloom filters in use. Default: 1,024.
+    /// Maximum label tables, one per size and salt of Bloom filters in use. Default: 1,024.
     pub label_tables_max: usize,
-    /// Packets that wait for one face at most. Default: 2,048.
+    /// Maximum packets queued for one face. Default: 2,048.
     pub queue_packets_max: usize,
-    /// Bytes that wait for one face at most. Default: 8 MiB.
+    /// Maximum bytes queued for one face. Default: 8 MiB.
     pub queue_bytes_max: usize,
     /// Bytes in a face's queue from which on packets are marked; `None` disables marks. Default: `None`.
     pub mark_bytes: Option<usize>,
@@ -74,7 +74,7 @@ pub struct RouterConfig {
     pub cache_policy: alloc::string::String,
     /// What the cache keeps of payloads. Default: copies.
     pub cache_memory: PayloadMemory,
-    /// Packets at most that a router with a cache waits for on behalf of several receivers; zero disables it. Default:
+    /// Maximum packets that a router with a cache awaits on behalf of several receivers; zero disables it. Default:
     /// 65,536.
     pub pending_packets_max: usize,
     /// How long after a request others for the same packet wait for its answer. Default: 2 s.
@@ -141,7 +141,7 @@ pub struct Verdict {
     pub answered: usize,
     /// The packet as it arrived, if it is also for this node.
     pub local: Option<Datagram>,
-    /// Why it was dropped, or at least one of its copies; counted in [`RouterStats::dropped`].
+    /// Why the packet, or at least one of its copies, was dropped; counted in [`RouterStats::dropped`].
     pub dropped: Option<&'static str>,
 }
 
@@ -222,7 +222,7 @@ pub mod reason {
     pub const NO_KEYS: &str = "no key to verify the capability";
     /// A face's queue is full.
     pub const QUEUE: &str = "egress queue full";
-    /// Of a face whose neighbour has never answered.
+    /// From a face whose neighbour has never answered.
     pub const UNSOLICITED: &str = "packet of an unsolicited face";
     /// Longer than the face's MTU.
     pub const MTU: &str = "longer than the mtu";
@@ -263,8 +263,7 @@ impl Router {
         router.on_ports_changed();
         router
     }
-    /// Adds a face, down until [`Router::set_face_up`]. A known face gets the new options. Returns whether there was
-    /// room for it.
+    /// Adds a face, down until [`Router::set_face_up`]. A known face gets the new options. Returns false at the limit.
     pub fn add_face(&mut self, face: FaceId, options: FaceOptions) -> bool {
         if let Some(index) = self.face_index.get(&face) {
             self.faces[*index].options = options;
@@ -285,7 +284,7 @@ impl Router {
             self.on_ports_changed();
         }
     }
-    /// Says whether the neighbour on a face answers. What waits for a face that goes down is dropped.
+    /// Sets whether the neighbour on a face answers. Drops the queue of a face that goes down.
     pub fn set_face_up(&mut self, face: FaceId, up: bool) {
         let Some(index) = self.face_index.get(&face).copied() else { return };
         let state = &mut self.faces[index];
@@ -345,7 +344,7 @@ impl Router {
         }
     }
     /// Handles packets of `batch` from number `first` on that arrived together, as many as have the same header:
-    /// equivalent to [`Router::forward`] for each of them, decided once. Only Data comes in batches that are worth it.
+    /// equivalent to [`Router::forward`] for each of them, decided once. Only Data comes in batches large enough.
     pub fn forward_batch(&mut self, arrived: FaceId, batch: &DatagramBatch, first: usize) -> BatchVerdict {
         let bytes = batch.bytes(first);
         let Some(view) = View::parse(bytes).ok().filter(|view| view.packet_type == PacketType::Data) else {
@@ -435,7 +434,7 @@ impl Router {
         }
     }
     /// Sends a packet of this node: `header`, then `next` (more header bytes, such as an encoded [`DataHeader`]), then
-    /// the shared `body`. It may come back in [`Verdict::local`]: publisher and subscriber in one node.
+    /// the shared `body`. It may return in [`Verdict::local`]: publisher and subscriber in one node.
     ///
     /// # Panics
     /// If header and `next` together are longer than [`HEAD_BYTES_MAX`].
@@ -499,7 +498,7 @@ impl Router {
             }
         }
     }
-    /// Whether packets of a face are taken.
+    /// Whether packets of a face are accepted.
     #[inline]
     fn may_send(&self, face: Option<usize>) -> bool {
         !self.config.neighbours_only || face.is_some_and(|index| self.faces[index].is_proven)
@@ -605,7 +604,7 @@ impl Router {
     }
 }
 
-/// Where a packet comes from.
+/// The origin of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Passage {
     Transit,

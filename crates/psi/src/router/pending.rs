@@ -1,5 +1,5 @@
-//! Packets that a cache has passed requests for, and who waits for them: concurrent receivers of one object cost the source
-//! each packet once, as the pending interest table of NDN does (RFC 8569 §2.1).
+//! Packets that a cache has forwarded requests for, and the receivers that wait for them: concurrent receivers of one
+//! object cost the source each packet once, as with NDN's pending interest table (RFC 8569 §2.1).
 //!
 //! A request joins the one that was forwarded before it by the same face. A retransmitted request is forwarded, because
 //! the answer to the joined one may be lost. It joins once more if another receiver's request was forwarded since or
@@ -19,10 +19,10 @@ use crate::wire::Fid;
 const JOINS_MAX: u8 = 3;
 /// How long a receiver that has joined a request leaves it to the other one to repeat it (NFD waits for up to as long).
 const RETRY: Duration = Duration::from_millis(250);
-/// Receivers that wait for one packet at most.
+/// Maximum receivers that wait for one packet.
 const WAITING_MAX: usize = 255;
 
-/// Where the answer to a request goes.
+/// The path of a request's answer.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Way {
     /// The route of the answer, which distinguishes receivers and their paths.
@@ -38,7 +38,7 @@ struct Asker {
     way: Arc<Way>,
     at: Time,
     joins: u8,
-    /// Whether the answer to another request is to be copied to it.
+    /// Whether the answer to another request should be copied to it.
     waits: bool,
 }
 
@@ -98,7 +98,7 @@ impl PendingPackets {
         self.passed.push_back((now, key));
         false
     }
-    /// A packet has come: gives those that wait for it.
+    /// A packet has arrived: returns the requests that wait for it.
     pub(super) fn take(&mut self, key: PacketKey) -> impl Iterator<Item = Arc<Way>> + use<> {
         let pending = if self.packets.is_empty() { None } else { self.packets.remove(&key) };
         let askers = pending.into_iter().flat_map(|pending| core::iter::once(pending.first).chain(pending.others));

@@ -414,7 +414,7 @@ fn requests_for_a_packet_under_way_join_the_first_one() {
     assert_eq!(ask(&mut bench, 1, 1, 2, 4), [(4, 2)], "two of them are under way");
     assert_eq!(arrive(&mut bench, 2), [(2, FLAG_CACHED, 77), (0, 0, 1)], "each gets it by its own route, once");
     assert_eq!(arrive(&mut bench, 0), [(0, 0, 1)]);
-    // An answer is lost: the retransmitted request is forwarded, the others join it once more, and not for ever.
+    // An answer is lost: the retransmitted request is forwarded, the others join it once more, and not forever.
     assert_eq!(ask(&mut bench, 300, 1, 3, 1), [(3, 1)], "it waits no longer");
     for (ms, passed) in [(310, 0), (320, 0), (330, 0), (340, 1)] {
         assert_eq!(ask(&mut bench, ms, 0, 3, 1).len(), passed, "{ms} ms");
@@ -445,7 +445,7 @@ fn no_cache_and_another_way_back_pass_the_cache() {
     let mut bench = CacheBench::new();
     bench.fill(0..4);
     assert_eq!(bench.ask(FLAG_NO_CACHE, &[(0, 4)]), ([].into(), [(0, 4)].into()));
-    // The way back does not lead over this node, or only to where the request goes.
+    // The way back does not use this node, or uses only the request's own next hop.
     for forward in [Fid::new(FidKind::List, 0, &[9; 8]), list_to(&bench.router, &[face(1)])] {
         bench.forward = forward;
         assert_eq!(bench.ask(0, &[(0, 4)]), ([].into(), [(0, 4)].into()));

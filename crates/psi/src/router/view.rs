@@ -69,7 +69,7 @@ impl<'a> FidView<'a> {
     }
 }
 
-/// Writes a common header to the start of `out` and gives its length.
+/// Writes a common header to the start of `out` and returns its length.
 pub(super) fn write_header(
     out: &mut [u8; HEAD_BYTES_MAX],
     packet_type: PacketType,

@@ -1,4 +1,4 @@
-//! How topology managers make themselves known, and how every node learns a route to and from them.
+//! How topology managers announce themselves, and how every node learns a route to and from them.
 use alloc::{string::String, vec::Vec};
 
 use tributary_core::{
@@ -12,7 +12,7 @@ use super::{
     fields::{ANY_NODE, TERM},
 };
 
-/// Labels in one route of a beacon at most: as many as an FID of kind list holds when it shortens them.
+/// Maximum labels in one route of a beacon: as many as an FID of kind list holds when it shortens them.
 pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 2;
 
 /// A link, or the local delivery of a node, in an FID of kind list.
@@ -25,7 +25,7 @@ pub const SHORT_LABELS: u8 = 1;
 wire_table! {
     /// What a Beacon carries behind the common header (type Beacon, empty FID) and before its authentication code.
     ///
-    /// Each node that passes it on adds two labels, so that it arrives with the routes in both directions:
+    /// Each forwarding node adds two labels, so that it arrives with the routes in both directions:
     /// ```text
     ///   TM ──(label of TM's face)──► A ──(label of A's face)──► B          `from_manager`, without B's local delivery
     ///   TM ◄──(label of A's face)── A ◄──(label of B's face)── B          `to_manager`, with TM's local delivery
@@ -69,8 +69,8 @@ pub enum ManagerState {
     Active,
 }
 
-/// The FID of kind list that these labels make: shortened to two bytes each if they would not fit otherwise, which is
-/// when a chance of 1 in 65,536 per link and label that a router on the way sends a copy astray is worth taking.
+/// The FID of kind list with these labels: shortened to two bytes each if they would not fit otherwise; then a chance
+/// of 1 in 65,536 per link and label that a router on the way sends a copy astray is acceptable.
 ///
 /// # Panics
 /// If there are more than [`BEACON_LABELS_MAX`].

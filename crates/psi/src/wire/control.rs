@@ -6,7 +6,7 @@ use tributary_trust::Certificate;
 
 use super::{Fid, Fields, Reader, WireError, Writer};
 
-/// How many fragments a message has at most.
+/// Maximum fragments of a message.
 pub const FRAGMENTS_MAX: usize = 128;
 
 /// A control packet, behind the common header whose FID is the route to the receiver.
@@ -23,7 +23,7 @@ pub struct ControlPacket<'a> {
     pub from: NodeId,
     /// Its receiver; other nodes that it reaches by a false positive drop it.
     pub to: NodeId,
-    /// Distinguishes the starts of the node whose message this is: of `from` in a fragment, of `to` in an ack.
+    /// Identifies the run of the node that sent this message: of `from` in a fragment, of `to` in an ack.
     pub boot: u32,
     /// The number of the message of that boot.
     pub message: u32,
@@ -38,7 +38,7 @@ pub enum ControlBody<'a> {
     Fragment {
         /// Which piece, less than `count`.
         index: u8,
-        /// How many pieces there are, 1 to [`FRAGMENTS_MAX`].
+        /// The number of pieces, 1 to [`FRAGMENTS_MAX`].
         count: u8,
         /// The route back to the sender; [`Fid::NONE`] if it has no route, and then no ack is expected.
         reply: Fid,

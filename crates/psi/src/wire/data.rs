@@ -39,7 +39,7 @@ impl StreamKey {
 }
 
 impl DataHeader {
-    /// Bytes that it takes.
+    /// Its length.
     pub const BYTES: usize = 16;
 
     /// Reads it at the start of `bytes`; the payload follows at [`DataHeader::BYTES`].

@@ -9,19 +9,19 @@ use tributary_core::{
 use super::Fid;
 use crate::ids::Roles;
 
-/// No term of a topology manager reaches this: at one succession per minute it takes 4,000 years. Only an attacker that
-/// tries to exhaust the terms sends one.
+/// No real term of a topology manager reaches this: at one succession per minute it takes 4,000 years. Only an attacker
+/// that tries to exhaust the terms sends one.
 pub const TERM_END: u32 = 1 << 31;
 /// The encoding of a missing position.
 const NOWHERE: (i32, i32) = (i32::MIN, i32::MIN);
 /// Bits of a term that come from the manager's boot number; those above count successions.
 const TERM_BOOT_BITS: u32 = 12;
 
-/// The term of a manager that takes over when it knows of terms up to `seen`, with the boot number `boot`.
+/// The term of a manager with the boot number `boot` that takes over when it knows terms up to `seen`.
 ///
-/// Like the ballots of Paxos (Lamport, *The Part-Time Parliament*, 1998, §2.3) no two managers and no two boots of one
-/// have the same term, although they may not have heard of each other: so all messages of managers have one order, and
-/// a late one of a former manager never counts as newer.
+/// As with the ballots of Paxos (Lamport, *The Part-Time Parliament*, 1998, §2.3), no two managers and no two boots of
+/// one have the same term, although they may not know each other: so all messages of managers have one order, and a
+/// late one of a former manager never counts as newer.
 pub fn term_after(seen: u32, boot: u64) -> u32 {
     let count = (successions(seen) + 1).min(successions(TERM_END - 1));
     let boot_bits = (boot ^ (boot >> 32)) & ((1 << TERM_BOOT_BITS) - 1);

@@ -1,4 +1,4 @@
-//! The greeting of neighbours: liveness, two-way check, round-trip time and MTU of one hop.
+//! The hello of neighbours: liveness, two-way check, round-trip time and MTU of one hop.
 use alloc::string::String;
 
 use tributary_core::{
@@ -36,7 +36,7 @@ wire_table! {
         pub label: String = Text(LABEL_BYTES_MAX) => "label",
         /// The sender's clock, in microseconds.
         pub sent_us: u64 = U64 => "time sent",
-        /// What the sender last heard on this face; `None` if nothing lately.
+        /// The neighbour last heard on this face; `None` without a recent one.
         pub heard: Option<Heard> = Optional(Own) => "heard",
         /// Zeros that fill the datagram up to the size that is probed.
         pub padding_bytes: u16 = PADDING => "padding",

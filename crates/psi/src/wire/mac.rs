@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 
 use super::WireError;
 
-/// The key of codes where there is no secret.
+/// The key of codes without a secret.
 pub const OPEN_KEY: [u8; 32] = [0; 32];
 /// Bytes of the code.
 pub const MAC_BYTES: usize = 8;
 
 /// Appends the code over `out[start..]`: the first 8 bytes of keyed BLAKE3.
 ///
-/// `start` is where the common header ends: hops left and the mark change on the way and are not covered.
+/// `start` is the end of the common header: hops left and the mark change on the way and are not covered.
 ///
 /// # Panics
 /// If `start` is behind the end of `out`.

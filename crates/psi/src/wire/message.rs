@@ -13,8 +13,8 @@ use super::{
 
 /// The most bytes of one message; longer ones cannot be sent and are refused.
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
-/// Bytes of messages that are sent as one [`Message::Many`]: a few dozen publications. Longer ones would only fill the
-/// receiver's room for incomplete messages.
+/// Maximum bytes of a [`Message::Many`]: a few dozen publications. Longer ones would only fill the receiver's buffer
+/// for incomplete messages.
 pub const MANY_BYTES_MAX: usize = 16 << 10;
 
 wire_table! {
@@ -55,12 +55,11 @@ wire_table! {
             /// The number of that.
             request: u32 = U32 => "request",
         },
-        /// Topology manager to rendezvous node: entries of a [`Message::PathRequest`] that are older than those it
-        /// knows.
+        /// Topology manager to rendezvous node: entries of a [`Message::PathRequest`] that are older than its own.
         13 => Overtaken(inner: Overtaken = Own => "overtaken entries"),
         /// Topology manager to node: something is refused.
         15 => Refused(inner: Refused = Own => "refusal"),
-        /// Host to rendezvous node, and on to the holders of its records: all its publications still stand.
+        /// Host to rendezvous node, and on to the holders of its records: all its publications are still valid.
         16 => Renewal(inner: Renewal = Own => "renewal"),
         /// The answer to that.
         17 => Renewed(inner: Renewed = Own => "renewed"),
@@ -101,14 +100,14 @@ impl Message {
         bytes.extend_from_slice(parts);
         bytes
     }
-    /// Joins messages for one receiver into as few as there are units of [`MANY_BYTES_MAX`], in their order; those that
-    /// may wait and those that may not are kept apart.
+    /// Combines messages for one receiver into as few units of [`MANY_BYTES_MAX`] as possible, in their order; bulk and
+    /// urgent ones are kept apart.
     pub fn join(messages: Vec<Message>) -> Vec<Message> {
         if messages.len() < 2 {
             return messages;
         }
         let mut joined: Vec<Vec<Message>> = Vec::new();
-        // Which of them the next one of either class goes into, and how many bytes of it are left.
+        // The open unit of either class, and its free bytes.
         let mut open: [Option<(usize, usize)>; 2] = [None; 2];
         let mut bytes = Vec::new();
         for message in messages {

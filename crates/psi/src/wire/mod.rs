@@ -1,4 +1,4 @@
-//! The packets of the PSI family. Parsing is total: any bytes give a packet or a [`WireError`], never a panic, and
+//! The packets of the PSI family. Parsing is total: any bytes yield a packet or a [`WireError`], never a panic, and
 //! parsed packets re-emit byte for byte.
 //!
 //! Every packet starts with the common header:
@@ -11,7 +11,7 @@
 //! written out: byte 0 = version (high nibble) and type (low nibble); byte 1 = flags; byte 2 = hops left;
 //! byte 3 = FID kind (high 2 bits) and FID length in 2-byte units (low 6 bits); byte 4 = salt; then the FID.
 //! Hello and Beacon go one hop and carry an empty FID.
-// A number that is cut on its way into a packet or out of one makes another packet of it.
+// A number truncated on its way into or out of a packet would make another packet of it.
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
 mod beacon;
 mod control;
@@ -74,7 +74,7 @@ pub const TTL_MAX: u8 = 64;
 pub enum PacketType {
     /// A neighbour greets a neighbour; one hop.
     Hello = 1,
-    /// A topology manager makes itself known; flooded hop by hop.
+    /// A topology manager announces itself; flooded hop by hop.
     Beacon = 2,
     /// A reliable control message, or its acknowledgement.
     Control = 3,
@@ -104,7 +104,7 @@ pub struct Header {
     pub flags: u8,
     /// Hops left.
     pub ttl: u8,
-    /// Where it goes.
+    /// Its route.
     pub fid: Fid,
 }
 
@@ -141,7 +141,7 @@ impl Header {
         out.extend_from_slice(&[(VERSION << 4) | self.packet_type as u8, self.flags, self.ttl]);
         self.fid.encode(out);
     }
-    /// Bytes that the header takes.
+    /// Length of the encoded header.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
         3 + self.fid.encoded_len()

@@ -1,4 +1,4 @@
-//! Messages among rendezvous nodes (paper §II-B): requests on their way to the responsible one, and its records.
+//! Messages among rendezvous nodes (paper §II-B): requests in transit to the responsible one, and its records.
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
@@ -21,12 +21,12 @@ use super::{
 use crate::ids::RecordKey;
 
 wire_table! {
-    /// A request on its way from the rendezvous node that received it to the responsible one.
+    /// A request in transit from the rendezvous node that received it to the responsible one.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Forward {
         /// The number that the forwarding node waits for.
         pub request: u32 = U32 => "request",
-        /// On whose behalf.
+        /// The requesting client.
         pub client: NodeId = NODE => "client",
         /// The request.
         pub inner: ClientRequest = Own => "request",
@@ -80,7 +80,7 @@ wire_table! {
         0 => Publisher(node: NodeId = NODE => "publisher"),
         /// A node created the scope.
         1 => ScopePublisher(node: NodeId = NODE => "scope publisher"),
-        /// A transfer of a node wants the item.
+        /// A node's transfer wants the item.
         2 => Subscription(node: NodeId = NODE => "subscriber", transfer: u32 = U32 => "transfer"),
         /// A node wants the listing.
         3 => ScopeSubscriber(node: NodeId = NODE => "scope subscriber"),
@@ -134,7 +134,7 @@ wire_table! {
     /// A fingerprint of records that both nodes should hold, to find differences.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Digest {
-        /// What the receiver is to do.
+        /// What the receiver must do.
         pub kind: DigestKind = DIGEST_KIND => "digest kind",
         /// Key and fingerprint of each.
         pub records: Vec<(RecordKey, u64)> =
@@ -156,7 +156,7 @@ pub enum DigestKind {
 }
 
 wire_table! {
-    /// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
+    /// A notice for a subscriber, in transit to the subscriber's rendezvous node.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Relay {
         /// The client that gets the answer.
@@ -166,7 +166,7 @@ wire_table! {
     }
 }
 
-/// How many records a [`Digest`] covers at most.
+/// Maximum records covered by a [`Digest`].
 pub const DIGEST_RECORDS_MAX: usize = 1_024;
 
 const DIGEST_KIND: Choice<DigestKind> =

@@ -33,12 +33,12 @@ wire_table! {
     }
 }
 
-/// Whether scopes that do not exist are created on the way to a name.
+/// Whether missing scopes are created on the path to a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MissingScopes {
     /// No: refuse with [`Rejection::NoSuchScope`], which is PSI's rule.
     Refuse,
-    /// Yes: they exist as long as something hangs under them.
+    /// Yes: they exist while they contain anything.
     Create,
 }
 
@@ -103,7 +103,7 @@ wire_table! {
             scopes: MissingScopes = SCOPES => "missing scopes",
             /// The component, as NDN TLV.
             component: Vec<u8> = COMPONENT => "name component",
-            /// What hangs there now.
+            /// Its present state there.
             child: ChildState = Own => "child state",
         },
     }
@@ -144,8 +144,8 @@ wire_table! {
 }
 
 impl Reply {
-    /// Numbers of hosts' requests have this bit, those among rendezvous nodes do not: a node that is both knows
-    /// which of its halves an answer is for.
+    /// Set in the request numbers of hosts, and clear in those among rendezvous nodes: a node that is both knows which
+    /// of its halves an answer belongs to.
     pub const HOST_BIT: u32 = 1 << 31;
 
     /// Whether this answers a request of a host, else one of a rendezvous node.
@@ -165,9 +165,9 @@ wire_table! {
         },
         /// It is refused.
         1 => Rejected(rejection: Rejection = Own => "rejection"),
-        /// Something newer is already known; the asker may ask again with a version beyond `current`.
+        /// Something newer is already known; the requester may repeat the request with a version beyond `current`.
         2 => Stale {
-            /// The version that is known.
+            /// The known version.
             current: u64 = VERSION => "current version",
         },
         /// The node is still taking over its records; ask another one.
@@ -284,7 +284,7 @@ impl Limit {
 }
 
 impl Rejection {
-    /// Whether the same request may be taken later: nothing is wrong with it.
+    /// Whether the same request may be accepted later: the request itself is valid.
     pub(crate) fn is_passing(self) -> bool {
         matches!(
             self,
@@ -295,7 +295,7 @@ impl Rejection {
                 | Rejection::LimitReached(Limit::Requests, _)
         )
     }
-    /// Whether the node has too much to do now, and nothing else is in the way: fewer requests in progress help.
+    /// Whether the only obstacle is the node's load: fewer requests in progress help.
     pub(crate) fn is_busy(self) -> bool {
         matches!(self, Rejection::LimitReached(Limit::Requests, _) | Rejection::Overloaded)
     }
@@ -353,7 +353,7 @@ wire_table! {
         0 => Listing {
             /// Which part.
             part: u16 = U16 => "part",
-            /// How many there are; at least one.
+            /// The number of parts; at least one.
             parts: u16 = U16 => "parts",
         },
         /// Changes only.
@@ -361,13 +361,13 @@ wire_table! {
     }
 }
 
-/// The highest version or revision: the upper half of the numbers is refused, so that counting on never overflows.
+/// The highest version or revision: the upper half of the numbers is refused, so that increments never overflow.
 pub const VERSION_MAX: u64 = u64::MAX >> 1;
-/// How far a version may be beyond the known one. A host's versions grow by one with each of its requests; one that is
-/// further ahead is answered with the known one, and the host continues from there. So a single forged message cannot
-/// bring a version to the end of the numbers, beyond which its host could not go.
+/// Maximum lead of a version over the known one. A host's versions increase by one with each of its requests; one that
+/// is further ahead is answered with the known one, and the host continues from there. So a single forged message
+/// cannot exhaust the numbers of a host.
 pub const VERSION_STEP_MAX: u64 = 1 << 40;
-/// The highest version of an unknown entry: it leaves as much room above as below.
+/// The highest version of an unknown entry: it leaves as much space above as below.
 pub const VERSION_FIRST_MAX: u64 = 1 << 62;
 /// A version or revision.
 pub(super) const VERSION: Of<u64> = Of(version, |value, out| out.put_u64(*value));
@@ -441,7 +441,7 @@ impl Rejection {
     /// From here on codes are limits.
     const LIMIT_CODE_FIRST: u8 = 0x80;
 
-    /// All rejections that there are, limits with the value 0.
+    /// All possible rejections, limits with the value 0.
     pub fn all() -> impl Iterator<Item = Rejection> {
         let limits = Limit::ALL.into_iter().map(|limit| Rejection::LimitReached(limit, 0));
         Rejection::PLAIN.into_iter().chain(limits)

@@ -8,8 +8,8 @@ use tributary_directory::holdings::{self, Ascending};
 use super::rendezvous::{LEASE, NODE};
 use crate::ids::RecordKey;
 
-/// Records are spread over rendezvous nodes by buckets, so that few numbers describe a host's publications at each of
-/// them. This many spread the records evenly to within a few per cent.
+/// Buckets distribute records over rendezvous nodes, so that few numbers describe a host's publications at each of
+/// them. This many distribute the records evenly to within a few per cent.
 pub const BUCKETS: u16 = 2_048;
 /// The longest lease of a host.
 pub const RENEWAL_LEASE_MAX: Duration = Duration::from_secs(3_600);
@@ -26,7 +26,7 @@ pub fn mark(key: RecordKey, version: u64) -> u64 {
 
 wire_table! {
     /// A host still publishes everything that it has published: one lease per host and bucket, not one per item.
-    /// Rendezvous nodes also pass parts of it on to the holders of the records.
+    /// Rendezvous nodes also forward parts of it to the holders of the records.
     ///
     /// ```text
     /// request 4 | host 8 | lease in ms 4 | buckets 2 | of each, in ascending order: bucket 2, items 4, sum 8
@@ -39,7 +39,7 @@ wire_table! {
         pub client: NodeId = NODE => "host",
         /// Lifetime of everything without another renewal.
         pub lease: Duration = LEASE => "lease",
-        /// What there is.
+        /// Its entries per bucket.
         pub holdings: Vec<Holding> = Ascending(BUCKETS) => "buckets",
     }
 }

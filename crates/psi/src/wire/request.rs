@@ -5,10 +5,10 @@ use tributary_content::ObjectId;
 
 use super::{Fid, Fields, Reader, WireError, Writer};
 
-/// How many packets one request names at most, over all its ranges. This is also the limit of amplification:
-/// a request is answered with at most this many packets.
+/// Maximum packets named by one request, over all its ranges. This also limits amplification: a request is answered
+/// with at most this many packets.
 pub const REQUEST_PACKETS_MAX: usize = 64;
-/// How many ranges one request has at most.
+/// Maximum ranges of a request.
 pub const REQUEST_RANGES_MAX: usize = 16;
 
 /// A fast-path request, behind the common header whose FID is the reverse FID.

@@ -22,29 +22,29 @@ use crate::{
     ids::{ItemId, Roles},
 };
 
-/// Bytes of a node's human-readable name at most.
+/// Maximum bytes of a node's human-readable name.
 pub const LABEL_BYTES_MAX: usize = 32;
-/// Bytes of a path's human-readable name at most.
+/// Maximum bytes of a path's human-readable name.
 pub const PATH_LABEL_BYTES_MAX: usize = 96;
-/// Bytes of an encoded manifest at most.
+/// Maximum bytes of an encoded manifest.
 pub const MANIFEST_BYTES_MAX: usize = 1400;
-/// Links that one node reports at most.
+/// Maximum links reported by a node.
 pub const ADJACENCIES_MAX: usize = 1024;
-/// Publishers in one [`PathRequest`] at most.
+/// Maximum publishers in a [`PathRequest`].
 pub const PUBLISHERS_MAX: usize = 64;
-/// Withdrawn publishers in one [`PathRequest`] at most.
+/// Maximum withdrawn publishers in a [`PathRequest`].
 pub const WITHDRAWN_MAX: usize = 255;
-/// Entries in one [`Overtaken`] at most: the subscription and every publisher of a request.
+/// Maximum entries in an [`Overtaken`]: the subscription and every publisher of a request.
 pub const OVERTAKEN_MAX: usize = PUBLISHERS_MAX + 1;
-/// Paths per source at most.
+/// Maximum paths per source.
 pub const PATHS_MAX: usize = 16;
-/// Shared links of one path at most.
+/// Maximum shared links of a path.
 pub const SHARED_LINKS_MAX: usize = 32;
-/// Resolvers in one [`Routes`] at most.
+/// Maximum resolvers in a [`Routes`].
 pub const RESOLVERS_MAX: usize = 256;
 
 wire_table! {
-    /// What a node knows of itself and its links; sent to every topology manager.
+    /// A node's statement about itself and its links; sent to every topology manager.
     ///
     /// ```text
     /// node 8 | boot 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
@@ -58,7 +58,7 @@ wire_table! {
         pub boot: u64 = U64 => "boot",
         /// Counts its messages since it booted; the larger is the newer.
         pub sequence: u32 = U32 => "sequence",
-        /// The highest term of a topology manager that the node ever saw; a restarted manager continues from there.
+        /// The highest term of a topology manager that the node has seen; a restarted manager continues from there.
         pub term: u32 = TERM => "term",
         /// Its roles.
         pub roles: Roles = ROLES => "roles",
@@ -199,9 +199,9 @@ wire_table! {
     ///
     /// It is soft state: repeated before `lease_ms` has passed, withdrawn with `paths` = 0.
     ///
-    /// Requests about one transfer may overtake each other, and several rendezvous nodes may send them. The versions of
-    /// their entries order them. The hosts number these, boot by boot, and every rendezvous node that holds the record
-    /// has the same numbers. A topology manager merges entry by entry: the newer version wins, and of equal ones the
+    /// Requests about one transfer may be reordered, and several rendezvous nodes may send them. The versions of their
+    /// entries order them. The hosts number these, boot by boot, and every rendezvous node that holds the record has
+    /// the same numbers. A topology manager merges entry by entry: the newer version wins, and of equal ones the
     /// withdrawal. So the result does not depend on the order of arrival, on repetitions, or on the sender. A request
     /// that omits a publisher does not withdraw it: the sender may not know of it yet.
     /// ```text
@@ -258,9 +258,9 @@ const PATHS: Of<u8> = Of(
 );
 
 wire_table! {
-    /// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than those it
-    /// knows. If the rendezvous node has nothing newer either, as after a restart without memory, it has the hosts in
-    /// question number their entries beyond these versions.
+    /// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than its own. If
+    /// the rendezvous node has nothing newer either, as after a restart without memory, it makes the hosts in question
+    /// number their entries beyond these versions.
     ///
     /// ```text
     /// item | number of entries 1 | entries: kind 1 (0: publisher, 1: subscription), node 8, if subscription: transfer 4,
@@ -270,7 +270,7 @@ wire_table! {
     pub struct Overtaken {
         /// The item.
         pub item: ItemId = ITEM => "item",
-        /// The entries, and the versions that the topology manager knows.
+        /// The entries, and the topology manager's versions.
         pub entries: Vec<(MatchKey, u64)> =
             List8(OVERTAKEN_MAX, "entry", Pair("entry kind", Own, "version", VERSION)) => "number of entries",
     }
@@ -282,7 +282,7 @@ wire_table! {
     pub enum MatchKey("entry kind") {
         /// A node publishes the item.
         0 => Publisher(node: NodeId = ANY_NODE => "publisher"),
-        /// A transfer of a node wants it.
+        /// A node's transfer wants it.
         1 => Subscription(node: NodeId = ANY_NODE => "subscriber", transfer: u32 = U32 => "transfer"),
     }
 }
@@ -312,8 +312,8 @@ pub struct Offer {
     pub source_label: String,
     /// The manifest that it publishes, encoded.
     pub manifest: Vec<u8>,
-    /// Bytes that packets leave for FIDs: as many as the longest paths of the domain need, so that receivers near and
-    /// far cut an object into the same packets and share caches.
+    /// Bytes reserved in packets for FIDs: as many as the longest paths of the domain need, so that near and far
+    /// receivers cut an object into the same packets and share caches.
     pub fid_room: u8,
     /// The paths to it, best first. Empty if it cannot be reached now.
     pub paths: Vec<PathOffer>,
@@ -331,7 +331,7 @@ wire_table! {
 }
 
 wire_table! {
-    /// A path: one route for requests, one for data, and the properties that the topology manager knows.
+    /// A path: one route for requests, one for data, and its properties known to the topology manager.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct PathOffer {
         /// Its number in this transfer: the same links keep the same number.

@@ -13,7 +13,7 @@ use tributary_psi::{
     },
 };
 
-/// A publisher behind a router, a receiver that has fetched from it, and one of its requests as it came to the
+/// A publisher behind a router, a receiver that has fetched from it, and one of its requests as received by the
 /// publisher. The cache is off, so that all answers are the publisher's.
 struct Bench {
     domain: Domain,

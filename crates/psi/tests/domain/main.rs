@@ -65,7 +65,7 @@ impl Domain {
             trouble: |_| {},
         }
     }
-    /// Adds a node; `set` gives it its roles.
+    /// Adds a node; `set` sets its roles.
     pub(crate) fn node(&mut self, label: &str, set: impl FnOnce(&mut Config)) -> NodeIndex {
         let mut config = Config::new(label, self.seed.wrapping_mul(1000) + self.nodes.len() as u64);
         set(&mut config);
@@ -74,7 +74,7 @@ impl Domain {
         self.configs.insert(label.into(), config);
         index
     }
-    /// Joins two nodes by a link of `mbps` and `delay_ms` each way.
+    /// Connects two nodes with a link of `mbps` and `delay_ms` each way.
     pub(crate) fn link(&mut self, a: &str, b: &str, mbps: u64, delay_ms: u64) {
         let rate = Rate::from_mbps(mbps);
         let mut config = LinkConfig::new(rate, Duration::from_millis(delay_ms));
@@ -94,7 +94,7 @@ impl Domain {
             self.net.with(node, |node, now| node.add_face(now, face, FaceOptions { mtu: 1472, rate: Some(rate) }));
         }
     }
-    /// Kills a node and lets it start again with an empty memory at `time`.
+    /// Kills a node and restarts it with an empty memory at `time`.
     pub(crate) fn kill(&mut self, label: &str) {
         self.net.kill(self.nodes[label]);
     }

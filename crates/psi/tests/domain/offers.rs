@@ -79,7 +79,7 @@ fn each_metric_chooses_its_own_path() {
     }
 }
 
-/// Athens to Vienna by way of Madrid, or by Sofia and Belgrade, where links are slow and busy.
+/// Athens to Vienna through Madrid, or through Sofia and Belgrade, where links are slow and busy.
 #[test]
 fn the_shortest_way_on_the_map_is_not_the_one_with_the_fewest_links() {
     let place = |label: &str| match label {
@@ -129,7 +129,7 @@ fn capacity_that_is_in_use_does_not_count() {
     domain.publish("pub-2", object("/lab/load", random_bytes(120_000_000, 1)));
     domain.publish("pub-1", object("/lab/file", random_bytes(300_000, 2)));
     domain.run(5.0);
-    // 180 of the 200 Mbit/s from fn-2 to fn-4 are in use now: less is left than on the way with 50.
+    // 180 of the 200 Mbit/s from fn-2 to fn-4 are in use now: less is left than on the path with 50.
     let load = Fetch {
         name: name("/lab/load"),
         opener: Box::new(MemoryOpener::new()),
@@ -312,8 +312,8 @@ fn what_is_lost_between_a_cache_and_the_receiver_costs_hardly_more_than_the_loss
     assert!(seconds < fluid * 1.15, "{seconds} s against {fluid} s");
 }
 
-/// Both paths to the one source go over both access links. The first window fits the narrower one, at either end and
-/// for any numbering of the nodes, so that its queue does not overflow.
+/// Both paths to the one source use both access links. The first window fits the narrower one, at either end and for
+/// any numbering of the nodes, so that its queue does not overflow.
 #[test]
 fn first_windows_fit_the_narrowest_of_the_links_that_all_paths_share() {
     for (source_mbps, receiver_mbps) in [(20, 100), (100, 20)] {
@@ -335,7 +335,7 @@ fn first_windows_fit_the_narrowest_of_the_links_that_all_paths_share() {
             domain.publish("pub-1", object("/lab/file", random_bytes(8_000_000, 49)));
             domain.run(5.0);
             let (id, _) = domain.fetch("receiver", "/lab/file");
-            // The first answers come after 180 ms, the answers to the second windows after 340.
+            // The first answers arrive after 180 ms, the answers to the second windows after 340.
             domain.run(0.5);
             let report = domain.with("receiver", |node, now| node.report(now, id)).unwrap();
             assert_eq!(report.paths.iter().filter(|path| path.bytes > 0).count(), 2, "{:#?}", report.paths);

@@ -24,7 +24,7 @@ fn star(seed: u64, apart: bool) -> (Domain, Bytes) {
     domain.run(3.0);
     (domain, bytes)
 }
-/// Fetches the file and gives the time until it is whole.
+/// Fetches the file and returns the time to completion.
 fn fetch_seconds(domain: &mut Domain, bytes: &Bytes) -> f64 {
     let (id, content) = domain.fetch("receiver", "/lab/file");
     let report = domain.finish("receiver", id, 30.0);

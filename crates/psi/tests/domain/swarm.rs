@@ -107,7 +107,7 @@ fn receivers_that_serve_while_they_fetch_need_little_longer_the_more_they_are() 
     println!("1 receiver: {alone:.2} s; 8 that do not serve: {apart:.2} s");
     assert!(apart > 7.0 * alone, "the publisher's link is narrow: {apart}");
     assert!(times[0].0 < 0.5 * apart, "{times:?}");
-    // Twice as many need somewhat longer; twice as long if each took all of it from the publisher.
+    // Twice as many need somewhat longer; twice as long if each took everything from the publisher.
     for pair in times.windows(2) {
         assert!(pair[1].0 < 1.6 * pair[0].0, "{times:?}");
     }

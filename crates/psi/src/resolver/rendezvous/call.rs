@@ -1,4 +1,4 @@
-//! Requests on their way to the responsible node: requests of clients, and requests that operations make about records
+//! Requests in transit to the responsible node: requests of clients, and requests of operations about records
 //! elsewhere.
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use crate::{
     wire::{Answer, ClientRequest, Fid, Forward, Limit, Message, Operation, Rejection},
 };
 
-/// For how long a host is served after it was heard of last, though others wait for its place: two leases by default. One that
-/// comes again later is as good as new.
+/// How long a host is served after its last message, though others wait for its place: two leases by default. A host
+/// that returns later counts as new.
 const CLIENT_LIFETIME: Duration = Duration::from_secs(60);
 
 /// A request that waits for an answer of a responsible node.
@@ -56,7 +56,7 @@ impl Rendezvous {
             self.report_limit(&request.name, rejection);
             return self.answer(from, reply, request.request, Answer::Rejected(rejection));
         }
-        // A client repeats its request over this node while it is still being worked on: once is enough.
+        // A client repeats its request through this node while it is in progress: once is enough.
         let purpose = Purpose::Client { node: from, request: request.request };
         if self.client_requests.insert((from, request.request)) {
             self.call(now, purpose, from, request);
@@ -80,7 +80,7 @@ impl Rendezvous {
         }
     }
 
-    /// Remembers how a host is answered; not (`false`) if there are as many as this node serves, and all were heard of lately.
+    /// Remembers the route to a host; `false` if this node has reached its limit, and all hosts were heard recently.
     pub(super) fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) -> bool {
         if self.clients.len() >= self.config.clients_max && !self.clients.contains_key(&client) {
             let oldest = self.clients.iter().min_by_key(|(_, (_, at))| *at);

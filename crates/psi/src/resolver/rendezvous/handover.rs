@@ -1,4 +1,4 @@
-//! Moves records to the responsible nodes when nodes come and go, and finds records that a node missed.
+//! Moves records to the responsible nodes when nodes join and leave, and finds records that a node missed.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -26,7 +26,7 @@ pub(super) struct Outbox {
     pub(super) in_flight: BTreeMap<u32, BTreeMap<RecordKey, u64>>,
     /// Pulls to answer once everything is confirmed.
     pulls: Vec<(u32, Fid)>,
-    /// Records in one message at most: fewer after a refusal, so that accepted ones are confirmed.
+    /// Maximum records in one message: fewer after a refusal, so that accepted ones are confirmed.
     batch_records_max: usize,
     /// Rounds that failed in a row.
     failures: u32,
@@ -67,7 +67,7 @@ impl Rendezvous {
         for (key, record) in &mut self.records {
             let old = before.responsible(*key);
             let new = self.members.responsible(*key);
-            // The first of those that held it and are still there does the work for all.
+            // The first surviving holder does the work for all.
             let mut survivors = old.iter().filter(|node| self.members.contains(**node));
             if survivors.next() == Some(&self.me) || !old.contains(&self.me) {
                 pushes.extend(new.iter().filter(|node| !old.contains(node)).map(|node| (*node, *key)));
@@ -170,14 +170,14 @@ impl Rendezvous {
             Answer::Done { .. } => {
                 outbox.failures = 0;
                 outbox.batch_records_max = (outbox.batch_records_max * 2).min(BATCH_RECORDS_MAX);
-                // Of a long record all parts must be there.
+                // All parts of a long record must have arrived.
                 let is_open = |key: &RecordKey| {
                     outbox.keys.contains(key) || outbox.in_flight.values().any(|batch| batch.contains_key(key))
                 };
                 let confirmed: Vec<_> = keys.into_iter().filter(|(key, _)| !is_open(key)).collect();
                 confirmed.into_iter().for_each(|(key, fingerprint)| self.on_confirmed(key, node, fingerprint));
             }
-            // It does not know this node yet: soon.
+            // It does not know this node yet: retry soon.
             Answer::Rejected(Rejection::NotAuthorised) | Answer::NotReady | Answer::Stale { .. } => {
                 outbox.keys.extend(keys.into_keys());
                 outbox.failures += 1;
@@ -185,7 +185,7 @@ impl Rendezvous {
             }
             Answer::Rejected(rejection) => {
                 if keys.len() > 1 {
-                    // Some of them, perhaps.
+                    // Perhaps it accepts some of them.
                     outbox.batch_records_max = (keys.len() / 2).max(1);
                     outbox.keys.extend(keys.into_keys());
                 } else {
@@ -298,7 +298,7 @@ impl Rendezvous {
             .collect();
         let outbox = self.outboxes.entry(node).or_default();
         match outbox.pulls.iter_mut().find(|(number, _)| *number == request) {
-            // A repetition: its records are on their way, and sending them all again would never end on a slow path.
+            // A repetition: its records are in transit, and sending them all again would never end on a slow path.
             Some((_, route)) => *route = reply,
             None => {
                 outbox.keys.extend(keys);
@@ -306,7 +306,7 @@ impl Rendezvous {
             }
         }
         self.register_again(now, node);
-        // A repetition may come after the word that it is ready.
+        // A repetition may arrive after the notice that it is ready.
         if self.ready_as_of.get(&node) != Some(&request) && self.members.learns(node, request) {
             self.touch_all();
         }
@@ -361,7 +361,7 @@ impl Rendezvous {
             .filter(shared)
             .take(DIGEST_RECORDS_MAX)
             .collect();
-        // A full stretch continues where it ended, with the same node; else the next node's turn comes.
+        // A full stretch continues where it ended, with the same node; otherwise it is the next node's turn.
         match stretch.last() {
             Some(last) if stretch.len() == DIGEST_RECORDS_MAX => {
                 self.compare_from = RecordKey(u128::from_be_bytes(last.0).wrapping_add(1).to_be_bytes());
@@ -450,7 +450,7 @@ impl Rendezvous {
             }
         })
     }
-    /// Queries the responsible nodes for the records that are to leave this one.
+    /// Queries the responsible nodes about the records that should leave this one.
     pub(super) fn request_leave(&mut self) {
         for (node, keys) in core::mem::take(&mut self.leaving) {
             let keys: Vec<RecordKey> = keys.into_iter().collect();

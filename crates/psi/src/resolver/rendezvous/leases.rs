@@ -1,9 +1,9 @@
 //! Leases of hosts: all publications of a host in a bucket of records share one lease, which the host renews with their
 //! digest.
 //!
-//! A host renews with a count and a digest for each bucket ([`Renewal`](crate::wire::Renewal)), for ten items as for a
-//! million. A node whose entries match prolongs the lease; one whose entries differ answers so, and the host publishes
-//! the bucket again. An entry that no such lease covers yet has a separate one.
+//! A host renews with a count and a digest for each bucket ([`Renewal`](crate::wire::Renewal)), for ten items or a
+//! million. A node with matching entries prolongs the lease; one with others reports that, and the host publishes the
+//! bucket again. An entry not yet covered by such a lease has a separate one.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -23,11 +23,11 @@ struct HostLease {
     holding: Holding,
     /// The records in which this host's entries are.
     keys: BTreeSet<RecordKey>,
-    /// Of these, those whose entries stand for their own lease so far.
+    /// Of these, those whose entries still have separate leases.
     fresh: BTreeSet<RecordKey>,
     until: Time,
     length: Duration,
-    /// A topology manager knows newer versions of some of them: the host is to publish again beyond these.
+    /// A topology manager knows newer versions of some of them: the host must publish again beyond these.
     is_overtaken: bool,
 }
 
@@ -36,7 +36,7 @@ struct HostLease {
 pub(super) struct Leases(BTreeMap<(NodeId, u16), HostLease>);
 
 impl Leases {
-    /// The entry of a host in a record changes from one version to another; `None` if it does not stand.
+    /// The entry of a host in a record changes from one version to another; `None` if it is not valid.
     pub(super) fn recount(&mut self, node: NodeId, key: RecordKey, before: Option<u64>, after: Option<u64>) {
         let bucket = bucket_of(key);
         let lease = self.0.entry((node, bucket)).or_default();
@@ -60,7 +60,7 @@ impl Leases {
             lease.is_overtaken = true;
         }
     }
-    /// How long an entry that a lease covers is to stand at a node that gets it now: until the host has renewed there.
+    /// How long a lease-covered entry is valid at a node that gets it now: until the host has renewed there.
     pub(super) fn length(&self, node: NodeId, key: RecordKey) -> Duration {
         self.0.get(&(node, bucket_of(key))).map_or(Duration::ZERO, |lease| lease.length)
     }
@@ -70,13 +70,13 @@ impl Leases {
     }
 }
 
-/// A renewal of a host that this node has passed on to all who hold parts of it.
+/// A renewal of a host that this node has forwarded to all holders of its parts.
 #[derive(Debug)]
 pub(super) struct Renewing {
     client: NodeId,
     request: u32,
     missing: BTreeSet<u16>,
-    /// Buckets in which the host has something, if there is an outside store, which may have forgotten it.
+    /// Buckets in which the host has something, if there is an external store, which may have forgotten it.
     stated: BTreeSet<u16>,
     waiting: BTreeSet<NodeId>,
     since: Time,

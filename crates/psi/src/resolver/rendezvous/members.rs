@@ -1,4 +1,4 @@
-//! Which rendezvous nodes there are, and which of them are responsible for a record.
+//! The rendezvous nodes, and which of them are responsible for a record.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -18,7 +18,7 @@ pub(super) struct Members {
     suspected: BTreeMap<NodeId, Time>,
     /// Members that are still taking over their records, with the number of the pull that announced it.
     learning: BTreeMap<NodeId, u32>,
-    /// When something was last heard of a member.
+    /// When each member was last heard.
     heard: BTreeMap<NodeId, Time>,
 }
 
@@ -33,7 +33,7 @@ impl Members {
             heard: BTreeMap::new(),
         }
     }
-    /// Takes a new membership; returns the nodes that came and those that went.
+    /// Sets a new membership; returns the nodes that joined and those that left.
     pub(super) fn replace(&mut self, nodes: &[NodeId]) -> (Vec<NodeId>, Vec<NodeId>) {
         let mut fresh: BTreeSet<NodeId> = nodes.iter().copied().filter(|node| *node != NodeId::NONE).collect();
         fresh.insert(self.me);
@@ -52,7 +52,7 @@ impl Members {
         self.nodes.contains(&node)
     }
     /// The nodes responsible for `key`, the first one first: the ones with the highest weights (rendezvous hashing,
-    /// Thaler and Ravishankar 1998), so that a node that comes or goes moves only its own share of the records.
+    /// Thaler and Ravishankar 1998), so that a node that joins or leaves moves only its own share of the records.
     pub(super) fn responsible(&self, key: RecordKey) -> Vec<NodeId> {
         responsible(self.nodes.iter().copied(), key, self.replicas)
     }
@@ -92,7 +92,7 @@ impl Members {
         self.heard.insert(node, now);
         self.suspected.remove(&node).is_some()
     }
-    /// Whether anything was heard of `node` since `since`.
+    /// Whether `node` was heard since `since`.
     pub(super) fn heard_since(&self, node: NodeId, since: Time) -> bool {
         self.heard.get(&node).is_some_and(|at| *at >= since)
     }

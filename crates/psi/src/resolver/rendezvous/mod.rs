@@ -23,7 +23,7 @@
 //! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest ([`record`](self)), so
 //!   the order and number of arrivals does not matter; a withdrawn entry is remembered as such for
 //!   `tombstone_lifetime`.
-//! - When nodes come or go, records are pushed to the newly responsible nodes; a newcomer also pulls its records and
+//! - When nodes join or leave, records are pushed to the newly responsible nodes; a newcomer also pulls its records and
 //!   leaves the work to others until it has them; and a slow comparison of fingerprints finds records that are still
 //!   missing. Records refused because of a limit are offered again. A node drops records that it is no longer
 //!   responsible for after `drop_grace`, once all responsible nodes have confirmed that they hold them.
@@ -76,8 +76,8 @@ pub struct RendezvousConfig {
     /// Longest lease that is granted. Default: 1 h.
     pub lease_max: Duration,
     /// Lease of the entries that list a scope's children; they are renewed at a third. A removed child is reported at
-    /// once, so the lease matters only if all nodes that hold a record die together, with the host of it. Default: 30 min,
-    /// since each of them costs a message in the domain.
+    /// once, so the lease matters only if all holders of a record die together with its host. Default: 30 min, since
+    /// each of them costs a message in the domain.
     pub registration_lease: Duration,
     /// How long a withdrawn entry is remembered, so that late duplicates do not revive it. Default: 60 s.
     pub tombstone_lifetime: Duration,
@@ -90,13 +90,13 @@ pub struct RendezvousConfig {
     /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if the
     /// responsible nodes do answer, with [`Rejection::Overloaded`]. Default: 8 s.
     pub operation_timeout: Duration,
-    /// Time between repetitions of a request for the records of a node that has become known. Default: 3 s.
+    /// Time between repeated requests for the records of a newly known node. Default: 3 s.
     pub pull_timeout: Duration,
     /// How long after its start a node reports no item as unpublished. If all nodes have restarted, hosts publish again
     /// in this time. Default: 2 s.
     pub silence: Duration,
-    /// How long records are kept at least after this node's responsibility for them has ended; then they are dropped
-    /// once all responsible nodes have confirmed that they hold them. Default: 10 s.
+    /// Minimum time for which records are kept after this node's responsibility for them has ended; then they are
+    /// dropped once all responsible nodes have confirmed that they hold them. Default: 10 s.
     pub drop_grace: Duration,
     /// Time between two comparisons of fingerprints, each with one other node. Default: 10 s.
     pub compare_interval: Duration,
@@ -117,7 +117,7 @@ pub struct RendezvousConfig {
     pub manifest_bytes_max: usize,
     /// Requests being worked on. Default: 8,192.
     pub requests_max: usize,
-    /// Hosts that are served, whose routes are remembered. Default: 8,192.
+    /// Maximum hosts that are served, whose routes are remembered. Default: 8,192.
     pub clients_max: usize,
 }
 
@@ -149,7 +149,7 @@ impl Default for RendezvousConfig {
     }
 }
 
-/// Where a message of a rendezvous node goes.
+/// The destination of a rendezvous node's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// To another rendezvous node, over the routes of [`crate::wire::Routes`].
@@ -163,7 +163,7 @@ pub enum Target {
 /// What a rendezvous node holds and does, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RendezvousStatus {
-    /// The rendezvous nodes that it knows, itself among them.
+    /// The known rendezvous nodes, including itself.
     pub members: Vec<NodeId>,
     /// Those that did not answer lately.
     pub suspected: Vec<NodeId>,
@@ -193,14 +193,14 @@ pub struct RendezvousStatus {
     pub keys: BTreeMap<NodeId, usize>,
     /// Refusals for each limit that was reached.
     pub refused: BTreeMap<Limit, u64>,
-    /// Messages dropped because they came from a node that is not a rendezvous node, or made no sense here.
+    /// Messages dropped because they did not come from a rendezvous node, or were invalid here.
     pub dropped: u64,
 }
 
 /// One rendezvous node (paper: RN).
 ///
-/// Order of calls: after any `handle_*`, take everything out of [`Rendezvous::poll_message`] and
-/// [`Rendezvous::poll_event`], then ask [`Rendezvous::poll_timeout`].
+/// Order of calls: after any `handle_*`, drain [`Rendezvous::poll_message`] and [`Rendezvous::poll_event`], then call
+/// [`Rendezvous::poll_timeout`].
 #[derive(Debug)]
 pub struct Rendezvous {
     config: RendezvousConfig,
@@ -211,7 +211,7 @@ pub struct Rendezvous {
     /// Since when it may report an item as unpublished.
     speaks_from: Time,
     records: BTreeMap<RecordKey, Record>,
-    /// Records without a live entry: the first to go when room is short.
+    /// Records without a live entry: the first to be evicted.
     dead: BTreeSet<RecordKey>,
     /// Records to settle at the end of the present input.
     touched: BTreeSet<RecordKey>,
@@ -417,7 +417,7 @@ impl Rendezvous {
         self.settle(now);
     }
 
-    /// Sends all matches again, to topology managers that have just become known.
+    /// Sends all matches again, to newly known topology managers.
     pub fn handle_topology_managers(&mut self, now: Time) {
         for (key, record) in &mut self.records {
             if record.acting {
@@ -486,7 +486,7 @@ impl Rendezvous {
 
     /// Whether this node has the records that it is responsible for. A newcomer has them when all others have sent
     /// theirs or have left for good, however long that takes; the others do its work until then. A node that was ready
-    /// before waits for newcomers only as long as they answer.
+    /// before waits for newcomers only while they answer.
     pub fn is_ready(&self) -> bool {
         if let Some(store) = &self.stored {
             return self.joined && store.is_ready();
@@ -568,13 +568,13 @@ impl Rendezvous {
         } else if self.pulls.get(&from) == Some(&request) {
             self.on_pulled(now, from, answer);
         } else {
-            // Too late, or of a node that was not asked.
+            // Too late, or from a node without a request.
             self.dropped += 1;
         }
     }
 
-    /// A topology manager knows entries of a later version than this node sent: the hosts are to number beyond it with
-    /// their next renewal, unless something newer has arrived here since.
+    /// A topology manager knows later versions of entries than this node sent: the hosts must number beyond them at
+    /// their next renewal, unless newer ones have arrived here since.
     fn on_overtaken(&mut self, overtaken: Overtaken) {
         let Some(record) = self.records.get_mut(&overtaken.item.key()) else { return };
         for (key, version) in overtaken.entries {

@@ -15,8 +15,8 @@ use crate::{
 
 /// Bytes of children in one notice.
 const NOTICE_BYTES_MAX: usize = 48 << 10;
-/// The time for each name that a node registers again with its scope when it begins to act over a store: they are spread
-/// over five minutes at most, which the shortest registration outlasts.
+/// Time per name when a node registers its names with their scopes again as it starts to act over a store: they are
+/// spread over at most five minutes, which the shortest registration outlasts.
 const REGISTER_EACH: Duration = Duration::from_millis(1);
 const SPREAD_RECORDS_MAX: u32 = 300_000;
 
@@ -124,8 +124,8 @@ impl Rendezvous {
         }
     }
 
-    /// Registers again, soon, with the scopes whose records `node` holds: it has just come, perhaps without its memory,
-    /// and may be their only holder.
+    /// Registers again, soon, with the scopes whose records `node` holds: it has just joined, perhaps without its
+    /// memory, and may be their only holder.
     pub(super) fn register_again(&mut self, now: Time, node: NodeId) {
         for (key, record) in self.records.iter_mut().filter(|(_, record)| record.acting) {
             let Some(parent) = record.name.parent() else { continue };
@@ -157,8 +157,8 @@ impl Rendezvous {
         self.touched.insert(key);
     }
 
-    /// Hands matches to the topology managers (paper §III-B1 step 2): the publishers of the item, or some of them if they are
-    /// very many, for each subscription that is new, renewed, or whose publishers changed.
+    /// Passes matches to the topology managers (paper §III-B1 step 2): the publishers of the item, or a part of them if
+    /// there are very many, for each subscription that is new, renewed, or whose publishers changed.
     fn notify_matches(&mut self, now: Time, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
         if record.matches.is_empty() {
@@ -275,14 +275,14 @@ impl Rendezvous {
 
 /// Up to `max` of the publishers of an item. A quarter are those whose hosts have run longest, which are the likeliest
 /// to be complete and to stay; the others differ from subscriber to subscriber, so that receivers that serve each other
-/// while they fetch do not depend on a few. The subscriber itself is always among them if it publishes, since it is the
-/// nearest. The choice moves little when publishers come and go.
+/// while they fetch do not depend on a few. A subscriber that publishes is always among its own, since it is the
+/// nearest. The choice changes little when publishers join and leave.
 fn named(publishers: &[Publisher], subscriber: NodeId, max: usize) -> Vec<Publisher> {
     if publishers.len() <= max {
         return publishers.to_vec();
     }
     let mut all: Vec<&Publisher> = publishers.iter().collect();
-    // Versions begin with when the host started.
+    // Versions start with the host's start time.
     all.sort_unstable_by_key(|publisher| (publisher.version, publisher.node));
     let others = all.split_off(max / 4);
     let turn =
@@ -300,7 +300,7 @@ fn next_term(revision: u64, me: NodeId) -> u64 {
     ((revision >> 40).wrapping_add(1) << 40) | ((who & 0xffff) << TERM_SHIFT)
 }
 
-/// Cuts children into parts that fit a message; there is at least one part, be it empty.
+/// Cuts children into parts that fit a message; there is at least one part, which may be empty.
 fn cut(children: Vec<(Vec<u8>, ChildState)>) -> Vec<Vec<(Vec<u8>, ChildState)>> {
     let mut parts = Vec::from([Vec::new()]);
     let mut size = 0;

@@ -44,7 +44,7 @@ enum Phase {
 
 /// What the check of an operation found.
 enum Verdict {
-    /// Nothing to change, the answer is known.
+    /// Nothing to change; the answer is known.
     Answer(Answer),
     /// The entry to store. `registers`: the name does not exist yet as far as this node knows, so the parent scope
     /// comes first.
@@ -148,7 +148,7 @@ impl Rendezvous {
         }
     }
 
-    /// Stores `entry` here and has the other responsible nodes store it too.
+    /// Stores `entry` here and makes the other responsible nodes store it too.
     fn store(&mut self, now: Time, id: u32, mut operating: Operating, entry: Entry) {
         let key = operating.key;
         if let Err(rejection) = self.make_record(key, &operating.request.name) {
@@ -224,7 +224,7 @@ impl Rendezvous {
         }
     }
 
-    /// An operation ends with this answer. Its changes here stand until their leases end, as if its answer were lost.
+    /// An operation ends with this answer. Its changes here last until their leases end, as if its answer were lost.
     pub(super) fn refuse_operation(&mut self, now: Time, id: u32, answer: Answer) {
         let Some(operating) = self.operations.remove(&id) else { return };
         self.timers.stop(&Timer::Operation(id));
@@ -274,7 +274,7 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Notes that a limit of this node is reached, once for each; counts every refusal.
+    /// Reports once per limit that this node has reached it; counts every refusal.
     pub(super) fn report_limit(&mut self, name: &tributary_content::Name, rejection: Rejection) {
         let Rejection::LimitReached(limit, _) = rejection else { return };
         let count = self.refused.entry(limit).or_default();
@@ -344,7 +344,7 @@ impl Rendezvous {
                             let entry = Entry { key, version: request.version, lease, value };
                             Verdict::Store { entry, registers: None }
                         }
-                        // The store may have been away when it was first requested, and has it in no other way.
+                        // The store may have been unreachable at the first request, and has it only by this put.
                         (false, None) if self.stored.is_some() => {
                             let entry = Entry { key, version: request.version, lease: Duration::ZERO, value: None };
                             Verdict::Store { entry, registers: None }

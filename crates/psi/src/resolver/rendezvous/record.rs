@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) version: u64,
-    /// A newer version that other nodes know of it: its host is to number beyond it.
+    /// A newer version known to other nodes: its host must number beyond it.
     pub(super) floor: u64,
     /// When it falls: a live entry becomes a withdrawn one, and a withdrawn one is forgotten.
     pub(super) expires: Time,
@@ -32,10 +32,10 @@ pub(super) struct Held {
 pub(super) struct Record {
     pub(super) name: Name,
     pub(super) entries: BTreeMap<EntryKey, Held>,
-    /// No entry falls before this time. Renewals may leave it too early, and then nothing falls when it comes.
+    /// No entry expires before this time. Renewals may leave it too early, and then nothing expires when it fires.
     expiry: Time,
     /// Grows with every visible change of the listing; its upper bits count the successive acting nodes, so that a new
-    /// one outdoes its predecessor even if it missed changes.
+    /// one exceeds its predecessor even if it missed changes.
     pub(super) revision: u64,
     /// The version of the last registration with the parent scope.
     pub(super) registration: u64,
@@ -61,7 +61,7 @@ pub(super) struct Record {
 }
 
 impl Held {
-    /// The newest version that is known of it.
+    /// Its newest known version.
     pub(super) fn known_version(&self) -> u64 {
         self.version.max(self.floor)
     }
@@ -98,7 +98,7 @@ impl Record {
     }
 
     /// Takes `entry` if it is newer than the present one; else `None`. Of two entries of one version the withdrawn one
-    /// wins, so that merging in any order and any number of times gives the same.
+    /// wins, so that merging in any order and any number of times gives the same result.
     pub(super) fn merge(&mut self, now: Time, entry: Entry, tombstone: Duration) -> Option<Merged> {
         let held = self.entries.get(&entry.key);
         if let Some(held) = held {
@@ -166,11 +166,11 @@ impl Record {
             EntryKey::Publisher(_) | EntryKey::ScopePublisher(_) | EntryKey::ScopeSubscriber(_) => {}
         }
     }
-    /// How many children there are.
+    /// The number of children.
     pub(super) fn child_count(&self) -> usize {
         self.children
     }
-    /// How many subscriptions to the item there are.
+    /// The number of subscriptions to the item.
     pub(super) fn subscription_count(&self) -> usize {
         self.subscriptions
     }
@@ -222,7 +222,7 @@ impl Record {
     pub(super) fn is_scope(&self) -> bool {
         self.name.is_empty() || self.children > 0 || self.scope_publishers().next().is_some()
     }
-    /// The state that its parent scope should have of it.
+    /// The state that its parent scope should hold for it.
     pub(super) fn state(&self) -> ChildState {
         if self.is_scope() {
             return ChildState::Scope;

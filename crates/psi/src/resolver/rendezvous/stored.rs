@@ -3,20 +3,20 @@
 //! | step | embedded | with a store |
 //! |---|---|---|
 //! | an operation is answered when | all responsible nodes that are alive hold it | the store has it |
-//! | the other responsible nodes learn of it | by `Replicate` | by the store's change notices |
+//! | the other responsible nodes learn it | by `Replicate` | by the store's change notices |
 //! | a newcomer gets its records | from the others | from the store, whose buckets it reads once |
 //! | a node without the changes, or that reads | – | announces that to the others, which do its work until it is ready |
 //! | entries in the store go | – | with the lease of their host, whether it has one item or a million |
 //!
-//! Everything else stays: which node is responsible, which one acts, how long entries stand, and how hosts renew.
-//! Merging keeps the newest version, so that changes, pages of a reading and operations may come in any order.
+//! Everything else stays: which node is responsible, which one acts, the validity of entries, and the renewals of
+//! hosts. Merging keeps the newest version, so that changes, pages of a read and operations may arrive in any order.
 //!
 //! | key | value | lease |
 //! |---|---|---|
 //! | `e/BUCKET/RECORD/ENTRY` | the entry as [`Replicate`] has it, with the name of its record | the host's; for a withdrawn entry, one of this node for some minutes |
 //!
-//! The lease of a host outlives its publications: the nodes that hold entries decide how long these stand, as without a
-//! store.
+//! The lease of a host outlives its publications: the nodes that hold entries decide how long these are valid, as
+//! without a store.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
@@ -43,15 +43,15 @@ use crate::{
 
 /// Stands for the store among the nodes that an operation waits for.
 pub(super) const STORE: NodeId = NodeId::NONE;
-/// How long the store may take for an operation: longer than its client does to ask three members, and less than a host waits
-/// for an answer.
+/// Maximum duration of a store's operation: longer than its client takes to ask three members, and shorter than a host
+/// waits for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the node checks that the store reports its changes, and retries failed reads.
 const LOOK: Duration = Duration::from_secs(1);
-/// The pause between two rounds in which much is taken: other input of the node comes in between.
+/// The pause between two large rounds, for the node's other input.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
-/// How long entries of a host stay in the store without a sign of life, how often that is renewed at most, and up to which
-/// lease of an entry that is enough: hosts renew at a third of theirs.
+/// How long a host's entries stay in the store without a sign of life, the minimum interval of its renewals, and up to
+/// which lease of an entry that suffices: hosts renew at a third of theirs.
 const MEMORY_SECONDS: u32 = 600;
 const RENEW_EACH: Duration = Duration::from_secs(100);
 const SHORT_LEASE: Duration = Duration::from_secs(300);
@@ -61,7 +61,7 @@ const LONG_MEMORY_SECONDS: u32 = 7_200;
 const PAGE: u32 = 500;
 /// Leases whose last renewal is remembered.
 const RENEWED_MAX: usize = 8_192;
-/// Puts of the same entry at most, while others change it.
+/// Maximum puts of the same entry, while others change it.
 const RACES_MAX: u8 = 3;
 /// Wording of messages about the store.
 const WORDS: Words = Words { topic: "rendezvous", blind: "this node does not act" };
@@ -77,8 +77,8 @@ pub(super) struct Store {
     unread: BTreeSet<u16>,
     /// The request that reads some of the unread buckets.
     reading: Option<u64>,
-    /// Whether all buckets have been read since the store began to report changes. Buckets that are added later are
-    /// read while the node keeps acting for the others.
+    /// Whether all buckets have been read since the store started to report changes. Buckets added later are read while
+    /// the node keeps acting for the others.
     is_read: bool,
     renewed: BTreeMap<Lease, Time>,
     /// When this node last announced to the others that it does not act, and the number of that message.
@@ -246,7 +246,7 @@ impl Rendezvous {
     }
     /// Another node does not act until it announces that it is ready.
     pub(super) fn on_excuse(&mut self, node: NodeId, number: u32) {
-        // A repetition may come after the word that it is ready.
+        // A repetition may arrive after the notice that it is ready.
         if self.ready_as_of.get(&node) != Some(&number) && self.members.learns(node, number) {
             self.touch_all();
         }
@@ -299,7 +299,7 @@ impl Rendezvous {
         Message::Replicate(Replicate { request: 0, records: Vec::from([update]) }).encode(&mut value);
         store.put(id, engine::Entry { key, version, value }, lease, If::Below(version), 0);
     }
-    /// Has the store renew the lease of a host, whose entries have leases of this length; its renewal waits for that.
+    /// Makes the store renew the lease of a host, whose entries have leases of this length; its renewal waits for that.
     pub(super) fn renew_outside(&mut self, now: Time, client: NodeId, length: Duration, renewal: u32) {
         self.stored.iter_mut().for_each(|store| store.renew(now, lease_of(client, length), Some(renewal)));
     }
@@ -415,13 +415,13 @@ impl Rendezvous {
     }
 }
 
-/// The lease of a client's entries, shared by all rendezvous nodes: a client has two at most, one for entries of short
-/// leases and one for entries of long ones.
+/// The lease of a client's entries, shared by all rendezvous nodes: a client has at most two, for entries of short and
+/// of long leases.
 pub(super) fn lease_of(client: NodeId, length: Duration) -> Lease {
     let seconds = if length <= SHORT_LEASE { MEMORY_SECONDS } else { LONG_MEMORY_SECONDS };
     lease(&[b"client", &client.0.to_be_bytes(), &seconds.to_be_bytes()], seconds)
 }
-/// The lease that a client asks for.
+/// The lease requested by a client.
 fn requested_lease(operation: &Operation) -> Duration {
     match operation {
         Operation::Publish { lease, .. }

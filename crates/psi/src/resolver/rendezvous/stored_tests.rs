@@ -65,7 +65,7 @@ fn what_one_node_was_told_all_responsible_ones_hold_and_one_that_comes_later_rea
     (0..40).for_each(|number| publish(&mut world, 1, &format!("/a/{number}")));
     run(&mut world, &memory, Duration::from_secs(5));
     assert!((0..40).all(|number| holders(&world, &format!("/a/{number}")) == 3));
-    // All of them have failed before the next one comes.
+    // All of them have failed before the next one joins.
     (1..=3).for_each(|node| world.kill(NodeId(node)));
     start(&mut world, &memory, NodeId(9));
     let pending_before = memory.lock().unwrap().revision;

@@ -88,7 +88,7 @@ pub(super) struct World {
     config: RendezvousConfig,
     pub(super) resolvers: BTreeMap<NodeId, Rendezvous>,
     pub(super) hosts: BTreeMap<NodeId, PubSub>,
-    /// What a topology manager would know: the last path request of each transfer.
+    /// The state of a topology manager: the last path request of each transfer.
     matches: BTreeMap<(NodeId, u32), PathRequest>,
     path_requests: usize,
     events: BTreeMap<NodeId, Vec<ResolverEvent>>,
@@ -837,7 +837,7 @@ fn a_newcomer_gets_its_records_before_it_acts() {
     for number in 4..=6 {
         world.start_resolver(NodeId(number));
         world.announce();
-        // Never, not even for a moment, does the topology manager hear of fewer publishers.
+        // The topology manager never, not even for a moment, learns of fewer publishers.
         for _ in 0..300 {
             world.run(Duration::from_millis(10));
             for item in 0..60 {
@@ -910,7 +910,7 @@ fn a_newcomer_that_is_full_is_not_ready_and_nothing_is_forgotten_for_it() {
             assert!(holders.values().filter(|held| **held == (1, 1, 0)).count() >= 2, "{item}: {holders:?}");
             assert_eq!(world.sources(3, item), Some(vec![1]), "the others act for it");
         }
-        // There is room at last.
+        // There is space at last.
         world.resolvers.get_mut(&NodeId(4)).unwrap().config.records_max = 1_000;
         world.seconds(60);
         assert!(ready(&world, 4));
@@ -1205,7 +1205,7 @@ fn what_a_node_has_lost_is_published_again_and_nothing_else() {
     (0..400).for_each(|item| world.publish(1, &format!("/x/{item}")));
     world.seconds(5);
     let before = held(&world);
-    // One node loses a record, as if it had missed it: the others do not know.
+    // One node silently loses a record.
     let key = ItemId::new(&name("/x/7")).key();
     world.resolvers.get_mut(&NodeId(2)).unwrap().forget(key);
     assert_eq!(held(&world).0, before.0 - 1);

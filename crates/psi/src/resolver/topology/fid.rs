@@ -53,8 +53,8 @@ impl Default for FidConfig {
     }
 }
 
-/// What an FID should reach: a path or tree of two-way links from `source`, each node entered once, and the nodes
-/// that are to get the packet.
+/// The target of an FID: a path or tree of two-way links from `source`, each node entered once, and the nodes that
+/// should get the packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'a> {
     /// Where packets start.
@@ -72,7 +72,7 @@ pub struct FidBuilder {
     numbers: Numbers,
 }
 
-/// Labels remembered at most; the next one empties the memory.
+/// Maximum remembered labels; one more empties the memory.
 const SEEDS_MAX: usize = 1 << 18;
 /// Below this expected number of salts that work, a filter size is not tried.
 const EXPECTED_SUCCESSES_MIN: f64 = 0.02;
@@ -87,7 +87,7 @@ impl FidBuilder {
         config.label_bits = config.label_bits.clamp(1, BLOOM_BITS_MAX);
         FidBuilder { config, seeds: HashMap::with_hasher(FxBuildHasher), numbers: Numbers::default() }
     }
-    /// To be called when the graph has changed: forgets the labels of nodes that have left or have another secret, and
+    /// Call this when the graph has changed: forgets the labels of nodes that have left or have another secret, and
     /// gives new links their bitmap numbers.
     pub fn on_graph(&mut self, graph: &Graph, renewed: &BTreeSet<NodeId>) {
         if !renewed.is_empty() {

@@ -24,11 +24,10 @@ pub struct LinkStates {
     term: u32,
 }
 
-/// Earlier boot numbers of a node that are remembered. Boot numbers have no order: a message of a boot that another one has
-/// followed comes late.
+/// Earlier boot numbers remembered per node. Boot numbers have no order: a message of a superseded boot is late.
 const RUNS_MAX: usize = 8;
-/// How far a message may be ahead of the one before. A node numbers its messages one by one and is forgotten when it is
-/// silent, so that a larger step is a forgery, and would make the node's next messages count as old.
+/// Maximum step between two message numbers. A node numbers its messages one by one and is forgotten when it is silent,
+/// so a larger step is a forgery, and would make the node's next messages count as old.
 const STEP_MAX: u32 = 1_024;
 
 struct Record {
@@ -37,7 +36,7 @@ struct Record {
     /// messages in its name.
     earlier: Vec<(u64, u32)>,
     heard: Time,
-    /// How far apart its messages come: over a slow link further than usual.
+    /// The interval of its messages: longer than usual over a slow link.
     cadence: Cadence,
 }
 
@@ -57,7 +56,7 @@ pub enum Change {
     Metrics,
     /// Capacities, MTUs or labels for people: offers that use the node's links change, the graph does not.
     Properties,
-    /// Links or nodes that went; nothing new came.
+    /// Only links or nodes were removed.
     Shrunk,
     /// Links, nodes, roles, locations or secrets that are new.
     Grown,
@@ -124,7 +123,7 @@ impl LinkStates {
         self.records.insert(state.node, Record { state, earlier, heard: now, cadence });
         Ok(change)
     }
-    /// Forgets the nodes that fell silent, and gives them.
+    /// Forgets silent nodes, and returns them.
     pub fn expire(&mut self, now: Time) -> Vec<NodeId> {
         let silence = self.silence;
         let gone = self.records.iter().filter(|(_, record)| record.expires(silence) <= now);
@@ -229,8 +228,8 @@ pub struct Link {
     pub from: NodeIndex,
     /// The face that it leaves by.
     pub face: FaceId,
-    /// Where it ends and which link leads back: only if both ends announce it (two-way check). No route uses a link
-    /// without this, but its sending end does forward packets whose FID matches.
+    /// Its far end and the reverse link: only if both ends announce it (two-way check). No route uses a link without
+    /// this, but its sending end does forward packets whose FID matches.
     pub two_way: Option<(NodeIndex, LinkIndex)>,
     /// As its sending end reported it.
     pub adjacency: Adjacency,
@@ -285,11 +284,11 @@ impl Graph {
         }
         graph
     }
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
-    /// How many directed links there are.
+    /// The number of directed links.
     pub fn link_count(&self) -> usize {
         self.links.len()
     }
@@ -318,7 +317,7 @@ impl Graph {
     pub fn links_into(&self, node: NodeIndex) -> &[LinkIndex] {
         &self.nodes[node.0 as usize].arriving
     }
-    /// Where a two-way link ends.
+    /// The far end of a two-way link.
     pub fn end_of(&self, link: LinkIndex) -> Option<NodeIndex> {
         self.link(link).two_way.map(|(to, _)| to)
     }
@@ -343,7 +342,7 @@ impl Graph {
         self.node_info(node).roles.contains(Roles::ROUTER)
     }
     /// The nodes of this graph that are not in `earlier` with the same label secret, and the nodes of `earlier` that
-    /// are missing: a node that has been away may have come back with another secret.
+    /// are missing: a node that has been away may have returned with another secret.
     pub fn renewed(&self, earlier: &Graph) -> BTreeSet<NodeId> {
         let known = |graph: &Graph, node: &Node| {
             graph.node(node.id).is_some_and(|index| graph.node_info(index).secret == node.secret)
@@ -380,7 +379,7 @@ impl Graph {
             (None, Some(new)) => !self.is_transit(new),
         })
     }
-    /// How many links the longest of the shortest ways has, as far as two sweeps find it: exact on trees.
+    /// The length in links of the longest of the shortest paths, as found by two sweeps: exact on trees.
     pub fn diameter(&self) -> u32 {
         let farthest = |from: NodeIndex| {
             let mut seen = alloc::vec![false; self.nodes.len()];

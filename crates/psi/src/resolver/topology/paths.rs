@@ -17,7 +17,7 @@ pub struct PathConfig {
     /// A path is not offered if it costs more than this many times the cheapest one to the same source; `None` for
     /// any. Default: `None`.
     pub stretch_max: Option<u64>,
-    /// Links of a path at most: as many as the hop limit of a packet allows. Default: 63.
+    /// Maximum links of a path, bounded by the hop limit of a packet. Default: 63.
     pub hops_max: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for PathConfig {
     }
 }
 
-/// A source of a transfer: where the data comes from.
+/// A source of a transfer: the origin of its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source {
     /// Its node.
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn disjoint_paths_are_preferred_and_the_first_is_the_shortest() {
-        // Data from 0 to 5: short ways 0-1-5 and 0-1-2-5, a long disjoint one 0-3-4-6-5.
+        // Data from 0 to 5: short paths 0-1-5 and 0-1-2-5, a long disjoint one 0-3-4-6-5.
         let graph = graph(7, &[(0, 1), (1, 5), (1, 2), (2, 5), (0, 3), (3, 4), (4, 6), (6, 5)]);
         let costs = graph.costs(Default::default());
         let pick = |k| {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn penalties_find_disjoint_paths_that_the_k_shortest_miss() {
-        // Two ladders of short variations over link 0-1, and one long way around.
+        // Two ladders of short variations over link 0-1, and one long detour.
         let mut links = alloc::vec![(0, 1), (1, 20)];
         (2..18).for_each(|i| links.extend([(1, i), (i, 20)]));
         links.extend([(0, 21), (21, 22), (22, 23), (23, 20)]);

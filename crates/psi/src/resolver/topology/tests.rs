@@ -708,8 +708,8 @@ fn a_better_standby_has_its_turn_also_after_a_manager_behind_a_slow_link() {
         to_manager: Vec::new(),
         from_manager: Vec::new(),
     };
-    // The beacons of the active one come ever further apart, up to 5 s, and end; the better standby is heard every 0.5 s, and
-    // never takes over.
+    // The intervals of the active one's beacons grow up to 5 s, and they end; the better standby is heard every 0.5 s,
+    // and never takes over.
     let (heard, last) = ([0, 2, 6, 14, 30, 50, 70, 90, 110, 130], 130);
     let mut taken_over = None;
     for step in 0..400u64 {
@@ -801,7 +801,7 @@ fn a_new_fetch_is_served_before_the_repair_of_others() {
     demo.world.run(100);
     let manager = demo.world.hosts[demo.managers[0]].manager.as_mut().unwrap();
     manager.config_mut().transfers_per_turn = 1;
-    // All of them are to be computed again when another one comes.
+    // All of them must be computed again when another one joins.
     let now = demo.world.now;
     manager.reign_again(now);
     while manager.poll_message().is_some() {}
@@ -862,7 +862,7 @@ fn a_host_is_served_whichever_end_of_its_link_is_heard_of_last() {
             manager.handle_timeout(later + Duration::from_millis(100));
             later
         };
-        // Their link goes at both ends, and comes again, one end after the other.
+        // Their link is removed at both ends, and returns, one end at a time.
         states.iter().for_each(|state| _ = tell(manager, between(state)));
         manager.handle_path_request(now, NodeId(77), PathRequest { version: request.version + 1, ..request.clone() });
         while manager.poll_message().is_some() {}

@@ -2,7 +2,7 @@
 //! where it left its parent, and A* towards the goal for every variation.
 //!
 //! Distances to the goal in the complete graph never exceed those in a graph with links removed, so one search from the
-//! goal gives the bound for all variations, which then visit little more than the nodes on the way.
+//! goal gives the bound for all variations, which then visit little more than the nodes on the path.
 use alloc::{
     collections::{BTreeSet, BinaryHeap},
     vec::Vec,
@@ -30,7 +30,7 @@ pub struct Search<'a> {
     goal: NodeIndex,
     /// Distance of each node to the goal over routers.
     bound: Vec<u64>,
-    /// Per node: in which round it was seen, its distance from the start of the round, the link that led there.
+    /// Per node: the round in which it was seen, its distance from the start of the round, the link that led there.
     seen: Vec<(u32, u64, LinkIndex)>,
     banned_nodes: Vec<bool>,
     round: u32,
@@ -112,7 +112,7 @@ impl<'a> Search<'a> {
     fn shortest(&mut self, from: NodeIndex, costs: &[u64], banned: &[LinkIndex], limit: u64) -> Option<Path> {
         self.round += 1;
         let bound = self.bound[from.0 as usize];
-        // A host that is no router has no bound from which it can be passed, but paths may start there.
+        // A host that is no router has no transit bound, but paths may start there.
         let bound = if bound == FAR { 0 } else { bound };
         self.seen[from.0 as usize] = (self.round, 0, LinkIndex(0));
         let mut open = BinaryHeap::new();
@@ -161,7 +161,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Cost of the cheapest way of each node to `goal`; nodes that are not routers end ways, they are not passed.
+/// Cost of the cheapest path of each node to `goal`; nodes that are not routers end paths, they are not passed.
 fn distances_to(graph: &Graph, costs: &[u64], goal: NodeIndex) -> Vec<u64> {
     let mut distances = alloc::vec![FAR; graph.node_count()];
     distances[goal.0 as usize] = 0;

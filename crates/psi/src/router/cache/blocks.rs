@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Body, PacketKey, PayloadMemory};
 
-/// Bytes of a block at most.
+/// Maximum bytes of a block.
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
 /// A cache holds at least this many of the largest blocks.
 const BLOCKS_MIN: u64 = 256;
@@ -31,7 +31,7 @@ struct Block {
     /// Bytes that more packets may take.
     left: usize,
     bytes: u64,
-    /// Packets that were put in; some may have been taken out since.
+    /// Packets inserted; some may have been removed since.
     keys: Vec<PacketKey>,
     live: usize,
 }

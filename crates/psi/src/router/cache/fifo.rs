@@ -1,4 +1,4 @@
-//! Evicts the packet that came first.
+//! Evicts the oldest packet.
 use tributary_core::Recency;
 
 use super::{CachePolicy, PacketKey};

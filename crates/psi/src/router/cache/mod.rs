@@ -1,13 +1,13 @@
 //! The packet cache of a router (paper §III-B2: on-path caches answer fast-path requests).
 //!
 //! Packets are kept by stream (object and packet size) and number. A [`CachePolicy`] decides on admission and eviction;
-//! [`POLICIES`] lists them by name. Payloads are copied, because arriving bytes are slices of receive buffers that they
-//! would keep alive; in larger caches they lie in blocks of up to 64 KiB, and evicting a packet evicts its block. Where
-//! packets are slices of their object all the way, as in a simulator, [`PayloadMemory::Shared`] keeps references
-//! instead, and nothing else differs.
+//! [`POLICIES`] lists them by name. Payloads are copied, because arriving slices would keep whole receive buffers
+//! alive; in larger caches they lie in blocks of up to 64 KiB, and evicting a packet evicts its block. Where packets
+//! are slices of their object all the way, as in a simulator, [`PayloadMemory::Shared`] keeps references instead, and
+//! nothing else differs.
 //!
-//! A cache cannot verify packets: receivers do, and bypass a cache that sent wrong ones (`FLAG_NO_CACHE`). An answer of
-//! the source that passes by replaces the cached packet, which heals the cache.
+//! A cache cannot verify packets: receivers do, and bypass a cache that sent wrong ones (`FLAG_NO_CACHE`). A passing
+//! answer of the source replaces the cached packet, which heals the cache.
 mod blocks;
 mod fifo;
 mod lru;
@@ -31,7 +31,7 @@ use object_oriented::{Admission, ObjectOriented};
 /// A packet of a stream.
 pub type PacketKey = (StreamKey, u32);
 
-/// What a packet takes beyond its payload: index entries of cache and policy, and the allocator's share.
+/// A packet's overhead beyond its payload: index entries of cache and policy, and the allocator's share.
 pub const PACKET_OVERHEAD_BYTES: u64 = 160;
 
 /// Decides on admission to a cache and eviction from it.
@@ -44,7 +44,7 @@ pub trait CachePolicy: Send {
     fn on_insert(&mut self, key: PacketKey);
     /// A requested packet was found.
     fn on_hit(&mut self, key: PacketKey);
-    /// A packet was taken out.
+    /// A packet was removed.
     fn on_remove(&mut self, key: PacketKey);
     /// The packet to evict so that `newcomer` fits; `None` if the newcomer is worth less than all of them.
     fn victim(&mut self, newcomer: PacketKey) -> Option<PacketKey>;
@@ -121,7 +121,7 @@ pub struct CacheCounters {
     pub inserts: u64,
     /// Packets evicted for others.
     pub evictions: u64,
-    /// Packets that came again from the source with other bytes.
+    /// Packets that arrived again from the source with other bytes.
     pub replacements: u64,
 }
 
@@ -135,7 +135,7 @@ struct ObjectCounters {
     packets: u64,
     bytes: u64,
     counters: CacheCounters,
-    /// The block that its next packet goes into.
+    /// The block for its next packet.
     open: Option<BlockId>,
 }
 
@@ -148,7 +148,7 @@ pub struct CacheEntry {
     pub packets: u64,
     /// Payload bytes held.
     pub bytes: ByteCount,
-    /// What happened to it since its first packet came.
+    /// Its counters since its first packet.
     pub counters: CacheCounters,
 }
 
@@ -175,7 +175,7 @@ impl PacketCache {
     pub fn set_memory(&mut self, memory: PayloadMemory) {
         self.blocks.set_memory(memory);
     }
-    /// Offers a packet that passes by; `payload` is head and body, which are copied if the policy wants it.
+    /// Offers a passing packet; `payload` is head and body, which are copied if the policy admits it.
     #[cfg(test)]
     pub fn insert(&mut self, stream: StreamKey, packet: u32, payload: [&[u8]; 2], from: Provenance) {
         self.insert_body(stream, packet, payload[0], Body::Slice(payload[1]), from);
@@ -207,7 +207,7 @@ impl PacketCache {
                 self.used += cost;
                 break open.unwrap_or_else(|| self.blocks.open(fresh));
             }
-            // Who goes may be of this very stream, and take its block along.
+            // The victim may be of this very stream, and take its block along.
             let Some(victim) = self.policy.victim(key) else { return };
             self.evict(victim);
         };
@@ -442,7 +442,7 @@ mod tests {
         assert!(blocks.len() < 40, "{} blocks", blocks.len());
         assert!((0..1_000).all(|number| cache.lookup(A, number).unwrap() == packet(number)[..]));
         assert!(cache.used().0 < 1_000 * (1_400 + PACKET_OVERHEAD_BYTES) + (128 << 10));
-        // As many small objects as there is room for.
+        // As many small objects as fit.
         let small = |number: u32| StreamKey([9, 9, (number >> 16) as u8, (number >> 8) as u8, number as u8, 9]);
         (0..9_000).for_each(|number| fill(&mut cache, small(number), 0..1));
         assert_eq!((cache.entries().count(), cache.counters().evictions), (9_001, 0));

@@ -1,9 +1,9 @@
 //! Object-oriented packet caching: objects are the unit of popularity, and their beginnings are worth more than
 //! their ends (reference/psi, "later work of the group").
 //!
-//! The index is by object. When room is needed, the least recently used object loses its last packet, so every object
-//! keeps the packets that a receiver requests first, in few contiguous ranges. An object that alone exceeds the cache
-//! keeps its beginning instead of flushing itself through it.
+//! The index is by object. The least recently used object loses its last packet first, so every object keeps the
+//! packets that a receiver requests first, in few contiguous ranges. An object that alone exceeds the cache keeps its
+//! start instead of flushing itself through it.
 //!
 //! In the published form a router keeps one range from the start of the object and ignores packets behind a gap. With
 //! several paths each router sees only some ranges of an object, so by default any packet is admitted

@@ -10,7 +10,7 @@ pub(super) struct Manager {
     pub(super) best: Option<FaceId>,
     /// Whether it is on this node.
     pub(super) own: bool,
-    /// How far apart its beacons come.
+    /// The interval of its beacons.
     pub(super) cadence: Cadence,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Manager {
 const BEACON_PARTS: u32 = 100;
 /// The time between them from which it grows.
 const BEACON_INTERVAL_FIRST: Duration = Duration::from_millis(500);
-/// Beacons that may be missed of a manager whose beacons are further apart than usual.
+/// Tolerated missed beacons of a manager with longer intervals than usual.
 const BEACON_MISSES: u32 = 5;
 
 impl Manager {
@@ -26,7 +26,7 @@ impl Manager {
     pub(super) fn timeout(&self, config: &NeighbourConfig) -> Duration {
         self.cadence.interval(config.manager_timeout / BEACON_MISSES) * BEACON_MISSES
     }
-    /// The last beacon as it came by the best way, and that way; `None` if no way is left.
+    /// The last beacon on the best path, and that path; `None` if no path is left.
     pub(super) fn latest(&self) -> Option<(Beacon, Option<FaceId>)> {
         let Some(best) = self.best else {
             return self.own.then(|| (self.beacon.clone(), None));
@@ -38,7 +38,7 @@ impl Manager {
         beacon.from_manager = learnt.from.split_last()?.1.into();
         Some((beacon, Some(best)))
     }
-    /// A face is down: of the other ways the newest is the best.
+    /// A face is down: of the other paths the newest is the best.
     pub(super) fn forget_way(&mut self, face: FaceId) {
         self.routes.remove(&face);
         if self.best == Some(face) {
@@ -64,7 +64,7 @@ impl Neighbour {
         if beacon.to_manager.len() >= BEACON_LABELS_MAX || beacon.from_manager.len() >= BEACON_LABELS_MAX {
             return Err(reason::HOPS);
         }
-        // A copy that came through this node before offers no other way.
+        // A copy that passed this node before offers no new path.
         let own = self.faces.keys().any(|face| beacon.from_manager.contains(&self.key.list(Port::Face(*face))));
         if own {
             return Ok(());
@@ -123,7 +123,7 @@ impl Neighbour {
         manager.retired = retired;
         manager.heard = now;
         manager.cadence.on_message(now);
-        // Over a slow link only some of the beacons come.
+        // Over a slow link only some of the beacons arrive.
         let skipped = beacon.sequence.saturating_sub(manager.beacon.sequence).max(1);
         manager.best = Some(face);
         manager.routes.insert(face, learnt);
@@ -155,7 +155,7 @@ impl Neighbour {
             self.schedule_link_state(now);
         }
     }
-    /// Passes a beacon that came by `arrived` on over all other faces.
+    /// Forwards a beacon from `arrived` over all other faces.
     fn pass_on_beacon(&mut self, now: Time, arrived: FaceId, beacon: &Beacon) {
         // Neighbours drop beacons that non-routers pass on.
         if self.trust.as_ref().is_some_and(|trust| !trust.is_router()) {
@@ -166,7 +166,7 @@ impl Neighbour {
             self.send_beacon(now, other, beacon, Some(arrived));
         }
     }
-    /// Passes a beacon on over `face`. `arrived` is the face that it came by; `None` if it is this node's own.
+    /// Forwards a beacon over `face`. `arrived` is its arrival face; `None` if it is this node's own.
     pub(super) fn send_beacon(&mut self, now: Time, face: FaceId, beacon: &Beacon, arrived: Option<FaceId>) {
         let mut beacon = beacon.clone();
         if let Some(arrived) = arrived {
@@ -194,8 +194,8 @@ impl Neighbour {
             self.packets.push_back((face, packet));
         }
     }
-    /// Whether a beacon of `bytes` goes over `face` now: always if it carries news, otherwise as often as the link
-    /// bears.
+    /// Whether to send a beacon of `bytes` over `face` now: always if it carries news, otherwise as often as the link
+    /// can bear.
     fn is_beacon_due(&mut self, now: Time, face: FaceId, beacon: &Beacon, bytes: usize) -> bool {
         let Some(state) = self.faces.get_mut(&face) else { return false };
         let target = state.pace.interval(Duration::ZERO, bytes, BEACON_PARTS);

@@ -20,15 +20,15 @@ pub struct NeighbourConfig {
     pub nonce_secret: [u8; 32],
     /// Time between hellos on one face. Default: 200 ms.
     pub hello_interval: Duration,
-    /// Hellos that may be missed before a face is down. Default: 5, so that a loss of a fifth of all packets takes a
-    /// face down once in ten minutes and not twice a minute; transfers notice silence by themselves long before.
+    /// Tolerated missed hellos before a face is down. Default: 5, so that a loss of a fifth of all packets takes a face
+    /// down once in ten minutes and not twice a minute; transfers notice silence long before.
     pub hello_misses: u32,
     /// Datagram sizes to try, ascending; bounded by each face's configured MTU. The first is assumed to work. Default:
     /// 1,200, 1,472, 8,972, 32,768, 65,507.
     pub mtu_ladder: Vec<u32>,
     /// How often a size is tried, one hello after the other, before the pauses between tries double. Default: 3.
     pub mtu_probes: u32,
-    /// Time between checks of the size in use at most, with a try of the next one. Default: 30 s.
+    /// Maximum time between checks of the size in use, with a try of the next one. Default: 30 s.
     pub mtu_probe_interval: Duration,
     /// How long a change waits for further ones before the topology managers learn it. Default: 20 ms.
     pub link_state_debounce: Duration,
@@ -38,9 +38,9 @@ pub struct NeighbourConfig {
     pub link_state_refresh: Duration,
     /// How long a silent topology manager is remembered. Default: 3 s.
     pub manager_timeout: Duration,
-    /// Topology managers at most; beacons of more are dropped. Default: 8.
+    /// Maximum topology managers; beacons of more are dropped. Default: 8.
     pub managers_max: usize,
-    /// Faces at most. Default: 1,024.
+    /// Maximum faces. Default: 1,024.
     pub faces_max: usize,
 }
 

@@ -4,8 +4,8 @@ use super::*;
 
 /// How long a neighbour that fell silent is greeted more often.
 const EAGER: Duration = Duration::from_secs(30);
-/// How many hellos it then gets in the time of one, and before that when the neighbour's next hello is overdue: a
-/// neighbour that misses this node's hellos gets an early one. So random loss takes no face down.
+/// How many hellos it then gets in the time of one, also when the neighbour's next hello is overdue: a neighbour that
+/// misses this node's hellos gets an early one. So random loss takes no face down.
 const EAGER_HELLOS: u32 = 4;
 /// Hellos, and checks of the datagram size, each take at most this fraction (1/n) of a link.
 const HELLO_PARTS: u32 = 60;
@@ -15,7 +15,7 @@ const PROBE_PARTS: u32 = 100;
 const LARGE_AIRTIME_MAX: Duration = Duration::from_millis(400);
 /// Hellos whose lengths are remembered until they are answered.
 const GREETED_MAX: usize = 16;
-/// How long data alone keeps a neighbour up whose hellos wait behind it. Hellos are authentic, data need not be.
+/// How long data alone keeps a neighbour up whose hellos are queued behind it. Hellos are authentic, data need not be.
 const INDIRECT_MAX: Duration = Duration::from_secs(60);
 
 /// State of one face.
@@ -23,15 +23,15 @@ pub(super) struct Face {
     pub(super) options: FaceOptions,
     /// Whether only answers may be sent over it: an unsolicited face that has not shown that it receives them.
     pub(super) awaits_proof: bool,
-    /// What only who receives hellos on this face can echo.
+    /// Only a node that receives hellos on this face can echo it.
     pub(super) nonce: u64,
-    /// What a newcomer answers of the hellos sent up to here proves nothing: an answer to an earlier neighbour's time may have
-    /// been recorded and be played back.
+    /// A newcomer's answers to hellos up to here prove nothing: an answer from an earlier neighbour's time may be
+    /// replayed.
     stale_us: u64,
     /// When a sender that claims the place of a neighbour that is up was last answered.
     answered_at: Option<Time>,
     pub(super) hello_due: Time,
-    /// After the neighbour fell silent: until when it is greeted more often, so that it is soon known to be back.
+    /// After the neighbour fell silent: until when hellos are sent more often, so that its return is noticed soon.
     eager_until: Time,
     pub(super) peer: Option<Peer>,
     pub(super) up: bool,
@@ -50,7 +50,7 @@ pub(super) struct Face {
     pub(super) pace: LinkPace,
     /// When hellos were sent, by this node's clock in microseconds, and their bytes.
     greeted: VecDeque<(u64, usize)>,
-    /// How far apart hellos leave, and come.
+    /// The intervals of sent and received hellos.
     ramp: Ramp,
     cadence: Cadence,
     /// The last beacons sent: by manager, its state at the time, and their interval.
@@ -100,7 +100,7 @@ impl Face {
     fn overdue_after(&self, config: &NeighbourConfig) -> Duration {
         self.expected_interval(config.hello_interval) * 3 / 2
     }
-    /// The neighbour is another one, or another run of it, or was away: its rhythm starts again.
+    /// The neighbour is another one, or another run of it, or was away: its intervals start again.
     fn forget_rhythm(&mut self) {
         (self.ramp, self.cadence) = (Ramp::default(), Cadence::default());
         self.beacons.clear();
@@ -126,9 +126,9 @@ pub(super) struct Peer {
     pub(super) face: FaceId,
     pub(super) roles: Roles,
     pub(super) label: String,
-    /// When anything came from it last.
+    /// When its last packet arrived.
     pub(super) heard: Time,
-    /// When its last hello came.
+    /// When its last hello arrived.
     pub(super) greeted: Time,
     pub(super) sent_us: u64,
     pub(super) echo_us: u64,
@@ -153,7 +153,7 @@ impl Peer {
 }
 
 impl Neighbour {
-    /// A packet other than a greeting has come over a face: the neighbour is alive, though its hellos may wait behind
+    /// A packet other than a hello has arrived on a face: the neighbour is alive, though its hellos may wait behind
     /// data.
     pub fn on_traffic(&mut self, now: Time, face: FaceId) {
         if let Some(state) = self.faces.get_mut(&face)
@@ -205,7 +205,7 @@ impl Neighbour {
         }
         let is_same = |peer: &Peer| (peer.node, peer.nonce, peer.face) == (hello.node, hello.nonce, hello.face);
         let same = state.peer.as_ref().is_some_and(is_same);
-        // Whether it hears this node: a newcomer must have heard a hello sent since the last neighbour came or went.
+        // Whether it hears this node: a newcomer must have heard a hello sent since the last neighbour came or left.
         let heard = hello.heard.filter(|heard| (heard.node, heard.nonce, heard.face) == (own, state.nonce, face));
         let us = heard.filter(|heard| same && state.up || heard.echo_us > state.stale_us);
         if same && state.peer.as_ref().is_some_and(|peer| hello.sent_us <= peer.sent_us) {
@@ -257,8 +257,8 @@ impl Neighbour {
                 let was_up = core::mem::replace(&mut state.up, true);
                 state.awaits_proof = false;
                 if !was_up {
-                    // Before anything else: where an earlier run of this node still counts as up, messages that come
-                    // before the proof would be attributed to that run.
+                    // Before anything else: where an earlier run of this node still counts as up, messages before the
+                    // proof would be attributed to that run.
                     self.send_hello(now, face, None);
                     self.on_up(now, face);
                 }
@@ -357,7 +357,7 @@ impl Neighbour {
         // Where packets are lost at random some tries fail: the pauses between further ones double.
         let pause = self.config.hello_interval * (1 << extra.min(16));
         let most = state.probe_interval(&self.config);
-        // The first tries follow each other; an answer that is on its way is not overtaken by the next one.
+        // The first tries follow each other; the next one must not overtake an answer in transit.
         let bytes = next.unwrap_or(current) as usize + if check_current { current as usize } else { 0 };
         let parts = if extra == 0 { 3 } else { PROBE_PARTS };
         let pause = if next.is_none() { most } else { state.pace.interval(pause, bytes, parts) };

@@ -1,7 +1,7 @@
 //! What a node reports to the topology managers about its links, and when.
 use super::*;
 
-/// Link states without news take at most this fraction (1/`LINK_STATE_PARTS`) of the link that they leave by.
+/// Link states without news take at most this fraction (1/`LINK_STATE_PARTS`) of their departure link.
 const LINK_STATE_PARTS: u32 = 60;
 
 impl Neighbour {

@@ -1,12 +1,12 @@
 //! The neighbour at each face, and the routes to the topology managers.
 //!
-//! Neighbours greet each other every `hello_interval`. A face is up when its hellos come back as heard (two-way check)
-//! and down when `hello_misses` of them are missed. Echoed clocks give the link's round-trip time; padded hellos give
-//! its MTU: the largest size that the other side reports as received (RFC 8899 in spirit).
+//! Neighbours exchange hellos every `hello_interval`. A face is up when its hellos are echoed (two-way check) and down
+//! when `hello_misses` of them are missed. Echoed clocks give the link's round-trip time; padded hellos give its MTU:
+//! the largest size that the other side reports as received (RFC 8899 in spirit).
 //!
-//! Topology managers flood beacons. Every node passes the first copy of each on to its other neighbours and adds the
+//! Topology managers flood beacons. Every node forwards the first copy of each to its other neighbours and adds the
 //! labels of the links, so that it arrives with a route to the manager and one back: enough to send the link state
-//! there, from which the manager makes everything else.
+//! there, from which the manager derives everything else.
 //! ```text
 //!   down ──hello──► heard ──hello that heard us──► up ──3 missed, or not heard any more, or restarted──► down
 //! ```
@@ -48,7 +48,7 @@ use trust::Trust;
 ///
 /// After each `handle_*` or command, drain [`Neighbour::poll_face`] (into [`super::Router::set_face_up`]),
 /// [`Neighbour::poll_packet`], [`Neighbour::poll_link_state`], [`Neighbour::poll_beacon`] (into a topology manager of
-/// this node) and [`Neighbour::poll_event`]; then ask [`Neighbour::poll_timeout`].
+/// this node) and [`Neighbour::poll_event`]; then call [`Neighbour::poll_timeout`].
 pub struct Neighbour {
     config: NeighbourConfig,
     key: LabelKey,
@@ -59,7 +59,7 @@ pub struct Neighbour {
     trust: Option<Trust>,
     term: u32,
     sequence: u32,
-    /// How many nonces were drawn.
+    /// Nonces drawn so far.
     nonces: u64,
     link_state_due: Option<Time>,
     link_state_sent: Time,
@@ -114,7 +114,8 @@ pub struct ManagerInfo {
     pub key: Option<PublicKey>,
 }
 
-/// Bytes that an address gets back at most for each that came from it, before it has shown that it receives them (RFC 9000, 8.1).
+/// Maximum bytes sent to an address per byte received from it, before it has proven that it receives them (RFC 9000,
+/// 8.1).
 const ANSWER_MAX: usize = 3;
 /// Bytes of a hello with an empty label and a received hello, its header and its authentication code.
 const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
@@ -123,7 +124,7 @@ const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
 pub mod reason {
     /// The code at the end is wrong.
     pub const DAMAGED: &str = "damaged hello or beacon";
-    /// The sender has not shown that it receives the packets sent to the neighbour whose place it claims.
+    /// The sender has not proven that it receives packets at the address of the neighbour that it claims to be.
     pub const UNPROVEN: &str = "hello in the place of a neighbour, not proven";
     /// A face that leads back to this node.
     pub const OWN: &str = "own hello came back";
@@ -162,7 +163,7 @@ impl Neighbour {
             config,
         }
     }
-    /// Adds a face and greets over it. A known face gets the new options. Returns whether there was room for it.
+    /// Adds a face and sends hellos over it. A known face gets the new options. Returns false at the limit.
     pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if let Some(state) = self.faces.get_mut(&face) {
             state.options = options;
@@ -184,8 +185,8 @@ impl Neighbour {
         }
         is_new
     }
-    /// Greets a sender whose datagram of `bytes` came before any answered hello: at most one hello for a datagram, not
-    /// much longer than it, and not more often than neighbours are greeted; otherwise an attacker could aim hellos at a
+    /// Sends a hello to a sender whose datagram of `bytes` came before any answered hello: at most one per datagram,
+    /// not much longer than it, and not more often than to neighbours; otherwise an attacker could aim hellos at a
     /// third party.
     pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
         let is_due = |state: &Face| state.awaits_proof && state.hello_due <= now;
@@ -285,7 +286,7 @@ impl Neighbour {
         self.routes = Some(routes.clone());
         true
     }
-    /// Notes a term that was heard: link states carry it, so that the next manager's term exceeds it.
+    /// Records a term: link states carry it, so that the next manager's term exceeds it.
     pub fn see_term(&mut self, term: u32) {
         self.term = self.term.max(term);
     }
@@ -318,7 +319,7 @@ impl Neighbour {
     pub fn poll_packet(&mut self) -> Option<(FaceId, Vec<u8>)> {
         self.packets.pop_front()
     }
-    /// The next face that came up or went down.
+    /// The next face that went up or down.
     pub fn poll_face(&mut self) -> Option<(FaceId, bool)> {
         self.face_changes.pop_front()
     }

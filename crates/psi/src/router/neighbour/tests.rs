@@ -237,7 +237,7 @@ fn hellos_of_earlier_runs_are_replayed_in_vain() {
     let mut recorded = Vec::new();
     for run in 0..4 {
         line.run_until(line.now + Duration::from_millis(1_000));
-        // A hello that has heard this node, sealed by any of the keys.
+        // A hello that echoes this node's, sealed by any of the keys.
         line.nodes[1].send_hello(line.now, FaceId(1), None);
         recorded.extend(line.nodes[1].poll_packet().map(|(_, packet)| packet));
         line.nodes[1] = Neighbour::new(config(2, 100 + run));
@@ -350,7 +350,7 @@ fn forged_foreign_and_own_packets_are_dropped_with_their_reason() {
 
 #[test]
 fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
-    // The first message of an older program to a node that it did not know.
+    // The first message of an older program to a node that does not know it.
     let mut line = Line::new(2);
     line.nodes[0].send_hello(line.now, FaceId(2), None);
     let (_, mut older) = line.nodes[0].poll_packet().unwrap();
@@ -488,7 +488,7 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
         other.send_beacon(Time::ZERO, FaceId(5), &beacon, Some(FaceId(6)));
         let (_, packet) = other.poll_packet().unwrap();
         node.handle_datagram(ms(1), FaceId(face), &packet.into());
-        // A copy that already came through this node is no way.
+        // A copy that has already passed this node offers no path.
         beacon.from_manager.push(LabelKey::new(&[9; 16]).list(Port::Face(FaceId(3 - face))));
         other.send_beacon(Time::ZERO, FaceId(5), &beacon, Some(FaceId(7)));
         let (_, packet) = other.poll_packet().unwrap();

@@ -14,8 +14,8 @@ use crate::{
     wire::{Beacon, Wire, WireError, Writer},
 };
 
-/// Signatures that a neighbour may cause to be checked in a second, and in a row: a check takes 50 µs, and a topology manager
-/// signs one beacon in each of its intervals.
+/// Checked signatures per neighbour and second, and in a burst: a check takes 50 µs, and a topology manager signs one
+/// beacon in each of its intervals.
 const CHECKS_PER_SECOND: u64 = 200;
 const CHECKS_BURST: u32 = 400;
 /// Topology managers whose signed beacons are remembered.
@@ -153,7 +153,7 @@ impl Trust {
         let signature = Signature(reader.array("signature").map_err(WireError::reason)?);
         reader.end().map_err(WireError::reason)?;
         let beacon = Beacon::decode(beacon).map_err(WireError::reason)?;
-        // The way that a beacon has come is one for control messages, which pass routers only.
+        // The path of a beacon is used for control messages, which only routers forward.
         if beacon.node != neighbour.node && !neighbour.roles.contains(CertifiedRoles::ROUTER) {
             return Err(reason::HOST);
         }

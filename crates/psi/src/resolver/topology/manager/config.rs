@@ -29,16 +29,16 @@ pub struct ManagerConfig {
     pub capability_rotation: Duration,
     /// When a message could not be delivered: how long until the next try. Default: 300 ms.
     pub retry: Duration,
-    /// How long a withdrawn transfer or publisher is remembered, so that an overtaken request does not revive it:
-    /// longer than a message may be in transit. Default: 60 s.
+    /// How long a withdrawn transfer or publisher is remembered, so that a delayed request does not revive it: longer
+    /// than a message may be in transit. Default: 60 s.
     pub withdrawal_memory: Duration,
-    /// Transfers at most. Default: 4,096.
+    /// Maximum transfers. Default: 4,096.
     pub transfers_max: usize,
-    /// Nodes in the domain at most. Default: 4,096.
+    /// Maximum nodes in the domain. Default: 4,096.
     pub nodes_max: usize,
-    /// Directed links in the domain at most. Default: 65,536.
+    /// Maximum directed links in the domain. Default: 65,536.
     pub links_max: usize,
-    /// Paths per source at most, up to 16. Default: 16.
+    /// Maximum paths per source, up to 16. Default: 16.
     pub paths_max: usize,
     /// Transfers whose paths are computed in one turn; the others follow at once, but packets are handled in between.
     /// Default: 32.

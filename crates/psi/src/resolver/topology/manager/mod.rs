@@ -59,7 +59,7 @@ pub struct TopologyManager {
     config: ManagerConfig,
     /// In a network with an authority: nodes have the roles in their certificates.
     identity: Option<Identity>,
-    /// What the nodes of the domain may do there.
+    /// The grants of the domain's nodes.
     grants: BTreeMap<NodeId, Grant>,
     started: Option<Time>,
     state: ManagerState,
@@ -155,7 +155,8 @@ impl TopologyManager {
             routes_sequence: 0,
             offers_sequence: 0,
             retries: BTreeMap::new(),
-            // A restarted manager begins elsewhere; otherwise capabilities that had expired long ago would be valid again.
+            // A restarted manager starts elsewhere; otherwise capabilities that had expired long ago would be valid
+            // again.
             ring: KeyRing::new(config.secret, config.boot as u32),
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
@@ -210,7 +211,7 @@ impl TopologyManager {
                     _ => None,
                 };
                 match limit {
-                    // It is not in the graph, so that the only way to it is the one that it came by.
+                    // It is not in the graph, so its message's own path is the only one to it.
                     Some(rejection) => {
                         self.refuse_for(node, rejection);
                         self.refused_nodes.push_back((node, Refused { transfer: 0, rejection }));
@@ -315,7 +316,7 @@ impl TopologyManager {
     pub fn poll_reshaped(&mut self) -> bool {
         core::mem::take(&mut self.reshaped)
     }
-    /// Verified routes from this node to `node` and back; `None` if there is no way.
+    /// Verified routes from this node to `node` and back; `None` without a path.
     pub fn route_to(&mut self, node: NodeId) -> Option<(Fid, Fid)> {
         self.pair(self.config.node, node)
     }
@@ -406,7 +407,7 @@ impl TopologyManager {
     fn note(&mut self, text: String) {
         self.events.push_back(Event::Note(text));
     }
-    /// Refuses something that is about `node` for a limit: counts it, and notes it once for each limit.
+    /// Refuses a request about `node` because of a limit: counts it, and reports it once per limit.
     fn refuse_for(&mut self, node: NodeId, rejection: Rejection) {
         let Rejection::LimitReached(limit, _) = rejection else { return };
         let count = self.refused.entry(limit.name()).or_default();
@@ -421,7 +422,7 @@ impl TopologyManager {
     fn refuse(&mut self, reason: &'static str) {
         let count = self.refused.entry(reason).or_default();
         *count += 1;
-        // Stale messages are everyday; a limit is worth a line, once.
+        // Stale messages are common; a limit is worth one line.
         if *count == 1 && reason != super::graph::reason::STALE {
             self.note(format!("topology manager {}: {reason}", self.config.label));
         }

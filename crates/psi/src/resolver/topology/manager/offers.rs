@@ -50,7 +50,7 @@ impl TopologyManager {
                 transfer.last_offered = Some(sources);
             }
         } else {
-            // It gets an offer when the topology lets it be reached again.
+            // It gets an offer when the topology makes it reachable again.
             transfer.last_offered = None;
         }
         self.transfers.insert(key, transfer);
@@ -211,7 +211,8 @@ impl TopologyManager {
     }
 }
 
-/// The number of a path: a hash of its links, so that all managers give the same one; the next free one if two meet.
+/// The number of a path: a hash of its links, so that all managers compute the same one; the next free one after a
+/// collision.
 fn path_id(keys: &[LinkKey], ids: &mut BTreeMap<Vec<LinkKey>, u16>) -> u16 {
     if let Some(id) = ids.get(keys) {
         return *id;

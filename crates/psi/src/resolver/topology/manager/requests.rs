@@ -10,7 +10,7 @@ use crate::{
     wire::{MatchKey, Overtaken, PUBLISHERS_MAX, Publisher, WITHDRAWN_MAX},
 };
 
-/// What a subscriber wants paths for.
+/// A subscriber's request for paths.
 pub(super) struct Transfer {
     pub(super) item: ItemId,
     pub(super) metric: PathMetric,
@@ -267,7 +267,7 @@ impl TopologyManager {
             self.overtaken(from, request.item, overtaken);
         }
     }
-    /// Ends the transfers and lets the publishers fall whose time has come.
+    /// Ends the transfers and publishers whose time is over.
     pub(super) fn expire_transfers(&mut self, now: Time) {
         self.ended.expire(now);
         let due: Vec<_> =
@@ -313,7 +313,7 @@ mod tests {
         Publish(u64),
         Unpublish(u64),
     }
-    /// What a rendezvous node knows: version and whether it is live, of the subscription and of each publisher.
+    /// A rendezvous node's knowledge: version and liveness of the subscription and of each publisher.
     #[derive(Clone, Default)]
     struct View {
         subscription: Option<(u64, bool)>,
@@ -391,7 +391,7 @@ mod tests {
                     requests.extend(view.request().map(|request| (NodeId(bit as u64 + 1), request)));
                 }
             }
-            // In the end the rendezvous nodes know the same.
+            // In the end the rendezvous nodes agree.
             requests.extend(all.request().map(|request| (NodeId(1), request)));
             let mut shuffled: Vec<_> = order.iter().filter(|_| !requests.is_empty()).map(|at| at.get(&requests)).collect();
             shuffled.extend(requests.iter().rev());

@@ -33,7 +33,7 @@ type Properties = (String, Vec<(FaceId, u32, u32)>);
 const FID_ROOMS: [(u32, u8); 3] = [(16, 16), (34, 32), (u32::MAX, 64)];
 
 impl TopologyManager {
-    /// Takes the present link states as the graph. Returns the nodes whose routes may have changed.
+    /// Sets the present link states as the graph. Returns the nodes whose routes may have changed.
     pub(super) fn on_topology(&mut self) -> RoutesDue {
         self.recompute_due = None;
         let change = core::mem::replace(&mut self.change, Change::None);
@@ -52,7 +52,7 @@ impl TopologyManager {
         let present = |node: NodeId| self.graph.node(node).is_some();
         self.pairs.retain(|(from, to), _| present(*from) && present(*to));
         self.sent_routes.retain(|node, _| present(*node));
-        // A link counts when both of its ends announce it: the other end of one that came or went may have announced it
+        // A link counts when both of its ends announce it: the other end of a new or removed one may have announced it
         // earlier.
         let mut ends = changed.clone();
         ends.extend(&renewed);
@@ -95,8 +95,8 @@ impl TopologyManager {
             }
         }
     }
-    /// Only nodes at the ends of paths have come, left or changed their links. The ways between all others are the
-    /// same, and their FIDs hold unless they match a new port of a node that they pass.
+    /// Only nodes at the ends of paths have joined, left or changed their links. The paths between all others are the
+    /// same, and their FIDs hold unless they match a new port of a node on their way.
     fn on_ends(&mut self, earlier: &Graph, changed: BTreeSet<NodeId>) -> RoutesDue {
         let mut ports: BTreeMap<NodeId, (NodeIndex, Vec<FaceId>)> = BTreeMap::new();
         for id in &changed {

@@ -8,7 +8,7 @@ pub(super) struct Rival {
     cadence: Cadence,
 }
 
-/// Missed beacons after which a manager counts as dead whose beacons are further apart than usual, as over slow links.
+/// Missed beacons after which a manager with longer beacon intervals than usual, as over slow links, counts as dead.
 const BEACONS_MISSED: u32 = 5;
 
 impl Rival {
@@ -38,7 +38,7 @@ impl TopologyManager {
                 ));
                 self.beacon_due = now;
             }
-            // By a rare chance it ruled in this very term, and nodes may have taken its routes.
+            // By a rare coincidence it ruled in this very term, and nodes may have taken its routes.
             (ManagerState::Active, _) if beacon.term == self.term => {
                 self.reign(now, term_after(self.term, self.config.boot));
             }
@@ -53,20 +53,20 @@ impl TopologyManager {
         self.rivals.insert(beacon.node, rival);
         self.handle_timeout(now);
     }
-    /// Takes routes that another manager has sent to this node: they carry the capability keys, which this one keeps
-    /// using when it takes over.
+    /// Takes routes from another manager: they carry the capability keys, which this one keeps using when it takes
+    /// over.
     pub fn handle_routes(&mut self, routes: &Routes) {
         let rules = self.state == ManagerState::Active && routes.term <= self.term;
         if routes.manager != self.config.node && !rules {
             self.ring.adopt(&routes.keys);
         }
     }
-    /// When a standby may take over if nothing is heard until then.
+    /// When a standby may take over without a beacon until then.
     pub(super) fn succession_time(&self, started: Time) -> Time {
         let listened = started + self.config.startup_wait;
         let least = self.config.manager_silence;
         let leaderless = self.last_active.map_or(listened, |(heard, silence)| (heard + silence).max(listened));
-        // Each better standby that answers gets one period to do it: it may have heard the active manager later.
+        // Each better standby that answers gets one period for it: it may have heard the active manager later.
         let period = self.last_active.map_or(least, |(_, silence)| silence);
         let ours = (self.config.priority, self.config.node);
         let better = self.rivals.values().filter(|rival| (rival.beacon.priority, rival.beacon.node) > ours);
