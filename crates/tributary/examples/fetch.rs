@@ -1,4 +1,4 @@
-//! Fetches a name and shows how it goes on:
+//! Fetches a name and shows its progress:
 //!
 //! ```sh
 //! cargo run -p tributary --example fetch -- /demo/big copy 127.0.0.1:7001
@@ -6,7 +6,8 @@
 use std::{error::Error, path::PathBuf};
 use tributary::{Api, Flow, Get, LocalApi, NodeConfig, Notice, Output, Request};
 
-/// Fetches `name` to `file` by a node of its own, whose neighbour is `router`, and gives the bytes that each source sent.
+/// Fetches `name` to `file` with a node of its own, whose neighbour is `router`, and returns the bytes from each
+/// source.
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
 pub(crate) fn fetch(
     name: &str,
@@ -19,10 +20,10 @@ pub(crate) fn fetch(
          [[face]]\npeer = \"{router}\"\n"
     );
     let node = LocalApi::start(NodeConfig::parse("example", &config, &std::env::current_dir()?)?)?;
-    // Without a publisher's key the first key seen for the name is believed, and remembered.
+    // Without a publisher's key the first key seen for the name is trusted, and remembered.
     let get = Get { patience_ms: Some(10_000), ..Get::new(name, Output::Path(file)) };
     let mut sources = Vec::new();
-    // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.
+    // `Flow::Stop` ends the fetch; verified data is kept, and the same fetch continues from there.
     node.ask(Request::Get(get), None, &mut |notice| {
         match notice {
             Notice::Progress(progress) => println!("{} of {} bytes", progress.stored_bytes, progress.bytes),

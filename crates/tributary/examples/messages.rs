@@ -39,7 +39,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let hub = node(folder.path(), "hub", "\"sender\", \"receiver\"", port()?, Some(at))?;
     let sensor = node(folder.path(), "sensor", "\"sender\", \"receiver\"", port()?, Some(at))?;
 
-    // attach: what is sent to this name reaches the hub from now on; dropping the messenger detaches.
+    // attach: messages to this name reach the hub from now on; dropping the messenger detaches.
     let inbox = Messenger::open(Arc::clone(&hub), &["/home/readings".parse()?], MessengerOptions::default())?;
     let outbox = Messenger::open(Arc::clone(&sensor), &[], MessengerOptions::default())?;
     std::thread::sleep(Duration::from_millis(300));
@@ -64,7 +64,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let report = outbox.report(transfer)?.unwrap_or_default();
     println!("the alarm is with {} of {}", report.delivered.len(), report.destinations);
 
-    // attach and detach: also while messages are taken.
+    // attach and detach, also during receiving.
     inbox.attach(&"/home/alarms".parse()?)?;
     std::thread::sleep(Duration::from_millis(300));
     let alarms = Destination::Name("/home/alarms".parse()?);
@@ -74,7 +74,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
     inbox.detach(&"/home/alarms".parse()?)?;
 
-    // get: what is published is fetched by name, by any family.
+    // get: published objects are fetched by name, in any family.
     let file = folder.path().join("plan.txt");
     std::fs::write(&file, "heat from six to nine")?;
     let put = Request::Put {
@@ -97,7 +97,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     })?;
     println!("{}", std::fs::read_to_string(copy)?);
 
-    // The same in memory, in small chunks, and asked for again as soon as half a second brings nothing.
+    // The same in memory, in small chunks, with a repeated request after half a second of silence.
     let options = GetOptions {
         chunk_bytes: Some(16 << 10),
         reliability: Some(Reliability::Ack),

@@ -1,4 +1,4 @@
-//! Publishes a file in a network that is there, until standard input ends:
+//! Publishes a file in an existing network until standard input ends:
 //!
 //! ```sh
 //! trib node --config examples/router.toml
@@ -7,7 +7,8 @@
 use std::{error::Error, io::Read, path::PathBuf};
 use tributary::{Api, LocalApi, NodeConfig, Notice, Request, Term};
 
-/// Publishes `file` as `name` by a node of its own, whose neighbour is `router`. It is published as long as the node lives.
+/// Publishes `file` as `name` with a node of its own, whose neighbour is `router`. It stays published for the node's
+/// lifetime.
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
 pub(crate) fn publish(file: PathBuf, name: &str, router: &str, state: &str) -> Result<LocalApi, Box<dyn Error>> {
     // The same text as in a config file; `NodeConfig::load` reads one.
@@ -42,7 +43,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let state = std::env::temp_dir().join("tributary-example-publisher");
     let node = publish(file.into(), name, router, &state.display().to_string())?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
-    // What was begun ends in order.
+    // Started tasks finish in order.
     node.stop()?;
     Ok(())
 }

@@ -1,22 +1,22 @@
 //! The one interface that every front end uses, in the same process or over the control socket.
 //!
-//! An operation is a [`Request`]; its result is a series of [`Notice`]. [`LocalApi`](crate::LocalApi) carries requests
-//! out, [`SocketApi`](crate::SocketApi) sends them to a daemon, and a front cannot tell which it has.
+//! An operation is a [`Request`]; its result is a series of [`Notice`]. [`LocalApi`](crate::LocalApi) executes
+//! requests, [`SocketApi`](crate::SocketApi) sends them to a daemon, and a front cannot tell which it has.
 use std::io::Write;
 
 use crate::{error::ApiError, notice::Notice, request::Request};
 
 /// Carries out requests.
 pub trait Api {
-    /// Carries out `request` and reports its progress to `tell`, the answer last.
+    /// Executes `request` and reports its progress to `tell`, the answer last.
     ///
     /// `stream` receives the bytes of a [`Get`](crate::Get) with [`Output::Stream`](crate::Output::Stream) in order;
-    /// `None` for everything else. `tell` is called at least about every
-    /// [`PROGRESS_INTERVAL`](crate::notice::PROGRESS_INTERVAL) during a `Get`, and ends the operation by returning
+    /// `None` for all other requests. `tell` is called at least about every
+    /// [`PROGRESS_INTERVAL`](crate::notice::PROGRESS_INTERVAL) during a `Get`, and stops the operation by returning
     /// [`Flow::Stop`]; that cancels a fetch, and its verified chunks are kept.
     ///
     /// # Errors
-    /// [`ApiError`] says what failed, on what, why, and what to try.
+    /// [`ApiError`] names the operation, its object, the reason, and a remedy.
     fn ask(
         &self,
         request: Request,
@@ -24,7 +24,7 @@ pub trait Api {
         notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError>;
 
-    /// Carries out a request whose answer is one object or a few, and gives them all.
+    /// Executes a request whose answer is one object or a few, and returns them all.
     ///
     /// # Errors
     /// The errors of [`Api::ask`].

@@ -5,7 +5,7 @@
 //! | `authority` | its secret key, for its owner alone |
 //! | `admitted` | a line for each certificate that was issued: the certificate itself |
 //! | `revoked` | the list of revocations, which every node of the network should have |
-//! | `LABEL.certificate` | the latest certificate of each node, to give to it |
+//! | `LABEL.certificate` | the latest certificate of each node, for transfer to it |
 use std::{
     collections::BTreeSet,
     fs::{self, File},
@@ -29,7 +29,7 @@ use crate::{
 pub struct Authority {
     folder: PathBuf,
     key: SigningKey,
-    /// Held while a command looks at the folder and changes it: two at once would issue one number twice, or lose a
+    /// Held while a command reads and changes the folder: two at once would issue one number twice, or lose a
     /// revocation.
     _lock: File,
 }
@@ -39,18 +39,18 @@ pub struct Authority {
 pub struct Candidate {
     /// Its key.
     pub key: PublicKey,
-    /// Its name, if it is known.
+    /// Its name, if known.
     pub label: Option<String>,
-    /// The roles that it plays by its config, if that is known.
+    /// Its configured roles, if known.
     pub roles: Roles,
-    /// Where it looks for its certificate, if that is known and on this machine.
+    /// Where it reads its certificate, if known and on this machine.
     pub certificate: Option<PathBuf>,
 }
 
-/// What a node is to be admitted with.
+/// The terms of a node's admission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admission {
-    /// What it may do for the network.
+    /// Its roles in the network.
     pub roles: Roles,
     /// The names that it owns.
     pub names: Vec<Name>,
@@ -61,7 +61,7 @@ pub struct Admission {
 /// A certificate of the list of those that were issued.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admitted {
-    /// What it says.
+    /// Its terms.
     pub terms: Terms,
     /// Whether it is revoked.
     pub is_revoked: bool,
@@ -69,7 +69,7 @@ pub struct Admitted {
     pub has_ended: bool,
 }
 
-/// Bytes of the list of issued certificates: what a million of them take.
+/// Maximum bytes of the list of issued certificates: enough for a million of them.
 const ADMITTED_BYTES_MAX: u64 = 1 << 30;
 
 /// Waits until no other command has the folder.
@@ -283,8 +283,8 @@ impl Candidate {
     /// The node that `text` names: its public key, its config, its state folder or its key file.
     ///
     /// # Errors
-    /// [`ApiError`] if it is none of these. A key file is made if the config's or state folder's is missing, as the node's
-    /// first start would.
+    /// [`ApiError`] for any other text. Creates a missing key file of a config or a state folder, as the node's first
+    /// start would.
     pub fn find(text: &str) -> Result<Candidate, ApiError> {
         if let Ok(key) = text.parse::<PublicKey>() {
             return Ok(Candidate { key, label: None, roles: Roles::HOST, certificate: None });

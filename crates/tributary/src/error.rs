@@ -1,4 +1,4 @@
-//! Errors as a person gets them: what failed, on what, why, what to try.
+//! Errors in the form for people: the operation, its object, the reason, and a remedy.
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tributary_core::printable;
@@ -8,7 +8,7 @@ use tributary_core::printable;
 pub struct ApiError {
     /// What kind of failure it is; decides the exit code.
     pub kind: ErrorKind,
-    /// What failed, on what, why.
+    /// The operation, its object, and the reason.
     pub message: String,
     /// What to try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,7 +19,7 @@ pub struct ApiError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
-    /// The network has no such object, or there is no such thing.
+    /// The object, transfer or face does not exist.
     NotFound,
     /// It started and could not be completed; verified chunks are kept.
     Incomplete,
@@ -27,7 +27,7 @@ pub enum ErrorKind {
     Rejected,
     /// The request makes no sense.
     Usage,
-    /// Another process has what this one needs for itself alone.
+    /// Another process holds an exclusive resource.
     InUse,
     /// The disk, the network interface or the like refused.
     Io,
@@ -40,8 +40,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The exit code of the program, by what a script would do: look elsewhere (1), mend the command (2), run it again (3),
-    /// ask who decides (4), mend the machine (5), look after the daemon (6); 130 after a signal.
+    /// The exit code of the program, by a script's next action: look elsewhere (1), correct the command (2), run it
+    /// again (3), ask the person in charge (4), repair the machine (5), look after the daemon (6); 130 after a signal.
     pub fn exit_code(self) -> u8 {
         match self {
             ErrorKind::NotFound => 1,
@@ -60,7 +60,7 @@ impl ApiError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         ApiError { kind, message: message.into(), hint: None }
     }
-    /// The same failure with what to try.
+    /// The same failure with a remedy.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         ApiError { hint: Some(hint.into()), ..self }
@@ -72,7 +72,7 @@ impl ApiError {
 }
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What failed in the network is said by others: it begins no line of its own.
+        // Other nodes word network failures: their text must not start a line.
         let kept = match self.kind {
             ErrorKind::NotFound | ErrorKind::Incomplete | ErrorKind::Rejected => "",
             ErrorKind::Usage

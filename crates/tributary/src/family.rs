@@ -1,4 +1,4 @@
-//! The families by their names. What each of them is and does stands in [`families`](crate::families).
+//! The families by their names. [`families`](crate::families) holds their behaviour.
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Deliberate misbehaviour, for demos and tests: what an honest network must survive.
+//! Deliberate faults, for demos and tests, which an honest network must survive.
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Manifest, ObjectReader, StoreError};
 use tributary_core::Random;

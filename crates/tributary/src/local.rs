@@ -21,7 +21,7 @@ use crate::{
     views::DoneView,
 };
 
-/// Who waits for a fetch of the queue to begin.
+/// Awaits the start of a queued fetch.
 type Begun = mpsc::Sender<Result<Notice, ApiError>>;
 /// Interval of checks for the node's end while no neighbour answers.
 const NEIGHBOUR_LOOK: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const QUEUE_LOOK: Duration = Duration::from_millis(200);
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const END_LOOK: Duration = Duration::from_millis(5);
 
-/// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
+/// A node in this process, with all operations for people. Dropping it stops the node.
 pub struct LocalApi {
     node: LocalNode,
     on_fetched: OnceLock<OnFetched>,
@@ -55,7 +55,7 @@ impl LocalApi {
     pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
         self.node.withdraw_old_copies()
     }
-    /// Starts the node of a config: opens sockets and state, publishes what the config and earlier runs say.
+    /// Starts the node of a config: opens sockets and state, and publishes the names of the config and of earlier runs.
     ///
     /// # Errors
     /// [`ApiError`] if an address is taken, the state folder cannot be used, or something cannot be published.
@@ -85,7 +85,7 @@ impl LocalApi {
     pub fn listen(&self) -> Vec<String> {
         self.node.runtime.listen_addrs()
     }
-    /// Its address with its key, for others to name it by; `None` if nobody proves keys there.
+    /// Its address and key, by which others can name it; `None` without proof of keys at that address.
     pub fn invitation(&self) -> Option<Invitation> {
         self.node.invitation()
     }
@@ -101,7 +101,7 @@ impl LocalApi {
     pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
         self.node.publish_all()
     }
-    /// Waits until the node's own thread has turned once: an answer shows that it is alive. It waits as long as that takes.
+    /// Waits, without a limit, until the node's own thread has turned once: an answer shows that it is alive.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
@@ -115,7 +115,7 @@ impl LocalApi {
     pub fn wait_for_neighbour(&self, patience: Duration) -> Result<bool, ApiError> {
         self.node.wait_for_neighbour(patience)
     }
-    /// Why no neighbour answers, and what to try; `None` if one does.
+    /// Why no neighbour answers, and a remedy; `None` if one does.
     pub fn why_alone(&self) -> Option<ApiError> {
         operations::alone(&self.node)
     }
@@ -127,8 +127,8 @@ impl LocalApi {
     pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         self.node.reload(new)
     }
-    /// Fetches what readers want of an object into a cache, until they want no more or `tell` ends it. Its output does
-    /// not matter; `on_open` gets the object once it is known.
+    /// Fetches the parts of an object that readers want into a cache, until they want no more or `tell` stops it. Its
+    /// output is ignored; `on_open` gets the object once it is known.
     ///
     /// # Errors
     /// The errors of [`Api::ask`] for a [`Get`].
@@ -141,11 +141,11 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, notify)
     }
-    /// Finds the name of the object or folder that `path` means, without waiting, and gives it to `answer`. It looks up
-    /// no name with fewer than `shortest` components. The lookup is not listed among the transfers.
+    /// Finds the name of the object or folder at `path`, without waiting, and passes it to `answer`. It looks up no
+    /// name with fewer than `shortest` components. The lookup is not listed among the transfers.
     ///
     /// # Errors
-    /// [`ApiError`] if the node is gone; `answer` gets one that says why the path means nothing.
+    /// [`ApiError`] if the node is gone; `answer` gets one with the reason if the path leads to nothing.
     pub fn resolve(
         &self,
         path: &Name,
@@ -200,7 +200,7 @@ impl LocalApi {
         self.node.demands(&get.paths)?;
         let turn = self.queue_turn();
         let number = self.node.queue.add(get)?;
-        // Whoever asked for it is told, and may ask again.
+        // The client gets the error, and may ask again.
         self.run_and_report(number, turn).inspect_err(|_| drop(self.node.queue.remove(number)))
     }
     fn resume(self: &Arc<Self>, text: &str) -> Result<Notice, ApiError> {
@@ -233,14 +233,14 @@ impl LocalApi {
         let transfer = entry.transfer.filter(|_| !waiting).unwrap_or_else(|| id.clone());
         Ok(Notice::Fetching { transfer, name: entry.get.name, part: None, queue: Some(id), waiting })
     }
-    /// Runs what waits, as far as there is room, and gives what comes of one of the fetches.
+    /// Runs waiting fetches as far as the limit allows, and returns the result of one of them.
     fn run_and_report(self: &Arc<Self>, number: u64, turn: MutexGuard<'_, ()>) -> Result<Notice, ApiError> {
         let (begun, wait) = mpsc::channel();
         self.take_waiting(Some((number, begun)));
         drop(turn);
         wait.recv().unwrap_or_else(|_| self.place_of(number))
     }
-    /// Runs what waits, as far as there is room.
+    /// Runs waiting fetches as far as the limit allows.
     fn run_waiting(self: &Arc<Self>) {
         let _turn = self.queue_turn();
         self.take_waiting(None);
@@ -249,8 +249,8 @@ impl LocalApi {
         // It guards no value.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Starts fetches that wait, as far as there is room; the caller holds `turn`. `told` gets the first answer of its fetch,
-    /// and nothing if that one still waits.
+    /// Starts waiting fetches as far as the limit allows; the caller holds `turn`. `claimed` gets the first answer of
+    /// its fetch, or nothing if that one still waits.
     fn take_waiting(self: &Arc<Self>, mut claimed: Option<(u64, Begun)>) {
         let room = self.config().limits.queue_transfers;
         while let Some((number, get)) = self.node.queue.take(room) {
@@ -278,7 +278,7 @@ impl LocalApi {
                 queue.on_begun(number, &transfer);
                 has_begun = true;
                 let queue = queue.entry(number).map(|entry| entry.id());
-                // A client that has gone wants no answer.
+                // A client that has disconnected wants no answer.
                 if let Some(begun) = &begun {
                     drop(begun.send(Ok(Notice::Fetching { transfer, name, part, queue, waiting })));
                 }
@@ -315,7 +315,7 @@ impl LocalApi {
     pub fn published_paths(&self) -> Vec<PathBuf> {
         self.node.publications.list().into_iter().map(|publication| publication.path).collect()
     }
-    /// Stops the node: what runs ends, verified chunks are kept.
+    /// Stops the node: running operations end, verified chunks are kept.
     ///
     /// # Errors
     /// [`ApiError`] if the node's thread panicked.

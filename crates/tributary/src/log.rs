@@ -19,14 +19,14 @@ pub enum LogLevel {
     Error,
     /// Problems.
     Warn,
-    /// And what changes.
+    /// And changes.
     Info,
     /// Decisions and their reasons as well.
     Debug,
 }
 
 impl LogLevel {
-    /// All of them with their words, from little to much.
+    /// All of them with their words, in increasing detail.
     pub const ALL: [(&'static str, LogLevel); 5] = [
         ("off", LogLevel::Off),
         ("error", LogLevel::Error),
@@ -51,7 +51,7 @@ pub const MODULES: [(&str, &str, &str); 7] = [
     ("http", "tributary_http", "the HTTP proxies"),
 ];
 
-/// The targets of the lines about [`MODULES`] that are told apart by what they are about, not by where they are written.
+/// The targets of lines about [`MODULES`], named by subject instead of by source file.
 pub(crate) mod targets {
     pub(crate) const NEIGHBOURS: &str = "tributary::neighbours";
     pub(crate) const TRANSFERS: &str = "tributary::transfers";
@@ -151,7 +151,7 @@ pub fn install(levels: LogLevels, apply: impl Fn(&LogLevels) + Send + Sync + 'st
     // The program starts its log once.
     let _ = LOG.set(Log { apply: Box::new(apply), levels: Mutex::new(levels) });
 }
-/// Logs that much from now on. Returns false in a process whose log is another's concern: nothing was
+/// Sets the log's level. Returns false in a process whose log belongs to another library: nothing was
 /// [installed](install).
 pub fn set(levels: LogLevels) -> bool {
     let Some(log) = LOG.get() else { return false };

@@ -68,9 +68,10 @@ pub struct Message {
 pub struct MessengerOptions {
     /// The only publisher's key to trust; `None` trusts the only key that signs a name.
     pub publisher: Option<PublicKey>,
-    /// Bytes of a message at most. Default: 64 MiB.
+    /// Maximum bytes of a message. Default: 64 MiB.
     pub message_bytes_max: u64,
-    /// How long to wait for the next packet of a message before missing chunks are reported; `None` takes the node's config.
+    /// How long to wait for the next packet of a message before missing chunks are reported; `None` uses the node's
+    /// config.
     pub nack_timeout: Option<Duration>,
 }
 impl Default for MessengerOptions {
@@ -186,7 +187,7 @@ impl Messenger {
     pub fn api(&self) -> &LocalApi {
         &self.api
     }
-    /// The proof that this device signs what the messenger sends.
+    /// The proof that this device signs the messenger's messages.
     pub fn credential(&self) -> Credential {
         let credential = self.api.config().settings.of_family().credential(&self.api.publisher());
         credential.expect("a family with messages has devices with keys")
@@ -194,7 +195,7 @@ impl Messenger {
     /// Sends `bytes` under `name`, with a version that increases by one each time.
     ///
     /// # Errors
-    /// [`ApiError`] if it cannot be sent; what becomes of it is in [`Messenger::report`].
+    /// [`ApiError`] if it cannot be sent; its result is in [`Messenger::report`].
     pub fn send(
         &self,
         name: Name,
@@ -218,7 +219,7 @@ impl Messenger {
     pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
         self.api.node().with_messaging(move |messaging, now| messaging.send_report(now, transfer))
     }
-    /// Whether a message was dropped: its receiver was absent, and routers were to store nothing of it.
+    /// Whether a message was dropped: its receiver was absent, and routers were not to store it.
     pub fn is_dropped(report: &SendReport) -> bool {
         is_dropped(report)
     }
@@ -242,7 +243,7 @@ impl Messenger {
             transfers.into_iter().for_each(|transfer| messaging.cancel_send(now, transfer));
         })
     }
-    /// The next message; `None` if none comes within `patience`.
+    /// The next message; `None` if none arrives within `patience`.
     pub fn next(&self, patience: Duration) -> Option<Message> {
         let arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         arrived.recv_timeout(patience).ok()
@@ -251,7 +252,7 @@ impl Messenger {
 impl Drop for Messenger {
     fn drop(&mut self) {
         let names = std::mem::take(&mut *self.names());
-        // A node that is gone takes no messages either.
+        // A stopped node receives no messages either.
         let _ = self.api.node().with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
             names.iter().for_each(|name| messaging.detach(now, name));
@@ -288,7 +289,7 @@ impl StoreOpener for Acceptor {
     }
 }
 
-/// Hands a message on once its object is complete.
+/// Passes a message on once its object is complete.
 struct Arrival {
     manifest: Manifest,
     content: MemoryContent,

@@ -1,4 +1,4 @@
-//! Notices: everything that the program reports, as JSON objects. Their shapes are made here and nowhere else.
+//! Notices: everything that the program reports, as JSON objects. Their shapes are defined only here.
 //!
 //! Each is an object with a field `event`; on the command line with `--json` it is one line on stdout, on the control
 //! socket it is the value of `tell`. New fields may be added; fields are never renamed or removed.
@@ -31,7 +31,7 @@ pub enum Notice {
         /// The folder that holds it until it is complete; the same fetch resumes from there after an interruption.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<String>,
-        /// Its number in the queue, such as `get-1`, if a daemon fetches by itself.
+        /// Its number in the queue, such as `get-1`, if a daemon fetches in the background.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queue: Option<String>,
         /// Whether it waits for its turn, and `transfer` is its number in the queue.
@@ -52,14 +52,14 @@ pub enum Notice {
         /// Its node.
         node: String,
     },
-    /// A faulty source is not used any more.
+    /// A faulty source is excluded.
     SourceDistrusted {
         /// Its name.
         id: String,
         /// The evidence.
         reason: String,
     },
-    /// A source is not used any more, through no fault of its own.
+    /// A source is excluded, through no fault of its own.
     SourceClosed {
         /// Its name.
         id: String,
@@ -73,7 +73,7 @@ pub enum Notice {
         /// The evidence.
         reason: String,
     },
-    /// A cache gave wrong bytes and is bypassed.
+    /// A cache sent wrong bytes and is bypassed.
     CacheDistrusted {
         /// Its node; `without a name` in families whose caches do not identify themselves.
         node: String,
@@ -104,7 +104,7 @@ pub enum Notice {
     Error {
         /// What kind of failure.
         kind: ErrorKind,
-        /// What failed, on what, why.
+        /// The operation, its object, and the reason.
         message: String,
         /// What to try.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub enum Notice {
         control: String,
         /// The key that it publishes with.
         publisher: String,
-        /// Its address with its key, for `peer` and `--peer` of others; `None` if nobody proves keys there.
+        /// Its address and key, for `peer` and `--peer` of others; `None` without proof of keys at that address.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         invitation: Option<String>,
         /// Where its gateway and its API listen; `None` without `[http]`.
@@ -206,9 +206,9 @@ pub enum Notice {
     Traced {
         /// The target.
         name: String,
-        /// Who answered for it; `None` if nobody did.
+        /// The node that answered for it; `None` without an answer.
         responder: Option<String>,
-        /// Neighbours on the way, the one that answered for the target included.
+        /// Neighbours on the way, including the one that answered for the target.
         hops: u32,
     },
     /// An object that was sent to this node has arrived and is verified.
@@ -220,7 +220,7 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
-    /// Nothing new. Sent now and then, so that a client that has gone is noticed.
+    /// No news. Sent periodically, so that a disconnected client is noticed.
     Waiting,
     /// The node was attached to a name, or detached from it.
     Attached {
@@ -238,7 +238,7 @@ pub enum Notice {
     },
     /// Groups that the node owns: all of them, or the one that was changed.
     Groups {
-        /// Each of them.
+        /// The groups.
         groups: Vec<GroupView>,
     },
     /// The chunks that the node stores for others.
@@ -250,7 +250,7 @@ pub enum Notice {
     },
     /// The strategies of a node.
     Strategies {
-        /// What is chosen, in the order of the prefixes.
+        /// The choices, in the order of the prefixes.
         strategies: Vec<StrategyView>,
         /// What can be chosen.
         known: Vec<String>,
@@ -262,13 +262,13 @@ pub enum Notice {
         /// Whether it is open now.
         open: bool,
     },
-    /// What `doctor` found out about one thing.
+    /// The result of one check of `doctor`.
     Check {
-        /// What was examined.
+        /// The object of the check.
         subject: String,
         /// `ok`, `warning` or `problem`.
         state: String,
-        /// What was found.
+        /// The finding.
         text: String,
         /// What to do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -276,9 +276,9 @@ pub enum Notice {
     },
     /// How much the node logs.
     Log {
-        /// The level of everything, and those of single modules: `info,net=debug`.
+        /// The level of everything, and of single modules: `info,net=debug`.
         levels: String,
-        /// The modules that can have a level of their own.
+        /// The modules that can have a separate level.
         modules: Vec<String>,
     },
     /// A transfer was ended.
@@ -351,7 +351,7 @@ pub enum Notice {
     },
     /// A node was admitted to a network.
     Admitted {
-        /// What its certificate says.
+        /// Its certificate.
         member: MemberView,
         /// The files with the certificate.
         files: Vec<String>,
@@ -362,7 +362,7 @@ pub enum Notice {
         file: String,
         /// Its number.
         revocations: u64,
-        /// What is revoked now and was not before.
+        /// The members revoked by this change.
         members: Vec<MemberView>,
     },
     /// A neighbour came up or went down.

@@ -1,4 +1,4 @@
-//! Requests and their options, as plain data: what every front makes and what a node carries out.
+//! Requests and their options, as plain data: made by every front and executed by a node.
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tributary_core::Duration;
@@ -9,7 +9,8 @@ use crate::{
     preflight,
 };
 
-/// An operation that a node carries out. In JSON an object with a field `op`; the names of notices below are those of their field `event`.
+/// An operation of a node. In JSON an object with a field `op`; the names of notices below are those of their field
+/// `event`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -21,7 +22,7 @@ pub enum Request {
         path: PathBuf,
         /// What to call it.
         name: String,
-        /// Its version; `None` takes the time of its last change.
+        /// Its version; `None` uses the time of its last change.
         #[serde(default)]
         version: Option<u64>,
         /// How long to wait for the resolver, in milliseconds.
@@ -30,8 +31,8 @@ pub enum Request {
         /// How long it is published.
         #[serde(default)]
         term: Term,
-        /// Who alone can read it: keys, `ed25519:…`, and labels of groups of keys in the node's config. Everybody can read
-        /// what has none.
+        /// The only readers: keys, `ed25519:…`, and labels of key groups in the node's config. Without any, everybody
+        /// can read it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         readers: Vec<String>,
         /// URLs of web servers that have the same file; receivers may fetch from them too.
@@ -40,8 +41,8 @@ pub enum Request {
     },
     /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
     Get(Get),
-    /// Adds a fetch to the queue of a daemon, which goes on when the client has gone, and after a restart. Answered by
-    /// `fetching`; one that waits for its turn is called `get-1` and the like, and has no transfer yet.
+    /// Adds a fetch to a daemon's queue, which continues without the client, and after a restart. Answered by
+    /// `fetching`; a waiting one is called `get-1` and the like, and has no transfer yet.
     Begin(Get),
     /// Follows a fetch that another client began. Reported as a `get` is.
     Follow {
@@ -66,8 +67,8 @@ pub enum Request {
     /// Says where transfers stand, with their sources and paths, and what the queue has. Answered by a `progress` for
     /// each.
     Transfers {
-        /// Only this one, such as `transfer-1` or `get-1`; `None` for all that the node remembers, oldest first, and then
-        /// those of the queue that have no transfer.
+        /// Only this one, such as `transfer-1` or `get-1`; `None` for all that the node remembers, oldest first,
+        /// followed by queued ones without a transfer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         transfer: Option<String>,
     },
@@ -133,21 +134,22 @@ pub enum Request {
     },
     /// Lists the routes of a node of the family ndn. Answered by `routes`.
     Routes,
-    /// Adds a route until the node stops, or changes its cost and lifetime. Answered by `routes`: those of the prefix.
+    /// Adds a route until the node stops, or changes its cost and lifetime. Answered by `routes`, with the prefix's
+    /// routes.
     RouteAdd {
         /// The names below it.
         prefix: String,
         /// The face that leads there: its number, such as `face-3`, or its label in the config.
         face: String,
-        /// Its cost beside other routes.
+        /// Its cost compared with other routes.
         #[serde(default)]
         cost: u64,
         /// For how long, in milliseconds; `None` for as long as the node runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lifetime_ms: Option<u64>,
     },
-    /// Removes the routes of a prefix over a face, whoever made them. Answered by `routes`: those of the prefix that are
-    /// left.
+    /// Removes the routes of a prefix over a face, of any origin. Answered by `routes`, with the prefix's remaining
+    /// routes.
     RouteRemove {
         /// The names below it.
         prefix: String,
@@ -176,13 +178,13 @@ pub enum Request {
     },
     /// Lists the chunks that the node stores for others, for whom and until when. Answered by `store`.
     Store,
-    /// Forgets chunks that the node stores for others, but for those on hold, and says so to their senders. Answered by
-    /// `store`: what is left.
+    /// Drops chunks that the node stores for others, except those on hold, and notifies their senders. Answered by
+    /// `store`, with the remaining ones.
     Purge {
         /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         destination: Option<String>,
-        /// Only those of this object, by the beginning of its identifier; `None` for all.
+        /// Only chunks of this object, by the start of its identifier; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         object: Option<String>,
     },
@@ -192,7 +194,7 @@ pub enum Request {
         /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         destination: Option<String>,
-        /// Only those of this object, by the beginning of its identifier; `None` for all.
+        /// Only chunks of this object, by the start of its identifier; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         object: Option<String>,
     },
@@ -234,13 +236,13 @@ pub enum Request {
         /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
     },
-    /// Lets a fetch that was paused or has failed go on where it stopped, when it is its turn. A paused one is still the
-    /// same transfer. Answered by `fetching`.
+    /// Resumes a paused or failed fetch where it stopped, in its turn. A paused one stays the same transfer. Answered
+    /// by `fetching`.
     Resume {
         /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
     },
-    /// Moves a fetch in the queue. What runs already goes on. Answered by `fetching`.
+    /// Moves a fetch in the queue. Running fetches continue. Answered by `fetching`.
     Move {
         /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
@@ -348,7 +350,7 @@ pub struct Get {
     /// What may be replaced at the place where it is to go.
     #[serde(default)]
     pub overwrite: Overwrite,
-    /// What is done with an object that is sealed for readers.
+    /// The treatment of an object that is sealed for readers.
     #[serde(default)]
     pub sealed: Sealed,
     /// Ranges of bytes, as in HTTP: `0-499,1000-,-200`. Only their chunks are fetched, and only their bytes are written,
@@ -358,7 +360,7 @@ pub struct Get {
     /// The part of a folder that is wanted. A part is not served to others.
     #[serde(default, skip_serializing_if = "FolderPart::is_all")]
     pub part: FolderPart,
-    /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
+    /// Whether the node serves the fetched object to others from then on, as its publisher signed it.
     #[serde(default)]
     pub serve: bool,
     /// Web servers that have the object too.
@@ -374,7 +376,7 @@ pub struct Get {
     /// one version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
-    /// Only a version above this is fetched. If there is none, the fetch succeeds without fetching anything.
+    /// Fetch only a version above this. Without one, the fetch succeeds without fetching anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newer_than: Option<u64>,
 }
@@ -403,17 +405,17 @@ impl Get {
     }
 }
 
-/// A part of a folder, of which only the chunks are fetched. Patterns are lines as in `.gitignore`: one without a slash
-/// matches at any depth, and what matches a folder matches all in it.
+/// The wanted part of a folder, whose chunks alone are fetched. Patterns are lines as in `.gitignore`: one without a
+/// slash matches at any depth, and a pattern that matches a folder matches everything in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FolderPart {
-    /// The path in the folder of what is wanted, a folder or a file; `None` for all of it. A name that is no object is tried
-    /// as such a path below the names above it.
+    /// The path of a folder or file in the object; `None` for all of it. A name without an object is tried as such a
+    /// path below the names above it.
     pub below: Option<String>,
-    /// What is wanted, such as `*.csv` or `data/**`; empty for everything.
+    /// Wanted files, such as `*.csv` or `data/**`; empty for everything.
     pub include: Vec<String>,
-    /// What of it is not.
+    /// Exceptions from them.
     pub exclude: Vec<String>,
 }
 impl FolderPart {
@@ -441,7 +443,7 @@ impl PathWishes {
     }
 }
 
-/// Web servers that deliver chunks of a fetch, beside the sources of the network.
+/// Web servers that deliver chunks of a fetch, in addition to the network's sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebMirrors {
@@ -450,7 +452,7 @@ pub struct WebMirrors {
     /// Network devices and local addresses to connect over; each mirror gets a connection over each of them.
     #[serde(default)]
     pub interfaces: Vec<String>,
-    /// Files with certificates to trust beside those of the system.
+    /// Files with certificates to trust, in addition to the system's.
     #[serde(default)]
     pub ca_certificates: Vec<PathBuf>,
     /// A file of cookies, in the format of Netscape.
@@ -461,7 +463,7 @@ pub struct WebMirrors {
     pub netrc: Option<PathBuf>,
 }
 impl WebMirrors {
-    /// Whether there is none.
+    /// Whether there are no addresses.
     pub fn is_empty(&self) -> bool {
         self.urls.is_empty()
     }
@@ -471,7 +473,7 @@ impl WebMirrors {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sealed {
-    /// Opens it with the node's key, which must be that of a reader.
+    /// Opens it with the node's key, which must be a reader's.
     #[default]
     Open,
     /// Keeps the sealed bytes, as a mirror that need not read them.
@@ -482,15 +484,15 @@ pub enum Sealed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overwrite {
-    /// An earlier version that this node fetched to the same place under the same name from the same publisher, unless
-    /// somebody has changed it since.
+    /// An earlier version that this node fetched to the same place under the same name from the same publisher, if
+    /// unchanged since.
     #[default]
     EarlierFetch,
     /// Any file or folder.
     Anything,
 }
 
-/// Where a fetched object goes.
+/// The destination of a fetched object.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
@@ -501,9 +503,9 @@ pub enum Output {
     Stream,
 }
 
-/// How often [`Request::Watch`] reports the progress of a transfer at most, in milliseconds.
+/// Minimum interval of [`Request::Watch`]'s progress reports, in milliseconds.
 pub const PROGRESS_MS_MIN: u64 = 100;
-/// How often at least: a client that has gone is noticed then.
+/// Maximum interval: a disconnected client is noticed then.
 pub const PROGRESS_MS_MAX: u64 = 60_000;
 
 fn default_progress_ms() -> u64 {
@@ -537,7 +539,7 @@ pub struct Send {
     /// End-to-end reliability.
     #[serde(default)]
     pub reliability: Option<Reliability>,
-    /// What routers may store of it.
+    /// The storage that routers may provide.
     #[serde(default)]
     pub in_network: Option<InNetwork>,
     /// Where storage is short, larger values are kept longer.
@@ -553,13 +555,13 @@ pub struct Send {
     /// copies for that. With 0 the sender answers all requests.
     #[serde(default)]
     pub proxies: u8,
-    /// Whether to wait until every receiver has it, rather than until it is kept for those who are away.
+    /// Whether to wait until every receiver has it, rather than until it is stored for absent ones.
     #[serde(default)]
     pub wait: bool,
     /// Whether the node ends with the command, so that what only this node keeps is not on its way.
     #[serde(default)]
     pub leaves: bool,
-    /// How long to wait for that, in milliseconds; a daemon goes on by itself afterwards.
+    /// How long to wait for that, in milliseconds; a daemon continues on its own afterwards.
     pub patience_ms: u64,
 }
 
@@ -590,7 +592,7 @@ pub struct Recv {
     pub on_repeat: OnRepeat,
 }
 
-/// What happens to an object whose name was received before.
+/// The treatment of an object whose name was received before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnRepeat {
@@ -603,13 +605,13 @@ pub enum OnRepeat {
     Append,
 }
 
-/// Requests of one `ping` at most.
+/// Maximum requests of one `ping`.
 pub const COUNT_MAX: u32 = 1_000_000;
 /// The shortest time between two requests, in milliseconds: nodes answer a hundred a second.
 pub const INTERVAL_MS_MIN: u64 = 10;
 /// The longest timeout of a request, in milliseconds.
 pub const TIMEOUT_MS_MAX: u64 = 60_000;
-/// Neighbours that a `traceroute` probes at most.
+/// Maximum neighbours probed by a `traceroute`.
 pub const HOPS_MAX: u8 = 64;
 
 /// Measures whether a name can be reached.

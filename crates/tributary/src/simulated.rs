@@ -1,4 +1,4 @@
-//! The nodes that a config makes, for a simulator: their chance and their keys come from a seed, and they keep nothing on a
+//! The nodes of a config, for a simulator: their randomness and their keys come from a seed, and they keep nothing on a
 //! disk.
 use tributary_content::SigningKey;
 use tributary_core::{Location, Random};
@@ -12,7 +12,7 @@ use crate::{
 pub use crate::families::{AssignedRoute, BoxedNode};
 
 impl NodeConfig {
-    /// Says where the node stands, for families whose paths depend on it.
+    /// Sets the node's location, for families whose paths depend on it.
     pub fn set_location(&mut self, location: Location) {
         self.settings.of_family_mut().set_location(location);
     }
@@ -23,7 +23,7 @@ impl NodeConfig {
     /// The node of one life in a simulation. `routes` are empty unless it needs them.
     ///
     /// # Panics
-    /// If the config asks for a fault that its wrapper does not give.
+    /// If the config requests a fault that its wrapper does not provide.
     pub fn simulate(mut self, seed: u64, routes: &[AssignedRoute]) -> BoxedNode {
         self.settings.of_family_mut().prepare_simulation(routes);
         let node = self.build(seed, &Bell::default()).unwrap_or_else(|error| panic!("{error}"));
@@ -35,5 +35,5 @@ impl NodeConfig {
     }
 }
 
-/// The stream of a node's seed that the keys of its handshakes come from.
+/// The stream of a node's seed for the keys of its handshakes.
 const KEY_STREAM: u64 = 1 << 20;

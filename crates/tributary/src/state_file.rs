@@ -1,4 +1,4 @@
-//! Files in the state folder with what outlives a restart: settings that commands changed, publications, the queue.
+//! Files in the state folder that outlive a restart: settings from commands, publications, the queue.
 use std::{
     io,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use tributary_net::disk::fs::{self, FileSystem};
 
 use crate::error::{ApiError, ErrorKind};
 
-/// One of them, in JSON.
+/// Such a file, in JSON.
 pub(crate) struct StateFile<'a> {
     fs: &'a dyn FileSystem,
     path: PathBuf,

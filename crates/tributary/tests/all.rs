@@ -1,5 +1,5 @@
-//! The façade from outside: config errors, operations in process and over the control socket, with a node that
-//! stands in for a family.
+//! The façade from outside: config errors, operations in process and over the control socket, with a fake node in place
+//! of a family.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod suite {
     mod config;

@@ -4,14 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// Keys by section, each with the values that it takes.
+/// Keys by section, each with its permitted values.
 pub type Declared = BTreeMap<(String, &'static str), BTreeSet<String>>;
 
 thread_local! {
     static DECLARED: RefCell<Declared> = RefCell::default();
 }
 
-/// The parser reads `key` in the section called `title`; it takes one of `takes`, unless that is empty.
+/// The parser reads `key` in the section called `title`; it accepts one of `takes`, or any value if that is empty.
 pub(super) fn declare(title: &str, key: &'static str, takes: Vec<String>) {
     DECLARED.with_borrow_mut(|declared| declared.entry((title.into(), key)).or_default().extend(takes));
 }

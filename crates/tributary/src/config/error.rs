@@ -2,7 +2,7 @@
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use std::{fmt, ops::Range, sync::Arc};
 
-/// Everything that is wrong with one config file, in the order of its lines.
+/// All mistakes in a config file, in the order of its lines.
 #[derive(Debug)]
 pub struct ConfigErrors {
     file: String,
@@ -10,14 +10,14 @@ pub struct ConfigErrors {
     problems: Vec<Problem>,
 }
 
-/// One thing that is wrong: where, what, and what to try.
+/// A mistake: place, description, and remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// Bytes of the file that it is about.
     pub span: Range<usize>,
     /// The mistake, with the key or the value.
     pub message: String,
-    /// What to try; empty if there is nothing to add.
+    /// A remedy; empty if there is nothing to add.
     pub hint: String,
 }
 
@@ -34,7 +34,7 @@ impl ConfigErrors {
     /// The mistakes in `file`, whose content is `text`; `None` without a mistake.
     pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Option<Self> {
         problems.sort_by_key(|problem| problem.span.start);
-        // What holds for many nodes is read for each of them.
+        // Common settings are read once per node.
         problems.dedup();
         (!problems.is_empty()).then(|| ConfigErrors { file: file.into(), text: text.into(), problems })
     }
@@ -48,7 +48,7 @@ impl ConfigErrors {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
-    /// Each problem with the lines of the file that it is about, drawn for at most `width` columns.
+    /// Each problem with the lines of the file that it concerns, drawn for at most `width` columns.
     pub fn render(&self, drawing: Drawing, width: usize) -> String {
         let theme = match drawing {
             Drawing::Plain => GraphicalTheme::none(),
@@ -58,7 +58,7 @@ impl ConfigErrors {
         let mut out = String::new();
         for problem in &self.problems {
             let drawn = Drawn { errors: self, problem, source: NamedSource::new(&self.file, self.text.to_string()) };
-            // Writing to a string fails only if the handler does; the plain form says the same then.
+            // Writing to a string fails only if the handler does; the plain form then has the same content.
             if handler.render_report(&mut out, &drawn).is_err() {
                 self.show_line(problem, &mut out).ok();
             }
@@ -88,7 +88,7 @@ impl fmt::Display for ConfigErrors {
 }
 impl std::error::Error for ConfigErrors {}
 
-/// One problem as the drawing library wants it.
+/// A problem in the form that the drawing library wants.
 #[derive(Debug)]
 struct Drawn<'a> {
     errors: &'a ConfigErrors,

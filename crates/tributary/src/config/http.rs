@@ -1,4 +1,4 @@
-//! What `[http]` says: the gateway of a node.
+//! The section `[http]`: the gateway of a node.
 use std::{net::SocketAddr, path::PathBuf};
 use tributary_content::Name;
 use tributary_core::Duration;
@@ -6,15 +6,15 @@ use tributary_core::Duration;
 /// How a gateway serves a node's objects over HTTP.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HttpConfig {
-    /// Where it listens: on loopback, unless others are to read through it.
+    /// Where it listens: on loopback, unless others should read through it.
     pub listen: SocketAddr,
     /// The folder of its cache.
     pub cache: PathBuf,
-    /// Bytes of the cache at most, besides objects that are being read.
+    /// Maximum bytes of the cache, besides objects that are being read.
     pub cache_bytes_max: u64,
     /// Objects unread for this long leave the cache.
     pub cache_age_max: Duration,
-    /// Bytes that are fetched ahead of what a client reads.
+    /// Bytes fetched ahead of a client's position.
     pub read_ahead_bytes: u64,
     /// How long an object may take to be found, and its next byte to arrive.
     pub patience: Duration,
@@ -28,11 +28,11 @@ pub struct HttpConfig {
     pub api: bool,
     /// The file with the token that clients of the API must send; `None` for none, which is only possible on loopback.
     pub token_file: Option<PathBuf>,
-    /// Bytes of a file that is uploaded to be published, at most.
+    /// Maximum bytes of an uploaded file.
     pub upload_bytes_max: u64,
-    /// Names under which the gateway is known, besides addresses and `localhost`.
+    /// Names of the gateway, besides addresses and `localhost`.
     pub hosts: Vec<String>,
-    /// Hosts that it stands for.
+    /// Hosts that it mirrors.
     pub mirrors: Vec<HttpMirror>,
 }
 
@@ -41,7 +41,7 @@ pub struct HttpConfig {
 pub struct HttpMirror {
     /// The host, such as `deb.example.org`.
     pub host: String,
-    /// The name that stands for its root.
+    /// The name of its root.
     pub name: Name,
 }
 

@@ -1,4 +1,4 @@
-//! Addresses that also say whose they are.
+//! Addresses with the key of the node behind them.
 use std::{fmt, str::FromStr};
 use tributary_content::PublicKey;
 use tributary_trust::UnixTime;
@@ -25,13 +25,13 @@ use crate::family::Family;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invitation {
-    /// Where the neighbour is.
+    /// The neighbour's address.
     pub address: PeerAddress,
-    /// Its key; `None` of an address alone, with which the terms are empty.
+    /// Its key; `None` for a plain address, which has no terms.
     pub key: Option<PublicKey>,
-    /// The family that it speaks; `None` if the invitation does not say.
+    /// The family that it speaks; `None` if the invitation does not state it.
     pub family: Option<Family>,
-    /// The authority of its network; `None` if the invitation does not say.
+    /// The authority of its network; `None` if the invitation does not state it.
     pub network: Option<PublicKey>,
     /// The end of first contacts; a node that has remembered the key is not bound by it. `None` for no end.
     pub until: Option<UnixTime>,
@@ -40,10 +40,10 @@ pub struct Invitation {
 const SCHEME: &str = "trib://";
 
 impl Invitation {
-    /// Reads an invitation or an address; `address` reads the address in it.
+    /// Parses an invitation or an address; `address` parses the address in it.
     ///
     /// # Errors
-    /// [`PeerError`] names the part that is wrong.
+    /// [`PeerError`] names the wrong part.
     pub fn read(
         text: &str,
         address: impl FnOnce(&str) -> Result<PeerAddress, PeerError>,
@@ -100,7 +100,7 @@ impl fmt::Display for Invitation {
     }
 }
 
-/// How the text of a key begins elsewhere.
+/// The prefix of a key's text elsewhere.
 const PREFIX: &str = "ed25519:";
 
 #[cfg(test)]

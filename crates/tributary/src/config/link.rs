@@ -1,4 +1,4 @@
-//! What a config or a scenario may say about a link.
+//! The keys of a link in a config or a scenario.
 use std::{io::Read as _, path::Path};
 use tributary_core::{
     Duration, Rate,

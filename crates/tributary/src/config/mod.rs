@@ -66,13 +66,13 @@ pub struct NodeConfig {
     pub control: PathBuf,
     /// File of the publisher's secret key, made if it is missing. Default: `key` in the state folder.
     pub key: PathBuf,
-    /// Seed of random choices; `None` takes a new one at each start.
+    /// Seed of random choices; `None` draws a new one at each start.
     pub seed: Option<u64>,
     /// How much a daemon logs; `None` leaves it to the command line.
     pub log: Option<LogLevels>,
     /// How its log lines look; `None` leaves it to the environment.
     pub log_format: Option<LogFormat>,
-    /// Addresses on which it takes datagrams.
+    /// Addresses on which it receives datagrams.
     pub listen: Vec<SocketAddr>,
     /// Where it accepts streams; together with `listen` never empty.
     pub listen_streams: Vec<StreamAddress>,
@@ -92,7 +92,7 @@ pub struct NodeConfig {
     pub key_groups: BTreeMap<String, Vec<PublicKey>>,
     /// Objects that it publishes from the start.
     pub publish: Vec<PublishConfig>,
-    /// What its family alone has settings for; they tell the family.
+    /// The family's own settings, which also identify the family.
     pub settings: Settings,
     /// Folder of the chunks that the node stores for others; `None` keeps them in memory. Default: `store` in the state
     /// folder.
@@ -172,7 +172,7 @@ pub enum Security {
 }
 
 impl Security {
-    /// All of them with the words of the config.
+    /// All of them with their words in the config.
     pub const ALL: [(&'static str, Security); 4] = [
         ("preferred", Security::Preferred),
         ("encrypted", Security::Encrypted),
@@ -197,7 +197,7 @@ pub struct NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// The closed network of an authority, whose files are in the state folder.
+    /// The closed network of an authority, with its files in the state folder.
     pub fn new(authority: PublicKey, state_dir: &Path) -> NetworkConfig {
         NetworkConfig {
             authority,
@@ -207,10 +207,10 @@ impl NetworkConfig {
             clock_tolerance: Duration::from_secs(CLOCK_TOLERANCE),
         }
     }
-    /// Takes over what an invitation says of the network, for a node of `family` in `network`.
+    /// Adopts an invitation's statements about the network, for a node of `family` in `network`.
     ///
     /// # Errors
-    /// [`PeerError`] if it invites to another network, or to nodes of another family.
+    /// [`PeerError`] if it invites to another network or to nodes of another family.
     pub(crate) fn join(
         network: &mut Option<NetworkConfig>,
         invitation: &Invitation,
@@ -271,7 +271,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A neighbour and the way to it.
+/// A neighbour and the path to it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FaceConfig {
     /// The neighbour's address.
@@ -288,9 +288,9 @@ pub struct FaceConfig {
     pub egress: Option<LinkConfig>,
     /// How packets are protected. Whether they can be read follows from the node's and the neighbour's.
     pub security: Security,
-    /// The key that the neighbour must have; `None` for the key that answers first there.
+    /// The key that the neighbour must have; `None` for the first key that answers there.
     pub peer_key: Option<PublicKey>,
-    /// Until when `peer` invites to a first contact; `None` for ever.
+    /// End of the period in which `peer` invites to a first contact; `None` for unlimited.
     pub invited_until: Option<UnixTime>,
     /// What the face is called in tables; `None` for its number alone.
     pub label: Option<String>,
@@ -330,7 +330,7 @@ pub enum QuotaEnd {
     Backup,
 }
 impl QuotaEnd {
-    /// All of them with the words of the config.
+    /// All of them with their words in the config.
     pub const ALL: [(&'static str, QuotaEnd); 2] = [("stop", QuotaEnd::Stop), ("backup", QuotaEnd::Backup)];
 }
 
@@ -360,8 +360,8 @@ impl FaceConfig {
     pub(crate) fn is_same_link(&self, other: &FaceConfig) -> bool {
         *self == FaceConfig { label: self.label.clone(), policy: self.policy.clone(), ..other.clone() }
     }
-    /// Our address that datagrams to `peer` come from, of those in `listen` unless it names one: the neighbour knows us by it.
-    /// `None` leaves it to the routing table.
+    /// Our address for datagrams to `peer`, one of those in `listen` unless `peer` names one: the neighbour knows us by
+    /// it. `None` leaves it to the routing table.
     pub(crate) fn source(&self, listen: &[SocketAddr], peer: SocketAddr) -> Option<SocketAddr> {
         let listener = || listen.iter().find(|address| address.is_ipv4() == peer.is_ipv4()).copied();
         self.local.or_else(|| if self.device.is_none() { listener() } else { None })
@@ -375,7 +375,7 @@ pub struct PublishConfig {
     pub name: Name,
     /// The file or folder.
     pub path: PathBuf,
-    /// Its version; `None` takes the time of its last change.
+    /// Its version; `None` uses the time of its last change.
     pub version: Option<u64>,
     /// Who alone can read it; empty if everybody can.
     pub readers: Vec<PublicKey>,
@@ -420,7 +420,7 @@ impl Default for MirrorsConfig {
     }
 }
 
-/// What a node allows at most.
+/// The limits of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Rate of all fetches together; `None` for no limit.
@@ -448,7 +448,7 @@ pub struct Faults {
     pub corrupt_cache: f64,
 }
 
-/// How many bytes a config file has at most.
+/// Maximum bytes of a config file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl NodeConfig {
@@ -463,7 +463,7 @@ pub(crate) fn face_id(index: usize) -> FaceId {
     FaceId(index as u32 + 1)
 }
 
-/// Why a config file gives no node.
+/// Why a config file yields no node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

@@ -12,7 +12,7 @@ use tributary_net::StreamAddress;
 /// `tcp://…`, `unix://…` or `ws://…` for a stream. A neighbour with several addresses has commas between them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerAddress {
-    /// It takes datagrams.
+    /// It receives datagrams.
     Datagrams(SocketAddr),
     /// It is at the end of a stream.
     Stream(StreamAddress),
@@ -20,7 +20,7 @@ pub enum PeerAddress {
     Named(NamedPeer),
 }
 
-/// A neighbour whose address may change: by the name of its host, with several, or on a link that may not be there yet.
+/// A neighbour whose address may change: given by its host name, by several, or on a link that may not exist yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedPeer {
     scheme: Scheme,
@@ -61,14 +61,14 @@ impl Scheme {
 }
 
 impl NamedPeer {
-    /// Whether it takes datagrams; else it is at the end of a stream.
+    /// Whether it receives datagrams; else it is at the end of a stream.
     pub fn is_datagrams(&self) -> bool {
         matches!(self.scheme, Scheme::Udp | Scheme::Udp4 | Scheme::Udp6)
     }
     /// Looks its addresses up with the system's resolver. That may take many seconds.
     ///
     /// # Errors
-    /// Why there is no address of the required kind.
+    /// Why no address of the required kind exists.
     pub fn look_up(&self) -> Result<Vec<SocketAddr>, String> {
         let mut all = Vec::new();
         let mut failed = None;
@@ -87,7 +87,7 @@ impl NamedPeer {
             }
         }
     }
-    /// The stream to one of its addresses; `None` if it takes datagrams.
+    /// The stream to one of its addresses; `None` if it receives datagrams.
     pub fn stream(&self, address: SocketAddr) -> Option<StreamAddress> {
         match self.scheme {
             Scheme::Udp | Scheme::Udp4 | Scheme::Udp6 => None,
@@ -95,7 +95,8 @@ impl NamedPeer {
             Scheme::WebSocket => Some(StreamAddress::WebSocket(address)),
         }
     }
-    /// Reads `HOST:PORT`, or several with commas between them; a host is a name, or an IPv6 address in brackets with its zone.
+    /// Parses `HOST:PORT`, or several separated by commas; a host is a name, or an IPv6 address in brackets with its
+    /// zone.
     fn parse(scheme: Scheme, text: &str) -> Result<Self, PeerError> {
         let is_alone = !text.contains(',');
         let hosts = text.split(',').map(|text| match text.parse::<SocketAddr>() {
@@ -181,16 +182,17 @@ pub(crate) fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Where others reach a socket that listens on `own`: if that is every address, the one that leads out of this machine.
+/// The address at which others reach a socket that listens on `own`: if that is every address, the address used for
+/// connections out of this machine.
 pub(crate) fn reached_at(own: IpAddr) -> IpAddr {
     if !own.is_unspecified() {
         return own;
     }
-    // No packet leaves: connecting a datagram socket only asks the routing table (RFC 5737, RFC 3849).
+    // No packet is sent: connecting a datagram socket only asks the routing table (RFC 5737, RFC 3849).
     let far = if own.is_ipv4() { "192.0.2.1:9" } else { "[2001:db8::1]:9" };
     let loopback = if own.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
     let out = UdpSocket::bind((own, 0)).and_then(|socket| socket.connect(far).and_then(|()| socket.local_addr()));
-    // Without a default route, the address of some interface.
+    // Without a default route, the address of any interface.
     let of_interfaces = || {
         let addresses = getifaddrs().ok()?.filter_map(|interface| {
             let address = interface.address?;
@@ -223,7 +225,7 @@ impl PeerAddress {
             PeerAddress::Named(named) => !named.is_datagrams(),
         }
     }
-    /// Each `HOST:PORT` of a neighbour that takes datagrams: its key is remembered for them.
+    /// Each `HOST:PORT` of a neighbour on datagrams: its key is remembered for them.
     pub fn endpoints(&self) -> Vec<String> {
         match self {
             PeerAddress::Datagrams(address) => vec![address.to_string()],
@@ -253,7 +255,7 @@ impl PeerAddress {
             PeerAddress::Datagrams(_) | PeerAddress::Named(_) => PeerPlace::Elsewhere,
         }
     }
-    /// Another neighbour in place of this one, as a person writes it: what `text` leaves out, scheme and port, is as here.
+    /// Replaces this neighbour by another one, as a person writes it: scheme and port default to those here.
     ///
     /// # Errors
     /// [`PeerError`] if the text is no address.

@@ -19,7 +19,7 @@ pub enum Scope {
 /// The problems found so far.
 pub(crate) type Problems = RefCell<Vec<Problem>>;
 
-/// Keys of earlier versions, why they have gone, and what to do: a config that relied on one is not to lose its
+/// Keys of earlier versions, why they were removed, and the remedy: a config that relied on one must not lose its
 /// protection silently.
 const GONE: [(&str, &str, &str); 2] = [
     ("network_key", "certificates have replaced the key that all nodes shared", AUTHORITY_HINT),
@@ -205,7 +205,7 @@ impl<'a> Section<'a> {
             }
         }
     }
-    /// Reads `text`, which stands under `key`, as another type.
+    /// Reads `text`, the value of `key`, as another type.
     pub fn parse<T: FromStr<Err: Display>>(&self, key: &'static str, text: &Located<String>, hint: &str) -> Option<T> {
         self.keep(key, text.span.clone(), hint, text.value.parse())
     }
@@ -213,16 +213,16 @@ impl<'a> Section<'a> {
     pub fn missing(&self, key: &'static str, hint: &str) {
         self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
     }
-    /// Whether `key` is present, whatever its value.
+    /// Whether `key` is present, with any value.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
-    /// Where the value of `key` stands; the section itself if it is not there.
+    /// The place of `key`'s value; the section itself if the key is missing.
     pub fn span_of(&self, key: &str) -> std::ops::Range<usize> {
         self.table.get(key).map_or(self.span.clone(), |value| value.span())
     }
-    /// Notes what `key` takes for the tests that compare the book's pages with the parser (`documented`). Without them it
-    /// does nothing.
+    /// Records the permitted values of `key` for the tests that compare the book's pages with the parser
+    /// (`documented`). Without them it does nothing.
     pub fn declare(&self, key: &'static str, takes: impl FnOnce() -> Vec<String>) {
         #[cfg(any(test, feature = "documented"))]
         super::documented::declare(&self.title, key, takes());
@@ -297,7 +297,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Located<T> {
     /// The value.
@@ -322,7 +322,7 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The word that was probably meant by `word`; `None` if no known one is alike.
+/// The known word most similar to `word`; `None` if none is similar.
 pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let limit = word.chars().count() / 3 + 1;
     known

@@ -1,4 +1,4 @@
-//! What `[resolver]` says: where a resolver keeps its records.
+//! The section `[resolver]`: where a resolver keeps its records.
 use std::{net::IpAddr, path::PathBuf};
 use tributary_web::Url;
 
@@ -17,7 +17,7 @@ pub enum EngineConfig {
 pub struct EtcdConfig {
     /// Its members, as clients reach them.
     pub endpoints: Vec<Url>,
-    /// What the keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
     /// A user, and the file with the password; `None` for a cluster without users.
     pub user: Option<(String, PathBuf)>,
@@ -28,7 +28,7 @@ pub struct EtcdConfig {
 }
 
 impl EngineConfig {
-    /// What should be changed in it, in a sentence that says how.
+    /// A recommended change, in a sentence that explains it.
     pub(crate) fn warning(&self) -> Option<String> {
         let EngineConfig::Etcd(etcd) = self else { return None };
         let (user, _) = etcd.user.as_ref()?;

@@ -1,8 +1,9 @@
-//! What a config says of its node's family alone.
+//! The settings of a node's family.
 
-/// The settings of a node in the terms of its family, which they also tell. Seeds and secrets are set at each start.
+/// The settings of a node in the terms of its family, which they also identify. Seeds and secrets are set at each
+/// start.
 ///
-/// What a family does with them stands in [`families`](crate::families), the only module that matches on them.
+/// [`families`](crate::families), the only module that matches on them, defines their meaning.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Settings {

@@ -89,5 +89,5 @@ pub(crate) fn read_private(file: &Path, bytes_max: u64) -> Result<Vec<u8>, Strin
     }
 }
 
-/// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
+/// Minimum bytes of a shared key; shorter ones are soon guessed. RFC 2104 §3 discourages fewer than 32.
 const SHARED_KEY_BYTES_MIN: usize = 16;

@@ -26,7 +26,7 @@ impl NodeConfig {
     /// Reads and checks a config file; relative paths in it start at its folder.
     ///
     /// # Errors
-    /// [`LoadError`] if the file cannot be read, or with everything that is wrong in it.
+    /// [`LoadError`] if the file cannot be read, or with all its mistakes.
     pub fn load(path: &Path) -> Result<NodeConfig, LoadError> {
         let unreadable = |reason: String| LoadError::Read { path: path.display().to_string(), reason };
         let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
@@ -47,11 +47,11 @@ impl NodeConfig {
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
         read(file, text, folder, Disk::NotLooked)
     }
-    /// Takes `text`, an address or an invitation, as the neighbour of the only `[[face]]`, whose other settings stay.
-    /// Without a port or scheme in `text` the config's are used.
+    /// Sets `text`, an address or an invitation, as the neighbour of the only `[[face]]`, whose other settings stay. If
+    /// `text` has no port or scheme, the config's are used.
     ///
     /// # Errors
-    /// [`ApiError`] says why it cannot be.
+    /// [`ApiError`] states why it cannot be used.
     pub fn set_peer(&mut self, text: &str) -> Result<(), ApiError> {
         let wrong = |reason: String| ApiError::new(ErrorKind::Usage, reason);
         let framing = self.family().framing();
@@ -81,14 +81,14 @@ impl NodeConfig {
         *face = replaced;
         Ok(())
     }
-    /// Reads the sections that say how a node works; labels and addresses are read elsewhere. Files are relative to
+    /// Reads the sections about a node's behaviour; labels and addresses are read elsewhere. Files are relative to
     /// `folder`.
     pub fn read_behaviour(&mut self, section: &Section<'_>, scope: Scope, folder: &Path) {
         let only = (scope == Scope::Node).then_some(self.family());
         let NodeConfig { label, roles, settings, fetch, limits, faults, .. } = self;
         Behaviour { settings, fetch, limits, faults }.read(section, (label, roles), only, scope, folder);
     }
-    /// Settings that are legal and should still be changed, each in a sentence that says how.
+    /// Legal settings that should still be changed, each in a sentence that explains the change.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.settings.of_family().warnings(self);
         let has_roles = self.roles.iter().any(|role| role.certified() != Roles::HOST);
@@ -204,7 +204,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     })
 }
 
-/// What the sections about names say.
+/// The content of the sections about names.
 struct Names {
     blind: BTreeMap<Name, BlindingKey>,
     key_groups: BTreeMap<String, Vec<PublicKey>>,
@@ -230,7 +230,7 @@ impl Names {
     }
 }
 
-/// What the sections about how a node works say.
+/// The content of the sections about a node's behaviour.
 struct Behaviour<'a> {
     settings: &'a mut Settings,
     fetch: &'a mut FetchConfig,
@@ -239,8 +239,8 @@ struct Behaviour<'a> {
 }
 
 impl Behaviour<'_> {
-    /// Reads them for a node of that label and roles. `only` is the family whose section alone may be there; `None` allows
-    /// all, where there are nodes of several.
+    /// Reads them for a node with that label and roles. `only` is the one family whose section is allowed; `None`
+    /// allows all, for nodes of several families.
     fn read(
         &mut self,
         root: &Section<'_>,

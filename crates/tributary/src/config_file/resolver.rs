@@ -9,9 +9,9 @@ use crate::{
 };
 
 const ENDPOINTS_HINT: &str = "list the members of the cluster, such as endpoints = [\"http://192.0.2.7:2379\"]";
-/// Members of a cluster at most; etcd's authors advise against more than seven.
+/// Maximum members of a cluster; etcd's authors advise against more than seven.
 const ENDPOINTS_MAX: usize = 16;
-/// Bytes of a prefix at most.
+/// Maximum bytes of a prefix.
 const PREFIX_BYTES_MAX: usize = 128;
 const PREFIX: &str = "/tributary/";
 

@@ -1,4 +1,4 @@
-//! What each section of a config file may say.
+//! The keys of each section of a config file.
 use nix::unistd::Group;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ const PEER_HINT: &str = "write the line that `trib invite` prints there, or a ho
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 const ORIGIN_HINT: &str =
     "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
-/// How long a label may be, so that it fits into a hello.
+/// Maximum length of a label, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
 
 /// Whether a check of a config looks for the files that it publishes.
@@ -42,7 +42,7 @@ pub(super) enum Disk {
     NotLooked,
 }
 
-/// What [node] says.
+/// The content of [node].
 pub(super) struct Head {
     pub(super) label: String,
     pub(super) family: Family,
@@ -94,7 +94,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
     let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
     let unix_access = unix_access(&section);
     let web_origins = web_origins(&section, &listen_streams);
-    // In a network with an authority everybody proves who it is, unless the config says otherwise.
+    // In a network with an authority all neighbours authenticate, unless the config allows exceptions.
     let admits_programs_of_others = family.profile().is_standard && !has_network;
     let security = section.choice("security", &Security::ALL).unwrap_or(match admits_programs_of_others {
         true => Security::Preferred,
@@ -135,7 +135,7 @@ fn roles(section: &Section<'_>) -> BTreeSet<Role> {
     roles.into_iter().map(|role| role.value).collect()
 }
 
-/// Where the node takes datagrams, and where streams; `unix:NAME` is a socket in its state folder.
+/// Where the node receives datagrams, and where streams; `unix:NAME` is a socket in its state folder.
 fn listen(section: &Section<'_>, family: Family, state_dir: Option<&Path>) -> (Vec<SocketAddr>, Vec<StreamAddress>) {
     let Some(texts) = section.texts("listen") else {
         if !section.has("listen") {
@@ -206,7 +206,7 @@ fn web_origins(section: &Section<'_>, listen: &[StreamAddress]) -> Vec<String> {
     }
     texts.into_iter().map(|text| text.value).collect()
 }
-/// Whether a browser could say this of a page (RFC 6454 §6.2).
+/// Whether a browser could send this as a page's origin (RFC 6454 §6.2).
 fn is_origin(text: &str) -> bool {
     let host = text.split_once("://").map_or("", |(_, host)| host);
     let is_legal = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
@@ -251,7 +251,7 @@ pub(super) fn network(
     Some(NetworkConfig { authority: authority?, access, certificate, revoked, clock_tolerance })
 }
 
-/// One `[[face]]` after those before; what only its family reads there goes into `settings`.
+/// One `[[face]]` after the earlier ones; keys of its family go into `settings`.
 pub(super) fn face(
     section: Section<'_>,
     listen: &[SocketAddr],
@@ -366,7 +366,7 @@ pub(super) fn face(
     face
 }
 
-/// How a face without its own setting is protected: whoever has a key can prove it.
+/// The protection of a face without its own setting: the holder of a key can prove it.
 pub(super) fn secured(security: Security, peer_key: Option<&PublicKey>) -> Security {
     if peer_key.is_some() && security == Security::Preferred { Security::Encrypted } else { security }
 }
@@ -441,7 +441,7 @@ fn minute_of_day(text: &str) -> Result<u16, String> {
     if minute < 60 && hour * 60 + minute <= 24 * 60 { Ok(hour * 60 + minute) } else { Err(wrong()) }
 }
 
-/// Why no datagram can come to this neighbour and back, whatever the network, and what to do about it.
+/// Why no datagram can reach this neighbour and return, in any network, and the remedy.
 pub(super) fn unreachable(face: &FaceConfig, listen: &[SocketAddr]) -> Option<(String, String)> {
     let peer = face.peer.datagrams()?;
     let is_itself = |own: &SocketAddr| {

@@ -17,7 +17,7 @@ use crate::{
 /// How long a line of a daemon may be: a status with thousands of publications.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// A daemon behind a control socket. Each request has its own connection, so that any number may run at a time.
+/// A daemon behind a control socket. Each request has its own connection, so any number may run at a time.
 #[derive(Clone, Debug)]
 pub struct SocketApi {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl SocketApi {
     /// The daemon that listens at `path`.
     ///
     /// # Errors
-    /// [`ApiError`] if nothing answers there.
+    /// [`ApiError`] if no daemon answers there.
     pub fn open(path: &Path) -> Result<Self, ApiError> {
         let api = SocketApi { path: path.into() };
         api.connect()?;
@@ -56,7 +56,7 @@ impl SocketApi {
             }
         })
     }
-    /// Opens a second connection on which the bytes of a fetch come; the receiver gets what became of them.
+    /// Opens a second connection for the bytes of a fetch; the receiver gets the result of copying them.
     fn attach(&self, mut sink: Box<dyn Write + Send>) -> Result<(String, mpsc::Receiver<io::Result<()>>), ApiError> {
         use std::hash::{BuildHasher, Hasher};
         // The socket is its owner's alone; the token only keeps his own fetches apart.
@@ -71,7 +71,7 @@ impl SocketApi {
         let (copied, copying) = mpsc::channel();
         let copy = move || {
             let result = io::copy(&mut reader, &mut sink).and_then(|_| sink.flush());
-            // Before the connection closes, so that it is known here when the daemon notices.
+            // Before the connection closes, so that the result is known here when the daemon notices.
             let _ = copied.send(result);
         };
         let thread = std::thread::Builder::new().name("stream".into()).spawn(copy);

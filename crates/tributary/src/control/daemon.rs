@@ -36,11 +36,11 @@ impl Daemon {
     pub fn shared_api(&self) -> Arc<LocalApi> {
         Arc::clone(&self.api)
     }
-    /// The node, to ask it.
+    /// The node, for requests.
     pub fn api(&self) -> &LocalApi {
         &self.api
     }
-    /// What a person should know once it runs.
+    /// The facts that a person should know once it runs.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone already.
@@ -61,7 +61,7 @@ impl Daemon {
     pub fn published(&self) -> &[Notice] {
         &self.published
     }
-    /// Ends it in order: no new clients, then the node, whose verified chunks are kept.
+    /// Stops it in order: no new clients, then the node, whose verified chunks are kept.
     ///
     /// # Errors
     /// [`ApiError`] if the node's thread panicked.

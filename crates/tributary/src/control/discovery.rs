@@ -9,16 +9,16 @@ use crate::{
     paths::{SYSTEM_STATES, control_in, state_dir, state_home, system_state_dir},
 };
 
-/// The control sockets of the daemons that may be meant: of one that is `named` by its path or by the label of its node, else
-/// by `$TRIB_CONTROL` likewise, else of all that run under this user's name and of the services of this machine that it may
-/// ask, by their labels. With `$XDG_STATE_HOME` only those there are looked for.
+/// The control sockets of the candidate daemons: the one `named` by its path or its node's label, else the one in
+/// `$TRIB_CONTROL` likewise, else by label all running daemons of this user and the services of this machine that the
+/// user may ask. With `$XDG_STATE_HOME` the search covers only that folder.
 ///
 /// # Errors
 /// [`ApiError`] if none is named and none runs.
 pub fn find_controls(named: Option<&Path>) -> Result<Vec<PathBuf>, ApiError> {
     let variable = || std::env::var_os("TRIB_CONTROL").filter(|text| !text.is_empty()).map(PathBuf::from);
     if let Some(named) = named.map(PathBuf::from).or_else(variable) {
-        // A name without a folder that is no file here is a label.
+        // A name without a slash that is no file here is a label.
         let label = named.to_str().filter(|text| !text.contains('/') && !named.exists());
         let Some(label) = label else { return Ok(vec![named]) };
         let of_user = state_dir(label).map(|folder| control_in(&folder));

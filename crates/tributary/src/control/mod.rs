@@ -5,7 +5,7 @@
 //! | the lines | [`protocol`] |
 //! | a daemon and its end of the socket | `daemon`, `server` |
 //! | a client's end | `client` |
-//! | which daemons there are | `discovery` |
+//! | the running daemons | `discovery` |
 mod client;
 mod daemon;
 mod discovery;

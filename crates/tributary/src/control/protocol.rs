@@ -7,9 +7,9 @@
 //!                                           ◄── {"v":1,"end":"done"}                       or
 //!                                           ◄── {"v":1,"end":"error","error":{…}}
 //! ```
-//! One request follows the other on a connection; each is one line of at most a limited length. A connection that
-//! sends `{"v":1,"attach":TOKEN}` instead becomes a stream: after the daemon's `{"v":1,"end":"done"}` it carries the
-//! bytes of the fetch whose request line has the same `"stream":TOKEN`, and nothing else, until its end.
+//! Requests follow one another on a connection; each is one line of limited length. A connection that sends
+//! `{"v":1,"attach":TOKEN}` instead becomes a stream: after the daemon's `{"v":1,"end":"done"}` it carries only the
+//! bytes of the fetch whose request line has the same `"stream":TOKEN`, until its end.
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read};
 
@@ -70,7 +70,7 @@ impl Call {
     pub(crate) fn attach(token: String) -> Self {
         Call { v: VERSION, request: None, stream: None, attach: Some(token) }
     }
-    /// Reads a line. The version is checked first, so that a newer client learns about it and not about a field.
+    /// Reads a line. The version is checked first, so that a newer client gets an error about it and not about a field.
     pub(crate) fn parse(line: &[u8]) -> Result<Call, ApiError> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -111,10 +111,10 @@ pub(crate) fn to_line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// Reads one line of at most `bytes_max` bytes into `line`, without its line feed; gives false at the end.
+/// Reads one line of at most `bytes_max` bytes into `line`, without its line feed; returns false at the end.
 ///
 /// # Errors
-/// `InvalidData` for a longer line, whose rest is not read; and what the socket gives.
+/// `InvalidData` for a longer line, whose rest is not read; and the socket's errors.
 pub(crate) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
     line.clear();
     let count = reader.by_ref().take(bytes_max as u64 + 1).read_until(b'\n', line)?;

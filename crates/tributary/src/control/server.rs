@@ -31,12 +31,12 @@ const STREAMS_MAX: usize = 64;
 /// How long a client may take to accept a line before the daemon closes the connection.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client waits when all places are taken: a client that ends frees its place a moment later.
+/// How long a client waits when all places are taken: a client that exits frees its place a moment later.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked for a place meanwhile.
+/// Interval of checks for a free place.
 const PLACE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Accepts clients until it is dropped; then the socket's file goes.
+/// Accepts clients until it is dropped; then the socket's file is removed.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
@@ -100,7 +100,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Keeps the policies of faces up to date, as long as the node runs.
+/// Keeps the policies of faces up to date while the node runs.
 fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     let api = Arc::downgrade(api);
     let look = move || {
@@ -130,7 +130,7 @@ fn watch_files(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'watching'", &error))
 }
 
-/// Withdraws copies that have become too old, as long as the node runs and if they have an age at all.
+/// Withdraws outdated copies while the node runs, if an age limit is set.
 fn watch_copies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     let Some(age_max) = api.copies_age_max() else { return Ok(()) };
     let (api, pause) = (Arc::downgrade(api), age_max.min(COPIES_LOOK));
@@ -201,7 +201,7 @@ fn bind_private(path: &Path) -> Result<UnixListener, ApiError> {
     listener.map_err(failed)
 }
 
-/// What Linux allows, with room for the private folder's name.
+/// Linux's maximum, with space for the private folder's name.
 const SOCKET_PATH_BYTES_MAX: usize = 90;
 
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
@@ -210,7 +210,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(client) = client else { continue };
-        // The file's mode keeps other users out, but its mode may have been widened, or the socket opened before.
+        // The file's mode keeps other users out, but it may have been widened, or the socket opened before.
         if !is_unix_peer_owner(&client) {
             let error = ApiError::new(ErrorKind::Io, "the daemon takes commands only from the user that runs it");
             let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
@@ -237,7 +237,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Takes one of `room` places for a client, if one is free or gets free soon.
+/// Takes one of `room` places for a client, if one is free or is freed soon.
 fn take_place(shared: &Shared, room: usize) -> bool {
     let clock = Clock::new();
     loop {
@@ -253,7 +253,7 @@ fn take_place(shared: &Shared, room: usize) -> bool {
     }
 }
 
-/// Answers one client until it goes.
+/// Serves one client until it disconnects.
 fn serve(client: UnixStream, shared: &Shared) -> io::Result<()> {
     client.set_write_timeout(Some(WRITE_PATIENCE))?;
     let mut reader = BufReader::new(client.try_clone()?);

@@ -30,7 +30,7 @@ pub(crate) trait FamilySettings {
     fn read_lists(&mut self, _root: &Section<'_>, _folder: &Path, _foreign: Option<Family>) {}
     /// Reads its own keys of a `[[face]]`.
     fn read_face(&mut self, _section: &Section<'_>, _face: &FaceSection) {}
-    /// How it transfers; `None` if it goes by other rules than `[transfer]`.
+    /// Its transfer settings; `None` if it follows other rules than `[transfer]`.
     fn transfer(&self) -> Option<&TransferConfig> {
         None
     }
@@ -38,29 +38,29 @@ pub(crate) trait FamilySettings {
     fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
         None
     }
-    /// Says where the node stands, for families whose paths depend on it.
+    /// Sets the node's location, for families whose paths depend on it.
     fn set_location(&mut self, _location: Location) {}
-    /// Settings that are legal and should still be changed, each in a sentence that says how.
+    /// Legal settings that should still be changed, each in a sentence that explains the change.
     fn warnings(&self, config: &NodeConfig) -> Vec<String>;
 
     // ---- its node
 
-    /// Takes what follows from the node's own key, and from the time of its start.
+    /// Sets the values that follow from the node's own key, and from the time of its start.
     fn identify(&mut self, _key: &SigningKey, _label: &str) {}
-    /// Takes the key that neighbours know the node by, in a network with an authority.
+    /// Sets the key by which neighbours know the node, in a network with an authority.
     fn certify(&mut self, _key: &PublicKey) {}
     /// Checks that the node's data on disk can be read and written.
     ///
     /// # Errors
-    /// [`ApiError`] says what cannot, and what to try: a node that silently stores nothing would lose what other nodes
-    /// entrust to it.
+    /// [`ApiError`] names the unusable storage, and a remedy: a node that silently stores nothing would lose chunks
+    /// that other nodes entrust to it.
     fn check_storage(&self, _config: &NodeConfig) -> Result<(), ApiError> {
         Ok(())
     }
     /// Makes the node. `seed` differs from start to start unless the config fixes it; the node's disk threads ring
     /// `bell`.
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode;
-    /// Whether a simulation must give it routes: its family discovers no routes, and its config has none.
+    /// Whether a simulation must assign routes: its family discovers none, and its config has none.
     fn needs_routes(&self) -> bool {
         false
     }
@@ -75,10 +75,10 @@ pub(crate) trait FamilySettings {
     }
     /// Takes over from `new` the rules that are in force without a restart.
     fn adopt_rules(&mut self, _new: &Settings) {}
-    /// Takes over what belongs to this run of the node from the settings that it was started with.
+    /// Takes over this run's values from the settings with which the node started.
     fn continue_run(&mut self, _started: &Settings) {}
-    /// The sections that differ from `before` and are in force only after a restart. What `changes` elsewhere in the
-    /// config alters these settings as well, and is named there.
+    /// The sections that differ from `before` and take effect only after a restart. Other `changes` of the config alter
+    /// these settings as well, and are named there.
     fn waiting(&self, before: &Settings, changes: OtherChanges) -> Option<&'static str>;
     /// Remembers a rule over restarts, in the folder of the node's state.
     ///
@@ -100,20 +100,20 @@ pub(crate) struct FaceSection {
     pub(crate) place: PeerPlace,
     /// Whether its neighbour is at the end of a stream.
     pub(crate) is_stream: bool,
-    /// The rate of its link, if the config gives it.
+    /// The rate of its link, if configured.
     pub(crate) rate: Option<Rate>,
     /// Whether the node publishes.
     pub(crate) publishes: bool,
 }
 
-/// A route that a simulation gives to a node.
+/// A route that a simulation assigns to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssignedRoute {
     /// The neighbour, by the node's face.
     pub face: FaceId,
     /// What can be reached by it.
     pub prefix: Name,
-    /// Links from here to the nearest publisher that way.
+    /// Links to the nearest publisher on that path.
     pub cost: u64,
 }
 

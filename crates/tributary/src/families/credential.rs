@@ -2,10 +2,10 @@
 use tributary_content::{PublicKey, Signature, SigningKey};
 use tributary_mf::ids::Guid;
 
-/// What the device's signature is for, so that it proves nothing else.
+/// The purpose of the device's signature, so that it proves nothing else.
 const CONTEXT: &str = "tributary mf device signs with this publisher's key";
 
-/// A device's statement that it signs with a publisher's key. It holds for as long as both keys do.
+/// A device's statement that it signs with a publisher's key. It is valid while both keys are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credential {
     device: PublicKey,
@@ -33,7 +33,7 @@ impl Credential {
         bytes[32..].copy_from_slice(&self.signature.0);
         bytes
     }
-    /// Reads them; whether they prove anything is for [`Credential::device`] to say.
+    /// Reads them; [`Credential::device`] checks them.
     pub fn from_bytes(bytes: &[u8; Credential::BYTES]) -> Credential {
         let (device, signature) = bytes.split_at(32);
         let (mut key, mut signed) = ([0; 32], [0; 64]);

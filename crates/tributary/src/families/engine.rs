@@ -9,12 +9,12 @@ use crate::{
     error::{ApiError, ErrorKind},
 };
 
-/// Bytes of a password, and of the key of a certificate, at most.
+/// Maximum bytes of a password, and of a certificate's key.
 const PASSWORD_BYTES_MAX: u64 = 4_096;
 const KEY_BYTES_MAX: u64 = 1 << 20;
 const HINT: &str = "look at the files that [resolver] names";
 
-/// Checks that the files that an engine needs can be used. Whether the engine answers is not asked: it may come later.
+/// Checks that the files that an engine needs can be used. It does not contact the engine, which may start later.
 pub(super) fn check(config: &EngineConfig) -> Result<(), ApiError> {
     match config {
         EngineConfig::Embedded => Ok(()),
@@ -24,8 +24,8 @@ pub(super) fn check(config: &EngineConfig) -> Result<(), ApiError> {
     }
 }
 
-/// Starts the engine; `None` for the embedded one. It rings `bell` when it has an answer. The records of a `family` lie in a
-/// folder of their own.
+/// Starts the engine; `None` for the embedded one. It rings `bell` when it has an answer. Each `family` has a separate
+/// folder of records.
 pub(super) fn start(config: &EngineConfig, family: &str, bell: &Bell) -> Option<Box<dyn Engine>> {
     let EngineConfig::Etcd(etcd) = config else { return None };
     let bell = bell.clone();
@@ -61,7 +61,7 @@ fn password(file: &Path) -> Result<String, String> {
     Ok(text.trim_end_matches(['\n', '\r']).to_string())
 }
 
-/// Stands for an engine that could not be started: whatever is asked fails.
+/// Replaces an engine that failed to start: every request fails.
 struct Unusable {
     name: &'static str,
     reason: String,

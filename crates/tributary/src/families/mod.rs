@@ -1,4 +1,4 @@
-//! The families: one room each, behind one trait, and the only match over them.
+//! The families: one folder each, behind one trait, and the only match over them.
 //!
 //! ```text
 //!  Family ──profile()──► Profile           what holds for every node of the family: fronts decide by it
@@ -7,7 +7,7 @@
 //!     └─ one match   ├─ ndn/
 //!                    └─ mf/
 //! ```
-//! A new family is a variant of [`Family`] and of [`Settings`], a line in each `match` of this file, and a room.
+//! A new family is a variant of [`Family`] and of [`Settings`], a line in each `match` of this file, and a folder.
 mod contract;
 mod credential;
 mod engine;
@@ -49,7 +49,7 @@ impl Family {
     pub fn plays(self, role: Role) -> bool {
         self.profile().roles.contains(&role)
     }
-    /// The families whose nodes have an ability, as a person writes them into a config: `family = "ndn"`.
+    /// The families whose nodes have an ability, in the form of a config: `family = "ndn"`.
     pub(crate) fn able(has: impl Fn(&Abilities) -> bool) -> String {
         let able = Family::all().filter(|family| has(&family.profile().abilities));
         able.map(|family| format!("family = \"{family}\"")).collect::<Vec<_>>().join(" or ")
@@ -60,7 +60,7 @@ impl NodeConfig {
     /// Makes the node, inside another one if the config has a wrapper.
     ///
     /// # Errors
-    /// [`ApiError`] if the config asks for a fault that nothing gives the node.
+    /// [`ApiError`] if the config requests a fault that no wrapper provides.
     pub(crate) fn build(&self, seed: u64, bell: &Bell) -> Result<BoxedNode, ApiError> {
         let node = self.settings.of_family().build(self, seed, bell);
         match self.wrapper.0 {

@@ -4,7 +4,7 @@ use tributary_net::Framing;
 
 use crate::config::Role;
 
-/// What holds for every node of a family, whatever its config says.
+/// The properties of every node of a family, regardless of its config.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// The UDP port under which captures of simulated links show it, and by which Wireshark chooses the dissector: its

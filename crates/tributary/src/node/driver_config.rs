@@ -11,7 +11,7 @@ pub(super) fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceI
     let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face));
     numbered.filter(|(_, face)| !face.peer.is_stream())
 }
-/// A face over UDP as the driver of a node that listens there has it.
+/// A UDP face in the form of the node's driver, which listens at these addresses.
 pub(super) fn datagram_face(listen: &[SocketAddr], id: FaceId, face: &PeerConfig, peer: SocketAddr) -> FaceConfig {
     FaceConfig {
         local: face.source(listen, peer),
@@ -22,7 +22,7 @@ pub(super) fn datagram_face(listen: &[SocketAddr], id: FaceId, face: &PeerConfig
     }
 }
 
-/// What a node has to know of a face.
+/// A node's options of a face.
 pub(super) fn options(face: &PeerConfig) -> FaceOptions {
     FaceOptions { mtu: face.mtu, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
 }

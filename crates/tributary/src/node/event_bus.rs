@@ -1,4 +1,4 @@
-//! Hands a node's events to its subscribers, and remembers the few facts that later requests ask for.
+//! Passes a node's events to its subscribers, and remembers the few facts that later requests need.
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -15,10 +15,10 @@ use tributary_core::{
 use super::log_limit::{LeftOut, LogLimit};
 use crate::log::targets;
 
-/// The most events that wait for one subscriber; further ones are dropped and counted. Operations that wait for an end
-/// also ask the node, so a lost event costs a little time and nothing else.
+/// Maximum events that wait for one subscriber; further ones are dropped and counted. Operations that wait for an end
+/// also query the node, so a lost event costs only a little time.
 const EVENTS_PER_SUBSCRIBER: usize = 1_024;
-/// The same for subscribers to a listing, whose entries are events that come once.
+/// The same limit for subscribers to a listing, whose entries are unique events.
 const ENTRIES_PER_LISTING: usize = 1 << 20;
 /// Notes that are remembered.
 const NOTES_MAX: usize = 64;
@@ -71,8 +71,8 @@ impl EventBus {
         if matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
             return;
         }
-        // Whoever sends datagrams makes notes: their number is bounded, in the log and in what is remembered. The log is
-        // written without the lock: a terminal that stands still must not hold up who asks for the state.
+        // Any sender of datagrams causes notes: their number is bounded, in the log and in memory. The log is written
+        // without the lock: a blocked terminal must not delay requests for the state.
         let (summaries, admitted) = {
             let mut state = self.state();
             let summaries = state.limit.summaries(now);
@@ -133,7 +133,7 @@ impl EventBus {
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
         self.state().published.get(name).cloned()
     }
-    /// Why a name of ours cannot be served, if a read of it has failed.
+    /// Why one of our names cannot be served, if a read of it has failed.
     pub(crate) fn unreadable(&self, name: &str) -> Option<String> {
         self.state().unreadable.get(name).cloned()
     }
@@ -200,7 +200,7 @@ impl State {
     }
 }
 
-/// Receives the events that come after it was made.
+/// Receives the events after its creation.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     events: Receiver<Event>,
@@ -212,7 +212,7 @@ pub(crate) struct Subscription {
 pub(crate) enum Waited {
     /// An event.
     Event(Event),
-    /// None came in that time.
+    /// None arrived in that time.
     TimedOut,
     /// The node is gone.
     Closed,

@@ -30,13 +30,13 @@ pub(crate) struct Files {
     storage: Storage,
 }
 
-/// Where a fetched object goes.
+/// The destination of a fetched object.
 pub(crate) enum Sink {
     /// To this file or folder.
     Path(PathBuf),
     /// In order to this.
     Stream(Box<dyn Write + Send>),
-    /// Into a cache, what readers want of it.
+    /// Into a cache, the parts that readers want.
     Cache(ObjectCache, OnOpen),
 }
 
@@ -67,9 +67,9 @@ impl Files {
         };
         Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish, storage })
     }
-    /// Where an object of this name goes that is fetched to `path`, as `cp` has it: into `path` if that is a folder or ends with
-    /// a slash, as the last part of the name or of the path `below` it. A folder that this object was fetched to
-    /// before stays the target: the next version replaces it.
+    /// The place of an object of this name that is fetched to `path`, as with `cp`: inside `path` if that is a folder
+    /// or ends with a slash, as the last part of the name or of the path `below` it. A folder to which this object was
+    /// fetched before stays the target: the next version replaces it.
     ///
     /// # Errors
     /// [`ApiError`] if the last part is no file's name, or the folder cannot be made.
@@ -187,7 +187,7 @@ impl Files {
     /// Refuses to write into a folder of another publisher: `path` below `folder` is the target of an object.
     ///
     /// # Errors
-    /// [`StoreError::Untrusted`] if a folder on the way is another publisher's.
+    /// [`StoreError::Untrusted`] if a folder on the way belongs to another publisher.
     pub(crate) fn check_owner(&self, folder: &Path, path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
         for above in path.ancestors().skip(1).take_while(|above| *above != folder) {
             let there = self.publish.state_dir.as_deref().and_then(|state_dir| directory_at(above, state_dir));
@@ -211,10 +211,11 @@ impl Files {
     pub(crate) fn remember(&self, manifest: &Manifest, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
         self.trust.check_and_remember(&manifest.name, &manifest.publisher, pinned)
     }
-    /// The store of an object that is sent here, in the file or folder `path`, whose parent exists. Waits for the disk.
+    /// The store of an object that is sent to this node, in the file or folder `path`, whose parent exists. Waits for
+    /// the disk.
     ///
     /// # Errors
-    /// Those of [`DiskOpener`].
+    /// The errors of [`DiskOpener`].
     pub(crate) fn open_below(
         &self,
         path: &Path,
@@ -223,7 +224,7 @@ impl Files {
         existing: Existing,
         placed: &Placed,
     ) -> Result<Box<dyn ChunkStore>, StoreError> {
-        // Nobody chose the moment: several versions may come at once. The custodian forgets it when it is here.
+        // The senders chose the time: several versions may arrive at once. The custodian drops one when it is here.
         let part = PartOptions {
             apart: true,
             existing,
@@ -251,7 +252,7 @@ fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
     Ok(questions)
 }
 
-/// Where an unfinished fetch to `path` lies until it is complete.
+/// Where an unfinished fetch to `path` is stored until it is complete.
 pub(crate) fn unfinished_at(path: &Path) -> Option<PathBuf> {
     PartFile::unfinished_at(path)
 }

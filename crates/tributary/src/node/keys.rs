@@ -44,7 +44,7 @@ impl FindKey for KeyFinder {
 }
 
 impl KeyFinder {
-    /// Fetches a list, or says why not.
+    /// Fetches a list, or returns the reason.
     fn list(&self, name: &Name, publisher: PublicKey) -> Result<Vec<u8>, String> {
         let message_of = |error: ApiError| error.message;
         let opener = ListOpener(MemoryOpener::pinned(publisher));

@@ -8,7 +8,7 @@ use std::{
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
-/// Lines of one kind about one source that may follow each other, and how often there is another one.
+/// Lines of one kind about one source that may follow each other, and the interval of later ones.
 const PER_SOURCE: Limit = Limit { burst: 8, interval: Duration::from_secs(10) };
 /// The same about all sources together.
 const PER_KIND: Limit = Limit { burst: 40, interval: Duration::from_secs(1) };
@@ -16,11 +16,11 @@ const PER_KIND: Limit = Limit { burst: 40, interval: Duration::from_secs(1) };
 const KINDS_MAX: usize = 256;
 /// Sources of one kind that are counted separately; for further ones only the limit of the kind counts.
 const SOURCES_MAX: usize = 256;
-/// Interval of summaries of omitted lines, if no line of the kind comes.
+/// Interval of summaries of omitted lines, if no line of the kind appears.
 const SUMMARY: Duration = Duration::from_secs(10);
 
-/// Logs a warning that peers can cause as often as they like: at most as many lines of one kind, and about one source, as
-/// the limits of the log allow.
+/// Logs a warning that peers can cause at will: at most as many lines of one kind, and about one source, as the log's
+/// limits allow.
 pub fn warn_bounded(text: &str) {
     static SHARED: LazyLock<(Clock, Mutex<LogLimit>)> = LazyLock::new(|| (Clock::new(), Mutex::default()));
     let (clock, limit) = &*SHARED;
@@ -64,7 +64,7 @@ struct Limit {
     interval: Duration,
 }
 
-/// When all that was written is paid off.
+/// When the lines so far are within the rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     paid_off: Time,
@@ -79,7 +79,7 @@ impl Bucket {
 }
 
 impl LogLimit {
-    /// Whether a line is written; with it comes how many of its kind were left out before it.
+    /// Whether to write a line, and how many of its kind were omitted before it.
     pub(crate) fn admit(&mut self, now: Time, text: &str) -> Option<LeftOut> {
         let (mut kind, source) = shape(text);
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
@@ -91,7 +91,7 @@ impl LogLimit {
             return None;
         }
         if kind.sources.len() >= SOURCES_MAX && !kind.sources.contains_key(&source) {
-            // Those that have been silent for long enough are as new ones.
+            // Silent sources start again.
             kind.sources.retain(|_, bucket| bucket.paid_off > now);
         }
         let has_room = kind.sources.len() < SOURCES_MAX || kind.sources.contains_key(&source);
@@ -104,7 +104,7 @@ impl LogLimit {
         of_source.into_iter().for_each(|bucket| bucket.take(now, PER_SOURCE));
         Some(LeftOut(std::mem::take(&mut kind.left_out)))
     }
-    /// What was left out of kinds of which no line came since, now and then: how many, and what they look like.
+    /// Periodic summaries of suppressed kinds without later lines: the number of lines, and an example.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<(u64, String)> {
         if now < self.summary_at {
             return Vec::new();
@@ -112,13 +112,13 @@ impl LogLimit {
         self.summary_at = now + SUMMARY;
         let left_out = self.kinds.iter_mut().filter(|(_, kind)| kind.left_out > 0);
         let summaries = left_out.map(|(shape, kind)| (std::mem::take(&mut kind.left_out), shape.clone())).collect();
-        // What has been silent is as new.
+        // A silent kind starts again.
         self.kinds.retain(|_, kind| kind.all.paid_off > now);
         summaries
     }
 }
 
-/// The shape that lines of one kind share, and their source: words with digits, such as faces, addresses and GUIDs, and
+/// The common shape of a kind of lines, and their source: words with digits, such as faces, addresses and GUIDs, and
 /// quoted text are replaced. The first of them is the source.
 fn shape(text: &str) -> (String, String) {
     let (mut kind, mut source, mut quoted) = (String::with_capacity(text.len()), String::new(), false);
@@ -135,7 +135,7 @@ fn shape(text: &str) -> (String, String) {
             kind.push(' ');
         }
         kind.push_str(if is_hidden { "…" } else { word });
-        // A long line is of its kind by how it begins.
+        // The start of a long line determines its kind.
         if kind.len() > SHAPE_BYTES_MAX {
             break;
         }

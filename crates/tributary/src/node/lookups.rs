@@ -1,8 +1,8 @@
-//! Lookups: which of several names has an object, for a path that may lie in a folder.
+//! Lookups: which of several names has an object, for a path that may be in a folder.
 //!
-//! A lookup moves a manifest only. It takes no slot of a fetch and no thread, and no list of transfers shows it.
-//! The network's negative answer is kept as long as the lookup's patience lasts. Until then the lookup stays subscribed,
-//! so a publication ends the negative answer at once, where RFC 2308 has only its lifetime.
+//! A lookup moves a manifest only. It takes no slot of a fetch and no thread, and no list of transfers shows it. The
+//! network's negative answer is kept for the lookup's patience. Until then the lookup stays subscribed, so a
+//! publication ends the negative answer at once, where RFC 2308 has only its lifetime.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,7 +17,7 @@ use tributary_transport::Fetch;
 
 use crate::{config::FetchConfig, families::BoxedNode};
 
-/// A name to look up, and whom to believe about it.
+/// A name to look up, and its trusted publisher.
 pub(crate) struct Level {
     pub(crate) name: Name,
     /// The only publisher that is accepted, if the lookup names one.
@@ -80,7 +80,7 @@ struct Question {
 }
 
 impl Lookups {
-    /// Resolves `path` among `levels`, which begin with the longest name. `lookups_max` limits the open lookups of all
+    /// Resolves `path` among `levels`, which start with the longest name. `lookups_max` limits the open lookups of all
     /// questions; at the limit the oldest negative answer is dropped.
     pub(crate) fn begin(
         &self,
@@ -172,7 +172,7 @@ impl Lookups {
 }
 
 impl State {
-    /// Takes the answer of a question out once its outcome is certain.
+    /// Removes the answer of a question once its outcome is certain.
     fn decide(&mut self, number: u64) -> Option<(Answer, Outcome)> {
         let outcome = self.questions.get(&number)?.outcome()?;
         let question = self.questions.remove(&number)?;
@@ -212,7 +212,7 @@ impl Question {
     }
 }
 
-/// Notes the kind of the object, and reports a complete store, so that no chunk is requested.
+/// Records the kind of the object, and reports a complete store, so that no chunk is requested.
 struct Look {
     questions: Questions,
     manifest: Arc<Mutex<Option<ObjectKind>>>,

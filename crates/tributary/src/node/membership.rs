@@ -13,8 +13,8 @@ use crate::{
 /// The node's part in the network of its config; `None` if that has no authority.
 ///
 /// # Errors
-/// [`ApiError`] if a file cannot be read, or is not of this network and key. A certificate that is missing or has ended is
-/// no error: the node runs and says why others do not admit it.
+/// [`ApiError`] if a file cannot be read, or belongs to another network or key. A missing or ended certificate is no
+/// error: the node runs and reports why others do not admit it.
 pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Identity>, ApiError> {
     let Some(of) = &config.network else { return Ok(None) };
     let mut network = Network::new(of.authority, of.access).with_clock_tolerance(of.clock_tolerance.as_secs());
@@ -32,13 +32,13 @@ pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Ident
     Ok(Some(Identity::new(key.clone(), certificate, network, wall_clock())))
 }
 
-/// Writes lists of revocations that neighbours have to where the node reads them at its next start.
+/// Writes neighbours' lists of revocations where the node reads them at its next start.
 pub(crate) fn keep(config: &NodeConfig) -> Keep {
     let of = config.network.as_ref().map(|network| (network.revoked.clone(), network.authority));
     Box::new(move |list: &Revocations| {
         let Some((path, authority)) = &of else { return Ok(()) };
         let known = read("list of revocations", path, Revocations::from_text).ok().flatten();
-        // The operator may have put a newer one there that is not read yet.
+        // The operator may have stored a newer one there that has not been read yet.
         if known.is_some_and(|known| known.number() >= list.number() && known.is_signed_by(authority)) {
             return Ok(());
         }

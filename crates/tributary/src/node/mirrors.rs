@@ -23,7 +23,7 @@ impl Mirrors {
     /// Reads the URLs and uplinks. Without uplinks the node's faces are the uplinks.
     ///
     /// # Errors
-    /// [`ApiError`] names what is none.
+    /// [`ApiError`] names an invalid address.
     pub(crate) fn new(wanted: &WebMirrors, faces: &[FaceConfig]) -> Result<Mirrors, ApiError> {
         let wrong =
             |what: &str, why: String| ApiError::new(ErrorKind::Usage, format!("cannot use the mirror '{what}': {why}"));
@@ -49,11 +49,11 @@ impl Mirrors {
             },
         })
     }
-    /// Those that a publisher names. They get no passwords or cookies of this machine, and unless `may_be_private` they are at
-    /// public addresses. They are asked over those of `faces` that the fetch may use.
+    /// The mirrors that a publisher names. They get no passwords or cookies of this machine, and unless
+    /// `may_be_private` they must have public addresses. Requests to them use those of `faces` that the fetch may use.
     ///
     /// # Errors
-    /// [`ApiError`] names what is no address of http or https, or says that no face is left.
+    /// [`ApiError`] names an address that is not http or https, or says that no face is left.
     pub(crate) fn of_publisher(
         urls: &[String],
         faces: &[(FaceId, FaceConfig)],
@@ -91,8 +91,8 @@ impl Mirrors {
     }
 }
 
-/// The faces over which servers are asked that nobody here chose: those that the fetch may use, without those that a person
-/// spares (backups, and those with a quota or a timetable, which these requests would not count or keep), of these the
+/// The faces for requests to servers that a publisher chose: those that the fetch may use, without spared ones
+/// (backups, and those with a quota or a timetable, which these requests would not count or keep), of these the
 /// cheapest.
 fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) -> Result<Vec<FaceConfig>, ApiError> {
     let is_wanted =

@@ -7,14 +7,14 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for subscribers | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
-//! | neighbours' keys, remembered from the first contact on | `peer_keys` |
+//! | neighbours' keys, remembered since the first contact | `peer_keys` |
 //! | lookups of names | `lookups` |
 //! | its fetches without a client | `queue` |
-//! | what may be fetched over which face now | `policies` |
+//! | which face may carry which content now | `policies` |
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | publications that it restores after a restart | `publications` |
-//! | stores of fetches, and what opening them shows | `opening` |
+//! | stores of fetches, and the results of opening them | `opening` |
 //! | transfers that are paused and resumed | `lives` |
 //! | objects sent to it | `inbox` |
 mod driver_config;
@@ -67,7 +67,7 @@ use crate::{
 /// A node in this process with everything that it keeps. Dropping it stops the node.
 pub(crate) struct LocalNode {
     config: NodeConfig,
-    /// The config as it was read last; what only a restart changes is as in `config`.
+    /// The latest config; settings that need a restart are as in `config`.
     current: Mutex<NodeConfig>,
     pub(crate) runtime: Runtime,
     pub(crate) files: Files,
@@ -75,7 +75,7 @@ pub(crate) struct LocalNode {
     pub(crate) publications: Publications,
     /// What may be fetched over which face.
     pub(crate) policies: Policies,
-    /// How old what the state folder keeps is.
+    /// The age of the state folder's content.
     pub(crate) age: Age,
     seed: u64,
     /// Fetches that run now.

@@ -20,7 +20,7 @@ impl Findings {
     pub(crate) fn version(&self) -> Option<u64> {
         self.found().version
     }
-    /// Whether this node has that version already, so that it fetches nothing.
+    /// Whether this node already has that version, so that it fetches nothing.
     pub(crate) fn is_had(&self) -> bool {
         self.found().is_had
     }

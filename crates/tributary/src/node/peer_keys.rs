@@ -1,4 +1,4 @@
-//! Keys of neighbours, remembered from their first contact on. The model is OpenSSH's `known_hosts`.
+//! Keys of neighbours, remembered since their first contact. The model is OpenSSH's `known_hosts`.
 use std::path::{Path, PathBuf};
 use tributary_content::PublicKey;
 use tributary_net::disk::TrustStore;
@@ -9,18 +9,18 @@ use crate::{
     error::{ApiError, ErrorKind},
 };
 
-/// The remembered keys of a node, `ADDRESS KEY` lines in the file `peers` of its state folder. In a simulation none are
-/// kept.
+/// The remembered keys of a node, `ADDRESS KEY` lines in the file `peers` in its state folder. Simulations keep none.
 #[derive(Default)]
 pub(crate) struct PeerKeys {
     kept: Option<(TrustStore<String>, PathBuf)>,
 }
 
 impl PeerKeys {
-    /// The keys that the node of this config remembers.
+    /// The keys remembered by the node of this config.
     ///
     /// # Errors
-    /// [`ApiError`] if the file cannot be read, or an invitation of the config to a neighbour with another key has ended.
+    /// [`ApiError`] if the file cannot be read, or if an invitation in the config to a neighbour with another key has
+    /// ended.
     pub(crate) fn open(config: &NodeConfig) -> Result<PeerKeys, ApiError> {
         let keys = PeerKeys { kept: Some((store(&config.state_dir), config.state_dir.clone())) };
         let is_late = |face: &&FaceConfig| face.invited_until.is_some_and(|until| until <= time_of_day());
@@ -69,7 +69,7 @@ impl PeerKeys {
     }
 }
 
-/// Remembers `key` for an address in place of any other, for the node that keeps its state in `state_dir`.
+/// Remembers `key` for an address in place of any other, for the node with its state in `state_dir`.
 ///
 /// # Errors
 /// [`ApiError`] if the file cannot be written.

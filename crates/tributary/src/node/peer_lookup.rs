@@ -191,7 +191,7 @@ fn usable_of(neighbour: &Neighbour, listen: &[SocketAddr], found: Vec<SocketAddr
     }
     Ok(usable)
 }
-/// The address to use of those that a name resolves to, at least one: the same as before if it is still among them and the
+/// The address to use among a name's addresses, at least one: the present one if it is still among them and the
 /// neighbour answers, else the next one.
 fn choose(before: Option<SocketAddr>, usable: &[SocketAddr], is_up: bool) -> SocketAddr {
     match before.and_then(|before| usable.iter().position(|address| *address == before)) {

@@ -1,9 +1,9 @@
 //! The policies of faces at this time of day, and the used part of their quotas.
 //!
-//! The usage is written ahead: the file says at least as much as has passed, so that a node that is killed counts a
+//! The usage is written ahead: the file states at least the bytes that have passed, so that a killed node counts a
 //! little too much rather than too little, and so that a quota costs about [`WRITES_PER_QUOTA`] writes.
 //!
-//! A quota is a promise to the person who pays for the uplink, so a wrong clock forgets no usage. A later period begins
+//! A quota is a promise to the person who pays for the uplink, so a wrong clock forgets no usage. A later period starts
 //! immediately. When the clock is set back, later usage counts in the earlier period too, and belongs to it for good
 //! once the clock has stayed there for [`SETTLE`]. A date before [`FIRST_DAY`] comes from a clock that was never set:
 //! the latest period continues.
@@ -35,9 +35,9 @@ const FILE: &str = "quotas.json";
 const WRITES_PER_QUOTA: u64 = 100;
 /// Interval of checks of policies.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
-/// The same of faces with a quota, unless it ends soon: so much passes at least until the rate of a face is known.
+/// The same for faces with a quota, unless it ends soon: at least this much passes until a face's rate is known.
 const QUOTA_LOOK: Duration = Duration::from_millis(100);
-/// How often at most, when a quota ends soon.
+/// The minimum interval, when a quota ends soon.
 const LOOK_MIN: Duration = Duration::from_millis(5);
 /// Periods before the latest whose usage is remembered.
 const EARLIER_MAX: usize = 4;
@@ -85,7 +85,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// The clock shows this period. Gives whether that has to be written, and a line for the log when it was set back.
+    /// The clock shows this period. Returns whether to write that, and a line for the log if the clock was set back.
     fn turn(&mut self, now: Time, period: String) -> (bool, Option<String>) {
         let was_never_set = period.as_str() < FIRST_DAY && !self.since.is_empty();
         if period == self.since || was_never_set {
@@ -168,12 +168,11 @@ impl Policies {
         usage.values_mut().for_each(|usage| usage.passed = usage.bytes);
         Ok(Policies { fs, file, state: Mutex::new(State { usage, ..State::default() }) })
     }
-    /// Whether nothing was ever told to the node.
+    /// Whether the node never had a policy.
     pub(crate) fn is_idle(&self) -> bool {
         self.lock().applied.is_empty()
     }
-    /// Takes what the driver has counted of the faces at `now`. Returns the policies that have changed, and how soon to
-    /// come back.
+    /// Takes the driver's counters of the faces at `now`. Returns the changed policies, and when to call again.
     pub(crate) fn update(
         &self,
         now: Time,
@@ -242,7 +241,7 @@ impl Policies {
         // The table is consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Adds what a person should know of a face's policy.
+    /// Adds the facts that a person should know about a face's policy.
     pub(crate) fn describe(&self, id: FaceId, face: &FaceConfig, view: &mut FaceView) {
         view.label.clone_from(&face.label);
         if face.policy == FacePolicyConfig::default() {
@@ -384,8 +383,8 @@ mod tests {
         let faces = [(ID, metered(100 * MIB, QuotaPeriod::Month, QuotaEnd::Stop))];
         let mut policies = Policies::open(folder.path()).unwrap();
         let (mut now, mut total) = (Time::ZERO, 0);
-        // What the clock shows, for how long, whether the node was started anew, and how many MiB count: one more passes
-        // at each.
+        // The clock's time, its duration, whether the node has restarted, and the MiB that count: one more passes at
+        // each.
         for (date, seconds, is_new, counts) in [
             ("1970-01-01", 1, false, 1),
             ("2026-10-31", 1, false, 2),

@@ -18,10 +18,10 @@ const FORMER: &str = "publications.json";
 /// Its first line: the form of the others. Without it a file that was emptied would be one without publications.
 const HEADER: &[u8] = b"{\"publications\":1}\n";
 const HINT: &str = "move it away to start without remembered publications";
-/// Lines of names that have a later one, beyond as many as there are publications, before the file is written anew.
+/// Outdated lines, beyond the number of publications, before the file is rewritten.
 const OUTDATED_MAX: usize = 1_024;
 
-/// The publications of one node. A change costs a line, however many there are.
+/// The publications of one node. A change costs one line, regardless of their number.
 #[derive(Debug)]
 pub(crate) struct Publications {
     fs: Arc<dyn FileSystem>,
@@ -32,8 +32,8 @@ pub(crate) struct Publications {
 #[derive(Debug, Default)]
 struct Known {
     list: List,
-    /// `None` if the disk may have something else: a change could not be written, by this process or by one before it, and
-    /// it is not known how far that came.
+    /// `None` if the disk may differ: this process or an earlier one could not write a change, and its extent is
+    /// unknown.
     log: Option<Log>,
 }
 /// Publications in the order in which they were made.
@@ -43,7 +43,7 @@ struct List {
     numbers: HashMap<Name, u64>,
     by_number: BTreeMap<u64, Publication>,
 }
-/// The file while it is known what it has.
+/// The file while its content is known.
 #[derive(Debug)]
 struct Log {
     file: Arc<dyn FsFile>,
@@ -51,7 +51,7 @@ struct Log {
     lines: usize,
 }
 
-/// One of them.
+/// A publication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Publication {
     pub(crate) name: Name,
@@ -61,13 +61,13 @@ pub(crate) struct Publication {
     pub(crate) readers: Vec<String>,
     /// Web servers that have it too.
     pub(crate) mirrors: Vec<String>,
-    /// Set for what was fetched and is served as its publisher signed it.
+    /// Set for fetched objects that are served as their publisher signed them.
     pub(crate) copy: Option<Copy>,
-    /// Whether it is published anew when it changes.
+    /// Whether changes are published.
     pub(crate) is_watched: bool,
 }
 
-/// What was fetched and is served.
+/// A fetched object that is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Copy {
     /// Since when, in seconds of the [age](tributary_net::disk::age) of the state folder.
@@ -109,7 +109,7 @@ impl Publications {
         let list = read(&*fs, state_dir)?;
         Ok(Publications { fs, state_dir: state_dir.into(), known: Mutex::new(Known { list, log: None }) })
     }
-    /// All of them, in the order in which they were made.
+    /// All of them, in the order of their creation.
     pub(crate) fn list(&self) -> Vec<Publication> {
         self.locked().list.by_number.values().cloned().collect()
     }
@@ -124,7 +124,7 @@ impl Publications {
         known.list.insert(publication);
         Ok(())
     }
-    /// Drops one; gives whether it was there.
+    /// Drops one; returns whether it existed.
     pub(crate) fn forget(&self, name: &Name) -> Result<bool, ApiError> {
         let mut known = self.locked();
         let was_there = known.list.get(name).is_some();
@@ -144,7 +144,7 @@ impl Publications {
         }
         Ok(is_it)
     }
-    /// Those that are published anew when they change.
+    /// The publications whose changes are published.
     pub(crate) fn watched(&self) -> Vec<Publication> {
         self.locked().list.by_number.values().filter(|of| of.is_watched).cloned().collect()
     }
@@ -197,8 +197,8 @@ fn read(fs: &dyn FileSystem, state_dir: &Path) -> Result<List, ApiError> {
     let changes = bytes.strip_prefix(HEADER).ok_or_else(|| stored.unreadable("it does not begin as it should"))?;
     let mut lines = changes.split_inclusive(|byte| *byte == b'\n').zip(2..).peekable();
     while let Some((line, number)) = lines.next() {
-        // The last line may have been cut off as it was written; then nobody was told that it is there. A disk may have
-        // kept its end and not what comes before.
+        // The last line may be incomplete: it was never acknowledged then. A disk may have kept its end without its
+        // start.
         if lines.peek().is_none() && (!line.ends_with(b"\n") || line.contains(&0)) {
             break;
         }
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(Publications::open(folder.path()).unwrap().list()[0].path, Path::new("/y"));
     }
 
-    /// The list is as it was when something of it was acknowledged last, or as an attempt that failed since would have it.
+    /// The list matches the last acknowledged change, or an attempt since then that failed.
     #[test]
     fn what_was_acknowledged_outlives_kills_power_cuts_and_failing_disks() {
         use std::collections::BTreeSet;

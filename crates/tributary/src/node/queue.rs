@@ -1,12 +1,12 @@
-//! Fetches that go on without a client: a list that is on the disk, of which a few run at a time.
+//! Fetches that continue without a client: a list on the disk, of which a few run at a time.
 //!
 //! ```text
 //!  begin ──► waiting ──► running ──► done: out of the list
 //!              ▲  ▲         │ │
 //!   resume ────┘  └─ restart┘ └────► failed, paused ──► resume, cancel
 //! ```
-//! What is on the disk says of an entry what a restart makes of it: a running one waits. Its verified chunks are where
-//! they are, so that it goes on there.
+//! The entries on the disk have the state after a restart: a running one waits. Its verified chunks are on the disk as
+//! well, and it resumes there.
 use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
@@ -29,9 +29,9 @@ use crate::{
 
 /// The file in the folder of a node's state.
 const FILE: &str = "queue.json";
-/// A name that is followed is not asked for more often than this.
+/// Minimum interval of lookups of a followed name.
 const EVERY_MIN_MS: u64 = 1_000;
-/// Entries at most; failed ones make room for new ones.
+/// Maximum entries; failed ones are replaced by new ones.
 const ENTRIES_MAX: usize = 1_024;
 
 /// The queue of one node.
@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     file: PathBuf,
     inner: Mutex<Inner>,
     clock: Clock,
-    /// Set when the daemon ends: what runs is to stop, and to go on after the next start.
+    /// Set when the daemon stops: running fetches stop, and resume after the next start.
     ended: OnceLock<Arc<AtomicBool>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Entry {
     due: Time,
 }
 impl Entry {
-    /// What it is called, such as `get-1`.
+    /// Its identifier, such as `get-1`.
     pub(crate) fn id(&self) -> String {
         format!("get-{}", self.number)
     }
@@ -82,7 +82,7 @@ pub(crate) enum State {
     Paused,
     /// It ended, for this reason.
     Failed(String),
-    /// It is to be forgotten once it has ended.
+    /// It must be forgotten once it has ended.
     Cancelled,
 }
 
@@ -140,7 +140,7 @@ impl Queue {
 
     // Commands.
 
-    /// Names the flag that ends what runs; the first one counts.
+    /// Sets the flag that stops running fetches; the first one counts.
     pub(crate) fn end_with(&self, ended: &Arc<AtomicBool>) {
         self.ended.get_or_init(|| Arc::clone(ended));
     }
@@ -181,8 +181,8 @@ impl Queue {
             entry.transfer = Some(transfer.into());
         }
     }
-    /// A fetch that ran has ended. Says what has become of it; `None` if it is out of the list.
-    /// One that follows its publisher waits for the next version; what it has now is `version`.
+    /// A running fetch has ended. Returns its new state; `None` if it has left the list. A fetch that follows its
+    /// publisher waits for the next version; it now has `version`.
     pub(crate) fn on_ended(&self, number: u64, result: Result<Option<u64>, String>) -> Result<Option<State>, ApiError> {
         let (is_ending, now) = (self.is_ending(), self.clock.now());
         self.change(|inner| {
@@ -210,7 +210,7 @@ impl Queue {
             Ok(Some(entry.state.clone()))
         })
     }
-    /// Pauses a fetch that runs or waits. Gives the transfer to end, if there is one.
+    /// Pauses a running or waiting fetch. Returns the transfer to end, if there is one.
     pub(crate) fn pause(&self, number: u64) -> Result<Option<String>, ApiError> {
         self.change(|inner| {
             let entry = inner.get(number)?;
@@ -239,7 +239,7 @@ impl Queue {
             }
         })
     }
-    /// Takes a fetch out of the list. Gives the transfer to end, if there is one.
+    /// Removes a fetch from the list. Returns the transfer to end, if there is one.
     pub(crate) fn remove(&self, number: u64) -> Result<Option<String>, ApiError> {
         self.change(|inner| {
             let entry = inner.get(number)?;
@@ -274,12 +274,12 @@ impl Queue {
     pub(crate) fn is_active(&self, number: u64) -> bool {
         self.lock().is_active(number)
     }
-    /// Whether a fetch that runs is to go on.
+    /// Whether a running fetch should continue.
     pub(crate) fn is_wanted(&self, number: u64) -> bool {
         let is_wanted = |entry: &Entry| entry.number == number && entry.state == State::Running;
         !self.is_ending() && self.lock().entries.iter().any(is_wanted)
     }
-    /// Whether the fetch of this transfer was paused, and goes on later with the same transfer.
+    /// Whether the fetch of this transfer was paused, and will resume with the same transfer.
     pub(crate) fn is_put_off(&self, transfer: &str) -> bool {
         let is_it = |entry: &Entry| entry.transfer.as_deref() == Some(transfer);
         let is_off = |entry: &Entry| matches!(entry.state, State::Paused | State::Waiting);
@@ -289,12 +289,13 @@ impl Queue {
     pub(crate) fn list(&self) -> Vec<Entry> {
         self.lock().entries.iter().filter(|entry| entry.state != State::Cancelled).cloned().collect()
     }
-    /// An entry by what it is called, by its latest transfer, or by the name that it fetches (of several, the latest).
+    /// Finds an entry by its identifier, by its latest transfer, or by the name that it fetches (the latest of
+    /// several).
     pub(crate) fn find(&self, text: &str) -> Option<u64> {
         let by_name = || self.lock().entries.iter().rfind(|entry| entry.get.name == text).map(|entry| entry.number);
         self.find_by_id(text).or_else(by_name)
     }
-    /// An entry by what it is called, or by its latest transfer.
+    /// Finds an entry by its identifier, or by its latest transfer.
     pub(crate) fn find_by_id(&self, text: &str) -> Option<u64> {
         let is_it = |entry: &&Entry| entry.id() == text || entry.transfer.as_deref() == Some(text);
         self.lock().entries.iter().find(is_it).map(|entry| entry.number)
@@ -309,7 +310,7 @@ impl Queue {
         let before = (inner.entries.clone(), inner.next);
         let done = change(&mut inner)?;
         if let Err(error) = self.write(&inner) {
-            // What has ended has ended, whatever the disk says of it.
+            // Ended entries stay so, regardless of the disk.
             let active: Vec<bool> = before.0.iter().map(|of| inner.is_active(of.number)).collect();
             (inner.entries, inner.next) = before;
             for (entry, is_active) in inner.entries.iter_mut().zip(active) {
@@ -432,7 +433,7 @@ mod tests {
         assert_eq!(queue.on_ended(a, Err("cancelled".into())).unwrap(), Some(State::Waiting));
         assert_eq!(queue.on_ended(b, Err("cancelled".into())).unwrap(), None);
         assert_eq!(queue.take(9).map(|(number, _)| number), Some(a));
-        // The daemon ends: what runs goes on next time.
+        // The daemon stops: running fetches resume next time.
         queue.end_with(&Arc::new(AtomicBool::new(true)));
         assert_eq!(queue.on_ended(a, Err("the node was stopped".into())).unwrap(), Some(State::Waiting));
         assert_eq!(queue.take(9), None);
@@ -456,7 +457,7 @@ mod tests {
         assert!(queue.take(1).is_some(), "whoever resumes it wants it now");
     }
 
-    /// The list is as the last change that was acknowledged left it, or as an attempt that failed since would have it.
+    /// The list matches the last acknowledged change, or an attempt since then that failed.
     #[test]
     fn what_was_acknowledged_outlives_kills_power_cuts_and_failing_disks() {
         use std::collections::BTreeSet;

@@ -45,8 +45,8 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Opens the sockets and starts the node that `config` describes; `key` is what its neighbours know it by.
-    /// `identity` is what it is in a network with an authority.
+    /// Opens the sockets and starts the node that `config` describes; `key` identifies it to its neighbours, and
+    /// `identity` in a network with an authority.
     pub(crate) fn start(
         config: &NodeConfig,
         seed: u64,
@@ -160,7 +160,7 @@ impl Runtime {
         *locked(&self.peers) = peers;
         Ok(done)
     }
-    /// Runs a command on the node's thread and gives its result.
+    /// Runs a command on the node's thread and returns its result.
     pub(crate) fn call<R: Send + 'static>(
         &self,
         command: impl FnOnce(&mut BoxedNode, Time) -> R + Send + 'static,
@@ -175,7 +175,7 @@ impl Runtime {
     pub(crate) fn remote(&self) -> Remote {
         Remote { driver: Arc::clone(&self.driver), events: Arc::clone(&self.events) }
     }
-    /// Changes the emulated link of a face, to see what a network does about it.
+    /// Changes the emulated link of a face, to test the network's reaction.
     pub(crate) fn change_link(&self, face: FaceId, change: LinkChange) -> Result<(), ApiError> {
         Ok(self.driver.change_link(face, change)?)
     }
@@ -265,7 +265,8 @@ impl Drop for Runtime {
 
 /// How long a refusal of the kernel to send counts: hellos are sent more often than that.
 const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
-/// How long a publisher's withdrawals have to reach their resolvers before it stops; those that do not expire there.
+/// How long a publisher's withdrawals may take to reach their resolvers before it stops, if they would not expire
+/// there.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

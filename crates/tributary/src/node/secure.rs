@@ -27,9 +27,9 @@ use crate::{
     families::BoxedNode,
 };
 
-/// `node` with its faces protected as `config` says. Its neighbours know it by `key`; `identity` is what it is in a network
-/// with an authority, where newer lists of revocations that neighbours have go to `keep`. `keys` are those of neighbours that
-/// the config names. The keys of handshakes come from `entropy`.
+/// `node` with its faces protected according to `config`. Its neighbours identify it by `key`; `identity` is its
+/// membership in a network with an authority, and newer lists of revocations from neighbours are passed to `keep`.
+/// `keys` are the remembered keys of configured neighbours. The keys of handshakes are drawn from `entropy`.
 pub(crate) fn protect(
     node: BoxedNode,
     config: &NodeConfig,
@@ -45,8 +45,8 @@ pub(crate) fn protect(
         Security::Encrypted | Security::Preferred => Protection::Encrypted,
     };
     let own = Presented { owner: key.public(), label: config.label.clone(), certificate: None };
-    // Programs of others come without a session; one of ours begins one. In a network with an authority they are admitted
-    // on faces whose `security` says so.
+    // Foreign programs come without a session; our nodes start one. In a network with an authority they are admitted on
+    // faces whose `security` allows it.
     let is_open = config.family().profile().is_standard && config.security == Security::Preferred;
     let policy = if is_open { FaceProtection::Optional } else { FaceProtection::Required };
     let config = Config { secret: key.agreement_secret(), presented: own.encode(), protection, policy };
@@ -68,7 +68,7 @@ pub(crate) fn protect(
     Box::new(node)
 }
 
-/// Keeps a list of revocations for the next start; gives what went wrong.
+/// Keeps a list of revocations for the next start; returns the error.
 pub(crate) type Keep = Box<dyn FnMut(&Revocations) -> Result<(), String> + Send>;
 
 /// The system's.
@@ -132,17 +132,17 @@ struct Known {
     pending: BTreeMap<FaceId, Grant>,
     /// The next check of certificates, in a network with an authority.
     review: Option<Time>,
-    /// What passes on lists of revocations there.
+    /// Forwards lists of revocations there.
     spread: Option<Spread>,
 }
 
-/// What is known of the neighbour that the config names for a face.
+/// Knowledge of a face's configured neighbour.
 #[derive(Default)]
 struct Pin {
     key: Option<PublicKey>,
-    /// Whether the config names the key; otherwise it is the one that answered first.
+    /// Whether the config names the key; otherwise it is the key that answered first.
     is_named: bool,
-    /// Whether the key is to be remembered when it has answered.
+    /// Whether the key should be remembered once it has answered.
     is_new: bool,
     endpoints: Vec<String>,
 }
@@ -155,7 +155,7 @@ impl Pin {
         if self.is_named {
             return Err(format!("its key is {key}, and `peer_key` or the invitation says {pinned}").into());
         }
-        // A person may have accepted the new one meanwhile.
+        // The user may have accepted the new one in the meantime.
         if is_certified || keys.known(&self.endpoints).ok().flatten() == Some(key) {
             (self.key, self.is_new) = (Some(key), is_certified);
             return Ok(());
@@ -172,7 +172,7 @@ impl Neighbours {
 }
 
 impl Known {
-    /// The neighbour that was admitted last is at the end of the face now, or nobody is.
+    /// The neighbour that was admitted last is now at the far end of the face, or has gone.
     fn introduce(&mut self, now: Time, face: FaceId, is_there: bool) -> Option<Grant> {
         let pending = self.pending.remove(&face).filter(|_| is_there);
         if let (Some(pin), Some(grant)) = (self.pinned.get_mut(&face), &pending)
@@ -193,7 +193,7 @@ impl Known {
             match is_there {
                 true => {
                     spread.greet(now, face);
-                    // What there is to say goes out after this packet.
+                    // Pending messages are sent after this packet.
                     self.review = Some(now);
                 }
                 false => spread.part(face),
@@ -235,7 +235,7 @@ struct SecureNode {
     notes: VecDeque<String>,
     /// When an expiry was last written to the log, and whether this node's own certificate had ended then.
     warned: Option<(Time, bool)>,
-    /// Whether the log says that the machine's clock is behind.
+    /// Whether the log reports that the machine's clock is behind.
     clock_is_behind: bool,
 }
 
@@ -253,7 +253,7 @@ impl SecureNode {
         let neighbours = self.neighbours.clone();
         let mut known = neighbours.locked();
         let mut fresh = Vec::new();
-        // Also without an authority, where they count for nothing: else they would wait here for ever.
+        // Also without an authority, where they count for nothing: otherwise they would wait here forever.
         while let Some((face, notice)) = self.secured.poll_notice() {
             known.spread.iter_mut().for_each(|spread| spread.handle_message(now, face, &notice));
         }
@@ -411,7 +411,8 @@ impl Endpoint for SecureNode {
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {
         let FaceSecurity { mut protection, peer_key, endpoints } = security;
         let mut known = self.neighbours.locked();
-        // The file was readable at the start. If it is not now, nobody is believed: no secret belongs to this key.
+        // The file was readable at the start. If it no longer is, no neighbour is accepted: no secret belongs to this
+        // key.
         let remembered = known.keys.known(&endpoints).unwrap_or(Some(PublicKey([0; 32])));
         let key = peer_key.or(remembered);
         if key.is_some() && protection == FaceProtection::Preferred {
@@ -429,7 +430,7 @@ impl Endpoint for SecureNode {
     }
     fn set_identity(&mut self, now: Time, identity: &Identity) {
         let mut known = self.neighbours.locked();
-        // A file may be older than what neighbours have said.
+        // A file may be older than the neighbours' lists.
         let before = known.identity.as_ref().filter(|before| before.is_of_network(identity));
         let identity = match before.and_then(|before| before.network().revocations().cloned()) {
             Some(list) => identity.clone().with_revocations(list),
@@ -451,7 +452,7 @@ impl Endpoint for SecureNode {
         self.secured.node_mut().set_identity(now, &identity);
         self.warned = None;
         self.review_grants(now);
-        // What there is to say to neighbours goes out now.
+        // Pending messages to neighbours are sent now.
         self.neighbours.locked().review = Some(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {

@@ -20,7 +20,7 @@ const PROBE_PATIENCE: Duration = Duration::from_millis(200);
 /// How many silent neighbours are described.
 const NEIGHBOURS_LISTED: usize = 4;
 
-/// Why a fetch finds no source, and what to try; `None` if nothing is known but the silence.
+/// Why a fetch finds no source, and a remedy; `None` if only the silence is known.
 pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<ApiError> {
     let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
     if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
@@ -51,7 +51,7 @@ pub(crate) fn alone(node: &LocalNode) -> Option<ApiError> {
     Neighbours::of(node).ok()?.diagnose(node)
 }
 
-/// The neighbours of a node, as it knows them now.
+/// A node's present neighbours.
 struct Neighbours {
     faces: Vec<FaceStatus>,
     /// For each face its number, and when the last packet arrived, if any did.
@@ -87,7 +87,7 @@ impl Neighbours {
         }
         let neighbours = node.runtime.neighbours();
         if neighbours.is_empty() {
-            // Other nodes come to a router or resolver; it may also be the only node.
+            // Other nodes connect to a router or resolver; it may also be the only node.
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
             }
@@ -127,7 +127,7 @@ impl Neighbours {
         let problem =
             node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
-        // Of one that was never heard the system knows more.
+        // If it was never heard, the system knows more.
         let protection = status.filter(|status| heard.is_some() || status.is_refused);
         let protection = protection.and_then(|status| status.problem.clone());
         let state = match problem.or(protection) {
@@ -160,8 +160,8 @@ fn missing_role(resolution: Resolution, roles: &BTreeSet<Role>) -> String {
     )
 }
 
-/// Sends a datagram to an address from which nothing came, and says what the system reports: a machine that runs but has
-/// nothing listening at that port answers by ICMP.
+/// Sends a datagram to a silent address, and returns the system's report: a running machine without a listener at that
+/// port answers with ICMP.
 fn probe(address: SocketAddr) -> &'static str {
     let any: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
     let refused = UdpSocket::bind(any).and_then(|socket| {

@@ -132,7 +132,7 @@ impl LocalNode {
         let mut path = given(&trace.path);
         let (mut sent, mut refusal, mut silent_hops) = (0, None, 0);
         if trace.path == EchoPath::Same {
-            // One request goes all the way: its answer names the path for the following ones.
+            // One request travels the whole path: its answer names the path for the following ones.
             let echo = Echo { target: target.clone(), path: None, hop: None, patience };
             path = self.echo(&clock, &subscription, echo)?.path;
         }

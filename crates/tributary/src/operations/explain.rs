@@ -10,7 +10,7 @@ use crate::{
     views::{FaceView, QuotaPeriod, StatusView, counted, source_name},
 };
 
-/// A transfer that the node knows.
+/// A transfer known to the node.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// Its number.

@@ -9,7 +9,7 @@
 //!                                       ▼
 //!                                     Wait ─► transferred or given up
 //! ```
-//! Each step is an attempt: it opens a store, begins a fetch of the node, and follows that until it ends.
+//! Each step is an attempt: it opens a store, starts a fetch of the node, and follows it until it ends.
 use std::{
     io::Write,
     sync::{
@@ -61,7 +61,7 @@ enum Step {
     Object,
     /// Fetch the path in that folder.
     Part(Place),
-    /// Wait for an object of the name; the error says why the folder lacks the path.
+    /// Wait for an object of the name; the error explains why the folder lacks the path.
     Wait(ApiError),
 }
 /// A path in a folder, and the only publisher to believe about both.
@@ -96,7 +96,7 @@ impl LocalNode {
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
         self.get_into(get, Sink::Path(path), paused, notify)
     }
-    /// Fetches the ranges that readers want of an object into a cache, until the last reader leaves.
+    /// Fetches the ranges of an object that readers want into a cache, until the last reader leaves.
     pub(crate) fn get_for_readers(
         &self,
         get: &Get,
@@ -259,7 +259,7 @@ impl LocalNode {
             Ok((lives.transfer_of(fetch), fetch))
         })?
     }
-    /// Ends a fetch without its object, and says why it failed.
+    /// Ends a fetch without its object, and returns the reason.
     fn unfetched(
         &self,
         followed: &Followed<'_>,
@@ -330,7 +330,7 @@ impl LocalNode {
             ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
         })
     }
-    /// Serves the fetched object if the fetch or the config wants that. A failure counts only if the fetch wants it.
+    /// Serves the fetched object if the fetch or the config requests it. A failure counts only if the fetch does.
     fn serve_fetched(
         &self,
         is_requested: bool,
@@ -351,7 +351,7 @@ impl LocalNode {
         self.name_faces(&mut done.paths);
         done
     }
-    /// What a fetch wants of paths, with faces by their numbers.
+    /// A fetch's demands on paths, with faces by their numbers.
     pub(crate) fn demands(&self, wishes: &PathWishes) -> Result<PathDemands, ApiError> {
         let known = self.runtime.neighbours();
         let face = |text: &String| {
@@ -419,7 +419,7 @@ impl LocalNode {
                         let is_found =
                             matches!(event, TransferEvent::SourceAdded { .. } | TransferEvent::Started { .. });
                         if let Some(search) = search.as_mut().filter(|search| is_found && !search.is_found) {
-                            // Its clock began with the fetch.
+                            // Its clock started with the fetch.
                             search.is_found = true;
                             self.note_latency("find", clock.now().since(Time::ZERO));
                         }
@@ -569,7 +569,7 @@ impl LocalNode {
         tracing::debug!("whether '{name}' is a level: {listed:?}");
         below
     }
-    /// Reports the progress of a fetch that another client began, until it ends. A client that leaves ends nothing.
+    /// Reports the progress of a fetch that another client started, until it ends. A client that leaves stops nothing.
     pub(crate) fn follow_other(&self, id: &str, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let entry = self.queue.find(id).and_then(|number| self.queue.entry(number));
         if let Some(entry) = entry.as_ref().filter(|entry| entry.transfer.is_none()) {
@@ -581,7 +581,7 @@ impl LocalNode {
         let of_entry = entry.filter(|entry| entry.id() == id).and_then(|entry| entry.transfer);
         let id = of_entry.as_deref().unwrap_or(id);
         let transfers = self.transfers()?;
-        // Of several fetches of one name the latest is meant.
+        // Among several fetches of one name it selects the latest.
         let found = transfers.iter().rfind(|(transfer, name)| transfer.to_string() == id || name.to_string() == id);
         let (transfer, name) = found.cloned().ok_or_else(|| {
             let message = format!("there is no fetch '{id}'");
@@ -623,7 +623,7 @@ struct Search {
     is_found: bool,
     /// The keys to believe about folders above, if the name may be a path in one.
     keys: Option<Keys>,
-    /// The lookup of the folders above its name, and when the next one begins.
+    /// The lookup of the folders above its name, and when the next one starts.
     above: Option<Receiver<Outcome>>,
     look_at: Time,
     /// Whether its name may be a level above others.
@@ -708,7 +708,7 @@ const LEVEL_LOOK: Time = Time::from_millis(500);
 const LOOK_AFTER: Time = Time::from_millis(500);
 /// Interval of those lookups. Most are answered from the findings that this node keeps.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A negative answer ends no younger fetch: a publication may be on its way to the resolver.
+/// A negative answer does not end a younger fetch: a publication may be on its way to the resolver.
 const ABSENT_FOR: Time = Time::from_millis(1_000);
 /// How long after a fetch's patience it is ended, if its family does not end it.
 const PATIENCE_SLACK: Duration = Duration::from_secs(1);
@@ -742,7 +742,7 @@ fn begin(
         (None, Some((options, messaging))) => messaging.get(now, fetch, &options)?,
         (None, None) => node.fetch(now, fetch),
     };
-    // In the same turn of the node: nothing is requested over a face that is to be avoided.
+    // In the same turn of the node: nothing is requested over a face to avoid.
     demand(node, now, transfer, demands, family)?;
     Ok(transfer)
 }

@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// The way from a published path to its file or folder, over links.
+/// The path from a published name to its file or folder, over links.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Trail {
     /// The folders to watch: of each link, and of the file; or the published folder itself.
@@ -145,7 +145,7 @@ impl Watching {
                 continue;
             }
             watched.changed_at = None;
-            // A missing file is being replaced: a rename comes next.
+            // A missing file is being replaced: a rename follows.
             if node.is_unchanged(name) || !watched.publication.path.exists() {
                 continue;
             }
@@ -166,7 +166,7 @@ impl Watching {
             };
         }
     }
-    /// Watches exactly the publications that are to be watched.
+    /// Watches exactly the publications that need it.
     fn follow(&mut self, publications: Vec<Publication>, now: Time) {
         // Another put may have given it other readers.
         let published: HashMap<&Name, &Publication> = publications.iter().map(|of| (&of.name, of)).collect();
@@ -193,7 +193,7 @@ impl Watching {
             self.files.insert(name, watched);
         }
     }
-    /// Ends the watch of folders in whose place there are others now, so that those are watched.
+    /// Ends the watch of replaced folders, so that their replacements are watched.
     fn leave_replaced(&mut self, now: Time) {
         let mut replaced = BTreeSet::new();
         for (name, watched) in self.files.iter_mut().filter(|(_, watched)| now.since(watched.polled_at) >= POLL) {

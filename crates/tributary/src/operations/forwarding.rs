@@ -13,7 +13,7 @@ use crate::{
     views::{RouteView, StrategyView},
 };
 
-/// How long opening a face may take; the node itself gives it up before.
+/// How long opening a face may take; the node itself times out earlier.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval at which the node is polled until it is open.
 const LOOK: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Listing what there is below a name.
+//! Lists the names below a name.
 use tributary_content::KeyList;
 use tributary_core::{
     Duration, Time,

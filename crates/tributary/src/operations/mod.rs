@@ -50,7 +50,7 @@ impl LocalNode {
     }
 }
 
-/// Waits for `done` to give something, looking again after every event.
+/// Waits for `done` to return something, checking after every event.
 fn wait_until<T>(subscription: &Subscription, patience: Duration, done: impl Fn() -> Option<T>) -> Option<T> {
     let clock = Clock::new();
     let deadline = Time::ZERO + patience;
@@ -65,7 +65,7 @@ fn wait_until<T>(subscription: &Subscription, patience: Duration, done: impl Fn(
     }
 }
 
-/// Waits for what raises no event: looks again every `pause` until `done` gives something, or `patience` is over.
+/// Waits for changes without events: checks every `pause` until `done` returns something, or `patience` is over.
 ///
 /// # Errors
 /// The first one of `done`.

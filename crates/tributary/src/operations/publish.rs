@@ -119,7 +119,7 @@ impl LocalNode {
         if let Some(left_out) = left_out {
             notify(left_out);
         }
-        // Steps that may fail come first: an offered object is offered again after a restart.
+        // Steps that may fail come first: a published object is published again after a restart.
         let is_watched = term == Term::Watched;
         if is_watched && version.is_some() {
             let message = "a publication that follows its file gives each change a version of its own";
@@ -171,7 +171,8 @@ impl LocalNode {
         notify(notice);
         Ok(())
     }
-    /// Publishes a changed file again, and returns its version: later than the one before, whatever the file's time.
+    /// Publishes a changed file again, and returns its version: later than the previous one, regardless of the file's
+    /// time.
     pub(crate) fn publish_anew(&self, publication: &Publication) -> Result<u64, ApiError> {
         let name = &publication.name;
         let readers = self.readers(&publication.readers)?;
@@ -242,8 +243,8 @@ impl LocalNode {
         }
         Ok(readers)
     }
-    /// Opens a file or folder as an object, sealed for `readers` if there are any, or with `mirrors` that have it too; gives a
-    /// note of what in it is left out.
+    /// Opens a file or folder as an object, sealed for `readers` if there are any, or with `mirrors` that have it too;
+    /// returns a note about omitted parts.
     pub(crate) fn open_object(
         &self,
         path: &Path,
@@ -291,7 +292,7 @@ impl LocalNode {
             self.withdraw_keys(&name)?;
         }
         if let (Some(keys), Some(list)) = (keys, list) {
-            // First: who finds the object looks for its keys at once.
+            // First: a receiver that finds the object looks for its keys at once.
             self.runtime.call(move |node, now| node.publish(now, Box::new(keys)))?;
             self.key_lists().insert(name, list);
         }
@@ -307,7 +308,7 @@ pub(crate) struct Opened {
     pub(crate) keys: Option<MemoryObject>,
 }
 
-/// The note about what in a folder is left out; `None` if nothing is.
+/// The note about the omitted parts of a folder; `None` if nothing is.
 fn left_out_note(path: &Path, left_out: &[LeftOut]) -> Option<String> {
     let of = |left_out: &LeftOut| format!("'{}' ({})", left_out.path, left_out.reason);
     let some: Vec<String> = left_out.iter().take(LEFT_OUT_LISTED).map(of).collect();

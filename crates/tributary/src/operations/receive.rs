@@ -25,7 +25,7 @@ use crate::{
 
 /// Texts of up to this many bytes are shown in their notice.
 const TEXT_BYTES_MAX: u64 = 1_024;
-/// How often a waiting client gets a notice, so that a client that has gone is noticed.
+/// Interval of notices to a waiting client, so that a disconnected one is noticed.
 const WAITING_INTERVAL: Duration = Duration::from_millis(200);
 
 impl LocalNode {
@@ -109,14 +109,14 @@ impl LocalNode {
                         }
                     })
                 }
-                // What an earlier run had received, and what events were lost of.
+                // Objects received by an earlier run, and those with lost events.
                 None => arrived.take_left().map(|(manifest, path)| received(&manifest, &path)),
             };
             if matches!(notice, Some(Notice::Received(_))) {
                 count += 1;
                 deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
             }
-            // Without news an empty notice checks whether the client is still there.
+            // Without news an empty notice checks whether the client is still connected.
             let notice = notice.unwrap_or(Notice::Waiting);
             if notify(notice) == Flow::Stop {
                 return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
@@ -129,7 +129,7 @@ impl LocalNode {
 fn received(manifest: &Manifest, path: &Path) -> Notice {
     Notice::Received(ReceivedView::new(manifest, path, text(manifest, path)))
 }
-/// A short text, to show with the news of it, unless another version has taken its place already.
+/// A short text, to be shown with its notice, unless another version has already replaced it.
 fn text(manifest: &Manifest, path: &Path) -> Option<String> {
     if manifest.kind != ObjectKind::File || manifest.size > TEXT_BYTES_MAX {
         return None;

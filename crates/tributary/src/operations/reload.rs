@@ -1,4 +1,4 @@
-//! Reloads a config while its node runs: what can change does, and what needs a restart is named.
+//! Reloads a config while its node runs: applies the changes that it can, and names those that need a restart.
 use std::collections::BTreeSet;
 
 use tributary_content::Name;
@@ -49,7 +49,7 @@ impl LocalNode {
         }
         done.extend(self.renew_identity(&now, &new)?);
         let waiting = waiting(&now, &new);
-        // What waits for a restart stays as it is, so that it is named again each time.
+        // Settings that need a restart stay unchanged, so that they are named again each time.
         if changes_faces {
             now.faces = new.faces;
         }
@@ -132,8 +132,8 @@ impl LocalNode {
     }
 }
 
-/// Whether neighbours can come and go while a node runs. A family whose faces have routes gets these at the start; and
-/// a node's own addresses are opened then.
+/// Whether neighbours can be added and removed while a node runs. A family whose faces have routes gets these at the
+/// start; and a node's own addresses are opened then.
 fn may_change_faces(now: &NodeConfig, new: &NodeConfig) -> bool {
     let has_routes = new.family().profile().resolution == Resolution::Routes;
     !has_routes && now.family() == new.family() && now.listen == new.listen

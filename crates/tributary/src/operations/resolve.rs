@@ -33,7 +33,7 @@ pub(super) enum Keys {
     Remembered(PublicKey),
 }
 impl Keys {
-    /// The only publisher that is accepted, if there is one.
+    /// The only accepted publisher, if there is one.
     pub(super) fn only(self) -> Option<PublicKey> {
         match self {
             Keys::Any => None,
@@ -43,8 +43,8 @@ impl Keys {
 }
 
 impl LocalNode {
-    /// Finds the name of the object or folder that `path` means, and gives it to `answer`. It looks up no name with
-    /// fewer than `shortest` components.
+    /// Finds the name of the object or folder at `path`, and passes it to `answer`. It looks up no name with fewer than
+    /// `shortest` components.
     pub(crate) fn resolve(
         &self,
         path: &Name,

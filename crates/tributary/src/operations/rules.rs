@@ -63,7 +63,7 @@ impl LocalNode {
             }
             self.remember(&NameRule::Readers { name: parsed.clone(), readers: readers.clone() })
         };
-        // Of the two steps the one that restricts comes first: if the other fails, fewer may look it up, not more.
+        // The restricting step comes first: if the other fails, fewer may look it up, not more.
         let opens = readers.is_none();
         if opens {
             self.with_messaging(|_, _| ())?;
@@ -130,7 +130,7 @@ impl LocalNode {
         let config = self.config();
         config.settings.of_family().remember(&config.state_dir, rule)
     }
-    /// Carries out `Request::Store`, and what changes the store or how long it keeps something.
+    /// Executes `Request::Store`, and changes to the store or its retention.
     pub(crate) fn stored(&self, request: Request) -> Result<Notice, ApiError> {
         let what = |destination, object| HeldFilter { destination, object };
         let view = match request {

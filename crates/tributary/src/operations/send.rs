@@ -1,4 +1,4 @@
-//! Sending to receivers that did not ask.
+//! Pushing to receivers that did not request it.
 use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader};
 use tributary_core::{Duration, Time};
@@ -51,7 +51,7 @@ impl LocalNode {
             let report = report.ok_or_else(|| cannot(&"the node has forgotten it"))?;
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
-            // Of what is over the node hears nothing more: it needs the room for further sendings.
+            // The node forgets finished transfers: it needs the space for others.
             let storage = if send.leaves { Storage::OfRouters } else { Storage::OfAll };
             let is_enough = report.is_kept(storage) && (!send.wait || report.is_over);
             if is_delivered(&report) || is_enough {
@@ -97,7 +97,7 @@ impl LocalNode {
         let read = fs::File::open(path).and_then(|file| file.take(READ_AT_ONCE_BYTES + 1).read_to_end(&mut bytes));
         read.map_err(|error| ApiError::io("read", path.display(), &error))?;
         if bytes.len() as u64 > READ_AT_ONCE_BYTES {
-            // It has more than its size says, or grows.
+            // It has more than its stated size, or grows.
             let (publication, left_out) = self.open_object(path, name, version, (&[], &[]))?;
             return Ok((publication.publication.object, left_out));
         }
@@ -135,7 +135,7 @@ fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
         let message = format!("'{name}' was refused by {}, which cannot keep it", report.refused.join(", "));
         return Some(incomplete(message).with_hint("`trib recv` says why over there"));
     }
-    // Without reliability a sending is over with its last chunk, which may still wait here for its first hop.
+    // Without reliability a sending ends with its last chunk, which may still wait here for its first hop.
     if report.is_over && (report.reliability != Reliability::DontCare || report.sent_chunks < report.chunks) {
         return Some(incomplete(format!("'{name}' could not be sent: it was given up")));
     }
@@ -182,7 +182,7 @@ fn is_delivered(report: &SendReport) -> bool {
     let everybody = report.destinations > 0 && report.delivered.len() >= report.destinations as usize;
     everybody || report.reliability == Reliability::DontCare && report.has_left
 }
-/// Whether all that has left was dropped, as nobody was there and nothing was to be stored.
+/// Whether everything that left was dropped, as no receiver was present and nothing was to be stored.
 pub(crate) fn is_dropped(report: &SendReport) -> bool {
     let copies = u64::from(report.sent_chunks) * u64::from(report.destinations.max(1));
     let is_lost = copies > 0 && report.dropped_chunks >= copies && report.delivered.is_empty();

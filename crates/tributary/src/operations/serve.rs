@@ -54,8 +54,8 @@ impl Drop for Arriving<'_> {
 }
 
 impl LocalNode {
-    /// Serves the fetch of a name while it arrives, if it is to be served and the family has sources that hold a part;
-    /// gives what the store of the fetch needs for that, too.
+    /// Serves the fetch of a name while it arrives, if it should be served and the family has partial sources; also
+    /// returns what the store of the fetch needs for that.
     ///
     /// # Errors
     /// [`ApiError`] if the node has ended.
@@ -66,7 +66,7 @@ impl LocalNode {
             return Ok(None);
         }
         if Self::must_own(self.closed_grant()?.as_ref(), name).is_err() {
-            // Whoever is to be told of that, is told at the end.
+            // It is reported at the end if requested.
             return Ok(None);
         }
         let offer = Arc::new(Mutex::new(Offer::default()));
@@ -89,7 +89,7 @@ impl LocalNode {
         });
         Ok(Some((Arriving { node: self, name: name.clone(), offer }, share)))
     }
-    /// Publishes what a fetch has written to `path`, until it is removed or the limits of `[serve]` withdraw it.
+    /// Publishes a fetched object at `path`, until it is removed or the limits of `[serve]` withdraw it.
     ///
     /// # Errors
     /// [`ApiError`] if it is no copy of a signed object, or the node may not publish its name.

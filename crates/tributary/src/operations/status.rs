@@ -141,7 +141,7 @@ impl LocalNode {
         let message = format!("no paths for '{uri}': this node has not fetched it");
         Err(ApiError::new(ErrorKind::NotFound, message).with_hint("paths are found when a fetch starts"))
     }
-    /// Calls faces by the labels that the config gives them.
+    /// Replaces faces by the labels in the config.
     pub(crate) fn name_faces(&self, paths: &mut [PathView]) {
         let labels = self.runtime.neighbours().into_iter().filter_map(|(id, face)| Some((id.to_string(), face.label?)));
         let labels: BTreeMap<String, String> = labels.collect();
@@ -151,7 +151,7 @@ impl LocalNode {
             }
         }
     }
-    /// Where the transfer `only` stands, or each one.
+    /// The progress of the transfer `only`, or of each one.
     pub(crate) fn list_transfers(
         &self,
         only: Option<&str>,
@@ -170,7 +170,7 @@ impl LocalNode {
         }
         Ok(())
     }
-    /// The account of one transfer or of all, taken at one time.
+    /// The report of one transfer or of all, taken at one time.
     pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
         let entries = self.queue.list();
         let lives = Arc::clone(self.runtime.lives());

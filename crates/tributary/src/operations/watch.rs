@@ -25,7 +25,7 @@ impl LocalNode {
         let subscription = self.runtime.events().subscribe();
         let clock = Clock::new();
         let mut next = Time::ZERO;
-        // A client that watches an idle node hears at once that it is connected.
+        // A client that watches an idle node learns at once that it is connected.
         let mut is_silent = true;
         loop {
             let flow = match subscription.wait(clock.until(next)) {
@@ -61,7 +61,7 @@ impl LocalNode {
             what: Box::new(what),
         };
         Ok(match event {
-            // The account says how it ended.
+            // The report says how it ended.
             Event::Transfer(transfer, TransferEvent::Completed | TransferEvent::Failed { .. }) => {
                 match self.progress(Some(*transfer))?.pop() {
                     Some(view) => notify(self.happened(Notice::Progress(view))),

@@ -1,12 +1,12 @@
 //! Answers to echo requests as a person sees them.
 use serde::{Deserialize, Serialize};
 
-/// What came of one echo request.
+/// The result of one echo request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EchoView {
     /// Its number, from 1 on.
     pub number: u32,
-    /// Traceroute: which neighbour was asked, counted from 1.
+    /// Traceroute: the number of the queried neighbour, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hop: Option<u8>,
     /// `application`, `forwarder`, `object` (a cache has it), `hop-limit`, `unreachable` or `silence`.
@@ -23,11 +23,11 @@ pub struct EchoView {
     /// The path that the answer took, as `--path` takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Whether the path that was asked for could not be followed to its end.
+    /// Whether the requested path could not be followed to its end.
     pub path_failed: bool,
 }
 
-/// What came of a `ping`.
+/// The result of a `ping`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PingedView {
     /// The target.
@@ -41,11 +41,11 @@ pub struct PingedView {
     /// Round-trip times of all answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<RttView>,
-    /// The same for each path that answers named.
+    /// The results for each path that answers named.
     pub paths: Vec<PingedPathView>,
 }
 
-/// What came of a `ping` on one path.
+/// The result of a `ping` on one path.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PingedPathView {
     /// The path, as `--path` takes it.

@@ -9,7 +9,7 @@ pub struct RouteView {
     pub prefix: String,
     /// The face that leads there, such as `face-3`.
     pub face: String,
-    /// Its cost beside other routes.
+    /// Its cost compared with other routes.
     pub cost: u64,
     /// Who made it: `app` (a program, this node's own publications), `static` (the config, commands), or another word or
     /// number of NFD's management protocol.

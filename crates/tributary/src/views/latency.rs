@@ -9,7 +9,7 @@ const BOUNDS_SECONDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 pub struct LatencyView {
     /// Upper bounds of the buckets, in seconds, ascending.
     pub bounds_seconds: Vec<f64>,
-    /// How many times fell into each bucket; one more than there are bounds, for longer times.
+    /// The count of each bucket; one more than there are bounds, for longer times.
     pub counts: Vec<u64>,
     /// Sum of all times.
     pub sum_seconds: f64,
@@ -24,7 +24,7 @@ impl LatencyView {
         }
         self.sum_seconds += seconds;
     }
-    /// How many times there were.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

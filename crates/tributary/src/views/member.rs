@@ -1,4 +1,4 @@
-//! A node as the authority of its network knows it.
+//! A node from the view of its network's authority.
 use serde::{Deserialize, Serialize};
 
 /// A certificate that an authority has issued.

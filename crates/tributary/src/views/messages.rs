@@ -1,4 +1,4 @@
-//! What is sent, received and stored for others, as a person sees it.
+//! Sent, received and stored messages, in the form for people.
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::Path};
 use tributary_content::Manifest;
@@ -13,9 +13,9 @@ use crate::request::Send;
 pub struct SentView {
     /// The transfer, such as `transfer-1`.
     pub transfer: String,
-    /// What is sent.
+    /// Its name.
     pub name: String,
-    /// To whom.
+    /// The destination.
     pub to: String,
     /// Bytes of the object.
     pub bytes: u64,
@@ -25,7 +25,7 @@ pub struct SentView {
     pub sent_chunks: u32,
     /// Chunks sent again.
     pub repeated_chunks: u64,
-    /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
+    /// Chunks that storage on the way has promised to keep; for a group, for each of its members.
     pub stored_chunks: u32,
     /// Their numbers in runs: the first, and how many.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct SentView {
     /// How long it is kept at most, in seconds from the beginning of the sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_seconds: Option<f64>,
-    /// How often a chunk was dropped on the way, as far as that was told.
+    /// How often a chunk was dropped on the way, as far as reported.
     #[serde(default)]
     pub dropped_chunks: u64,
     /// Receivers that are known.
@@ -49,7 +49,7 @@ pub struct SentView {
     /// Receivers that cannot keep it.
     #[serde(default)]
     pub refused: Vec<String>,
-    /// Whether nothing of it waits in the node any more.
+    /// Whether the node has sent all of it.
     pub has_left: bool,
     /// Since the beginning.
     pub seconds: f64,
@@ -88,10 +88,10 @@ impl SentView {
     }
 }
 
-/// Something that was received without having been asked for.
+/// A received object that this node did not request.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ReceivedView {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its length.
     pub bytes: u64,
@@ -126,11 +126,11 @@ impl ReceivedView {
 pub struct GroupView {
     /// Its label.
     pub label: String,
-    /// Its GUID: what is sent to it, or is for its members, names this.
+    /// Its GUID, to which messages for the group or its members are sent.
     pub guid: String,
     /// The GUIDs of its members, devices or groups again.
     pub members: Vec<String>,
-    /// The device whose proxy spreads what is for the group, if one is named.
+    /// The device whose proxy distributes the group's messages, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
 }
@@ -148,7 +148,7 @@ pub struct StoreView {
     pub used_bytes: u64,
     /// Bytes allowed; zero if the node stores nothing for others.
     pub capacity_bytes: u64,
-    /// What is held.
+    /// The stored chunks.
     pub held: Vec<HeldView>,
 }
 
@@ -161,7 +161,7 @@ pub struct HeldView {
     pub destination: String,
     /// The object.
     pub object: String,
-    /// Its name, if its description is here.
+    /// Its name, if its manifest is also stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Chunks held.
@@ -173,7 +173,7 @@ pub struct HeldView {
     pub bytes: u64,
     /// Their priority.
     pub priority: u8,
-    /// How long the oldest has been here.
+    /// Age of the oldest.
     pub age_seconds: f64,
     /// How long the first of them that expires is kept still; zero if all are on hold.
     pub left_seconds: f64,
@@ -188,10 +188,10 @@ pub struct HeldView {
     /// Chunks that wait here or leave.
     #[serde(default)]
     pub waiting: u64,
-    /// Chunks for which there was no room further on; they are tried again.
+    /// Chunks that full nodes further on refused; they are tried again.
     #[serde(default)]
     pub resting: u64,
-    /// Chunks that a neighbour has taken on, of which nobody has said yet that they are on a disk.
+    /// Chunks that a neighbour has accepted, but that no node has reported on disk yet.
     #[serde(default)]
     pub in_transit: u64,
     /// The GUIDs of these neighbours.
@@ -229,7 +229,7 @@ impl StoreView {
     pub fn chunks(&self) -> u64 {
         self.held.iter().map(|held| held.chunks).sum()
     }
-    /// Chunks that are held here and not in `after`: by their numbers, whatever came in between.
+    /// Chunks that are stored here and not in `after`: by their numbers, regardless of changes in between.
     pub fn lost_in(&self, after: &StoreView) -> u64 {
         self.keys().difference(&after.keys()).count() as u64
     }

@@ -1,4 +1,4 @@
-//! A node as a person sees it: its faces, its cache, what it publishes and fetches.
+//! A node's status for people: its faces, its cache, its publications and fetches.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tributary_transport::{CacheStatus, FaceStatus, LinkStatus, NetworkStatus, NodeStatus};
@@ -9,7 +9,7 @@ use super::{
     numbers::{milliseconds, round},
 };
 
-/// A node's status. The counters are those of the node and of its driver.
+/// A node's status. The counters are the node's and its driver's.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct StatusView {
     /// Its id, 16 hex digits.
@@ -28,14 +28,14 @@ pub struct StatusView {
     pub uptime_seconds: f64,
     /// Where it listens.
     pub listen: Vec<String>,
-    /// Its address with its key, for `peer` and `--peer` of others; `None` if nobody proves keys there.
+    /// Its address and key, for `peer` and `--peer` of others; `None` without proof of keys at that address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invitation: Option<String>,
     /// Its faces.
     pub faces: Vec<FaceView>,
     /// Its packet cache.
     pub cache: Option<CacheView>,
-    /// What it publishes.
+    /// The node's publications.
     pub published: Vec<PublishedView>,
     /// Its transfers, oldest first.
     pub transfers: Vec<TransferView>,
@@ -49,7 +49,7 @@ pub struct StatusView {
     /// Entries of the node's tables now, by the table's name.
     #[serde(default)]
     pub tables: BTreeMap<String, u64>,
-    /// How many entries those of them may have that have a limit in the config.
+    /// The maximum number of entries for tables with a limit in the config.
     #[serde(default)]
     pub table_limits: BTreeMap<String, u64>,
     /// How long the network took to answer, by operation: `publish`, `find`, `list`.
@@ -69,9 +69,9 @@ pub struct LinkView {
     pub from: String,
     /// The receiving node's name.
     pub to: String,
-    /// What it carries; `None` if nobody knows.
+    /// The rate of its link; `None` if unknown.
     pub rate_mbps: Option<f64>,
-    /// What of that is in use.
+    /// The part of it in use.
     pub used_mbps: f64,
 }
 
@@ -165,7 +165,7 @@ pub struct FaceView {
     /// What the neighbour may do, if the network has an authority and the neighbour is admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantView>,
-    /// What its link carries, as it was said or, in the family `ndn`, measured.
+    /// The rate of its link, as reported or, in the family `ndn`, measured.
     pub rate_mbps: Option<f64>,
     /// Packets sent.
     pub sent_packets: u64,
@@ -182,7 +182,7 @@ pub struct FaceView {
 /// What fetches may take over a face now.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FacePolicyView {
-    /// What it costs beside other faces.
+    /// Its cost compared with other faces.
     pub cost: u32,
     /// Whether it is used only while no other path answers.
     pub backup: bool,
@@ -208,7 +208,7 @@ pub struct QuotaView {
     pub per: QuotaPeriod,
 }
 
-/// When a quota begins anew.
+/// When a quota starts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QuotaPeriod {
@@ -218,7 +218,7 @@ pub enum QuotaPeriod {
     Month,
 }
 impl QuotaPeriod {
-    /// All of them with the words of the config.
+    /// All of them with their words in the config.
     pub const ALL: [(&'static str, QuotaPeriod); 2] = [("day", QuotaPeriod::Day), ("month", QuotaPeriod::Month)];
 }
 
@@ -235,7 +235,7 @@ pub struct CacheView {
     pub hits: u64,
     /// Packets not found.
     pub misses: u64,
-    /// What is in it.
+    /// The objects in it.
     pub objects: Vec<CachedObjectView>,
 }
 
@@ -255,7 +255,7 @@ pub struct CachedObjectView {
 /// One publication of a node.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PublishedView {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its length.
     pub bytes: u64,
@@ -264,7 +264,7 @@ pub struct PublishedView {
     /// Whether its file or folder was changed or removed since it was published.
     #[serde(default)]
     pub changed: bool,
-    /// Why it cannot be served, if somebody has asked for it in vain.
+    /// Why it cannot be served, if a request for it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
 }
@@ -274,7 +274,7 @@ pub struct PublishedView {
 pub struct TransferView {
     /// Its number, such as `transfer-1`.
     pub id: String,
-    /// What it fetches.
+    /// The name that it fetches.
     pub name: String,
     /// Bytes of the object.
     pub bytes: u64,
@@ -288,7 +288,7 @@ pub struct TransferView {
 }
 
 impl StatusView {
-    /// What a node says of itself; what only its driver and façade know is left empty.
+    /// A node's own status; fields that only its driver and façade know stay empty.
     pub fn new(status: &NodeStatus) -> Self {
         StatusView {
             node: status.node.to_string(),

@@ -13,21 +13,21 @@ use super::numbers::{milliseconds, round, share};
 pub struct ProgressView {
     /// The transfer, such as `transfer-1`.
     pub transfer: String,
-    /// What it fetches.
+    /// The name that it fetches.
     pub name: String,
     /// Bytes of the object; zero until the manifest is known.
     pub bytes: u64,
-    /// Bytes verified and stored, those of earlier runs included.
+    /// Bytes verified and stored, including those of earlier runs.
     pub stored_bytes: u64,
     /// Bytes that earlier runs had stored.
     pub resumed_bytes: u64,
-    /// Bytes that caches on the way delivered.
+    /// Bytes delivered by caches on the path.
     pub cached_bytes: u64,
     /// Bytes asked for again.
     pub retransmitted: u64,
     /// Bytes that arrived a second time.
     pub duplicate_bytes: u64,
-    /// Time since the fetch was asked for, or that it took.
+    /// Time since the request, or its duration.
     pub seconds: f64,
     /// Delivery rate now, in Mbit/s.
     pub mbps: f64,
@@ -44,7 +44,7 @@ pub struct ProgressView {
     /// Whether it waits for its turn in the queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waiting: bool,
-    /// Its number in the queue, such as `get-1`, while it is there.
+    /// Its number in the queue, such as `get-1`, while it is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// Why it ended without being complete.
@@ -61,10 +61,10 @@ pub struct SourceView {
     pub bytes: u64,
     /// Mbit/s: now while the transfer runs, on average when it is done.
     pub mbps: f64,
-    /// What it did, if it lied and is not asked any more for that.
+    /// Why it is excluded, if it is faulty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
-    /// Why it is not asked any more although it did nothing wrong.
+    /// Why it is excluded, if it is not faulty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
 }
@@ -78,7 +78,7 @@ pub struct PathView {
     pub source: String,
     /// Links from source to receiver.
     pub hops: u32,
-    /// Useful bytes that came over it, from caches or from the source.
+    /// Useful bytes on it, from caches or from the source.
     pub bytes: u64,
     /// Mbit/s: now while the transfer runs, on average when it is done.
     pub mbps: f64,
@@ -112,7 +112,7 @@ pub struct PathView {
 /// The last word on a transfer that succeeded.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct DoneView {
-    /// What was fetched.
+    /// The fetched name.
     pub name: String,
     /// By which architecture.
     pub family: String,
@@ -129,7 +129,7 @@ pub struct DoneView {
     pub sources: Vec<SourceView>,
     /// Over which path.
     pub paths: Vec<PathView>,
-    /// Bytes that caches on the way delivered.
+    /// Bytes delivered by caches on the path.
     pub cached_bytes: u64,
     /// Bytes asked for again.
     pub retransmitted: u64,
@@ -255,7 +255,7 @@ pub(crate) fn source_name(report: &TransferReport, source: SourceId) -> String {
         (false, false) => format!("{} ({source})", found.label),
     }
 }
-/// The rate at which a path delivers now; what a silent or closed path had before does not count.
+/// The present rate of a path; a silent or closed path's earlier rate does not count.
 fn current_rate(path: &PathReport) -> f64 {
     match path.state {
         PathState::Active | PathState::Done => path.rate.mbps(),

@@ -1,4 +1,4 @@
-//! What a person reads about a wrong config, word for word.
+//! The messages about a wrong config, word for word.
 use base64ct::{Base64, Encoding};
 use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};

@@ -1,4 +1,4 @@
-//! The schema of the JSON lines says what [`Notice`] is: the same events, and the same fields in each.
+//! The schema of the JSON lines matches [`Notice`]: the same events, and the same fields in each.
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tributary::{Api, LocalApi, NodeConfig, Notice, Request};

@@ -1,4 +1,4 @@
-//! A node that stands in for a family: objects pass through shared memory, one chunk each millisecond.
+//! A fake node in place of a family: objects pass through shared memory, one chunk each millisecond.
 use std::{
     collections::{BTreeMap, VecDeque},
     path::Path,
@@ -17,7 +17,7 @@ use tributary_transport::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch,
 #[derive(Clone, Default)]
 pub(super) struct Network(Arc<Mutex<BTreeMap<Name, Box<dyn ObjectReader>>>>);
 
-/// How the stand-in treats publications.
+/// How the fake node treats publications.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resolver {
     Confirms,

@@ -1,4 +1,4 @@
-//! Every operation, in process and over the control socket: both must tell the same.
+//! Every operation, in process and over the control socket: both must report the same.
 use std::{
     io::Write,
     path::{Path, PathBuf},

@@ -33,7 +33,7 @@ const LAYERS: [&str; 23] = [
     "lib",
 ];
 
-/// Files that may name the variants of `Family` and `Settings`: what they are called, what they hold, and the only match.
+/// Files that may name the variants of `Family` and `Settings`: their declarations, their values, and the only match.
 const FAMILIES_DISTINGUISHED: [&str; 3] =
     ["tributary/src/family.rs", "tributary/src/config/settings.rs", "tributary/src/families/mod.rs"];
 
@@ -66,7 +66,7 @@ fn no_files_of_the_facade_and_of_the_program_use_each_other_in_a_circle() {
         for (user, used) in sources.uses() {
             uses.entry(user).or_default().insert(used);
         }
-        // What uses nothing that is left is taken away until nothing is left, or only circles are.
+        // Modules that use no remaining one are removed until nothing is left, or only circles are.
         loop {
             let left: BTreeSet<Module> = uses.keys().cloned().collect();
             uses.values_mut().for_each(|used| used.retain(|module| left.contains(module)));
@@ -87,7 +87,7 @@ fn families_are_distinguished_in_one_place_only() {
         let may_name = folder == "lab/src";
         for path in rust_files(&crates().join(folder)) {
             let name = path.strip_prefix(crates()).unwrap().display().to_string();
-            // A room may say its own name.
+            // A family's folder may name the family.
             if FAMILIES_DISTINGUISHED.contains(&name.as_str()) || name.starts_with("tributary/src/families/") {
                 continue;
             }
@@ -210,7 +210,7 @@ impl Sources {
         }
         sources
     }
-    /// A path as it stands in `module`, from the root; `None` if it leads out of the crate.
+    /// A path in `module` as a path from the root; `None` if it leads out of the crate.
     fn absolute(&self, module: &Module, path: &[String]) -> Option<Module> {
         let first = path.first()?;
         let (mut base, rest) = match first.as_str() {
@@ -228,7 +228,7 @@ impl Sources {
         base.extend(rest.iter().cloned());
         Some(base)
     }
-    /// The module where what a path names is, behind all that only hands it on.
+    /// The module that declares the item at a path, beyond all re-exports.
     fn home(&self, path: &[String]) -> Module {
         let mut path = path.to_vec();
         for _ in 0..8 {
@@ -242,7 +242,7 @@ impl Sources {
         }
         panic!("{path:?} is handed on in a circle");
     }
-    /// Who uses whom, each once. To hand something on is no use.
+    /// Which module uses which, each once. A re-export alone is no use.
     fn uses(&self) -> BTreeSet<(Module, Module)> {
         let mut uses = BTreeSet::new();
         for (module, text) in &self.texts {

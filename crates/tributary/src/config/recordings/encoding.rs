@@ -14,8 +14,8 @@ pub struct NotText {
 
 /// The text of a line-based file and, if its encoding had to be guessed, a note on that.
 ///
-/// These formats name no encoding. A byte-order mark decides (UTF-8 or UTF-16) and is taken off; without one the file is
-/// UTF-8 if it can be, else windows-1252, a superset of the printable part of ISO-8859-1: the tools in C++ that read these
+/// These formats name no encoding. A byte-order mark decides (UTF-8 or UTF-16) and is removed; without one the file is
+/// UTF-8 if valid, else windows-1252, a superset of the printable part of ISO-8859-1: the tools in C++ that read these
 /// files pass bytes through, so old lists of places in Latin-1 exist.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! mahimahi's packet-delivery traces: one integer per line, the millisecond at which 1,500 bytes may leave.
 //!
-//! As in its `src/frontend/link_queue.cc`, a trace has at least one line and a positive duration, and time does not go
-//! back. Mahimahi refuses empty lines and text behind a number; this reader accepts an empty line at the end and CRLF.
+//! As in its `src/frontend/link_queue.cc`, a trace has at least one line and a positive duration, and times never
+//! decrease. Mahimahi refuses empty lines and text after a number; this reader accepts an empty line at the end and
+//! CRLF.
 use tributary_core::{Duration, link::DeliveryTrace};
 
 use super::RecordingError;
@@ -9,7 +10,7 @@ use super::RecordingError;
 /// Reads a trace; `file` names it in errors. The trace repeats after its last line's time, as in mahimahi.
 ///
 /// # Errors
-/// [`RecordingError`] if there is no line, a line is no number, or time goes back.
+/// [`RecordingError`] if there is no line, a line is no number, or times decrease.
 pub fn parse(file: &str, text: &str) -> Result<DeliveryTrace, RecordingError> {
     let mut offsets: Vec<u64> = Vec::new();
     let mut empty = None;

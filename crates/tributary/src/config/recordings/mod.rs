@@ -1,4 +1,4 @@
-//! Measurements of links by others: when they let bytes through, and how fast they were.
+//! Recorded measurements of links: delivery opportunities, and rates.
 //!
 //! | recording | result | file |
 //! |---|---|---|

@@ -1,7 +1,7 @@
 //! Tables over time: a CSV file with a header, one column of times in seconds, and columns of rates or delays.
 //!
-//! Cells may stand in quotes, in which commas are text and `""` is a quote (RFC 4180); they hold no line breaks. Lines that
-//! begin with `#` are passed over, in front of the header too.
+//! Cells may be quoted; commas inside quotes are text, and `""` is a quote (RFC 4180); they hold no line breaks. Lines
+//! that start with `#` are skipped, also before the header.
 use std::borrow::Cow;
 use tributary_core::{
     Duration, Rate,
@@ -23,10 +23,10 @@ pub struct Columns {
     pub only: Option<(String, String)>,
 }
 
-/// Reads a table; `file` names it in errors. It repeats after its last row, which lasts as long as the one before.
+/// Reads a table; `file` names it in errors. It repeats after its last row, which lasts as long as the previous one.
 ///
 /// # Errors
-/// [`RecordingError`] if a column is missing, a value is no number of zero or more, time goes back, or no row is left.
+/// [`RecordingError`] if a column is missing, a value is no number of zero or more, times decrease, or no row is left.
 pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, RecordingError> {
     let lines = text.lines().enumerate().map(|(index, text)| (index + 1, text.trim()));
     let mut lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
@@ -103,7 +103,7 @@ fn cells_of<'a>(file: &str, line: usize, row: &'a str) -> Result<Vec<Cow<'a, str
                 let mut quotes = quoted.match_indices('"').map(|(at, _)| at).peekable();
                 let end = loop {
                     match quotes.next() {
-                        // Two quotes stand for one.
+                        // Two quotes mean one.
                         Some(at) if quotes.peek() == Some(&(at + 1)) => drop(quotes.next()),
                         Some(at) => break at,
                         None => return Err(RecordingError::new(file, line, "a quote is not closed in its line")),

@@ -137,7 +137,7 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     mf.store_ratio = section.number("store_ratio", 1.0..=1_000.0).unwrap_or(mf.store_ratio);
     storage(section, &mut mf.proxy);
     transfers(section, &mut mf.transfer);
-    // The relations between fields; each field by itself is in range here.
+    // The relations between fields; each single field is in range here.
     if let Err(error) = mf.check() {
         let (key, range) = match error.field {
             "flow_capacity" => ("store_flow_size", "at most store_size"),
@@ -156,7 +156,7 @@ fn storage(section: &Section<'_>, proxy: &mut ProxyConfig) {
     }
     if let Some(bytes) = size(section, "store_flow_size", 0, 1 << 44) {
         proxy.flow_capacity = ByteCount(bytes);
-        // Who lets one flow have more than half lets its source.
+        // Allowing one flow more than half allows its source as much.
         proxy.source_capacity = proxy.source_capacity.max(proxy.flow_capacity);
         proxy.destination_capacity = proxy.destination_capacity.max(proxy.flow_capacity);
     }

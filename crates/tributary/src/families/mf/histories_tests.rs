@@ -159,7 +159,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
                 }
             }
             let _ = replica.poll_failure();
-            // The machine ends before its process lets go of anything.
+            // The machine fails before its process releases anything.
             let ended = replica;
             machine.restart();
             drop(ended);

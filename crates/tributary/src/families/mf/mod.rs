@@ -41,7 +41,7 @@ pub(super) static PROFILE: Profile = Profile {
     demo_settings: "",
 };
 
-/// The settings of a node whose config has no section `[mf]`.
+/// The settings of a node without a section `[mf]`.
 pub(super) fn defaults(label: &str, roles: &BTreeSet<Role>) -> Config {
     Config { router: roles.contains(&Role::Router), resolver: roles.contains(&Role::Resolver), ..Config::new(label, 0) }
 }

@@ -16,7 +16,7 @@ use crate::{error::ApiError, state_file::StateFile};
 /// The rules of a node: for a name, or (`None`) for its own location, the devices that may look it up, or (`None`) all.
 pub(crate) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
 
-/// One of them in the file.
+/// A rule in the file.
 #[derive(Serialize, Deserialize)]
 struct Rule {
     name: Option<String>,
@@ -39,7 +39,7 @@ pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Rules, 
     };
     rules.into_iter().map(parse).collect()
 }
-/// Remembers one more rule, on the disk when it returns. Several clients may say some at once.
+/// Remembers one more rule, on the disk when it returns. Several clients may add rules at once.
 pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTreeSet<Guid>>) -> Result<(), ApiError> {
     remember_in(&RealFileSystem, state_dir, name, readers)
 }

@@ -1,4 +1,4 @@
-//! The section [ndn] of a config file, and what NDN adds to [[face]].
+//! The section [ndn] of a config file, and NDN's keys in [[face]].
 use std::{
     ops::RangeInclusive,
     path::Path,
@@ -143,7 +143,7 @@ pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Fa
     section.finish();
     Some(SharedKey { prefix: prefix?, secret: secret? })
 }
-/// Reads a section [[readers]]: the neighbours that may ask for the names below a prefix.
+/// Reads a section [[readers]]: the neighbours that may request the names below a prefix.
 pub(super) fn readers(section: Section<'_>) -> Option<NameReaders> {
     let prefix = section.parsed("name", NAME_HINT);
     let keys = section.texts("keys");
@@ -264,7 +264,7 @@ fn signing(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     }
 }
 
-/// What the tables hold at most.
+/// Limits of the tables.
 fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
     let integer = |key, range: RangeInclusive<u64>, field: &mut usize| {
         *field = section.integer(key, range).map_or(*field, |value| value as usize);
@@ -335,7 +335,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
             }
             match who? {
                 Who::Nobody => Some(ManagementTrust::Nobody),
-                // The caller knows the sections [[trust_anchor]].
+                // The caller has read the sections [[trust_anchor]].
                 Who::Anchors => Some(ManagementTrust::Anchors(Arc::default())),
                 Who::Users => Some(ManagementTrust::AnyUser),
                 Who::Local | Who::Keys => Some(ManagementTrust::AnyLocal),
@@ -354,8 +354,7 @@ enum Who {
 
 const CERTIFICATE_HINT: &str = "`trib ndn-key export`, `ndnsec cert-dump -i NAME` or `ndnd sec sign-cert` writes one";
 
-/// The key that is written there itself, as `trib status` of a node shows the one that it signs commands with; `None` if
-/// it is the name of a file.
+/// A key given directly, as `trib status` of a node shows its command key; `None` for a file name.
 fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
     text.starts_with("ed25519:").then(|| {
         let key: PublicKey = text.parse().map_err(|error: KeyError| error.to_string())?;

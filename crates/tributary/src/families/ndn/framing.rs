@@ -2,9 +2,9 @@
 use tributary_ndn::{PACKET_BYTES_MAX, tlv};
 use tributary_net::{Framing, PacketLength};
 
-/// Finds the ends of packets in a stream: each says its length in its first bytes, also one of a type that this program
-/// does not know, which the forwarder drops. What begins as a request of HTTP ends the stream: with that skipped, what a
-/// web page posts to this machine could hold a command behind its headers.
+/// Finds the ends of packets in a stream: each has its length in its first bytes, even if its type is unknown and the
+/// forwarder drops it. A start like an HTTP request ends the stream: if it were skipped, a web page's POST to this
+/// machine could hold a command after its headers.
 #[derive(Debug)]
 pub(crate) struct TlvFraming;
 

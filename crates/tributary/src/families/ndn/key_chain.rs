@@ -20,9 +20,9 @@ use crate::{
     paths::state_home,
 };
 
-/// Bytes of a file with keys or certificates at most.
+/// Maximum bytes of a file with keys or certificates.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Files of a key chain at most.
+/// Maximum files of a key chain.
 const FILES_MAX: usize = 4096;
 /// Bytes of a random key id, as others have it.
 const KEY_ID_BYTES: usize = 8;
@@ -60,7 +60,7 @@ pub struct Credential {
 }
 
 impl KeyChain {
-    /// Reads the key chain in a folder; it is empty if the folder is not there.
+    /// Reads the key chain in a folder; it is empty without the folder.
     ///
     /// # Errors
     /// The reason for people: the folder is open to others, or a file in it cannot be read.
@@ -228,7 +228,7 @@ impl KeyChain {
     /// `credential`. `issuer` is written into its name.
     ///
     /// # Errors
-    /// [`ApiError`] says why not.
+    /// [`ApiError`] gives the reason.
     pub fn issue(
         credential: &Credential,
         request: &Certificate,
@@ -253,13 +253,13 @@ impl KeyChain {
     }
 }
 
-/// With what a new key signs.
+/// The algorithm of a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
     /// Ed25519.
     #[default]
     Ed25519,
-    /// ECDSA over P-256, for programs that know no other: NDNts without an option, ndn-cxx.
+    /// ECDSA over P-256, for programs that support no other: NDNts without an option, ndn-cxx.
     Ecdsa,
 }
 
@@ -283,7 +283,7 @@ fn draw(algorithm: Algorithm) -> Result<SignKey, ApiError> {
     }
 }
 
-/// What a certificate begins with in the place of a publisher's key.
+/// Marks a certificate in place of a publisher's key.
 const CERTIFICATE_OF_PUBLISHER: &str = "ndn-certificate:";
 
 /// A publisher as [`crate::Get::publisher`] has it: its key, `ed25519:…`, or the content of a certificate's file.

@@ -53,7 +53,7 @@ impl FamilySettings for Config {
         let anchors = root.sections("trust_anchor").into_iter();
         let anchors = anchors.filter_map(|section| config::trust_anchor(section, folder, foreign)).collect();
         self.anchors = Anchors::new(anchors);
-        // Of another family the section is read there.
+        // A foreign family's section is read there.
         if foreign.is_none() {
             self.readers = root.sections("readers").into_iter().filter_map(config::readers).collect();
         }

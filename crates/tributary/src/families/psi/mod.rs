@@ -36,7 +36,7 @@ pub(super) static PROFILE: Profile = Profile {
 /// The priority of a topology manager that names none.
 const TOPOLOGY_MANAGER_PRIORITY: u8 = 100;
 
-/// The settings of a node whose config has no section `[psi]`.
+/// The settings of a node without a section `[psi]`.
 pub(super) fn defaults(label: &str, roles: &BTreeSet<Role>) -> Config {
     Config {
         router: roles.contains(&Role::Router),

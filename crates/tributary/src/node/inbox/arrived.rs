@@ -6,7 +6,7 @@ use std::{
 };
 use tributary_content::{Manifest, Name, StoreError};
 
-/// Objects that are being received. Several versions of one name may come at the same time.
+/// Objects in reception. Several versions of one name may arrive at the same time.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Arrived(Arc<Mutex<Coming>>);
 
@@ -18,7 +18,7 @@ struct Coming {
     complete: Vec<(Manifest, PathBuf)>,
     /// The latest refusals: the name, the reason, and whether it was reported.
     refused: VecDeque<(Name, String, bool)>,
-    /// How many more may begin; `None` is no limit.
+    /// How many more may start; `None` is no limit.
     left: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Arrived {
         coming.begun.push(manifest.clone());
         Ok(())
     }
-    /// The object was received before: another one may begin in its place.
+    /// The object was received before: another one may start in its place.
     pub(super) fn give_back(&self, manifest: &Manifest) {
         let mut coming = self.coming();
         if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
@@ -57,7 +57,7 @@ impl Arrived {
         }
         coming.complete.push((manifest.clone(), path.into()));
     }
-    /// A complete object of that name; each is given once.
+    /// A complete object of that name; each is returned once.
     pub(crate) fn take_complete(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
         let mut coming = self.coming();
         let at = coming.complete.iter().position(|(manifest, _)| manifest.name == *name)?;
@@ -100,5 +100,5 @@ impl Arrived {
     }
 }
 
-/// Refusals that are remembered, so that each is reported once.
+/// Refusals remembered, so that each is reported once.
 const REFUSED_MAX: usize = 64;

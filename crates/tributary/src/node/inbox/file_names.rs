@@ -17,7 +17,7 @@ use tributary_net::disk::is_reserved;
 
 /// The NDN type of ordinary components.
 const GENERIC: u16 = 8;
-/// What Linux takes, with room for a number behind it.
+/// Linux's maximum, with space for a number at the end.
 const FILE_NAME_BYTES_MAX: usize = 240;
 
 /// The path of an object's name: its file and the folders above it. No two names have the same path, and no path leads
@@ -71,7 +71,8 @@ fn escaped(component: &[u8]) -> String {
     if name.is_empty() { "%".into() } else { name }
 }
 
-/// Where an object goes: a file or folder in an open folder. The handle stays the same folder if its name is replaced.
+/// The place of an object: a file or folder in an open folder. The handle stays the same folder if its name is
+/// replaced.
 #[derive(Debug)]
 pub(super) struct Below {
     /// Its whole path.
@@ -83,7 +84,7 @@ pub(super) struct Below {
     parent: OwnedFd,
 }
 impl Below {
-    /// Opens it for reading and writing, and makes it if it is not there; never what a link leads to.
+    /// Opens it for reading and writing, and creates it if missing; never the target of a link.
     pub(super) fn open(&self) -> io::Result<File> {
         let name = self.path.file_name().unwrap_or_default();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -102,7 +103,7 @@ impl Below {
     }
 }
 
-/// Opens a folder that is beneath `folder`, over no link on the way: by one call where the kernel has it (openat2, Linux 5.6),
+/// Opens a folder beneath `folder`, over no link on the way: with one call if the kernel has it (openat2, Linux 5.6),
 /// else step by step.
 fn open_folder(folder: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
     if below.as_os_str().is_empty() {
@@ -125,8 +126,9 @@ fn open_folder_in_steps(folder: &OwnedFd, below: &Path) -> rustix::io::Result<Ow
 }
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Where an object goes; the folders on the way are made. A name may be that of an object and lead to others: what comes
-/// second has a `~` behind that part of its name. Links are not followed: whoever can write here could lead anywhere.
+/// The place of an object; creates the folders on the way. A name may be an object's and also a prefix of others: the
+/// later one gets a `~` after that part of its name. Links are not followed: anyone with write access here could
+/// redirect them anywhere.
 pub(super) fn place_below(folder: &Path, names: &[String], kind: ObjectKind) -> Result<Below, StoreError> {
     let inbox = File::open(folder).map(OwnedFd::from).map_err(|error| refused(folder, &error))?;
     let (mut path, mut above) = (folder.to_path_buf(), PathBuf::new());
@@ -165,7 +167,7 @@ pub(super) fn place_below(folder: &Path, names: &[String], kind: ObjectKind) -> 
             match mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(refused(&path, &error.into())),
-                // Its name has to survive a loss of power, as its content does.
+                // Its name must survive a loss of power, as its content does.
                 Ok(()) => fsync(&parent).map_err(|error| refused(&path, &error.into()))?,
             }
             parent = open_folder(&parent, Path::new(&name)).map_err(|error| refused(&path, &error.into()))?;
@@ -179,7 +181,7 @@ pub(super) fn place_below(folder: &Path, names: &[String], kind: ObjectKind) -> 
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
-/// What a store says if the system refuses to write.
+/// A store's error if the system refuses to write.
 pub(super) fn refused(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Io { operation: "write", path: path.display().to_string(), reason: error.to_string() }
 }

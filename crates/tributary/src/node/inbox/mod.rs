@@ -35,7 +35,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Refuses what cannot be kept here, and notes the refusal.
+    /// Refuses an object that cannot be kept here, and records the refusal.
     fn check(&self, manifest: &Manifest) -> Result<Vec<String>, StoreError> {
         let checked = self.questions.trusts(manifest).and_then(|()| {
             file_names(&manifest.name).map_err(|reason| {
@@ -74,7 +74,7 @@ pub(crate) struct Place {
     pub(crate) publisher: Option<PublicKey>,
     /// Objects in progress.
     pub(crate) arrived: Arrived,
-    /// What happens to an object whose name was received before.
+    /// The treatment of an object whose name was received before.
     pub(crate) on_repeat: OnRepeat,
     /// What earlier runs have received.
     pub(crate) received: Received,
@@ -95,8 +95,7 @@ impl Place {
             }
         }
     }
-    /// Opens the store of an object; waits for the disk. `delivery` identifies the sending that it comes by, and is empty
-    /// if that is not known.
+    /// Opens the store of an object; waits for the disk. `delivery` identifies the sending, and is empty if unknown.
     fn open(&self, names: &[String], manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         let below = place_below(&self.folder, names, manifest.kind)?;
         let path = below.path.clone();
@@ -142,7 +141,7 @@ impl Place {
         };
         match (known, left) {
             (Some(at), _) if delivery.is_empty() || is_line => is_there(at),
-            // The sending ends when its custodian learns of that, whatever became of the file.
+            // The sending ends when its custodian learns of that, regardless of the file.
             (Some(_), _) => true,
             // An earlier process received it completely and was killed before it could record the sending.
             (None, Some(at)) => is_there(at),
@@ -150,7 +149,7 @@ impl Place {
         }
     }
 }
-/// Whether an unfinished part of exactly this object lies there.
+/// Whether an unfinished part of exactly this object is stored there.
 fn is_unfinished(path: &Path, manifest: &Manifest) -> bool {
     PartFile::is_unfinished_apart(path, manifest)
 }
@@ -176,7 +175,7 @@ impl StoreHooks for Arrival {
     fn after_finish(&mut self) {
         let path = self.placed.path().unwrap_or_else(|| self.below.path.clone());
         if let Some(key) = self.key {
-            // It has its name: that this cannot be written costs nothing but a second copy of what is sent again.
+            // It has its name: a failure to write this costs only a second copy of a repeated message.
             let number = number_of(&self.below.path, &path, self.manifest.kind);
             let _ = self.place.received.memory().add(key, number.unwrap_or(NUMBER_UNKNOWN));
         }
@@ -202,7 +201,7 @@ impl Lines {
         let key = Received::key(&place.folder, &manifest.publication_id(), delivery);
         Ok(Lines { place, below, manifest: manifest.clone(), key, content, inner, is_written: false })
     }
-    /// Whether lines may be added to the file at `path`: it does not exist, or began as appended lines.
+    /// Whether lines may be added to the file at `path`: it does not exist, or started as appended lines.
     fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
         match fs::symlink_metadata(path) {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -215,7 +214,7 @@ impl Lines {
     }
     fn append(&self, bytes: &[u8]) -> Result<PathBuf, StoreError> {
         self.below.check()?;
-        // A line of somebody else behind those of the publisher would be taken for theirs.
+        // A foreign line after the publisher's would be mistaken for the publisher's.
         self.place.files.remember(&self.manifest, self.place.publisher.as_ref())?;
         // One at a time: where a line starts is written down before it is.
         let mut received = self.place.received.memory();
@@ -274,7 +273,7 @@ impl ChunkStore for Lines {
     }
 }
 
-/// Whether what a file has in `range`, up to its end, is the start of `line`.
+/// Whether a file's content in `range`, up to its end, is the start of `line`.
 fn is_begun(file: &File, range: std::ops::Range<u64>, line: &[u8]) -> bool {
     let Some(length) = range.end.checked_sub(range.start).and_then(|length| usize::try_from(length).ok()) else {
         return false;
@@ -347,7 +346,7 @@ mod tests {
                 place.arrived.take_left().is_some()
             };
             assert_eq!([&b"1"[..], b"1", b"2", b"1", b"2"].map(arrive), [true, false, true, false, false]);
-            // A user who removed the file has had it.
+            // A user who removed the file has already read it.
             fs::remove_file(home.path().join("inbox/roof")).unwrap();
             assert_eq!(arrive(b"1"), on_repeat == OnRepeat::Append, "a file of lines that is gone begins anew");
         }
@@ -368,7 +367,7 @@ mod tests {
             fs::write(home.path().join("inbox/roof"), "mine").unwrap();
             put(&place, &mut of(1, 1)).finish().unwrap();
             assert_eq!((at("roof").as_deref(), at("roof~2").as_deref()), (Some("mine"), Some("by 1")), "{on_repeat:?}");
-            // Another key comes by the same name, when nothing is known to the contrary and when the first one is.
+            // Another key uses the same name, when no publisher is known yet and when the first one is.
             let refused = place.open(&["roof".into()], of(2, 2).manifest(), &[]).err().map(|error| error.to_string());
             assert!(refused.is_some_and(|text| text.contains("was published by")), "{on_repeat:?}");
         }

@@ -12,7 +12,7 @@ use tributary_net::disk::replace_file;
 
 use super::file_names::{refused, sync_folder};
 
-/// Objects whose arrival is remembered over a restart.
+/// Maximum received objects remembered over a restart.
 const RECEIVED_MAX: usize = 1 << 18;
 const KEY_BYTES: usize = 16;
 pub(super) type Key = [u8; KEY_BYTES];
@@ -32,7 +32,7 @@ pub(super) struct Memory {
 }
 
 impl Received {
-    /// Reads what earlier runs have received.
+    /// Reads the record of earlier runs.
     pub(crate) fn open(state_dir: &Path) -> Result<Received, StoreError> {
         let path = state_dir.join("received");
         let mut bytes = Vec::new();
@@ -59,7 +59,7 @@ impl Received {
         // It is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The key under which an object is remembered that came by a sending; `delivery` is empty if that is not known.
+    /// The key of a received object; `delivery` identifies its sending, and is empty if unknown.
     pub(super) fn key(folder: &Path, object: &ObjectId, delivery: &[u8]) -> Key {
         key_of(&[folder.as_os_str().as_bytes(), b"\0", &object.0, delivery])
     }
