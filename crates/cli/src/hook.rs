@@ -38,7 +38,7 @@ impl Hook {
     pub(crate) fn of(command: Option<&String>) -> Result<Option<Hook>, ApiError> {
         command.map(|command| Hook::new(command)).transpose()
     }
-    /// Runs the command if the notice says that an object is complete.
+    /// Runs the command if the notice reports a complete object.
     pub(crate) fn on(&self, notice: &Notice) {
         match notice {
             Notice::Done(done) => self.done(done),

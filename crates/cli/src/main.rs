@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who pressed Ctrl-C knows it, as with any other program.
+            // A user who pressed Ctrl-C knows it, as with any other program.
             if json || error.message != signals::INTERRUPTED_MESSAGE {
                 failure::report(&error, json);
             }

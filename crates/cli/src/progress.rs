@@ -37,7 +37,7 @@ impl Display {
     pub(crate) fn with_hook(self, hook: Option<Hook>) -> Self {
         Display { hook, ..self }
     }
-    /// Shows one thing.
+    /// Shows a notice.
     pub(crate) fn show(&mut self, notice: &Notice) {
         if let Notice::Done(done) = notice {
             self.done = Some(done.clone());
@@ -66,7 +66,7 @@ impl Display {
     }
 }
 
-/// What changes during a fetch, in a sentence; `None` for what the bars and lines show anyway.
+/// A change during a fetch, as a sentence; `None` if the bars and lines show it anyway.
 fn sentence(notice: &Notice) -> Option<String> {
     let text = match notice {
         Notice::Started { bytes, resumed_bytes } if *resumed_bytes > 0 => {
@@ -181,7 +181,7 @@ const WORDS_COLUMNS: usize = 48;
 /// Columns of the longest and of the shortest bar.
 const BAR_MAX: usize = 32;
 const BAR_MIN: usize = 8;
-/// Terminals from this width on have room for everything about a path.
+/// Terminals from this width on fit all columns of a path.
 const WIDE: usize = 100;
 
 /// A bar that ends where one without indent does, and words that end at the edge of the terminal.

@@ -1,5 +1,5 @@
-//! What a service manager wants to know of a daemon: that it is ready, that it reads its config again, that it ends, and that
-//! it is alive. systemd's protocol (sd_notify(3)); without `NOTIFY_SOCKET` nothing is sent.
+//! Notifications of a daemon's state to a service manager: ready, reloading, stopping, and alive. systemd's protocol
+//! (sd_notify(3)); without `NOTIFY_SOCKET` nothing is sent.
 use sd_notify::NotifyState;
 use std::{
     sync::{
@@ -11,13 +11,13 @@ use std::{
 use tributary::{ApiError, LocalApi};
 use tributary_core::Duration;
 
-/// The daemon serves: its sockets are open, and what the config publishes is offered.
+/// The daemon serves: its sockets are open, and the config's publications are published.
 pub(crate) fn ready(label: &str) {
     send_states(&[NotifyState::Ready, NotifyState::Status(&format!("node '{label}' is running"))]);
 }
 /// It reads its config again; [`ready`] ends that.
 pub(crate) fn reloading() {
-    // Without the time systemd cannot tell this reload from an earlier one.
+    // Without the time systemd cannot distinguish this reload from an earlier one.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         send_states(&[NotifyState::Reloading, now, NotifyState::Status("reads its config again")]);
     }
@@ -27,7 +27,7 @@ pub(crate) fn stopping(why: &str) {
     send_states(&[NotifyState::Stopping, NotifyState::Status(&format!("stopping: {why}"))]);
 }
 
-/// Feeds the watchdog for as long as the node's own thread turns. Dropping it ends that.
+/// Feeds the watchdog while the node's own thread turns. Dropping it stops that.
 pub(crate) struct Watchdog {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,8 @@ impl Watchdog {
         let api = Arc::clone(api);
         Self::feed(limit, move || api.turn().is_ok(), || send_states(&[NotifyState::Watchdog])).map(Some)
     }
-    /// Calls `food` about twice within `limit`, each time after `turns` has said that the node turns; ends when it does not.
+    /// Calls `food` about twice within `limit`, each time after `turns` has confirmed that the node turns; ends when it
+    /// does not.
     fn feed(
         limit: Duration,
         turns: impl Fn() -> bool + Send + 'static,

@@ -7,18 +7,18 @@ use std::sync::{
 };
 use tributary::{ApiError, ErrorKind};
 
-/// Exit code of a program that a second signal ends at once.
+/// Exit code of a program that a second signal kills.
 pub(crate) const INTERRUPTED: i32 = 130;
 
 /// The message of an interrupted program.
 pub(crate) const INTERRUPTED_MESSAGE: &str = "interrupted";
 
-/// Whether a signal has asked the program to end.
+/// Whether a signal has asked the program to exit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish(Arc<AtomicBool>);
 
 impl Wish {
-    /// From now on a first signal is a wish and a second one ends the process at once, with exit code 130.
+    /// From now on a first signal is a wish and a second one exits the process at once, with exit code 130.
     pub(crate) fn listen() -> Result<Self, ApiError> {
         let wish = Wish::default();
         for signal in ending() {

@@ -13,7 +13,7 @@ use tributary_core::ByteCount;
 use tributary_terminal::table::{plain, row, table};
 use tributary_trust::UnixTime;
 
-/// The lines that say what an answer says.
+/// The lines for an answer.
 pub(crate) fn answer(notice: &Notice) -> Vec<String> {
     words(notice).iter().map(|line| plain(line)).collect()
 }
@@ -168,7 +168,7 @@ fn happening(what: &Notice) -> Vec<String> {
 
 fn received(received: &ReceivedView) -> Vec<String> {
     match &received.text {
-        // No line of a text begins as if it were news of its own.
+        // No line of a text can be mistaken for a notice.
         Some(text) => {
             format!("{}: {}", received.name, text.replace('\n', "\n    ")).lines().map(String::from).collect()
         }
@@ -292,7 +292,7 @@ pub(crate) fn uptime(seconds: f64) -> String {
 pub(crate) fn face_words(face: &FaceView) -> String {
     face.label.as_ref().map_or(face.id.clone(), |label| format!("{} ({label})", face.id))
 }
-/// The faces of a node, and what there is to say of each.
+/// The faces of a node, and their properties.
 pub(crate) fn faces(status: &StatusView) -> Vec<String> {
     if status.faces.is_empty() {
         return vec!["no faces".into()];
@@ -476,7 +476,7 @@ fn store(store: &StoreView) -> Vec<String> {
     }
     lines
 }
-/// Where the chunks are of which this router is the custodian.
+/// The state of the chunks that this router is the custodian of.
 fn custody(held: &HeldView) -> String {
     let to: Vec<String> = held.in_transit_to.iter().map(|guid| short(guid)).collect();
     let in_transit =
@@ -508,7 +508,7 @@ fn done(done: &DoneView) -> Vec<String> {
     lines.extend(deliveries(done));
     lines
 }
-/// Who delivered what over which path.
+/// The bytes of each source and path.
 pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     let mut lines = Vec::new();
     // Of a part of a folder, its index is delivered beyond the part's own bytes.
@@ -528,7 +528,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
         let note = match bypassed {
             0 => String::new(),
             count => match done.family.parse::<Family>().map(|family| family.profile().delivery) {
-                // The network chooses one way for each source, and requests bypass all copies.
+                // The network chooses one path for each source, and requests bypass all copies.
                 Ok(Delivery::Custody) => "gave wrong bytes, bypassed".into(),
                 _ => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
             },
@@ -605,7 +605,7 @@ fn transfer_line(progress: &ProgressView) -> String {
     format!("{}{place} '{}': {state}", progress.transfer, progress.name)
 }
 
-/// One line that says where a transfer stands, for pipes and logs.
+/// The progress of a transfer in one line, for pipes and logs.
 pub(crate) fn progress_line(progress: &ProgressView) -> String {
     use std::fmt::Write;
     if progress.bytes == 0 {
@@ -633,7 +633,7 @@ pub(crate) fn path_words(path: &PathView) -> String {
     let (rate, rtt, loss) = (rate(path.mbps), milliseconds(path.rtt_ms), percent(path.loss * 100.0));
     format!("{} to {} {} {rate} Mbit/s rtt {rtt} loss {loss}", path.id, path.source, path.state)
 }
-/// The same for a narrow terminal: what matters comes first, the rest may be cut.
+/// The same for a narrow terminal: important columns first, the rest may be cut off.
 pub(crate) fn path_in_short(path: &PathView) -> String {
     let (rate, rtt) = (rate(path.mbps), milliseconds(path.rtt_ms));
     let state = if path.state == "active" { String::new() } else { format!(" {}", path.state) };

@@ -35,7 +35,7 @@ fn a_file_is_published_fetched_watched_and_removed_over_http(family: &str) {
     assert!(!paths[0]["paths"].as_array().unwrap().is_empty(), "{paths}");
     assert!(site.get(&format!("/explanation?id={transfer}")).json()["lines"].is_array());
 
-    // Each step was an event; the last progress says how it ended.
+    // Each step was an event; the last progress has the result.
     let mut names = Vec::new();
     let mut line = String::new();
     loop {
@@ -114,14 +114,14 @@ fn requests_that_go_on_come_line_by_line_or_as_events_and_end_with_their_client(
     let text = String::from_utf8(events.body).unwrap();
     assert!(text.starts_with("event: echo\ndata: {\"event\":\"echo\"") && text.contains("event: pinged\n"), "{text}");
 
-    // What fails at once has the status of its failure; what is fetched is followed to its end.
+    // An immediate failure has its own status; a started fetch is followed to its end.
     let missing = site.ask("POST", "/get", &json!({"name": "/big", "output": {"path": "/nowhere/x"}}));
     assert_eq!(missing.status, 500, "{}", missing.json());
     let get = site.ask("POST", "/get", &json!({"name": "/big", "output": {"path": site.path().join("out")}}));
     assert_eq!(common::lines(&get.body).last().unwrap()["event"], "done");
     assert!(site.path().join("out").exists());
 
-    // A client that goes ends its fetch.
+    // A client that disconnects ends its fetch.
     let body =
         json!({"name": "/none", "output": {"path": site.path().join("none")}, "patience_ms": 60_000}).to_string();
     let mut stream = TcpStream::connect(site.address).unwrap();
@@ -192,12 +192,12 @@ fn pages_of_other_sites_neither_read_nor_change_anything() {
         assert_eq!(refused.status, 403, "{fields}");
         assert!(!refused.head.contains("access-control"), "{}", refused.head);
     }
-    // The question that a browser asks before it sends what forms cannot.
+    // A browser's preflight request for methods that forms cannot send.
     let preflight = "Origin: http://evil.example\r\nAccess-Control-Request-Method: PUT\r\n";
     let preflight = site.ask_with("OPTIONS", "/api/v1/limit", preflight, "");
     assert_eq!(preflight.status, 403);
     assert!(!preflight.head.contains("access-control"), "{}", preflight.head);
-    // What a form sends, from a browser that says nothing about it.
+    // A form's request, from a browser that sends no metadata about it.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
         let body = r#"{"bits_per_second":1}"#;
         let form = format!(
@@ -208,7 +208,7 @@ fn pages_of_other_sites_neither_read_nor_change_anything() {
         );
         assert_eq!(site.raw(form.as_bytes()).status, 415, "{kind}");
     }
-    // A page of a published object has the same host, and is sandboxed: its origin is none.
+    // A page of a published object has the same host, and is sandboxed: its origin is null.
     let page = site.path().join("page.html");
     fs::write(&page, "<script>fetch('/api/v1/status')</script>").unwrap();
     common::put(site.path(), &page, "/page.html");
@@ -230,7 +230,7 @@ fn a_host_that_was_made_to_lead_here_is_refused() {
         assert_eq!(of(host, "/api/v1/status"), 421, "{host}");
     }
     assert_eq!(of("a b", "/api/v1/status"), 400);
-    // A mirror's paths are names, and so are those of a proxy's clients.
+    // A mirror's paths are names, and so are a proxy's.
     assert_eq!(of("www.example.org", "/api/v1/status"), 404);
     assert_eq!(of("www.example.org", "http://www.example.org/api/v1/status"), 404);
     assert_eq!(of("localhost", "http://localhost/api/v1/status"), 404);
@@ -270,7 +270,7 @@ fn slow_and_oversized_requests_are_ended_and_the_rest_goes_on() {
             site.address
         )
     };
-    // 64 KiB is the limit, whether the length is said or not.
+    // 64 KiB is the limit, with or without a declared length.
     let long = "x".repeat(100_000);
     let refused = send(head(long.len()) + &long);
     assert!(refused.status == 400 && refused.json()["message"].as_str().unwrap().contains("65536"), "{}", refused.head);
@@ -379,7 +379,7 @@ fn a_fetch_is_paused_resumed_where_it_was_and_cancelled() {
     assert_eq!(site.ask("POST", &format!("/transfers/{id}/resume"), &Value::Null).status, 404);
 }
 
-/// `cargo xtask bench api-clients` does the same with 1,000 and 200 clients, and compares rates.
+/// `cargo xtask bench api-clients` repeats this with 1,000 and 200 clients, and compares rates.
 #[test]
 fn a_hundred_clients_and_twenty_streams_are_all_served_while_a_fetch_goes_on() {
     const CLIENTS: usize = 100;
@@ -411,7 +411,7 @@ fn a_hundred_clients_and_twenty_streams_are_all_served_while_a_fetch_goes_on() {
     assert_eq!((&done["failure"], done["stored_bytes"].as_u64()), (&Value::Null, Some(3_000_000)));
     // 3 MB at 8 Mbit/s are 3 s; a machine with other work may take some more.
     assert!(done["seconds"].as_f64().unwrap() < 12.0, "{done}");
-    // Each stream heard of the end.
+    // Each stream received the end.
     for stream in &mut streams {
         let mut line = String::new();
         while !(line.starts_with("data: ") && line.contains("\"running\":false")) {

@@ -1,4 +1,4 @@
-//! Why nothing is found, as people are told it: real daemons on loopback. And how commands find the node that works for them.
+//! Explanations of failed fetches: real daemons on loopback. And how commands find a working node.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -14,12 +14,12 @@ use crate::common::{Begun, Daemon, config, face, file, lines, port, run, talk, t
 
 const EVERYTHING: &str = r#""router", "resolver", "topology-manager""#;
 
-/// A config of a family; `more` goes on in its [node] section.
+/// A config of a family; `more` continues its [node] section.
 fn node(folder: &Path, family: &str, label: &str, roles: &str, listen: u16, more: &str) -> PathBuf {
     let roles = if family == "ndn" { roles.replace(r#", "resolver", "topology-manager""#, "") } else { roles.into() };
     config(folder, label, &roles, listen, &format!("family = \"{family}\"\n{more}"))
 }
-/// What `trib get` of a name that nobody has says at a receiver of this config.
+/// The output of `trib get` for a missing name at a receiver with this config.
 fn printed(folder: &Path, receiver: &Path) -> String {
     let arguments = ["get", "/lab/none", "-o", "copy", "--timeout", "3s", "--config", receiver.to_str().unwrap()];
     let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
@@ -88,7 +88,7 @@ fn one_receiver_that_faces_several_publishers_needs_nobody_else() {
             assert_eq!(got.status.code(), Some(0), "{family} {number}: {}", talk(&got));
             assert_eq!(fs::read(copy).unwrap(), fs::read(&original).unwrap());
         }
-        // Without these roles it is said within seconds what to do.
+        // Without these roles, the advice follows within seconds.
         if family != "ndn" {
             let printed = printed(folder, &node(folder, family, &format!("{family}x"), r#""receiver""#, 0, &faces));
             assert!(printed.contains("cannot be found yet: neighbours answer"), "{family}: {printed}");
@@ -131,7 +131,7 @@ fn a_name_that_nobody_has_is_told_by_whoever_resolves_names() {
     }
 }
 
-/// A router, a publisher of `/lab/big` and a receiver that runs, in a home folder of their own, found by their labels.
+/// A router, a publisher of `/lab/big` and a running receiver, in a separate home folder, found by their labels.
 struct Home {
     folder: tempfile::TempDir,
     original: PathBuf,
@@ -174,7 +174,7 @@ impl Home {
 fn a_fetch_that_is_detached_goes_on_without_its_client_and_can_be_followed() {
     let home = Home::new();
     let _receiver = Daemon::start(home.folder.path(), &home.receiver);
-    // Nobody has this one yet: the client has gone long before it is published.
+    // The name has no publisher yet: the client has exited long before it is published.
     let begun = home.run(&["get", "/lab/later", "-o", &home.path("later"), "--detach", "--timeout", "60s", "--json"]);
     assert_eq!(begun.status.code(), Some(0), "{}", talk(&begun));
     let begun = &lines(&begun.stdout)[0];

@@ -1,4 +1,4 @@
-//! Clocks that are wrong: real daemons that see another time of day, and see it step.
+//! Wrong clocks: real daemons with another time of day, and with clock steps.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{

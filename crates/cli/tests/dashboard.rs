@@ -1,4 +1,4 @@
-//! The dashboard of real daemons in a real Chromium: what it shows is what the API says.
+//! The dashboard of real daemons in a real Chromium: it shows the API's values.
 //!
 //! `.ci/peers` installs the browser. `DASHBOARD_PICTURES=FOLDER cargo test -p trib --test all dashboard::` writes pictures.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -35,7 +35,7 @@ fn what_the_dashboard_shows_is_what_the_api_says() {
     let original = file(site.path());
     common::put(site.path(), &original, "/lab/disk.iso");
     let Some(mut browser) = Browser::start(site.path()) else { return };
-    // A browser that opens the listener's root is led there.
+    // A browser that opens the listener's root is redirected there.
     browser.open(&format!("http://{}/", site.address));
     browser.until("document.querySelector('#connection.live') && document.querySelectorAll('#face-rows tr').length");
     assert_eq!(browser.value("location.pathname"), "/dashboard/");
@@ -111,7 +111,7 @@ fn what_the_dashboard_shows_is_what_the_api_says() {
     browser
         .until("!document.querySelector('#publication-rows tr') && !document.querySelector('#no-publications').hidden");
 
-    // Errors are shown with what to try.
+    // Errors are shown with a remedy.
     browser.value("document.querySelector('#begin input').value = '/a'; document.querySelector('#begin [name=output]').value = '/nowhere/x'");
     browser.value("document.querySelector('#begin').requestSubmit()");
     browser.until("!document.querySelector('#message').hidden && document.querySelector('#message').textContent.includes('/nowhere')");
@@ -152,7 +152,7 @@ fn what_peers_are_called_is_text_and_never_markup() {
         browser.value("[window.pwned, document.images.length, document.querySelectorAll('script, b').length]"),
         json!([0, 0, 1])
     );
-    // The topology manager knows who is beside whom.
+    // The topology manager knows all neighbours.
     let manager = manager["http"].as_str().unwrap().parse().unwrap();
     common::until("links", || http::ask(manager, "GET", "/api/v1/links", "", "").text().contains("receiver"));
     let links = http::ask(manager, "GET", "/api/v1/links", "", "").json();
@@ -211,7 +211,7 @@ impl Demo {
     }
 }
 
-/// Luminance contrast of each text to what is behind it (WCAG 2.2 §1.4.3), and what overflows.
+/// Luminance contrast of each text to its background (WCAG 2.2 §1.4.3), and overflowing elements.
 const LOOK: &str = r"(() => {
   const channel = (value) => { value /= 255; return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
   const parse = (text) => text.match(/[\d.]+/g).map(Number);
@@ -307,7 +307,7 @@ fn pages_of_objects_and_of_other_sites_get_nothing_in_a_real_browser() {
     let page = site.path().join("page.html");
     fs::write(&page, &hostile).unwrap();
     common::put(site.path(), &page, "/page.html");
-    // Another port is another site as far as origins go, and the same one as far as cookies go.
+    // Another port is another site for origins, but the same one for cookies.
     let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let other = elsewhere.local_addr().unwrap();
     std::thread::spawn(move || {

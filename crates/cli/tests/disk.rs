@@ -1,4 +1,4 @@
-//! Daemons on a disk that stands still: they go on answering, and end what they began when the disk goes on.
+//! Daemons on a blocked disk: they continue to answer, and finish their tasks when the disk continues.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "how soon a daemon answers is told by the clock on the wall")]
 
@@ -13,11 +13,11 @@ use std::{
 
 use crate::common::{self, Daemon, config, file, lines, port, run, server_and_receiver, talk, trib};
 
-/// How long the disk stands still, and how soon a node answers all the same.
+/// How long the disk is blocked, and how soon a node answers during that time.
 const STILL: Duration = Duration::from_secs(8);
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// A file system of its own that can be made to stand still, until the test ends.
+/// A separate file system that a test can block until its end.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -69,14 +69,14 @@ fn large(folder: &Path) -> PathBuf {
     fs::write(&large, fs::read(file(folder)).unwrap().repeat(10)).unwrap();
     large
 }
-/// A daemon that publishes `original` as `/big`, and the config of a receiver beside it.
+/// A daemon that publishes `original` as `/big`, and the config of a receiver next to it.
 fn network(folder: &Path, family: &str, original: &Path) -> (Daemon, PathBuf) {
     let made = server_and_receiver(folder, family);
     common::put(folder, original, "/big");
     made
 }
 
-/// All files below a folder, by their paths from there.
+/// All files below a folder, by their relative paths.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -135,7 +135,7 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
                 None => fs::remove_file(&damaged).and_then(|()| fs::create_dir(&damaged)).unwrap(),
             }
             let what = format!("{family}: {} {how}", of.display());
-            // Whoever fetches is told of the file if it is about trust; all others are told at the start.
+            // A fetch reports the file if it is about trust; other commands report it at the start.
             let is_reported = |output: &std::process::Output| {
                 let notices = talk(output);
                 assert_eq!(output.status.code(), Some(5), "{what}: {notices}");
@@ -262,7 +262,7 @@ fn a_receiver_of_mobilityfirst_answers_while_its_disk_stands_still() {
     a_node_answers_while_its_disk_stands_still("mf");
 }
 
-/// Killed at any moment, a receiver goes on with what it had, and what it says to have held is right.
+/// Killed at any moment, a receiver resumes with its chunks, and its report of them is right.
 #[test]
 fn a_receiver_that_is_killed_again_and_again_loses_no_verified_chunk() {
     for family in ["psi", "ndn", "mf"] {
@@ -330,7 +330,7 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     for name in ["out.part", "out.part.state", "out.part-dir"] {
         fs::write(folder.join(name), "mine").unwrap();
     }
-    // What is somebody's is refused before anything is fetched, unless it is to be overwritten.
+    // A foreign file is refused before anything is fetched, unless overwriting is requested.
     fs::write(&out, "mine").unwrap();
     fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
     let (code, notices) = get(folder, &receiver, &out, &[]);
@@ -344,7 +344,7 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     // The same again needs no byte.
     let (code, notices) = get(folder, &receiver, &out, &[]);
     assert_eq!((code, notices["resumed_bytes"].as_u64()), (Some(0), Some(read(&original).len() as u64)), "{notices}");
-    // The next version replaces it, until somebody changes it.
+    // The next version replaces it, until it is changed locally.
     fs::write(&original, "the next one").unwrap();
     put(folder, &original, "9000000000000001");
     assert_eq!(get(folder, &receiver, &out, &[]).0, Some(0));
@@ -369,7 +369,8 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     assert_eq!(get(folder, &receiver, &copy, &[]).0, Some(0));
     assert_eq!(fs::metadata(copy.join("secret")).unwrap().permissions().mode() & 0o077, 0);
     assert_eq!(read(&folder.join("copy.part-dir/thesis")), b"mine");
-    // The next version replaces a folder that was fetched; into any other folder it goes, even if that may be replaced.
+    // The next version replaces a fetched folder; in any other folder it is placed inside, even if that may be
+    // replaced.
     fs::write(tree.join("secret"), "next").unwrap();
     put(folder, &tree, "9000000000000004");
     let other = folder.join("copy.part-dir");
@@ -408,7 +409,7 @@ fn what_is_all_zeros_takes_no_room_where_it_is_received() {
     assert!(used(&out) <= 1 << 20, "{} bytes of disk", used(&out));
 }
 
-/// A publisher that cannot read what it offers says so where it runs, and its receivers are told why.
+/// A publisher that cannot read its file reports it locally, and its receivers learn the reason.
 fn a_source_that_changes_is_told(family: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

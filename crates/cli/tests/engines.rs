@@ -1,5 +1,5 @@
-//! Resolvers over a real etcd cluster, those of MobilityFirst and rendezvous nodes of PSI: real daemons, real members, and
-//! what is left when some of each are killed.
+//! Resolvers over a real etcd cluster, for MobilityFirst and for rendezvous nodes of PSI: real daemons, real members,
+//! and the results when some of each are killed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 
@@ -14,7 +14,7 @@ use crate::common::{Daemon, ask, config, face, file, has_program, port, run, tal
 use tempfile::TempDir;
 use tributary_testkit::etcd::EtcdCluster;
 
-/// A router that resolves no names, a publisher and a receiver at it, and configs of resolvers beside it.
+/// A router that resolves no names, a publisher and a receiver at it, and configs of resolvers next to it.
 struct World {
     folder: TempDir,
     cluster: EtcdCluster,
@@ -90,7 +90,7 @@ impl World {
         let (code, printed) = self.get(name, "20s");
         assert_eq!(code, Some(0), "{printed}");
     }
-    /// Whether the router has so many resolvers in reach.
+    /// Whether the router reaches this many resolvers.
     fn reaches(&self, count: usize) -> bool {
         self.resolver_lines("hub").contains(&format!("{count} in reach"))
     }
@@ -110,7 +110,7 @@ fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
     assert!(world.counter("one", "names put into the store of names") >= 3, "a content has three records");
     assert!(world.resolver_lines("one").contains("etcd, in use"), "{}", world.resolver_lines("one"));
 
-    // The other one begins when the first one is dead: nobody has told it anything, and its state folder is empty.
+    // The other one starts after the first one's death, with an empty state folder and no news from it.
     drop(one);
     until("no resolver in reach", || world.reaches(0));
     let two = world.start(1);
@@ -121,7 +121,7 @@ fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
     let (code, printed) = world.put("/lab/second", "30s");
     assert_eq!(code, Some(0), "{printed}");
 
-    // Both at once, and the second one goes.
+    // Both at once, and the second one leaves.
     let one = world.start(0);
     until("both in reach", || world.reaches(2));
     world.fetches("/lab/second");
@@ -158,7 +158,7 @@ fn without_a_majority_of_the_cluster_names_are_refused_by_the_engines_name_and_n
     let recovered = Instant::now();
     until("the engine is used again", || world.resolver_lines("one").contains("in use"));
     world.fetches("/lab/before");
-    // What was refused is put again with the next renewal.
+    // A refused record is put again with the next renewal.
     let begun = Instant::now();
     while world.get("/lab/meanwhile", "5s").0 != Some(0) {
         assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", recovered.elapsed());
@@ -178,7 +178,7 @@ fn rendezvous_records_outlive_the_node_that_took_them_and_a_member_of_the_cluste
     let (code, printed) = world.get("/lab/first", "30s");
     assert_eq!(code, Some(0), "{printed}");
 
-    // The other one begins when the first one is dead, and the leader of the cluster with it.
+    // The other one starts after the first one's death, and that of the cluster's leader.
     drop(one);
     let leader = world.cluster.leader().unwrap();
     world.cluster.kill(leader);
@@ -189,7 +189,7 @@ fn rendezvous_records_outlive_the_node_that_took_them_and_a_member_of_the_cluste
     let (code, printed) = world.put("/lab/second", "40s");
     assert_eq!(code, Some(0), "{printed}");
 
-    // Without a majority nothing new is taken, and who publishes is told why.
+    // Without a majority nothing new is accepted, and publishers learn the reason.
     let left = world.cluster.leader().unwrap();
     world.cluster.kill(left);
     let (code, printed) = world.put("/lab/third", "15s");
@@ -215,7 +215,7 @@ fn rendezvous_nodes_share_a_cluster_and_say_when_it_hangs_or_is_full() {
     assert_eq!(code, Some(0), "{printed}");
     let hold = |at: usize, count: usize| world.lines(at).contains(&format!("{count} publications"));
     until("all of them hold it", || (0..3).all(|at| hold(at, 1)));
-    // One ends and begins anew, with what the others were told meanwhile.
+    // One stops and restarts, with the others' changes in between.
     drop(nodes.remove(0));
     let (code, printed) = world.put("/lab/second", "30s");
     assert_eq!(code, Some(0), "{printed}");
@@ -241,7 +241,7 @@ fn rendezvous_nodes_share_a_cluster_and_say_when_it_hangs_or_is_full() {
     let (code, printed) = world.get("/lab/third", "30s");
     assert_eq!(code, Some(0), "what was refused is published again: {printed}");
 
-    // It is full of what others put there.
+    // Other clients' keys fill it.
     let (key, filler) = ("L290aGVy", "A".repeat(80_000));
     while !world.cluster.post(0, "kv/put", &format!(r#"{{"key":"{key}","value":"{filler}"}}"#)).contains("exceeded") {}
     let (code, printed) = world.put("/lab/fourth", "10s");

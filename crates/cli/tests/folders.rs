@@ -51,10 +51,10 @@ fn only_what_changed_in_a_folder_is_fetched_again(family: &str) {
     let (first, size) = moved(&get());
     assert!(first >= size);
     check(&|_| 1);
-    // The same once more moves nothing.
+    // A repetition moves nothing.
     assert_eq!(moved(&get()).0, 0);
 
-    // Three files change, one of them in its length, so that all behind it lie elsewhere in the object.
+    // Three files change, one of them in its length, so that all later ones have other offsets in the object.
     let changed = [100, 1_000, 1_700];
     for number in changed {
         let extra = if number == 100 { vec![1; 12_345] } else { Vec::new() };

@@ -1,7 +1,7 @@
-//! `trib gateway` over real daemons, read by raw HTTP and by programs of others.
+//! `trib gateway` over real daemons, read with raw HTTP and by other programs.
 //!
-//! `.ci/peers` installs the programs. What is not there is not tested, and that is said; with
-//! `TRIBUTARY_PEERS=required` it is a failure.
+//! `.ci/peers` installs the programs. Tests of missing ones are skipped with a message, or fail with
+//! `TRIBUTARY_PEERS=required`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "how soon a gateway answers is told by the clock on the wall")]
 
@@ -47,7 +47,7 @@ impl Site {
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
-    /// A request with these fields, and what comes of it: status, head and body.
+    /// A request with these fields, and its answer: status, head and body.
     fn ask(&self, method: &str, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
         self.raw(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n").as_bytes())
     }
@@ -75,7 +75,7 @@ impl Site {
 fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
-/// Runs a program of others if it is there.
+/// Runs another program if it is installed.
 fn program(name: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
     if Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         assert_ne!(std::env::var("TRIBUTARY_PEERS").as_deref(), Ok("required"), "'{name}' is not installed");
@@ -151,8 +151,8 @@ fn objects_are_read_whole_and_in_ranges_in_mobility_first() {
     objects_are_read_whole_and_in_ranges("mf");
 }
 
-/// Names that nobody publishes are 404 at once, take nothing from an object that somebody reads, are no transfers, and are
-/// there as soon as they are published.
+/// Unpublished names are 404 at once, slow no reader of another object, are no transfers, and are found as soon as they
+/// are published.
 fn missing_names_cost_little(family: &str) {
     // A round trip takes 40 ms.
     let site = Site::new(family, "[face.egress]\ndelay = \"40ms\"\n");
@@ -181,7 +181,7 @@ fn missing_names_cost_little(family: &str) {
         assert!(asked.into_iter().all(|asked| asked.join().unwrap() == 404));
     });
     assert_eq!(site.get("/favicon.ico").0, 404);
-    // The site's patience is 3 s for each of 50 names: the network has said that there is nothing.
+    // The site's patience is 3 s for each of 50 names: the network has denied them.
     assert!(
         taken[8] < Duration::from_millis(2_500) && begun.elapsed() < Duration::from_secs(20),
         "{family}: {taken:?}"
@@ -235,7 +235,7 @@ fn many_clients_of_an_object_share_one_fetch_and_a_warm_cache_needs_no_source() 
     assert!((3_000_000..3_100_000).contains(&cached), "one copy of it: {cached}");
 }
 
-/// A player that seeks waits for what is played there, not for all that comes before it.
+/// A player that seeks waits only for the bytes at that position, not for all earlier ones.
 #[test]
 fn a_seek_in_a_recording_is_answered_without_what_comes_before_it_in_a_real_browser() {
     // 40 MB of sound, 227 s of it: at this rate they take 160 s.
@@ -255,7 +255,7 @@ fn a_seek_in_a_recording_is_answered_without_what_comes_before_it_in_a_real_brow
     let stored = site.get("/transfers").json()[0]["stored_bytes"].as_u64().unwrap();
     assert!(stored < 30_000_000, "{stored} bytes were fetched for it");
 }
-/// A recording with so many bytes of noise: 16 bit, two channels, 44,100 Hz.
+/// A recording with this many bytes of noise: 16 bit, two channels, 44,100 Hz.
 fn wave(bytes: u32) -> Vec<u8> {
     let mut wave = Vec::new();
     wave.extend_from_slice(b"RIFF");
@@ -321,7 +321,7 @@ fn folders_are_pages_and_json_and_their_files_are_objects_of_their_own() {
     assert_eq!((field(&head, "content-type"), &body[..]), (Some("video/mp4"), &[7; 10][..]), "{head}");
     assert_eq!(site.get("/site/docs/none").0, 404);
     assert_eq!(site.get("/site/style.css/").0, 404);
-    // As the host that it stands for: by its name, and as a proxy.
+    // As the mirrored host: by its name, and as a proxy.
     let of_host = |target: &str, host: &str| {
         site.raw(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
     };
@@ -381,7 +381,7 @@ fn empty_files_ignore_ranges_and_clients_may_begin_with_http_2() {
     assert!(fs::read(site.path().join("copy")).unwrap() == fs::read(original).unwrap());
 }
 
-/// A file system of so many MiB in memory, until the test ends.
+/// A file system of this many MiB in memory, until the test ends.
 struct SmallDisk(PathBuf);
 impl SmallDisk {
     fn mount(at: &Path, mebibytes: u32) -> Option<SmallDisk> {
@@ -424,7 +424,7 @@ fn objects_pass_through_a_gateway_whose_disk_is_full_and_old_ones_make_room() {
         assert_eq!(status, 200, "{name}: {head}");
         body
     };
-    // The second one takes the room of the first; the large one fits nowhere.
+    // The second one replaces the first; the large one fits nowhere.
     assert!(whole("/lab/one") == [b"/lab/one", &bytes[..]].concat());
     assert!(whole("/lab/two") == [b"/lab/two", &bytes[..]].concat());
     assert!(whole("/lab/large") == bytes.repeat(4));
@@ -530,7 +530,7 @@ fn apt_updates_and_downloads_from_a_mirrored_repository() {
 
 #[test]
 fn tricks_are_answered_clearly_and_slow_or_endless_heads_are_ended() {
-    // Long enough that a busy machine does not end the first slow head before the last one has come.
+    // Long enough that a busy machine does not end the first slow head before the last one has arrived.
     let site = Site::new("ndn", "head_timeout = \"3s\"\nconnections = 20\n");
     for path in ["/a/../../etc/passwd", "/a/%2e%2e/b", "/a%2fb", "/a%00", "/%zz"] {
         assert_eq!(site.get(path).0, 400, "{path}");
@@ -544,7 +544,7 @@ fn tricks_are_answered_clearly_and_slow_or_endless_heads_are_ended() {
     let long = format!("GET /a HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(1_000_000));
     assert!([400, 431].contains(&of(&long)));
 
-    // Slow heads fill all places; one more hears so, and after the time for heads there is room again.
+    // Slow heads fill all places; one more is refused, and after the time for heads there is space again.
     let mut slow: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(site.address).unwrap()).collect();
     for stream in &mut slow {
         stream.write_all(b"GET /a HT").unwrap();

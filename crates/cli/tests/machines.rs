@@ -12,7 +12,7 @@ const UPLINKS: &str = "docs/guide/uplinks.md";
 const MIRRORS: &str = "docs/guide/mirrors.md";
 const ENGINES: &str = "docs/guide/engines.md";
 
-/// The lines of the block that follows a sentence, with what stands for the reader's own things filled in.
+/// The lines of the block after a sentence, with the reader's own values filled in.
 fn walk(document: &str, sentence: &str, router: &str) -> Vec<String> {
     let lines = block(document, sentence);
     lines.iter().map(|line| line.replace("ROUTER", router).replace("SOME_FILE", "original")).collect()
@@ -159,10 +159,10 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
         let same = fs::read(receiver.path("copy")).unwrap() == fs::read(publisher.path("original")).unwrap();
         assert!(same, "{name}");
         fs::remove_file(receiver.path("copy")).unwrap();
-        // The receiver has left, and nothing is wrong with that.
+        // The receiver has left, which is no problem.
         router.run("trib doctor");
         if round == 0 {
-            // The guide to daemons: the router is asked, and a receiver that stays.
+            // The guide to daemons: requests to the router, and a receiver that keeps running.
             let requested = walk(DAEMONS, "a receiver that stays", name);
             assert!(router.run(&requested[0]).contains("/demo/big"));
             assert!(router.run(&requested[1]).contains("publisher"));

@@ -1,7 +1,6 @@
 //! Metrics of real daemons, read by a real Prometheus.
 //!
-//! `.ci/peers` installs it. What is not there is not tested, and that is said; with `TRIBUTARY_PEERS=required` it is a
-//! failure.
+//! `.ci/peers` installs it. Without it the test is skipped with a message, or fails with `TRIBUTARY_PEERS=required`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -24,7 +23,7 @@ fn metrics(site: &Site) -> String {
     assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/plain; version=0.0.4; charset=utf-8")));
     answer.text()
 }
-/// The sum of the values of a metric whose labels have these texts.
+/// The sum of a metric's values whose labels have these texts.
 fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
     let is_it = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
@@ -39,7 +38,7 @@ fn what_a_fetch_did_is_counted(family: &str) {
     let begin = json!({"name": "/big", "output": {"path": site.path().join("copy")}});
     assert_eq!(site.ask("POST", "/transfers", &begin).status, 200);
     until("the fetch", || sum(&metrics(&site), "tributary_transfers_ended_total", &["result=\"done\""]) == 1.0);
-    // What the node says of itself may be a moment older than what is known of transfers.
+    // The node's own counters may lag slightly behind those of transfers.
     until("the bytes", || sum(&metrics(&site), "tributary_face_bytes_total", &["direction=\"in\""]) >= 2_900_000.0);
     let text = metrics(&site);
     let family_label = format!("family=\"{family}\"");
@@ -58,11 +57,11 @@ fn what_a_fetch_did_is_counted(family: &str) {
         assert!(sum(&text, name, labels) >= least, "{name} {labels:?}\n{text}");
     }
     assert_eq!(sum(&text, "tributary_transfers_running", &[]), 0.0);
-    // What API and metrics say is the same.
+    // API and metrics agree.
     let stored = site.get("/transfers").json()[0]["sources"][0]["bytes"].as_f64().unwrap();
     assert_eq!(sum(&text, "tributary_source_bytes_total", &[]), stored);
 
-    // OpenMetrics for whoever asks for it.
+    // OpenMetrics on request.
     let open = site.ask_with("GET", "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n", "");
     assert!(open.field("content-type").unwrap().starts_with("application/openmetrics-text"), "{}", open.head);
     assert!(open.text().ends_with("# EOF\n"));
@@ -101,7 +100,7 @@ fn the_alert_rules_are_right_and_fire_when_they_should() {
         let output = output.unwrap();
         assert!(output.status.success(), "{}{}", common::talk(&output), String::from_utf8_lossy(&output.stdout));
     }
-    // Nothing is asked for that no node says.
+    // The page names only metrics that some node exports.
     let page = include_str!("../../../docs/reference/metrics.md");
     let is_other = |letter: char| !(letter.is_ascii_lowercase() || letter == '_');
     let known: BTreeSet<&str> = page.split(is_other).collect();
@@ -162,7 +161,7 @@ fn a_real_prometheus_scrapes_a_node_and_answers_every_query_of_the_board() {
         let ready = http::ask(address, "GET", "/-/ready", "", "").status == 200;
         ready && prometheus.query("up{job=\"tributary\"}")[0]["value"][1] == "1"
     });
-    // Something to see: a fetch that goes on while it is watched.
+    // Something to see: a fetch that runs during the observation.
     let token = fs::read_to_string(at.join("token")).unwrap();
     let fields = format!("Authorization: Bearer {}\r\n", token.trim());
     let begin = json!({"name": "/big", "output": {"path": at.join("copy")}, "limit_bits_per_second": 2_000_000});

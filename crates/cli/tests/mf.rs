@@ -14,7 +14,7 @@ use crate::common::{self, Begun, Daemon, SIZE, begin, file, lines, port, rest, r
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// An example as it is in the repository, its router at a port of its own, its state in `folder`.
+/// An example as in the repository, its router at another port, its state in `folder`.
 fn example(folder: &Path, name: &str, label: &str, router: u16) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let text = fs::read_to_string(path).unwrap();
@@ -26,7 +26,7 @@ fn example(folder: &Path, name: &str, label: &str, router: u16) -> PathBuf {
     fs::write(&path, text.replace("0.0.0.0:7002", &listen).replace("127.0.0.1:7002", &peer)).unwrap();
     path
 }
-/// A small file system of its own at a folder, until the test ends.
+/// A small separate file system at a folder, until the test ends.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -49,11 +49,11 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Of what a command told, the lines of what it has received.
+/// The lines of a command's output that report received objects.
 fn received(notices: &[Value]) -> Vec<&Value> {
     notices.iter().filter(|line| line["event"] == "received").collect()
 }
-/// A router called `tower`, and configs of devices at it, in a folder that goes with the test.
+/// A router called `tower`, and configs of devices at it, in a folder that the test removes.
 struct World {
     router: Daemon,
     _disk: Option<SmallDisk>,
@@ -67,7 +67,7 @@ impl World {
     fn new<const N: usize>(labels: [&str; N]) -> (World, [String; N]) {
         World::with(tempfile::tempdir().unwrap(), None, labels)
     }
-    /// The same with so large a disk at `place`; `None` where this user may not make one.
+    /// The same with a disk of this size at `place`; `None` if this user cannot make one.
     fn with_disk<const N: usize>(place: &str, size: &str, labels: [&str; N]) -> Option<(World, [String; N])> {
         let folder = tempfile::tempdir().unwrap();
         let disk = SmallDisk::mount(&folder.path().join(place), size)?;
@@ -102,17 +102,17 @@ impl World {
     fn run(&self, words: &[&str]) -> Output {
         run(self.folder.path(), words)
     }
-    /// Starts a command that goes on; gives the first line that it tells, too.
+    /// Starts a command that keeps running; also returns its first notice.
     fn begin(&self, words: &[&str]) -> (Begun, Value, BufReader<ChildStdout>) {
         begin(self.folder.path(), &[words, &["--json"]].concat())
     }
-    /// Runs a command that must end with this code; what it tells.
+    /// Runs a command that must exit with this code; returns its notices.
     fn notices(&self, code: i32, words: &[&str]) -> Vec<Value> {
         let output = self.run(&[words, &["--json"]].concat());
         assert_eq!(common::class(output.status.code()), Some(code), "{words:?}: {}", talk(&output));
         lines(&output.stdout)
     }
-    /// The first line that a daemon's answer to a command tells.
+    /// The first line of a daemon's answer to a command.
     fn ask(&self, label: &str, words: &[&str]) -> Value {
         self.notices(0, &[words, &["--control", &self.control(label)]].concat()).remove(0)
     }
@@ -122,19 +122,19 @@ impl World {
         let status = String::from_utf8(status.stdout).unwrap();
         status.lines().find(|line| line.contains("guid")).unwrap().split_whitespace().last().unwrap().into()
     }
-    /// What a command that must be refused with this code says to a person.
+    /// The message of a command that must be refused with this code.
     fn refused(&self, code: i32, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!(common::class(output.status.code()), Some(code), "{words:?}: {}", talk(&output));
         talk(&output)
     }
-    /// How it ends when a daemon fetches, and what is said of that.
+    /// The exit code and the messages of a daemon's fetch.
     fn get(&self, label: &str, name: &str, timeout: &str) -> (Option<i32>, String) {
         let (copy, socket) = (self.path(&format!("of-{label}")), self.control(label));
         let got = self.run(&["get", name, "-o", &copy, "--control", &socket, "--timeout", timeout]);
         (got.status.code(), talk(&got))
     }
-    /// A device takes the film that waits for it.
+    /// A device receives the stored film.
     fn receive_film(&self, config: &str) {
         self.notices(0, &["recv", "--config", config, "-o", &self.path("inbox"), "--count", "1", "--timeout", "40s"]);
         assert!(self.is_original("inbox/film"));
@@ -146,7 +146,7 @@ impl World {
     fn held_chunks(&self) -> u64 {
         self.held().iter().filter_map(|held| held["chunks"].as_u64()).sum()
     }
-    /// A device that is there once and goes away: its GUID, by which it is known from then on.
+    /// A device that appears once and leaves: its GUID, by which it is known from then on.
     fn passer_by(&self, config: &str) -> String {
         let there = self.notices(1, &["recv", "--config", config, "--timeout", "300ms"]);
         assert!(there.last().unwrap()["message"].as_str().unwrap().contains("0 objects"), "{there:?}");
@@ -163,7 +163,7 @@ fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes
         assert_eq!((&notices["event"], &notices["names"][0]), (&"receiving".into(), &"/home/all".into()));
         (child, stdout, inbox)
     });
-    // The names are told to the network without anybody waiting for it.
+    // The names are sent to the network in the background.
     sleep(Duration::from_secs(1));
     fs::create_dir_all(world.path("album/deep")).unwrap();
     world.write("album/deep/picture", [7; 50_000]);
@@ -319,7 +319,7 @@ fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
         talk(&send)
     );
     assert_eq!(world.held_chunks(), 0);
-    // The more important one is told so where it waits.
+    // The more important one is reported as stored where it waits.
     world.notices(0, &[&to[..], &["--priority", "9", "--chunk-size", "100KiB", "--timeout", "4s"]].concat());
     let held = world.held();
     assert_eq!((&held[0]["priority"], held[0]["chunks"].as_u64().unwrap() > 10), (&9.into(), true), "{held:?}");
@@ -516,8 +516,8 @@ fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
     let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
     assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
     assert!(done["bypassed_caches"].as_array().is_some_and(|caches| caches.len() == 1), "{done}");
-    // An honest publisher brings what the cache lied about, and is not taken for the liar. Honest caches bring one to five of
-    // nine chunks, by when each was asked for.
+    // An honest publisher delivers the chunks that the cache corrupted, and does not count as faulty. Honest caches
+    // deliver one to five of nine chunks, depending on when each was requested.
     assert!(done["source_bytes"].as_u64() > Some(1_000_000), "{done}");
     let is_trusted = |source: &Value| source.get("distrusted").is_none_or(Value::is_null);
     assert!(done["sources"].as_array().unwrap().iter().all(is_trusted), "{done}");
@@ -615,7 +615,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     }
 }
 
-/// A web server of its own making, one answer a connection: `/big`, `/echo` of a request's body, 404 else.
+/// A minimal web server, one answer per connection: `/big`, `/echo` of a request's body, 404 otherwise.
 fn web_server() -> std::net::SocketAddr {
     use std::io::{BufRead, BufReader, Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -653,7 +653,7 @@ fn web_server() -> std::net::SocketAddr {
 fn big() -> Vec<u8> {
     (0..4_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
-/// Asks a proxy on a connection of its own; gives the status and the body.
+/// Sends a proxy a request on a new connection; returns the status and the body.
 fn ask(proxy: &str, host: &str, request: &str, body: &[u8]) -> (String, Vec<u8>) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(proxy).unwrap();
@@ -672,7 +672,7 @@ fn ask(proxy: &str, host: &str, request: &str, body: &[u8]) -> (String, Vec<u8>)
 fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
     let (world, [near, far, dead]) = World::new(["near", "far", "dead"]);
     let origin = format!("http://{}", web_server());
-    // Taken and given back: nobody listens there.
+    // Taken and released: the port has no listener.
     let nobody = format!("http://127.0.0.1:{}", port());
     let mut proxies = Vec::new();
     for (config, origin, name) in [(&far, &origin, "/http/site.example"), (&dead, &nobody, "/http/dead.example")] {
@@ -718,7 +718,7 @@ fn a_signal_ends_what_reads_standard_input_or_looks_for_a_neighbour_and_nothing_
     let temporary = folder.join("temporary");
     fs::create_dir(&temporary).unwrap();
     let original = file(folder);
-    // Nobody is at that port.
+    // The port has no listener.
     let host = example(folder, "mobile-host.toml", "host", port()).display().to_string();
     let nobody = folder.join("nobody").display().to_string();
     for arguments in [
@@ -774,7 +774,7 @@ fn versions_of_one_name_that_come_at_once_are_all_received_and_told() {
     assert_eq!(fs::read_dir(Path::new(&inbox).join("roof")).unwrap().count(), 12, "each has a name of its own");
 }
 
-/// All files below a folder: their paths from there, and what they have.
+/// All files below a folder: their relative paths, and their content.
 fn contents(folder: &str) -> Vec<(String, String)> {
     fn visit(at: &Path, root: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()) {
@@ -792,7 +792,7 @@ fn contents(folder: &str) -> Vec<(String, String)> {
     found.sort();
     found
 }
-/// Sends each of these to a phone that receives with `more` arguments; what is in its inbox then, and what it told.
+/// Sends each of these to a phone that receives with `more` arguments; returns its inbox, and its notices.
 fn sent_to_inbox(sent: &[(&str, &str)], more: &[&str]) -> (Vec<(String, String)>, Vec<Value>) {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let inbox = world.path("inbox");
@@ -902,7 +902,7 @@ fn files_that_were_in_the_inbox_before_and_links_in_it_are_left_alone() {
     }
 }
 
-/// Messages that a router keeps for a phone whose sender has gone; gives the phone's config.
+/// Messages stored at a router for a phone, whose sender has left; returns the phone's config.
 fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usize) {
     let there = world.notices(1, &["recv", "--config", phone, "--timeout", "300ms"]);
     let id = there[0]["id"].as_str().unwrap().to_string();
@@ -941,7 +941,7 @@ fn message(number: usize) -> Vec<u8> {
     let len = 1 + (number * number * 811) % if number.is_multiple_of(10) { 700_000 } else { 9_000 };
     (0..len).map(|at| (at * 7 + number) as u8).collect()
 }
-/// What environment variables say of a campaign, or what a test takes.
+/// A campaign's environment variable, or the test's default.
 fn setting(name: &str, usual: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

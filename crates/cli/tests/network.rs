@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{self, Begun, Daemon, SIZE, begin, config, file, lines, port, run, talk, trib};
 
-/// A router with all roles that a network needs, and a publisher beside it.
+/// A router with all roles that a network needs, and a publisher next to it.
 fn network(folder: &Path) -> (Daemon, Daemon, u16) {
     let hub = port();
     let router = r#""router", "resolver", "topology-manager""#;
@@ -100,7 +100,7 @@ fn a_daemon_is_named_by_its_label_and_an_option_comes_before_the_environment() {
     ask("hub", &["put", original.to_str().unwrap(), "/lab/big"]);
     let (copy, other) = (folder.join("copy"), folder.join("other"));
     ask("hub", &["get", "/lab/big", "--control", "receiver", "-o", copy.to_str().unwrap()]);
-    // What was fetched is told of as long as the daemon runs.
+    // Finished fetches stay listed while the daemon runs.
     assert!(ask("receiver", &["paths", "/lab/big"]).contains("fetches '/lab/big' over 1 path:"));
     assert!(ask("receiver", &["explain", "/lab/big"]).contains("fetched '/lab/big'"));
     let own = config(folder, "own", r#""receiver""#, 0, &to_hub);
@@ -173,7 +173,7 @@ fn what_the_state_folder_has_no_room_to_remember_is_not_offered() {
             r#""router", "sender""#
         };
         let node = Daemon::start(folder, &config(folder, "node", roles, 0, &format!("family = \"{family}\"\n")));
-        // What cannot be replaced stands for a disk that is full: it holds for root as well.
+        // An irreplaceable file simulates a full disk: this works for root as well.
         std::fs::create_dir_all(folder.join("node/publications.jsonl/in the way")).unwrap();
         let control = folder.join("node/control.sock");
         let control = control.to_str().unwrap();
@@ -195,7 +195,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     });
     assert!(requested, "{what} does not come about");
 }
-/// Starts `trib node --json` without reading what it tells.
+/// Starts `trib node --json` without reading its output.
 fn unread(command: &mut Command) -> Begun {
     Begun(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
@@ -206,7 +206,7 @@ fn a_daemon_whose_lines_nobody_reads_ends_in_order_at_a_signal() {
     let folder = folder.path();
     let small = folder.join("small");
     std::fs::write(&small, "small").unwrap();
-    // More lines than a pipe takes: 64 KiB.
+    // More lines than a pipe holds: 64 KiB.
     let entry =
         |number| format!("[[publish]]\nname = \"/a/long/way/down/n{number}\"\npath = \"{}\"\n", small.display());
     let entries: String = (0..1_000).map(entry).collect();
@@ -359,7 +359,7 @@ fn a_command_that_only_some_families_have_says_so_in_its_help() {
     let small = folder.join("small");
     std::fs::write(&small, "small").unwrap();
     let help = String::from_utf8(run(folder, &["--help"]).stdout).unwrap();
-    // Each command stands in a line of its own, with lines of the same indentation below where it is long.
+    // Each command has a separate line, and a long one further lines with the same indentation below it.
     let about = |command: &str| {
         let at = help.find(&format!("\n  {command} ")).unwrap_or_else(|| panic!("{command} is not in the help"));
         let lines = help[at + 1..].lines();
@@ -441,7 +441,7 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
 fn the_wait_for_a_neighbour_is_part_of_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // It takes what comes and never answers.
+    // It receives packets and never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let small = folder.join("small");
     std::fs::write(&small, "small").unwrap();
@@ -537,7 +537,7 @@ fn a_busy_port_is_told_with_what_to_do() {
     assert!(talk(&node).contains("address already in use") && talk(&node).contains("hint: "), "{}", talk(&node));
 }
 
-/// Runs the demo of a family with 9 MB; its last line. Nothing of it is left behind.
+/// Runs the demo of a family with 9 MB; returns its last line. It leaves nothing behind.
 fn demo(family: &str) -> serde_json::Value {
     let folder = tempfile::tempdir().unwrap();
     let temporary = folder.path().join("tmp");
@@ -564,7 +564,7 @@ fn the_demos_of_psi_and_ndn_show_a_verified_fetch_from_all_sources_and_leave_not
 #[test]
 fn the_demo_of_mobilityfirst_keeps_what_it_stored_over_the_router_s_kill_and_leaves_nothing_behind() {
     let done = demo("mf");
-    // It compares what was stored at the kill with what was there afterwards, and fails if anything is missing.
+    // It compares the stored chunks at the kill with those afterwards, and fails if any is missing.
     let kept = ["stored_chunks", "restored_chunks", "delivered_from_store"].map(|key| done[key].as_u64());
     assert!(kept.iter().all(|chunks| *chunks > Some(0)), "{done}");
 }
@@ -612,7 +612,7 @@ fn a_state_folder_belongs_to_one_process_until_that_has_ended_or_was_killed() {
         assert_eq!(common::class(second.status.code()), Some(2), "{family}: {notices}");
         let by = format!("'{state}' of the node 'node' is in use by process {}", first.process());
         assert!(notices.contains(&by) && notices.contains(&format!("--control {control}")), "{notices}");
-        // What is not a node of its own works through the one that runs, which may not be able to.
+        // A command without a node of its own uses the running one, which may not be able to serve it.
         let second = run(folder, &["get", "/lab/none", "--config", config, "-o", "-"]);
         let notices = talk(&second);
         assert_eq!(common::class(second.status.code()), Some(2), "{family}: {notices}");

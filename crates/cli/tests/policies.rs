@@ -1,4 +1,4 @@
-//! Policies of uplinks over real daemons of each family: a receiver with two neighbours, of which one is metered.
+//! Policies of uplinks over real daemons of each family: a receiver with two neighbours, one of them metered.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 
@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{Daemon, SIZE, config, file, json, lines, port, put, run, server, talk, until};
 
-/// A server, two routers beside it, and a receiver with a face to each router: `wwan` and `fibre`.
+/// A server, two routers next to it, and a receiver with a face to each router: `wwan` and `fibre`.
 struct Uplinks {
     folder: tempfile::TempDir,
     family: &'static str,
@@ -57,7 +57,7 @@ impl Uplinks {
     /// Waits until both neighbours answer.
     fn wait(&self) {
         until("both faces are up", || {
-            // In NDN only traffic shows that a neighbour is there.
+            // In NDN only traffic shows that a neighbour is present.
             self.family == "ndn" || ["wwan", "fibre"].iter().all(|face| self.face(face)["up"] == true)
         });
         if self.family == "psi" {
@@ -78,7 +78,7 @@ impl Uplinks {
         done
     }
 }
-/// Bytes that came over a face.
+/// Bytes received over a face.
 fn bytes_over(done: &serde_json::Value, face: &str) -> u64 {
     let paths = done["paths"].as_array().unwrap();
     paths.iter().filter(|path| path["face"] == face).map(|path| path["bytes"].as_u64().unwrap()).sum()
@@ -104,7 +104,7 @@ fn a_quota_moves_a_fetch_to_the_other_uplink(family: &'static str) {
     let explained = String::from_utf8(uplinks.ask(&["explain", "wwan"]).stdout).unwrap();
     assert!(explained.contains("the quota of 'wwan' is used up"), "{explained}");
 
-    // Killed and started again, the node still knows; the face carries no content any more.
+    // Killed and restarted, the node still knows; the face carries no more content.
     drop(receiver);
     let _receiver = Daemon::start(uplinks.folder(), &uplinks.receiver);
     uplinks.wait();
@@ -155,7 +155,8 @@ fn fetches_choose_their_uplinks_in_ndn() {
     fetches_choose_their_uplinks("ndn");
 }
 
-/// In MobilityFirst routers choose the paths: what the owner wants decides which accesses the host is known by.
+/// In MobilityFirst routers choose the paths: the operator's policies decide which of the host's accesses are
+/// announced.
 #[test]
 fn a_quota_moves_a_fetch_to_the_other_uplink_in_mobility_first() {
     let wwan = "[face.policy]\nquota = \"1MB\"\nquota_per = \"day\"\n";

@@ -8,7 +8,7 @@ use std::{
 
 use tributary_testkit::schema;
 
-/// Runs `trib` with a state of its own, off any terminal.
+/// Runs `trib` with a separate state, without a terminal.
 fn trib(home: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trib"))
         .args(arguments)
@@ -24,7 +24,7 @@ fn code(output: &Output) -> i32 {
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
-/// The line that it wrote with `--json`, as the schema says.
+/// Its `--json` line, checked against the schema.
 fn json(output: &Output) -> serde_json::Value {
     let line = serde_json::from_str(&stdout(output)).unwrap();
     schema::check(&line);
@@ -59,7 +59,7 @@ fn every_example_config_is_right() {
 #[test]
 fn lines_that_an_example_comments_out_are_right_as_well() {
     let home = home();
-    // The files that examples tell their readers to make.
+    // The files that examples ask their readers to make.
     for key in ["home.key", "lab-names.key"].map(|key| home.path().join(key)) {
         std::fs::write(&key, [7; 32]).unwrap();
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -76,7 +76,7 @@ fn lines_that_an_example_comments_out_are_right_as_well() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        // A commented setting has the form "# key = value"; "…" stands for what only its owner knows.
+        // A commented setting has the form "# key = value"; "…" is a placeholder for secrets.
         let is_setting = |line: &str| {
             line.strip_prefix("# ").is_some_and(|rest| {
                 let key = rest.split(' ').next().unwrap_or_default();
@@ -89,7 +89,7 @@ fn lines_that_an_example_comments_out_are_right_as_well() {
             .filter(|line| !line.contains("\"…\"") && !line.starts_with("# device"))
             .map(|line| if is_setting(line) { &line[2..] } else { line })
             .collect();
-        // What is published has to be there.
+        // A published file must exist.
         std::fs::write(home.path().join("debian.iso"), "").unwrap();
         let copy = home.path().join("shown.toml");
         std::fs::write(&copy, shown.join("\n")).unwrap();
@@ -344,7 +344,7 @@ fn lab_and_sim_continue_as_the_program_on_the_path_with_all_words() {
     let script = folder.path().join("trib-lab");
     std::fs::write(&script, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // The built program may have the real one beside it; a copy has not.
+    // The built program may have the real one next to it; a copy does not.
     let program = folder.path().join("bin/trib");
     std::fs::create_dir(program.parent().unwrap()).unwrap();
     std::fs::copy(env!("CARGO_BIN_EXE_trib"), &program).unwrap();

@@ -43,7 +43,7 @@ impl Queue {
         let out = if names.len() == 1 { out.join(names[0].trim_start_matches('/')) } else { out };
         self.ask(&[&["get"], names, &["--detach", "-o", out.to_str().unwrap()], more].concat())
     }
-    /// What is called so, its name, and what it does, of all transfers.
+    /// The identifier, name and state of all transfers.
     fn states(&self) -> Vec<(String, String)> {
         let state = |view: &Value| {
             let state = match view {

@@ -28,7 +28,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Value {
 pub(crate) fn admit(folder: &Path, config: &Path, more: &[&str]) -> Value {
     command(folder, &[&["admit", config.to_str().unwrap()], more].concat())
 }
-/// A config of a family; `more` goes on in its [node] section and begins others.
+/// A config of a family; `more` continues its [node] section and starts others.
 fn node(folder: &Path, family: &str, label: &str, roles: &str, listen: u16, more: &str) -> PathBuf {
     let roles = if family == "ndn" { roles.replace(r#", "resolver", "topology-manager""#, "") } else { roles.into() };
     config(folder, label, &roles, listen, &format!("family = \"{family}\"\n{more}"))
@@ -59,7 +59,7 @@ pub(crate) fn status(folder: &Path, label: &str) -> Value {
 pub(crate) fn reload(daemon: &Daemon) {
     assert!(Command::new("kill").args(["-HUP", &daemon.process().to_string()]).status().unwrap().success());
 }
-/// What a node says of its neighbours: at its faces, or in its log where no face of the node has come about.
+/// A node's report on its neighbours: at its faces, or in its log if it has no face.
 fn problem(status: &Value) -> String {
     format!("{} {}", status["faces"], status["notes"])
 }
@@ -124,7 +124,7 @@ fn a_closed_network_refuses_whoever_has_no_certificate_and_both_ends_say_why() {
             (&demo, label("demo"), "shows no certificate", "shows no certificate"),
         ] {
             let daemon = Daemon::start(folder, config);
-            // A consumer of NDN says nothing before it wants something.
+            // A consumer of NDN sends nothing before it wants something.
             let control = folder.join(&label).join("control.sock");
             let wish = ["get", "/lab/none", "-o", "none", "--timeout", "1s", "--control", control.to_str().unwrap()];
             let refused = run(folder, &wish);
@@ -206,7 +206,7 @@ fn a_list_of_revocations_that_one_node_reads_reaches_all_over_their_neighbours()
     let authority = authority(folder, "network");
     for family in ["psi", "mf"] {
         let label = |what: &str| format!("{family}-{what}");
-        // Only the first one is told by its owner; the last one is the neighbour of the node that is revoked.
+        // Only the first one learns it from its owner; the last one is the neighbour of the revoked node.
         let ports = [port(), port(), port()];
         let events = network(&authority, "revoked = \"network/revoked\"\n");
         let of = network(&authority, "");
@@ -227,7 +227,7 @@ fn a_list_of_revocations_that_one_node_reads_reaches_all_over_their_neighbours()
         reload(&daemon);
         until("the refusal", || problem(&status(folder, &label("evil"))).contains("revoked the certificate of"));
         until("the note", || status(folder, &label("last"))["notes"].to_string().contains("of revocations"));
-        // It stands after the next start, whoever is there then.
+        // It persists over the next start, regardless of the nodes present then.
         drop((daemon, others));
         let _last = Daemon::start(folder, &last);
         let _evil = Daemon::start(folder, &evil);
@@ -257,7 +257,7 @@ fn a_session_ends_with_the_certificate_and_a_renewed_one_is_taken_without_a_rest
     until("the neighbour again", || status(folder, "sender")["faces"][0]["up"] == true);
 }
 
-/// Insiders: nodes that the authority has admitted as hosts, and that say they are everything.
+/// Insiders: nodes admitted by the authority as hosts that claim all roles.
 #[test]
 fn a_host_that_says_it_is_a_router_a_resolver_and_a_topology_manager_becomes_none_of_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ fn a_host_that_says_it_is_a_router_a_resolver_and_a_topology_manager_becomes_non
         let good = node(folder, family, &label("good"), EVERYTHING, 0, &of);
         let publish = format!("[[publish]]\nname = \"/lab/{family}\"\npath = \"{}\"\n", original.display());
         let sender = node(folder, family, &label("sender"), r#""sender""#, 0, &(of.clone() + &publish));
-        // It publishes what is not its own, if its program lets it.
+        // It publishes foreign names, if its program allows it.
         let evil = node(folder, family, &label("evil"), &everything, 0, &of);
         admit(folder, &router, &[]);
         admit(folder, &good, &[]);
@@ -306,7 +306,7 @@ fn a_host_that_says_it_is_a_router_a_resolver_and_a_topology_manager_becomes_non
             let dropped = status(folder, &label("router"))["counters"].to_string();
             assert!(dropped.contains("not certified as a router"), "{dropped}");
         }
-        // Its own program refuses to publish what it does not own.
+        // Its own program refuses to publish names of others.
         let control = folder.join(label("evil")).join("control.sock");
         let put = ["put", original.to_str().unwrap(), "/lab/mine", "--control", control.to_str().unwrap()];
         let refused = run(folder, &put);

@@ -1,5 +1,5 @@
-//! Content for readers only, in all families: real daemons, real datagrams on loopback. Between publisher and reader is a
-//! node that keeps packets and chunks, and has no plain byte of them.
+//! Content for readers only, in all families: real daemons, real datagrams on loopback. A node between publisher and
+//! reader keeps packets and chunks, and has no plain byte of them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -14,11 +14,11 @@ use std::{
 use crate::common::{self, Daemon, begin, lines, port, run, talk};
 use tempfile::TempDir;
 
-/// What stands in each line of the file that is published.
+/// The text in each line of the published file.
 const SECRET: &str = "nobody but readers learns that ";
 const LINES: usize = 60_000;
 
-/// A router that keeps what passes, a publisher at it, and configs of others at it.
+/// A router with a cache, a publisher at it, and configs of others at it.
 struct World {
     folder: TempDir,
     family: &'static str,
@@ -61,7 +61,7 @@ impl World {
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
-    /// The key of a node, made if it has none yet.
+    /// The key of a node, created on first use.
     fn key(&self, label: &str) -> String {
         fs::create_dir_all(self.path(label)).unwrap();
         let shown = self.run(&["key", "new", &self.path(&format!("{label}/key")), "--json"]);
@@ -75,7 +75,7 @@ impl World {
         assert_eq!(output.status.code(), Some(0), "{}: {arguments:?}: {}", self.family, talk(&output));
         output
     }
-    /// Publishes a file for readers, whose keys are given.
+    /// Publishes a file for readers with these keys.
     fn put(&self, file: &str, name: &str, readers: &[&str]) -> serde_json::Value {
         let (control, file) = (self.path("publisher/control.sock"), self.path(file));
         let mut arguments = vec!["put", &file, name, "--control", &control, "--json"];
@@ -99,8 +99,8 @@ impl World {
     fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap()
     }
-    /// Whether the router has anything of the file in its memory, where its packets are as well, or on its disk. `None`
-    /// where the system shows nobody the memory of another process.
+    /// Whether the router has any part of the file in its memory, including its packets, or on its disk. `None` if the
+    /// system does not let us read another process's memory.
     fn router_shows(&self, what: &str) -> Option<bool> {
         let finder = |bytes: &[u8]| bytes.windows(what.len()).any(|window| window == what.as_bytes());
         let on_disk =
@@ -168,7 +168,7 @@ fn readers_read_and_nobody_else(family: &'static str) {
     let streamed = world.must_get("bob", "/lab/secret", &["-o", "-"]);
     assert!(streamed.stdout == original, "{family}: a stream is opened in order");
 
-    // Who is no reader is told so before anything is fetched, and may keep the sealed bytes.
+    // Other nodes are refused before anything is fetched, and may keep the sealed bytes.
     let refused = world.get("stranger", "/lab/secret", &[]);
     assert_eq!(common::class(refused.status.code()), Some(1), "{family}");
     assert!(talk(&refused).contains("is sealed, and this node's key is none of its readers'"), "{}", talk(&refused));
@@ -177,10 +177,10 @@ fn readers_read_and_nobody_else(family: &'static str) {
     let sealed = world.read("stranger-copy");
     assert!(sealed.len() > original.len() && !sealed.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()));
 
-    // The router has passed, cached and perhaps stored all of it three times.
+    // The router has forwarded, cached and perhaps stored all of it three times.
     if let Some(shows) = world.router_shows(SECRET) {
         assert!(!shows, "{family}: the router has a plain byte");
-        // What is published for everybody shows there: this is how the test knows that it looks at the right places.
+        // A public file does appear there: this shows that the test searches the right places.
         world.put("original", "/lab/plain", &[]);
         world.must_get("stranger", "/lab/plain", &["-o", "-"]);
         assert_eq!(world.router_shows(SECRET), Some(true), "{family}: plain content is in plain sight");
@@ -283,7 +283,7 @@ fn mf_readers_come_and_go() {
     readers_come_and_go("mf");
 }
 
-/// A receiver is killed in the middle; what it had is sealed, and is not fetched again.
+/// A receiver is killed in the middle; its chunks are sealed, and are not fetched again.
 fn goes_on_after_a_kill(family: &'static str) {
     let world = World::new(family);
     let original = world.read("original");
@@ -331,7 +331,7 @@ fn mf_goes_on_after_a_kill() {
     goes_on_after_a_kill("mf");
 }
 
-/// Publisher and reader have a key for names: nobody else learns them.
+/// Publisher and reader have a key for names: no other node learns them.
 fn names_are_blinded(family: &'static str) {
     use std::os::unix::fs::PermissionsExt;
     let mut world = World::new(family);
@@ -350,7 +350,7 @@ fn names_are_blinded(family: &'static str) {
     world.run(&["get", "/lab/payroll/2026", "--config", config.to_str().unwrap(), "-o", &target]);
     assert!(world.read("alice-copy") == original, "{family}");
     assert_ne!(world.router_shows("payroll"), Some(true), "{family}: the router has never seen the word");
-    // Without the key there is no such name.
+    // Without the key the name does not exist.
     let missing = world.try_run(&[
         "get",
         "/lab/payroll/2026",
@@ -401,7 +401,7 @@ fn ndn_neighbours_that_are_no_readers_find_nothing() {
     refused(&world, "stranger");
     let got = world.must_get("stranger", "/lab/open", &["-o", "-"]);
     assert!(got.stdout == original);
-    // Whoever proves no key is nobody.
+    // A node without a proven key has no rights.
     let plain = world.config("plain", r#""receiver""#, "").display().to_string();
     let text = fs::read_to_string(&plain).unwrap().replace("[[face]]", "security = \"none\"\n[[face]]");
     fs::write(&plain, text).unwrap();

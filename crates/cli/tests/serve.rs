@@ -59,7 +59,7 @@ impl World {
         assert_eq!(output.status.code(), Some(0), "{}: {label}: {arguments:?}: {}", self.family, talk(&output));
         lines(&output.stdout)
     }
-    /// Publishes a file, and gives the key that signed.
+    /// Publishes a file, and returns the signing key.
     fn put(&self, label: &str, file: &str, name: &str) -> String {
         let published = self.run(label, &["put", &self.path(file), name]);
         let published = published.iter().find(|line| line["event"] == "published").unwrap();
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// The sources of a fetch, by the last line that tells of them.
+/// The sources of a fetch, from the last line that lists them.
 fn sources(fetched: &[Value]) -> Vec<Value> {
     fetched.iter().rfind(|line| line["event"] == "done").unwrap()["sources"].as_array().unwrap().clone()
 }
@@ -98,13 +98,13 @@ fn copies_signed_by_three_keys_at_three_times_are_sources_of_one_fetch() {
         }
         assert!(keys[0] != keys[1] && keys[1] != keys[2]);
         let _receiver = world.start("receiver", "");
-        // Nobody's key is known: all say the same.
+        // No key is known yet: all show the same.
         let target = world.path("first");
         let fetched = world.run("receiver", &["get", "/lab/file", "-o", &target]);
         assert!(world.is_original("first"), "{family}");
         let blamed = |fetched: &[Value]| sources(fetched).iter().any(|source| source["distrusted"].is_string());
         assert!(!blamed(&fetched), "{family}: {fetched:?}");
-        // One is pinned, and leaves in the middle: the others have what it signed.
+        // One is pinned, and leaves in the middle: the others have the objects that it signed.
         let target = world.path("second");
         let pinned = ["get", "/lab/file", "-o", &target, "--publisher", &keys[0], "--limit", "10Mbps"];
         let fetched = std::thread::scope(|scope| {
@@ -182,7 +182,7 @@ fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
     let folder = tempfile::tempdir().unwrap();
     let (here, at) = (folder.path(), port());
     let roles = r#""router", "resolver", "topology-manager""#;
-    // Without a cache, which would do the same for all.
+    // Without a cache, which would have the same effect.
     let router = config(here, "router", roles, at, "family = \"psi\"\n[psi]\ncache_size = \"0B\"\n");
     let _router = Daemon::start(here, &router);
     let link = "[face.egress]\nrate = \"16Mbps\"\ndelay = \"5ms\"\n";
@@ -204,7 +204,7 @@ fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
     let gets = labels.iter().map(|label| {
         let (control, out) = (control(label), here.join(format!("{label}.out")).display().to_string());
         let (get, _, stdout) = begin(here, &["get", "/lab/f", "--control", &control, "-o", &out, "--json"]);
-        // All are read at once: a fetch whose progress nobody reads is ended.
+        // All outputs are read at once: a fetch whose progress is not read is stopped.
         (get, std::thread::spawn(move || rest(stdout)))
     });
     let gets: Vec<_> = gets.collect();

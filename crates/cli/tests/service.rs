@@ -15,7 +15,7 @@ use crate::common::{
     self, Begun, Daemon, begin, config, file, has_program, lines, put, run, server_and_receiver, talk, trib, until,
 };
 
-/// What the service manager is told next.
+/// The service manager's next notification.
 fn events(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 1024];
     let length = manager.recv(&mut buffer).expect("the service manager is told");
@@ -40,7 +40,7 @@ fn a_service_manager_learns_of_readiness_reload_life_and_end() {
     let node = Begun(command.spawn().unwrap());
     let ready = state_beside_watchdog(&manager);
     assert!(ready.contains("READY=1") && ready.contains("STATUS=node 'router' is running"), "{ready}");
-    // It goes on for as long as the node turns.
+    // It continues while the node's loop turns.
     for _ in 0..3 {
         assert!(events(&manager).contains("WATCHDOG=1"));
     }
@@ -121,7 +121,7 @@ fn a_command_runs_for_each_object_that_is_complete() {
     assert_eq!(written, format!("{name}|{}|{}", copy.display(), common::SIZE));
     assert!(name.starts_with("/lab/it"), "{name}");
 
-    // A node does so for what it fetches by itself; and a command that fails is reported.
+    // A node does so for its own fetches; and a failing command is reported.
     let of_node = folder.join("mark-of-node");
     let hook = format!("{}; exit 3", marks(of_node.to_str().unwrap()));
     let arguments = ["node", "--json", "--config", receiver.to_str().unwrap(), "--on-done", &hook];
@@ -137,7 +137,7 @@ fn a_command_runs_for_each_object_that_is_complete() {
     assert_eq!(fs::metadata(&second).unwrap().len(), common::SIZE as u64);
 }
 
-/// What a command shows on a terminal of so many columns.
+/// A command's output on a terminal of this many columns.
 fn shown(folder: &Path, columns: usize, environment: &[(&str, &str)], command: &str) -> String {
     let script = format!("stty cols {columns} rows 40; {command}");
     let mut terminal = Command::new("script");
@@ -146,7 +146,7 @@ fn shown(folder: &Path, columns: usize, environment: &[(&str, &str)], command: &
     let output = terminal.output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
-/// The texts between escape codes and ends of lines, whose lengths are what a terminal shows of a line.
+/// The texts between escape codes and line ends; their lengths are what a terminal shows of a line.
 fn pieces(shown: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut rest = shown.chars().peekable();
@@ -188,8 +188,8 @@ fn progress_and_tables_fit_terminals_of_60_80_and_120_columns() {
         let pieces = pieces(&shown);
         let is_bar = |line: &&String| line.contains('━') || line.contains('╸');
         assert!(pieces.iter().filter(is_bar).count() > 2, "no bars: {shown}");
-        // Bars fill their lines, so that one follows the other: what does not begin as a bar or as a row is the rest of one that
-        // wrapped. Sentences may wrap.
+        // Bars fill their lines, so that one follows the other: a piece that is not the start of a bar or a row is the
+        // rest of a wrapped one. Sentences may wrap.
         let is_row = |line: &&String| line.starts_with(['━', '╸', ' ']) && !line.contains("written to");
         for line in pieces.iter().filter(is_row) {
             for line in line.chars().collect::<Vec<_>>().chunks(columns) {
@@ -258,7 +258,7 @@ fn the_doctor_finds_silent_neighbours_and_taken_ports_and_says_what_to_do() {
         let found = checks.iter().find(|check| check["text"].as_str().is_some_and(|found| found.contains(text)));
         found.map(|check| (check["state"].as_str().unwrap().to_string(), check["hint"].is_string()))
     };
-    // A node of its own, whose neighbour answers.
+    // A separate node, whose neighbour answers.
     let (code, found) = checks(&["--config", receiver.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{found:#?}");
     assert_eq!(state_of(&found, "'server' answers"), Some(("ok".into(), false)), "{found:#?}");
@@ -302,7 +302,7 @@ fn the_status_fills_the_screen_and_leaves_the_terminal_as_it_was() {
     assert!(shown.contains(enter) && shown.trim_end().ends_with(leave), "{shown:?}");
     assert!(shown.matches("receiver (psi: receiver)").count() >= 2, "it is drawn anew: {shown:?}");
     assert!(shown.contains("face-1") && shown.contains("Ctrl-C ends"), "{shown:?}");
-    // Off a terminal there is nothing to draw on.
+    // Without a terminal there is nothing to draw on.
     let piped = run(folder, &["status", "--watch", "--control", control.to_str().unwrap()]);
     assert_eq!(piped.status.code(), Some(2), "{}", talk(&piped));
 }

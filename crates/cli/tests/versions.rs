@@ -1,4 +1,4 @@
-//! Files that are published anew as they change, and nodes that follow them.
+//! Files whose changes are published, and nodes that follow them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -34,12 +34,12 @@ fn a_file_that_changes_is_followed(family: &str) {
     until("what was written in place", || has(&copy, "two, in place"));
     replace(&original, "three, by a rename");
     until("what was renamed", || has(&copy, "three, by a rename"));
-    // An older time is a later version all the same.
+    // A file with an older time is still a later version.
     replace(&original, "four, older");
     fs::File::options().append(true).open(&original).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     until("what has an older time", || has(&copy, "four, older"));
 
-    // The follower is killed; it goes on by itself.
+    // The follower is killed; it resumes on its own.
     drop(daemon);
     replace(&original, "five, while nobody looked");
     let _daemon = Daemon::start(folder, &receiver);
@@ -74,7 +74,7 @@ fn a_folder_that_another_one_replaces_is_still_watched() {
     ask(folder, "server", &["put", site.to_str().unwrap(), "/site", "--watch"]);
     ask(folder, "receiver", &["follow", "/site", "-o", copy.to_str().unwrap(), "--every", "300ms"]);
     until("the first version", || has(&copy.join("index"), "one"));
-    // As deployments do: the new one is made aside, the old one goes, the new one takes its place.
+    // As deployments do: the new folder is made aside, the old one is removed, and the new one replaces it.
     make(&folder.join("site.new"), "two");
     fs::rename(&site, folder.join("site.old")).unwrap();
     fs::rename(folder.join("site.new"), &site).unwrap();
@@ -128,7 +128,7 @@ fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) 
     let (publisher, _) = start("publisher", r#""sender""#);
     let (_mirror, _) = start("mirror", r#""sender", "receiver""#);
     let (_receiver, _) = start("receiver", r#""receiver""#);
-    // A folder, of which one file changes and one comes.
+    // A folder in which one file changes and one appears.
     let (original, mirrored, copy) = (folder.join("site"), folder.join("mirrored"), folder.join("copy"));
     fs::create_dir(&original).unwrap();
     fs::write(original.join("index"), "one").unwrap();
@@ -144,7 +144,7 @@ fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) 
         status["published"].as_array().unwrap().iter().any(|of| of["name"] == "/site" && of["confirmed"] == true)
     });
     assert_eq!(publisher.stop(), Some(0));
-    // Under the publisher's signature: the mirror has no secret key of it.
+    // Under the publisher's signature: the mirror does not have the secret key.
     let get = ["get", "/site", "-o", copy.to_str().unwrap(), "--publisher", &key, "--timeout", "30s"];
     let done = ask(folder, "receiver", &get).pop().unwrap();
     assert_eq!(done["event"], "done", "{done}");

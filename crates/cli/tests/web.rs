@@ -1,4 +1,5 @@
-//! Web servers as sources, by the program: without any node, and beside the sources of a network of real daemons.
+//! Web servers as sources, with the program: without any node, and in addition to the sources of a network of real
+//! daemons.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking, in real time")]
 #[path = "../../web/tests/suite/server.rs"]
 #[expect(dead_code, reason = "other tests use the rest of the server")]
@@ -125,7 +126,8 @@ fn sources_finish_what_lost_its_mirrors(family: &str) {
     assert!(reason.contains("404"), "{reason}");
 }
 
-/// The publisher names two web servers, one of which lies. They are on this machine, where a stranger's word leads nobody.
+/// The publisher names two web servers, one of them faulty. They are on this machine, to which a publisher's word alone
+/// sends no request.
 fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str) {
     let world = World::new(family);
     let start = |flips| Server::start(&world.file, Behaviour { flips, rate: Some(2 << 20), ..Behaviour::default() });
@@ -151,7 +153,7 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
         lines(&output.stdout).pop().unwrap()
     };
     let get = |config: &str, out: &str, more: &[&str]| get_of("/lab/g", config, out, more);
-    // First, while no cache has anything: later fetches are over before anybody is asked.
+    // First, while caches are empty: later fetches end before any mirror is needed.
     let done = get("[mirrors]\nprivate = true\n", "asked", &[]);
     assert!(source(&done, &honest.label())["bytes"].as_u64().unwrap() > 1 << 20, "{family}: {done}");
     assert!(source(&done, &faulty.label())["distrusted"].is_string(), "{family}: {done}");
@@ -259,7 +261,7 @@ fn a_proxy_passwords_and_a_store_come_from_the_environment() {
         assert!(fs::read(folder.path().join(out)).unwrap() == file);
         server.last_head().to_ascii_lowercase()
     };
-    // A name that nobody knows is found by the proxy alone.
+    // A name that only the proxy resolves.
     let proxy = format!("http://{host}");
     let head = get("a", "http://mirror.invalid/f.bin", &[("http_proxy", &proxy)]);
     assert!(head.starts_with("get http://mirror.invalid/f.bin http/1.1"), "{head}");
@@ -299,7 +301,7 @@ fn a_metalink_file_and_a_wrong_one() {
     let output = run(folder.path(), &["get", &at(folder.path(), "bad.meta4")]);
     assert_eq!(common::class(output.status.code()), Some(2));
     assert!(talk(&output).contains("its name would lead elsewhere"), "{}", talk(&output));
-    // Files of web servers go into a folder too, and several of them at once; a wrong checksum ends with what helps.
+    // Files of web servers can go into a folder too, several at once; a wrong checksum ends with a useful hint.
     fs::create_dir(folder.path().join("there")).unwrap();
     let (there, new, other) =
         (at(folder.path(), "there"), at(folder.path(), "new/"), format!("{}?again", url(&server)));
@@ -329,7 +331,7 @@ struct Habit {
     sha256: Option<String>,
     files: Vec<String>,
 }
-/// What became of the fetches of a habit, by program and number of mirrors; the error is what the program said.
+/// The results of a habit's fetches, by program and number of mirrors; the error is the program's message.
 type Fetched = BTreeMap<String, Result<(), String>>;
 /// The server with all habits.
 struct Corpus(std::process::Child, u16, Vec<Habit>);
@@ -346,7 +348,7 @@ impl Corpus {
         let habits = lines.take_while(|line| line != "end").map(|line| serde_json::from_str(&line).unwrap());
         Some(Corpus(server, port, habits.collect()))
     }
-    /// Fetches the file by a program; the error is what the program said.
+    /// Fetches the file with a program; the error is the program's message.
     fn fetch(&self, folder: &Path, habit: &Habit, program: &str, mirrors: usize) -> Result<(), String> {
         let client = format!("{program}-{mirrors}");
         let folder = folder.join(format!("{}-{client}", habit.habit));
@@ -380,7 +382,7 @@ impl Corpus {
         let is_fetched = ended.status.success() && habit.files.iter().any(is_right);
         is_fetched.then_some(()).ok_or_else(|| talk(&ended))
     }
-    /// All habits with what became of each fetch.
+    /// All habits with the results of their fetches.
     fn fetch_all(&self, folder: &Path, programs: &[&str]) -> Vec<(&str, Fetched)> {
         let next = AtomicUsize::new(0);
         let work = || {
@@ -412,7 +414,8 @@ impl Drop for Corpus {
     }
 }
 
-/// `trib` completes everything, and so all that aria2 or curl complete: docs/results/web.md shows the rows with a miss.
+/// `trib` completes every row, including all that aria2 or curl complete: docs/results/web.md shows the rows with a
+/// miss.
 #[test]
 fn whatever_habits_web_servers_have_the_file_arrives() {
     let folder = tempfile::tempdir().unwrap();

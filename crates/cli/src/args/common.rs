@@ -10,13 +10,13 @@ use tributary::{
 };
 use tributary_core::{ByteCount, Duration, units};
 
-/// Reads a family, so that shells complete its word.
+/// Parses a family, so that shells complete its name.
 pub(super) fn family() -> impl TypedValueParser<Value = Family> {
     PossibleValuesParser::new(Family::ALL.map(|(word, _)| word))
         .map(|word| word.parse::<Family>().expect("it is one of the possible values"))
 }
 
-/// Which daemon to ask.
+/// The daemon to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
     /// Daemon to ask [default: $TRIB_CONTROL, else any suitable]

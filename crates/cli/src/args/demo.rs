@@ -1,4 +1,4 @@
-//! What `trib demo` takes.
+//! The arguments of `trib demo`.
 use clap::{Args, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 use tributary::Family;
@@ -63,7 +63,7 @@ pub(crate) enum FailKind {
     Router,
 }
 
-/// Who can lie.
+/// The nodes that can be faulty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Evil {
     /// A publisher that serves flipped bytes

@@ -129,7 +129,7 @@ mod tests {
     use crate::args::declared;
     use tributary_terminal::arguments::examples_of;
 
-    /// Words of a line as a shell gives them, up to a pipe or a redirection.
+    /// The words of a line as a shell splits them, up to a pipe or a redirection.
     fn words(line: &str) -> Vec<String> {
         let line = line.split(" | mpv").next().unwrap_or_default().split(" > ").next().unwrap_or_default();
         let line = line.split_once("trib ").map_or(line, |(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! What `trib http-proxy` takes.
+//! The arguments of `trib http-proxy`.
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tributary_content::{Name, PublicKey};
@@ -34,7 +34,7 @@ pub(crate) enum HttpProxy {
         /// Time limit of a pause in a request's body
         #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
         body_timeout: Duration,
-        /// What it may use, how long it waits, and where it logs
+        /// Limits, timeouts and logging
         #[command(flatten)]
         options: HttpOptions,
     },
@@ -57,7 +57,7 @@ pub(crate) enum HttpProxy {
         /// Wait for the web server's answer
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
         timeout: Duration,
-        /// What it may use, how long it waits, and where it logs
+        /// Limits, timeouts and logging
         #[command(flatten)]
         options: HttpOptions,
     },

@@ -45,7 +45,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What is logged: problems; by a node that keeps running also changes; with `--debug` also decisions and their reasons.
+    /// The log levels: problems; in a node that keeps running also changes; with `--debug` also decisions and their
+    /// reasons.
     pub(crate) fn log_levels(&self) -> LogLevels {
         let level = match (self.debug, &self.command) {
             (true, _) => log::LogLevel::Debug,
@@ -83,7 +84,7 @@ pub(crate) enum Command {
     /// another part of the file over every --interface, verified by the Metalink file's piece hashes, else by a
     /// checksum of the whole file.
     ///
-    /// Round-trip time and loss of a path are those of its packets in the families psi and ndn. In mf the round-trip
+    /// In the families psi and ndn, a path's round-trip time and loss are measured on its packets. In mf the round-trip
     /// time runs from the latest request to the first packet of its answer, and the loss is the share of packets that
     /// arrived after later ones of their chunk.
     Get(Box<Get>),
@@ -117,7 +118,7 @@ pub(crate) enum Command {
     /// An object's name gives its path below the folder. Existing files are replaced only with --on-repeat replace;
     /// links are not followed. Characters that are illegal in a file name, or would hide the file, are written as %XX,
     /// and so are `%` and `~`: /a/.b becomes a/%2Eb. A typed name component is preceded by its type's number: /a/v=7
-    /// becomes a/54=%07. If a name is both an object and a prefix of others, the later one gets a `~` at that place:
+    /// becomes a/54=%07. If a name is an object and also a prefix, the later one gets a `~` at that place:
     /// /sensors/roof, then /sensors/roof/temperature become sensors/roof and sensors/roof~/temperature.
     Recv(Recv),
     /// Start receiving messages to a name (family mf)
@@ -199,7 +200,7 @@ pub(crate) struct Query {
     pub(crate) control: Control,
 }
 
-/// Shows what a node does.
+/// Shows a node's activity.
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// Show it on the whole screen, every second, until Ctrl-C
@@ -219,7 +220,7 @@ pub(crate) struct Doctor {
     pub(crate) control: Control,
 }
 
-/// Shows what a node stores, and changes how long.
+/// Shows a node's stored chunks, and changes their retention.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Store {
@@ -248,7 +249,7 @@ pub(crate) enum StoreCommand {
     Purge(Held),
 }
 impl StoreCommand {
-    /// Which node is asked, and what.
+    /// The control socket to ask, and the request.
     pub(crate) fn into_request(self) -> (Control, Request) {
         match self {
             StoreCommand::Hold(held) => held.ask(|destination, object| Request::StoreHold { destination, object }),
@@ -264,7 +265,7 @@ impl StoreCommand {
     }
 }
 
-/// Which stored chunks are meant.
+/// The selected chunks.
 #[derive(Args, Debug)]
 pub(crate) struct Held {
     /// Only for this destination: a name, or a GUID or its beginning, as `trib store` shows it
@@ -335,7 +336,7 @@ pub(crate) struct Mirror {
     pub(crate) control: Control,
 }
 
-/// How later versions are looked for.
+/// How the command looks for later versions.
 #[derive(Args, Debug)]
 pub(crate) struct VersionOptions {
     /// Interval of checks for a later version

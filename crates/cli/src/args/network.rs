@@ -49,7 +49,7 @@ pub(crate) struct Admit {
     /// The node: its public key, as `trib key show` and `trib status` print it, its config, its state folder, or its key
     /// file
     pub(crate) node: String,
-    /// Its label [default: that of its config]
+    /// Its label [default: the one in its config]
     #[arg(long)]
     pub(crate) label: Option<String>,
     /// A role; may be repeated [default: the roles of its config, else none: a host]

@@ -1,4 +1,4 @@
-//! What `get` takes from web servers.
+//! The web arguments of `get`.
 use clap::Args;
 use std::{fmt, path::PathBuf, str::FromStr};
 use tributary::{ApiError, ErrorKind};

@@ -1,4 +1,4 @@
-//! `trib doctor`: what keeps nodes on this machine from working, and what to do about it.
+//! `trib doctor`: the obstacles of nodes on this machine, and their remedies.
 use std::{
     fs,
     net::{SocketAddr, UdpSocket},
@@ -15,7 +15,7 @@ use tributary_terminal::out;
 use super::{choice, hand::LOOK, load::load};
 use crate::{args, tables};
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {
     /// All is well, or there is no finding.
@@ -60,7 +60,7 @@ impl Finding {
     }
 }
 
-/// Examines this machine, the daemons that run on it, or the node of a config. Fails if there is a problem.
+/// Examines this machine, its running daemons, or the node of a config. Fails if there is a problem.
 pub(crate) fn run(doctor: &args::Doctor, json: bool) -> Result<(), ApiError> {
     let mut problems = 0;
     let mut show = |findings: Vec<Finding>| {
@@ -166,7 +166,7 @@ fn devices() -> Finding {
     }
 }
 
-/// What a node that runs says of its neighbours and resolvers.
+/// The state of a running node's neighbours and resolvers.
 fn of_node(api: &dyn Api, is_daemon: bool) -> Result<Vec<Finding>, ApiError> {
     let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
         Notice::Status(status) => Some(*status),
@@ -255,7 +255,7 @@ fn resolvers(api: &dyn Api, status: &StatusView) -> Option<Finding> {
         }
     })
 }
-/// Whether the firewall of this machine drops what arrives where a node listens, as far as nft tells: that takes root.
+/// Whether the firewall of this machine drops packets to a node's ports, as far as nft shows it, which needs root.
 fn firewall(listen: &[String]) -> Option<Finding> {
     let rules = Command::new("nft").args(["list", "ruleset"]).output().ok().filter(|output| output.status.success())?;
     let ports = listen.iter().filter_map(|text| text.parse::<SocketAddr>().ok()).map(|address| address.port());
@@ -329,15 +329,15 @@ fn writable(folder: &Path) -> std::io::Result<()> {
     tempfile::tempfile_in(folder).map(drop)
 }
 
-/// What to look at when nothing comes from a neighbour.
+/// What to check when a neighbour is silent.
 const UNREACHED_HINT: &str = "does a node listen there (`trib status` on that machine)? does a route lead there (ip route get \
     ADDRESS)? do the firewalls of both machines and between them let its UDP port pass? have both the same keys and `security`?";
-/// Buffer that a node asks for at each of its sockets.
+/// Buffer size that a node requests for each of its sockets.
 const BUFFER_BYTES: u64 = 8 << 20;
 /// What every link of IPv6 carries (RFC 8200 §5).
 const MTU_MIN: u32 = 1_280;
-/// IPv6, UDP, and room for a tunnel in front of a datagram: nodes begin with 1,200 bytes, as QUIC does (RFC 9000 §14), and probe
-/// for more.
+/// IPv6, UDP, and space for a tunnel's header: nodes start with 1,200 bytes, as QUIC does (RFC 9000 §14), and probe for
+/// more.
 const HEADERS_BYTES: u32 = 80;
 /// A clock before 2025 has lost its time.
 const CLOCK_MIN: u64 = 1_735_689_600;

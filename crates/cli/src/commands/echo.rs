@@ -1,4 +1,4 @@
-//! `trib ping` and `trib traceroute`: answers are printed as they come.
+//! `trib ping` and `trib traceroute`: answers are printed as they arrive.
 use tributary::{
     ApiError, ErrorKind, Flow, Request,
     request::{EchoPath, Ping, Traceroute},
@@ -40,7 +40,7 @@ fn ask(of: &args::Worker, mut request: Request, json: bool) -> Result<(), ApiErr
         Flow::Continue
     })
 }
-/// Which way they take. A path begins with a label of the node that named it, which is another one each time it starts.
+/// The path of the requests. A path starts with a label of the node that named it, which changes at each of its starts.
 fn path(text: &str, of: &args::Worker) -> Result<EchoPath, ApiError> {
     match text {
         "same" => Ok(EchoPath::Same),

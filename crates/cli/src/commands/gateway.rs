@@ -8,7 +8,7 @@ use tributary_terminal::out;
 use super::hand::start;
 use crate::{args, signals::Wish};
 
-/// Interval at which the program checks whether it is to end.
+/// Interval at which the program checks whether to exit.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves until a signal.

@@ -51,7 +51,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     }
     failed
 }
-/// A folder that targets go into, as its slash says.
+/// The folder of the targets, marked by its slash.
 fn folder(output: Option<&Path>) -> Result<PathBuf, ApiError> {
     absolute(&output.unwrap_or(Path::new(".")).join(""))
 }
@@ -119,7 +119,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
     if get.detach {
         return detach(get, wanted, json);
     }
-    // From here on a signal ends the fetch in order: verified chunks are kept.
+    // From here on a signal stops the fetch in order: verified chunks are kept.
     let wish = Wish::listen()?;
     let mut request = Request::Get(wanted);
     let mut stream = stream;
@@ -129,7 +129,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
         let is_streamed = stream.is_some();
         let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
         let result = show(hand.api(), request.clone(), stream.take(), &wish, &mut display);
-        // The command whose node this one used has ended, and its node with it: continue with a node in this process.
+        // The command whose node this one used has exited with its node: continue with a node in this process.
         let is_left = matches!(&hand, Hand::Daemon(_)) && get.worker.config.is_some() && !is_streamed;
         match result {
             Err(error)
@@ -141,7 +141,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
         }
     }
 }
-/// Follows a fetch that another command began.
+/// Follows a fetch that another command started.
 pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> {
     if let Some(output) = &follow.output {
         let name = follow.transfer.parse::<Name>().map_err(|error| {

@@ -21,7 +21,7 @@ use crate::{
     signals::Wish,
 };
 
-/// Interval at which the program checks whether it is to end.
+/// Interval at which the program checks whether to exit.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs one of the two proxies until a signal.

@@ -12,8 +12,8 @@ pub(super) fn load(path: &Path) -> Result<NodeConfig, ApiError> {
         error => error.into(),
     })
 }
-/// Reads a config and gives its neighbour the address that the arguments name. One from the environment is for those
-/// configs that have one neighbour.
+/// Reads a config and sets its neighbour to the address in the arguments. One from the environment applies to configs
+/// with one neighbour.
 pub(super) fn load_with(path: &Path, peer: &Peer) -> Result<NodeConfig, ApiError> {
     let mut config = load(path)?;
     let Some(named) = peer.named().filter(|_| peer.peer.is_some() || config.faces.len() == 1) else {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{args, hook::Hook, signals::Wish};
 
-/// Standard input is read up to here; larger things are files.
+/// Standard input is read up to this size; larger content must be a file.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
 /// The name of the file that it becomes.
 const STDIN_FILE: &str = "stdin";
@@ -22,7 +22,7 @@ const STDIN_FILE: &str = "stdin";
 /// Sends by a daemon, or by a node in this process.
 pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
-    // The file that standard input becomes, for as long as this runs.
+    // The file with standard input's content, during this command.
     let mut stdin = None;
     let path = match send.path == Path::new("-") {
         true => stdin.insert(stdin_as_file(&wish)?).path().join(STDIN_FILE),
@@ -69,7 +69,7 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
             args::OnRepeat::Append => request::OnRepeat::Append,
         },
     });
-    // Neighbours are not waited for: what they have stored comes as soon as they answer.
+    // The command does not wait for neighbours: their stored messages arrive as soon as they answer.
     let hand = match &recv.worker.config {
         Some(path) => hand(load_with(path, &recv.worker.peer)?, &wish)?,
         None => Hand::Daemon(choice::connect(&recv.worker.control, &request)?),
@@ -91,11 +91,11 @@ fn follow(api: &dyn Api, request: Request, hook: Option<&Hook>, wish: &Wish, jso
         }
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });
-    // A command that never ends by itself and is ended by a signal has not failed.
+    // A command that runs until a signal stops it has not failed.
     wish.check().and(result)
 }
-/// Reads standard input to its end, unless the program is to end before, and writes it to [`STDIN_FILE`] in a folder that
-/// goes when it is dropped.
+/// Reads standard input to its end, unless the program is to exit before, and writes it to [`STDIN_FILE`] in a folder
+/// that is removed when dropped.
 fn stdin_as_file(wish: &Wish) -> Result<tempfile::TempDir, ApiError> {
     let bytes = aside("stdin", wish, || {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! One file per command that does more than ask a daemon one thing, and what several of them share.
+//! One file per command that sends a daemon more than one request, and their common parts.
 mod answer;
 mod choice;
 mod doctor;

@@ -75,7 +75,7 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
                 reload(node, &daemon, debug);
                 service::ready(&label);
             }
-            // A node that is gone cannot tell; asking it does.
+            // A stopped node cannot report that; a request shows it.
             Err(RecvTimeoutError::Timeout) => daemon.api().turn()?,
             Err(RecvTimeoutError::Disconnected) => unreachable!("the thread that waits for signals never ends"),
         }
@@ -84,9 +84,9 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
 
 /// Why a daemon wakes up.
 enum Wake {
-    /// It is to end.
+    /// It must exit.
     End(&'static str),
-    /// Its config is to be read again.
+    /// It must reload its config.
     Reload,
 }
 
@@ -134,8 +134,8 @@ fn announce(daemon: &Daemon, at: Option<SocketAddr>, json: bool) -> Result<(), A
     let spawned = std::thread::Builder::new().name("announce".into()).spawn(tell);
     spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'announce'", &error))
 }
-/// Sends on that a signal came, or ends the process if that is to be `at_once`: after a first signal it is. SIGHUP ends
-/// nothing: a daemon outlives its terminal.
+/// Forwards a signal, or exits the process if `at_once`, which holds after a first signal. SIGHUP exits nothing: a
+/// daemon outlives its terminal.
 fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("listen for", "signals", &error);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;

@@ -21,7 +21,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
             .with_hint("write it to a file and publish that; `trib send -` sends standard input once (family mf)"));
     }
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
-    // What ends with this command is not to come back with the next node of the same config.
+    // A publication that ends with this command must not return with the next node of the same config.
     let term = match (put.worker.config.is_some(), put.watch) {
         (true, _) => Term::ThisRun,
         (false, true) => Term::Watched,
@@ -69,11 +69,11 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     api.stop()
 }
 
-/// Readers as a node takes them: files of keys are read here.
+/// Readers in the form for a node: files of keys are read here.
 pub(crate) fn readers(named: &[String]) -> Result<Vec<String>, ApiError> {
     let mut readers = Vec::new();
     for named in named {
-        // A word that is the name of a file here means the file, even if it is a label as well.
+        // A word that names a file here means the file, even if it is also a label.
         let is_path = named.contains('/');
         if !is_path && (named.parse::<PublicKey>().is_ok() || !Path::new(named).is_file()) {
             readers.push(named.clone());

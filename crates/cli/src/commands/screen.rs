@@ -75,7 +75,7 @@ fn write(text: &str) -> Result<(), ApiError> {
     written.map_err(|error| ApiError::io("draw on", "the terminal", &error))
 }
 
-/// What a node said at a time.
+/// A node's status at a time.
 #[derive(Default)]
 struct Sample {
     at: Option<Instant>,
@@ -96,7 +96,7 @@ fn sample(api: &dyn Api) -> Result<Sample, ApiError> {
     Ok(sample)
 }
 
-/// The lines of a screen of this size. The most important come first; the rest is left out, and counted.
+/// The lines of a screen of this size. The most important come first; the rest is omitted, and counted.
 fn page(now: &Sample, before: &Sample, columns: usize, rows: usize) -> Vec<String> {
     let status = &now.status;
     let seconds = now.at.zip(before.at).map(|(now, before)| now.duration_since(before).as_secs_f64());

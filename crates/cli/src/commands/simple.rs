@@ -64,7 +64,7 @@ pub(crate) fn faces(control: &Control, json: bool) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// `trib watch`: a line for each thing that happens.
+/// `trib watch`: a line for each event.
 pub(crate) fn watch(control: &Control, json: bool) -> Result<(), ApiError> {
     let request = Request::Watch { progress_ms: WATCH_PROGRESS_MS };
     choice::connect(control, &request)?.ask(request, None, &mut |notice| {
@@ -89,7 +89,7 @@ pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// `trib invite`.
+/// Executes `trib invite`.
 pub(crate) fn invite(invite: &Invite, json: bool) -> Result<(), ApiError> {
     let wrong = |reason: &dyn Display| ApiError::new(ErrorKind::Usage, format!("cannot invite: {reason}"));
     let status = choice::only(&invite.control)?;

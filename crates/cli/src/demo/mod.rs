@@ -218,7 +218,7 @@ impl Run<'_> {
         };
         away.progress(&mut stage, progress)
     }
-    /// Adds the fluid bound and how near the transfer came to it.
+    /// Adds the fluid bound and the transfer's ratio to it.
     fn judge(&self, done: &mut DoneView, seconds: f64, timeline: &[(f64, f64)]) {
         let mut add = |key: &str, value: f64| done.more.insert(key.into(), ((value * 1e6).round() / 1e6).into());
         add("payload_share", bound::PAYLOAD_SHARE);
@@ -233,7 +233,7 @@ impl Run<'_> {
     }
 }
 
-/// Adds the caches that were bypassed, and on how many paths: a notice comes for each of them.
+/// Adds the bypassed caches, and on how many paths: each path has a notice.
 fn name_bypassed(done: &mut DoneView, mut caches: Vec<String>) {
     if caches.is_empty() {
         return;
@@ -244,7 +244,7 @@ fn name_bypassed(done: &mut DoneView, mut caches: Vec<String>) {
     done.more.insert("bypassed_caches".into(), caches.into());
 }
 
-/// Refuses what a family's demo cannot show.
+/// Refuses features that a family's demo does not have.
 fn check(demo: &Demo) -> Result<(), ApiError> {
     let refused = |what: &str, hint: &str| {
         let message = format!("the demo of {} does not show {what}", demo.family);
@@ -272,7 +272,7 @@ fn scripted(demo: &Demo) -> Vec<Fail> {
     demo.fail.iter().filter(|fail| !is_away(fail)).copied().collect()
 }
 
-/// Where the demo works, and what removes it at the end.
+/// The working folder of the demo, and the guard that removes it at the end.
 fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), ApiError> {
     match keep {
         Some(folder) => {
@@ -290,7 +290,7 @@ fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), A
     }
 }
 
-/// Makes the file and decides what each node does.
+/// Makes the file and assigns the nodes' tasks.
 fn prepare(
     demo: &Demo,
     topology: &Topology,
@@ -328,7 +328,7 @@ fn prepare(
         Delivery::Multipath => format!("paths_per_source = {PATHS_PER_SOURCE}"),
     };
     if topology.nodes.iter().any(|node| node.label == GATEWAY) {
-        // All paths share the gateway's link, which is wide; coupled they would take one path's share of it.
+        // All paths share the gateway's link, which is wide; if coupled they would take one path's share of it.
         transfer.push_str("\ncoupling = \"uncoupled\"");
     }
     let cache_bytes = (demo.size.0 * 2).max(64 << 20);

@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     pub(crate) nodes: BTreeMap<&'static str, NodeSettings>,
 }
 
-/// All daemons of a demo. Dropping it ends them, whatever happened.
+/// All daemons of a demo. Dropping it stops them in any case.
 pub(crate) struct Network {
     folder: PathBuf,
     nodes: BTreeMap<&'static str, Daemon>,
@@ -47,7 +47,7 @@ struct Daemon {
     config: PathBuf,
     control: PathBuf,
     log: PathBuf,
-    /// Its cache lies: `trib-lab` runs it.
+    /// Its cache is faulty: `trib-lab` runs it.
     has_faulty_cache: bool,
     child: Option<Child>,
 }
@@ -56,7 +56,7 @@ struct Daemon {
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Interval at which a state is polled.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// The smallest queue of a link: room for one batch of datagrams.
+/// The smallest queue of a link: one batch of datagrams.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 
 impl Network {
@@ -110,7 +110,7 @@ impl Network {
         daemon.child = Some(child);
         Ok(())
     }
-    /// Ends a daemon at once, as a power cut would.
+    /// Kills a daemon, like a power cut.
     pub(crate) fn kill(&mut self, label: &str) -> Result<(), ApiError> {
         let daemon = self.nodes.get_mut(label).expect("labels come from the topology");
         if let Some(mut child) = daemon.child.take() {
@@ -123,7 +123,7 @@ impl Network {
     pub(crate) fn api(&self, label: &str) -> Result<SocketApi, ApiError> {
         SocketApi::open(&self.nodes[label].control)
     }
-    /// What a daemon says of itself; `None` while it does not answer.
+    /// A daemon's status; `None` while it does not answer.
     pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
         let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
         answers.into_iter().find_map(|notice| match notice {
@@ -155,7 +155,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         let mut children: Vec<_> = self.nodes.values_mut().filter_map(|daemon| daemon.child.take()).collect();
-        // All get the request first, so that they end in parallel.
+        // All get the request first, so that they stop in parallel.
         children.iter_mut().for_each(|child| drop(child.stdin.take()));
         let mut waited = Duration::ZERO;
         while waited < END_PATIENCE && children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
@@ -248,7 +248,7 @@ fn route(topology: &Topology, node: &NodeSpec, neighbour: &str) -> String {
     }
 }
 fn egress(link: &LinkSpec, loss: f64) -> String {
-    // One and a half times what fits onto the longest path of the demo at this rate, both ways.
+    // One and a half times the capacity of the demo's longest path at this rate, in both directions.
     let round_trip = Duration::from_millis(2 * (link.delay_ms + 10));
     let queue = (Rate::from_mbps(link.mbps).bytes_in(round_trip) * 3 / 2).max(QUEUE_BYTES_MIN);
     let (mbps, delay) = (link.mbps, link.delay_ms);

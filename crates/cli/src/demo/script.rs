@@ -14,7 +14,7 @@ use crate::{
     progress::Display,
 };
 
-/// Steps that are still to come, in their order.
+/// Remaining steps, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     steps: Vec<Step>,
@@ -43,14 +43,14 @@ enum Act {
     Mend([&'static str; 2]),
 }
 
-/// How much later what failed comes back, in percent of the file.
+/// How much later a failed part returns, in percent of the file.
 const BACK_AFTER: u8 = 30;
 
 /// The capacity of the links in Mbit/s from each moment (in seconds) on.
 pub(crate) type Timeline = Vec<(f64, f64)>;
 
 impl Script {
-    /// The steps that the arguments ask for.
+    /// The steps requested by the arguments.
     pub(crate) fn new(fails: &[Fail]) -> Self {
         let mut steps = Vec::new();
         for fail in fails {
@@ -102,7 +102,7 @@ impl Script {
         if let Some(label) = self.awaited
             && network.status(label).is_some_and(|status| status.published.iter().any(|of| of.confirmed))
         {
-            // Only from here on could its bytes have come.
+            // Only from here on could its bytes have arrived.
             self.awaited = None;
             self.broken.nodes.remove(label);
             timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
@@ -115,7 +115,7 @@ impl Script {
             self.steps.remove(0);
             display.print_line(&format!("at {percent:.0} %: {}", step.act.words()));
             self.act(step.act, topology, network, progress)?;
-            // Time stands still while the receiver is dead: only its own runs are added up.
+            // The clock stops while the receiver is dead: only its own runs count.
             if !self.killed_receiver {
                 timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
             }
@@ -126,7 +126,7 @@ impl Script {
     pub(crate) fn killed_receiver(&mut self) -> bool {
         std::mem::take(&mut self.killed_receiver)
     }
-    /// Fails if a step never came, because then the demo showed nothing.
+    /// Fails if a step was never reached, because then the demo showed nothing.
     pub(crate) fn finish(&self, done: &DoneView) -> Result<(), ApiError> {
         match self.steps.iter().find(|step| !matches!(step.act, Act::Revive(_) | Act::Mend(_))) {
             None => Ok(()),
@@ -185,7 +185,7 @@ impl Script {
         }
         Ok(())
     }
-    /// A receiver that comes back must have every chunk that it had verified.
+    /// A receiver that returns must have every chunk that it had verified.
     fn check_resumed(&mut self, progress: &ProgressView) -> Result<(), ApiError> {
         let kept = std::mem::take(&mut self.kept_bytes);
         if progress.resumed_bytes < kept {

@@ -76,9 +76,9 @@ pub(crate) const WEAK_FORWARDER: &str = "north";
 pub(crate) const BEST_LINK: [&str; 2] = ["north", RECEIVER];
 /// The router that a mobile receiver is attached to.
 pub(crate) const ACCESS: &str = "access";
-/// The link that goes away with a mobile receiver.
+/// The link that fails when a mobile receiver leaves.
 pub(crate) const LAST_HOP: [&str; 2] = [ACCESS, RECEIVER];
-/// The gateway in front of the receiver, where there is one.
+/// The gateway in front of the receiver, if there is one.
 pub(crate) const GATEWAY: &str = "gateway";
 
 const fn node(label: &'static str, part: Part) -> NodeSpec {
@@ -220,7 +220,7 @@ pub(crate) fn choose(family: Family, fetches: Fetches, evil: Option<Evil>) -> To
 }
 
 impl Part {
-    /// How far from the publishers it stands; `None` for those that carry no objects.
+    /// Its distance from the publishers; `None` for nodes that carry no objects.
     fn rank(self) -> Option<u8> {
         match self {
             Part::Publisher => Some(0),
@@ -232,7 +232,7 @@ impl Part {
 }
 
 impl Topology {
-    /// Whose cache has seen everything, and may lie: that in front of the receiver.
+    /// The node whose cache has seen everything and may be faulty: the one in front of the receiver.
     pub(crate) fn gateway(&self) -> &'static str {
         match self.family.profile().delivery {
             Delivery::Multipath => GATEWAY,

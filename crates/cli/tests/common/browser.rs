@@ -27,7 +27,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts it with its files in `folder`; `None` if there is none.
+    /// Starts it with its files in `folder`; `None` if Chromium is missing.
     pub(crate) fn start(folder: &Path) -> Option<Browser> {
         let program = PROGRAMS.into_iter().find(|name| Command::new(name).arg("--version").output().is_ok());
         if program.is_none() {
@@ -155,16 +155,16 @@ impl Browser {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::File::create(Path::new(&folder).join(name)).unwrap().write_all(&bytes).unwrap();
     }
-    /// The URLs that the page has asked for.
+    /// The URLs requested by the page.
     pub(crate) fn requested(&self) -> Vec<String> {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.map(|event| event["params"]["request"]["url"].as_str().unwrap().to_string()).collect()
     }
-    /// What went wrong in the page: exceptions, errors of the console, violations of its policy.
+    /// The page's errors: exceptions, console errors, violations of its policy.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let is_bad = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
-            // Statuses of errors are reported there too; those are meant.
+            // Error statuses are reported there too; they are expected.
             Some("Log.entryAdded") => {
                 let entry = &event["params"]["entry"];
                 entry["level"] == "error" && entry["source"] != "network"

@@ -65,7 +65,7 @@ impl Site {
     pub(crate) fn ask_with(&self, method: &str, path: &str, fields: &str, body: &str) -> Answer {
         ask(self.address, method, path, fields, body)
     }
-    /// A request of the API, whose answer must be as its description says.
+    /// A request of the API, whose answer must match its description.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.ask_with(method, &format!("/api/v1{path}"), "", &body);
@@ -88,7 +88,7 @@ impl Site {
     }
 }
 
-/// Panics if an answer is not as the description of the API says.
+/// Panics if an answer does not match the description of the API.
 fn check(description: &Value, method: &str, path: &str, answer: &Answer) {
     let path = format!("/api/v1{}", path.split('?').next().unwrap());
     let is_it = |template: &str| {
@@ -118,7 +118,7 @@ fn check(description: &Value, method: &str, path: &str, answer: &Answer) {
     }
 }
 
-/// Sends bytes, and gives what comes back.
+/// Sends bytes, and returns the answer.
 pub(crate) fn raw(address: SocketAddr, request: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -1,4 +1,4 @@
-//! Machines in network namespaces, and the commands that the documents tell people to type.
+//! Machines in network namespaces, and the commands of the documents.
 use std::{
     fs::{self, File},
     io::Write,
@@ -11,7 +11,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// How long a machine may take to say what is waited for; all of this shares one computer with whatever else runs on it.
+/// How long a machine may take to print the expected text; all of them share one computer with other programs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of the file that is published.
 const SIZE: usize = 3_000_000;
@@ -19,7 +19,7 @@ const SIZE: usize = 3_000_000;
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
-/// Runs `ip` and says whether that worked.
+/// Runs `ip` and returns whether it succeeded.
 fn ip(arguments: &str) -> bool {
     let mut ip = Command::new("ip");
     ip.args(arguments.split_whitespace()).stderr(Stdio::null()).stdout(Stdio::null());
@@ -29,8 +29,8 @@ fn must_ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
-/// Whether namespaces can be made here; else it is said what is skipped. Where the programs that tests need are required, root
-/// must be able to make them.
+/// Whether namespaces can be made here; otherwise prints what is skipped. Where the tests' programs are required, root
+/// must be able to make namespaces.
 pub(crate) fn is_allowed(what: &str) -> bool {
     let probe = format!("tributary-probe-{}-{}", std::process::id(), next());
     let is_allowed = ip(&format!("netns add {probe}"));
@@ -61,7 +61,7 @@ pub(crate) fn blocks(document: &str) -> Vec<String> {
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0.to_string());
     blocks.collect()
 }
-/// Compares what a command printed with the sample that follows a sentence of a document, figures aside: each line of the
+/// Compares a command's output with the sample after a sentence of a document, ignoring figures: each line of the
 /// sample must have been printed.
 pub(crate) fn must_be_as_the_sample(document: &str, sentence: &str, printed: &str) {
     let text = fs::read_to_string(repository().join(document)).unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn must_be_as_the_sample(document: &str, sentence: &str, printed: &st
         assert!(lines.contains(&words(line)), "{document} shows a line that was not printed:\n{line}\n{printed}");
     }
 }
-/// The file that a document shows: the block of TOML whose first line is a comment with its name.
+/// The file shown in a document: the block of TOML whose first line is a comment with its name.
 pub(crate) fn shown(document: &str, file: &str) -> String {
     let text = fs::read_to_string(repository().join(document)).unwrap();
     let begin = format!("```toml\n# {file}\n");
@@ -107,8 +107,8 @@ impl Net {
         must_ip(&format!("-n {} link set bridge up", net.tag));
         net
     }
-    /// Machines with the addresses 10.77.0.1, 10.77.0.2, … in this order. All know the first as `router.lan`; it has
-    /// another address on its interface before that one, and one on another interface, 10.88.0.1.
+    /// Machines with the addresses 10.77.0.1, 10.77.0.2, … in this order. All know the first as `router.lan`; it has an
+    /// earlier address on its interface, and one on another interface, 10.88.0.1.
     pub(crate) fn machines<const N: usize>(&self, names: [&str; N]) -> [Machine; N] {
         let mut number = 0;
         names.map(|name| {
@@ -116,7 +116,7 @@ impl Net {
             self.machine(name, number)
         })
     }
-    /// Gives a machine a second interface, eth1, with a network of its own behind which the router is as well.
+    /// Gives a machine a second interface, eth1, with a separate network that also leads to the router.
     pub(crate) fn second_uplink(&self, machine: &Machine, router: &Machine) {
         let (bridge, namespace) = (&self.tag, &machine.namespace);
         must_ip(&format!("-n {bridge} link add second type veth peer name eth1 netns {namespace}"));
@@ -192,7 +192,7 @@ impl Machine {
         // Written in place: it is mounted over /etc/hosts of the programs that run.
         fs::write(folder.join("hosts"), format!("127.0.0.1 localhost\n{text}\n")).unwrap();
     }
-    /// The link-local IPv6 address of its interface, once it may be used.
+    /// The link-local IPv6 address of its interface, once usable.
     pub(crate) fn link_local(&self) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -217,7 +217,7 @@ impl Machine {
         let printed = [output.stdout, output.stderr].map(|printed| String::from_utf8_lossy(&printed).into_owned());
         (output.status.code(), printed.concat())
     }
-    /// Runs a line again and again until it says something.
+    /// Repeats a command until it prints a text.
     pub(crate) fn until(&self, line: &str, says: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -229,7 +229,7 @@ impl Machine {
             sleep(Duration::from_millis(200));
         }
     }
-    /// Starts a line that goes on, and waits until it has said something.
+    /// Starts a command that keeps running, and waits until it has printed a text.
     pub(crate) fn begin(&self, line: &str, says: &str) -> Begun {
         let log = self.folder.join(format!("log-{}", next()));
         let printed = File::create(&log).unwrap();
@@ -243,7 +243,7 @@ impl Machine {
         let program = Path::new(env!("CARGO_BIN_EXE_trib")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("ip");
-        // The last command of the line takes the place of the shell, so that signals get to it.
+        // The last command of the line replaces the shell, so that signals reach it.
         let line = match line.rsplit_once("; ") {
             Some((before, last)) if !last.contains(['|', '&']) => format!("{before}; exec {last}"),
             None if !line.contains('|') => format!("exec {line}"),
@@ -264,7 +264,7 @@ impl Drop for Machine {
     }
 }
 
-/// A line that goes on until this is dropped; then it is interrupted, as Ctrl-C does it.
+/// A command that runs until this is dropped; then it is interrupted, as by Ctrl-C.
 pub(crate) struct Begun {
     child: Child,
     log: PathBuf,
@@ -276,7 +276,7 @@ impl Begun {
     pub(crate) fn printed(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
-    /// Waits until it has said something.
+    /// Waits until it has printed a text.
     pub(crate) fn wait_for(&self, says: &str) {
         let end = Instant::now() + PATIENCE;
         while !self.printed().contains(says) {

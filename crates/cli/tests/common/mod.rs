@@ -23,7 +23,7 @@ pub(crate) fn trib(folder: &Path) -> Command {
     command.env("XDG_STATE_HOME", folder.join("home")).env_remove("TRIB_CONTROL").stdin(Stdio::null());
     command
 }
-/// What a command says that ends by itself. One that does not is killed, so that its test fails: exit code 124.
+/// The output of a command that exits. After a timeout it is killed, so that its test fails: exit code 124.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     let trib = trib(folder);
     let mut bounded = Command::new("timeout");
@@ -36,7 +36,7 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     }
     bounded.output().unwrap()
 }
-/// Whether a program of others is there. If not, that is said, and with `TRIBUTARY_PEERS=required` it is a failure.
+/// Whether another program is installed. Its absence is printed, and fails the test with `TRIBUTARY_PEERS=required`.
 pub(crate) fn has_program(name: &str) -> bool {
     use std::io::Write;
     let is_there = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
@@ -46,8 +46,8 @@ pub(crate) fn has_program(name: &str) -> bool {
     }
     is_there
 }
-/// Whose failure an exit code tells of: 1 of the network or of other nodes (1, 3, 4), 2 of this machine or of whoever asks
-/// (2, 5, 6). The tests of exit codes look at the codes themselves.
+/// The class of an exit code: 1 for the network or other nodes (1, 3, 4), 2 for this machine or the user (2, 5, 6).
+/// Tests of exit codes check the codes themselves.
 pub(crate) fn class(code: Option<i32>) -> Option<i32> {
     match code {
         Some(1 | 3 | 4) => Some(1),
@@ -58,7 +58,7 @@ pub(crate) fn class(code: Option<i32>) -> Option<i32> {
 pub(crate) fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
     String::from_utf8_lossy(bytes).lines().map(json).collect()
 }
-/// One line that the program wrote with `--json`, as its schema says.
+/// A line of the program's `--json` output, checked against its schema.
 pub(crate) fn json(line: &str) -> serde_json::Value {
     let line = serde_json::from_str(line).unwrap();
     tributary_testkit::schema::check(&line);
@@ -67,7 +67,7 @@ pub(crate) fn json(line: &str) -> serde_json::Value {
 pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
-/// What a command tells that asks the daemon of `node` and succeeds.
+/// The output of a command that asks the daemon of `node` and succeeds.
 pub(crate) fn ask(folder: &Path, node: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
     let control = folder.join(node).join("control.sock");
     let asked = run(folder, &[arguments, &["--json", "--control", control.to_str().unwrap()]].concat());
@@ -80,7 +80,7 @@ pub(crate) fn ask(folder: &Path, node: &str, arguments: &[&str]) -> Vec<serde_js
     );
     lines(&asked.stdout)
 }
-/// An NDN example with other ports and a socket of its own, and a state folder in `folder`.
+/// An NDN example with other ports and its own socket, and a state folder in `folder`.
 pub(crate) fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let text = fs::read_to_string(path).unwrap();
@@ -95,7 +95,7 @@ pub(crate) fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: 
     fs::write(&path, text).unwrap();
     path
 }
-/// Writes a config and gives its path.
+/// Writes a config and returns its path.
 pub(crate) fn config(folder: &Path, label: &str, roles: &str, listen: u16, more: &str) -> PathBuf {
     let path = folder.join(format!("{label}.toml"));
     let text = format!(
@@ -123,15 +123,15 @@ pub(crate) struct Daemon {
     stdout: BufReader<ChildStdout>,
 }
 impl Daemon {
-    /// Starts it and waits until it says that it is ready.
+    /// Starts it and waits until it is ready.
     pub(crate) fn start(folder: &Path, config: &Path) -> Self {
         Self::start_ready(folder, config).0
     }
-    /// The same, with what it says.
+    /// The same, with its first notice.
     pub(crate) fn start_ready(folder: &Path, config: &Path) -> (Self, serde_json::Value) {
         Self::start_with(&mut trib(folder), config)
     }
-    /// The same by this command.
+    /// The same with this command.
     pub(crate) fn start_with(command: &mut Command, config: &Path) -> (Self, serde_json::Value) {
         let mut child = command
             .args(["node", "--json", "--stop-with-stdin", "--config"])
@@ -154,7 +154,7 @@ impl Daemon {
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
-    /// Ends it in order and gives its exit code.
+    /// Stops it in order and returns its exit code.
     pub(crate) fn stop(mut self) -> Option<i32> {
         drop(self.child.stdin.take());
         self.child.wait().unwrap().code()
@@ -176,7 +176,7 @@ impl Begun {
         let arguments = [format!("-{signal}"), self.0.id().to_string()];
         assert!(Command::new("kill").args(arguments).status().unwrap().success());
     }
-    /// Its exit code, once it has ended.
+    /// Its exit code, once it has exited.
     pub(crate) fn wait(mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }
@@ -187,7 +187,7 @@ impl Drop for Begun {
         let _ = self.0.wait();
     }
 }
-/// Starts a command that goes on, and waits for the first line that it tells.
+/// Starts a command that keeps running, and waits for its first notice.
 pub(crate) fn begin(folder: &Path, arguments: &[&str]) -> (Begun, serde_json::Value, BufReader<ChildStdout>) {
     let mut command = trib(folder);
     let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -196,7 +196,7 @@ pub(crate) fn begin(folder: &Path, arguments: &[&str]) -> (Begun, serde_json::Va
     stdout.read_line(&mut line).unwrap();
     (Begun(child), json(&line), stdout)
 }
-/// The other lines that it tells.
+/// Its remaining notices.
 pub(crate) fn rest(mut stdout: BufReader<ChildStdout>) -> Vec<serde_json::Value> {
     let mut text = String::new();
     stdout.read_to_string(&mut text).unwrap();
@@ -231,7 +231,7 @@ pub(crate) fn server(folder: &Path, family: &str) -> (Daemon, String) {
     let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
     (server, format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}"))
 }
-/// The same, and the config of a receiver beside it.
+/// The same, and the config of a receiver next to it.
 pub(crate) fn server_and_receiver(folder: &Path, family: &str) -> (Daemon, PathBuf) {
     let (server, face) = server(folder, family);
     (server, config(folder, "receiver", r#""receiver""#, 0, &face))
