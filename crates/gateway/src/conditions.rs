@@ -16,7 +16,7 @@ pub(crate) struct Validators {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// Which answer the preconditions ask for.
+/// The answer that the preconditions select.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// 304.
@@ -87,10 +87,11 @@ pub(crate) fn wanted(headers: &HeaderMap, validators: &Validators, size: u64) ->
         return Wanted::All;
     };
     match ranges.of(size) {
-        // Slicing caches ask for a range of every file, and would pass a 416 on (RFC 9110 §14.2 lets a server ignore ranges).
+        // Slicing caches request a range of every file, and would forward a 416 (RFC 9110 §14.2 lets a server ignore
+        // ranges).
         _ if size == 0 => Wanted::All,
         None => Wanted::Unsatisfiable,
-        // Ranges that together are more than all of it only cost.
+        // Ranges that together exceed the whole only cost.
         Some(ranges) if ranges.len() > 1 && ranges.iter().map(|range| range.end - range.start).sum::<u64>() > size => {
             Wanted::All
         }

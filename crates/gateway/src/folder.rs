@@ -8,7 +8,7 @@ use tributary_net::disk::{
 
 use crate::{config::GatewayConfig, sessions::Failure};
 
-/// Links that are followed at most.
+/// Maximum links followed.
 const LINKS_MAX: usize = 8;
 
 /// The index of a folder object, with the place of each file in the object.
@@ -134,7 +134,7 @@ impl Folder {
     }
 }
 
-/// Bytes of an object, once they are here.
+/// Bytes of an object, once they have arrived.
 async fn bytes(object: &CachedObject, range: Range<u64>, config: &GatewayConfig) -> Result<bytes::Bytes, Failure> {
     if range.end > object.size() {
         return Err(Failure::new(502, "the index of the folder is cut"));

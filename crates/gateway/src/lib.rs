@@ -6,9 +6,8 @@
 //!                                   └── body ◄─────┘
 //! ```
 //! All clients of an object share one session: one fetch, and one file with the chunks that have arrived. A client's
-//! body wants the chunk that it waits for and a read-ahead behind it; the node fetches the chunks that the bodies of
-//! all clients want, most urgent first. A byte leaves only after its chunk was verified against the publisher's
-//! signature.
+//! body wants the chunk that it waits for and a read-ahead after it; the node fetches the chunks that the bodies of all
+//! clients want, most urgent first. A byte leaves only after its chunk was verified against the publisher's signature.
 //!
 //! | part | module |
 //! |---|---|

@@ -11,7 +11,7 @@ pub(crate) enum Refusal {
     Path(&'static str),
     /// The `Host` field is malformed.
     Host(&'static str),
-    /// The gateway does not stand for this host.
+    /// The gateway does not mirror this host.
     Misdirected,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn place<B>(request: &Request<B>, config: &GatewayConfig) -> Result<P
     let path = request.uri().path();
     for component in path.split('/').filter(|component| !component.is_empty()) {
         let bytes = decode(component)?;
-        // Flat repositories of apt ask for `./Packages`.
+        // Flat repositories of apt request `./Packages`.
         if bytes == b"." {
             continue;
         }

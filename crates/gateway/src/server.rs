@@ -46,14 +46,14 @@ use crate::{
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Fields that it may have.
 const FIELDS_MAX: usize = 64;
-/// What a connection of HTTP/2 begins with, and how many requests it may have open.
+/// The start of an HTTP/2 connection, and its maximum open requests.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const STREAMS_MAX: u32 = 100;
 /// How often sessions are swept.
 const TIDY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a client may take no byte; one that pauses for longer continues with a range.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// How long answers in progress may take after the gateway's shutdown began.
+/// How long running answers may take after the start of the gateway's shutdown.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// The boundary between ranges; objects that hold it do no harm, since each part has its length.
 const BOUNDARY: &str = "tributary-ranges-3d6b6a416f9b5f22";
@@ -131,7 +131,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
         let (stream, peer) = match accepted {
             Ok((stream, peer)) => (stream, peer),
             Err(error) => {
-                // The system has no more descriptors: connections that end give some back.
+                // The system has no more descriptors: closing connections free some.
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -191,8 +191,8 @@ async fn converse(
         .serve_connection(TokioIo::new(stream), service);
     watcher.watch(connection).await
 }
-/// Whether a connection begins with the preface of HTTP/2 (RFC 9113 §3.3: prior knowledge). Requests of HTTP/1 differ from
-/// it within the first bytes.
+/// Whether a connection starts with the preface of HTTP/2 (RFC 9113 §3.3: prior knowledge). Requests of HTTP/1 differ
+/// from it within the first bytes.
 async fn has_preface(stream: &TcpStream) -> bool {
     let mut seen = [0; PREFACE.len()];
     loop {
@@ -220,7 +220,7 @@ fn as_first_version(mut request: Request<Incoming>) -> Request<Incoming> {
     request
 }
 
-/// Closes unused sessions, and makes room in the cache, now and then.
+/// Periodically closes unused sessions, and frees space in the cache.
 async fn tidy(sessions: Arc<Sessions>) {
     let mut tidy = tokio::time::interval(TIDY_INTERVAL);
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -230,7 +230,7 @@ async fn tidy(sessions: Arc<Sessions>) {
         let _ = tokio::task::spawn_blocking(move || sessions.tidy()).await;
     }
 }
-/// Tells a connection that there are too many. It may not wait for the client.
+/// Refuses a connection beyond the limit. It may not wait for the client.
 async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_millis(10), stream.write_all(TOO_MANY)).await;
 }
@@ -255,7 +255,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>, connection: &Connec
     }
     response
 }
-/// Whether a browser asks for a page.
+/// Whether a browser requests a page.
 fn wants_page<B>(request: &Request<B>) -> bool {
     let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     request.method() == Method::GET && accept.is_some_and(|accept| accept.contains("text/html"))
@@ -468,7 +468,7 @@ fn wants_json(headers: &HeaderMap, query: &str) -> bool {
 /// Sends to the path with a slash at its end, which relative links need.
 fn moved(request: &Request<Incoming>) -> Response<Content> {
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
-    // A path that begins with two slashes would lead to another host.
+    // A path that starts with two slashes would lead to another host.
     let path = request.uri().path().trim_start_matches('/');
     let mut response = plain(StatusCode::MOVED_PERMANENTLY, "a folder's path ends with a slash\n".into());
     insert(response.headers_mut(), header::LOCATION, &format!("/{path}/{query}"));

@@ -25,10 +25,10 @@ const SESSIONS_MAX: usize = 256;
 const FAILURE_FRESH: Duration = Duration::from_secs(2);
 /// How long a session without clients continues.
 const IDLE: Duration = Duration::from_secs(10);
-/// Folders above a path that are tried at most.
+/// Maximum folders tried above a path.
 const LEVELS_MAX: usize = 8;
 
-/// Why there is nothing to answer.
+/// Why there is no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u16,
@@ -161,7 +161,7 @@ impl Sessions {
             return Ok(Arc::clone(session));
         }
         if open.len() >= SESSIONS_MAX {
-            // Names without a publisher make room first.
+            // Names without a publisher are dropped first.
             open.retain(|_, session| !matches!(&*session.state.borrow(), State::Failed(..)));
         }
         if open.len() >= SESSIONS_MAX {
@@ -210,7 +210,7 @@ impl Sessions {
             None => _ = tell.send_replace(State::Failed(failure, Instant::now())),
         }
     }
-    /// Closes unread sessions, and makes room in the cache.
+    /// Closes unread sessions, and frees space in the cache.
     pub(crate) fn tidy(&self) {
         let is_over =
             |session: &Arc<Session>| session.users.load(Ordering::Acquire) == 0 && session.is_idle(&self.config);
@@ -235,7 +235,7 @@ impl Sessions {
         lock(&self.open).drain().for_each(|(_, session)| session.close());
         lock(&self.replaced).drain(..).for_each(|session| session.close());
     }
-    /// How many there are.
+    /// Their number.
     pub(crate) fn len(&self) -> usize {
         lock(&self.open).len() + lock(&self.replaced).len()
     }

@@ -23,7 +23,7 @@ use crate::{
 /// A body of any kind.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// How long a piece of a body waits for more while others are under way, so that they travel together.
+/// How long a piece of a body waits for more while others are in flight, so that they travel together.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// No bytes.
@@ -95,11 +95,11 @@ pub(crate) enum Unsent {
     Stream(Broken),
     /// The body broke off.
     Body(String),
-    /// Nothing of the body has come for too long.
+    /// No bytes of the body have arrived for too long.
     Idle(Duration),
 }
 
-/// Sends a body and its trailers to the end, piece by piece as it comes. Nothing of it may come for `idle` at most.
+/// Sends a body and its trailers to the end, piece by piece as it arrives, with pauses of at most `idle`.
 pub(crate) async fn send<B>(body: &mut B, outlet: &mut Outlet, idle: Duration) -> Result<u64, Unsent>
 where
     B: HttpBody<Data = Bytes> + Unpin,

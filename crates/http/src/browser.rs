@@ -40,7 +40,7 @@ use crate::{
     tunnel::{self, Carried},
 };
 
-/// How long it is waited after a connection could not be taken, for want of descriptors for instance.
+/// The pause after a failed accept, for lack of descriptors for instance.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Settings of the browser's side.
@@ -48,7 +48,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub struct BrowserConfig {
     /// Where browsers connect to.
     pub listen: SocketAddr,
-    /// The name of the web server's side; `None` takes `/http/HOST` of each request.
+    /// The name of the web server's side; `None` uses `/http/HOST` of each request.
     pub to: Option<Name>,
     /// Its limits.
     pub limits: Limits,
@@ -58,7 +58,7 @@ pub struct BrowserConfig {
     pub log: Option<AccessLog>,
 }
 
-/// The browser's side. It works until it is dropped, and lets requests end then for a while.
+/// The browser's side. It works until it is dropped, and then lets requests finish for a while.
 pub struct BrowserProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -193,7 +193,7 @@ async fn serve(
         }
     }
 }
-/// Socket options of both proxies: send small writes at once, notice a dead end, and keep little in the kernel.
+/// Socket options of both proxies: send small writes at once, detect a dead end, and buffer little in the kernel.
 pub(crate) fn set_options(stream: &TcpStream) {
     let keepalive = socket2::TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE / 4);
     let socket = socket2::SockRef::from(stream);
@@ -238,7 +238,7 @@ impl From<Broken> for Failure {
 struct Call {
     shared: Arc<Shared>,
     interims: Arc<Interims>,
-    /// Kept by a tunnel, which outlives the connection that it came on.
+    /// Kept by a tunnel, which outlives its original connection.
     place: Arc<OwnedSemaphorePermit>,
 }
 
@@ -367,7 +367,7 @@ async fn send_body(body: &mut Incoming, mut outlet: Outlet, idle: Duration) {
         Err(Unsent::Idle(idle)) => outlet.fail(408, &format!("nothing of the request's body has come for {idle:?}")),
     }
 }
-/// Answers a request that changes the protocol of its connection, and carries what follows.
+/// Answers a request that changes the protocol of its connection, and carries the bytes that follow.
 fn switch(
     head: ResponseHead,
     method: &Method,
@@ -452,7 +452,7 @@ fn head_of(request: &Request<Incoming>, shared: &Shared) -> Result<(RequestHead,
     };
     let mut fields = forwarded(request.headers());
     if let Some(host) = host {
-        // The target determines the host, whatever the field contains (RFC 9112 §3.2.2).
+        // The target determines the host, regardless of the field's content (RFC 9112 §3.2.2).
         fields.retain(|(name, _)| name != header::HOST.as_str());
         fields.insert(0, (header::HOST.to_string(), Bytes::from(host)));
     }
@@ -513,13 +513,13 @@ fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
     }))
 }
 
-/// The line of the access log that a request gets when it is over, however that comes.
+/// The line of the access log written when a request ends in any way.
 struct Record {
     shared: Arc<Shared>,
     since: Time,
     entry: Entry,
 }
-/// What nginx logs for requests whose client has gone before there was an answer.
+/// What nginx logs for requests whose client has disconnected before an answer.
 const CLIENT_GONE: u16 = 499;
 
 impl Record {
@@ -558,7 +558,7 @@ impl Drop for Record {
     }
 }
 
-/// The body of a response on its way to a browser.
+/// The body of a response in transfer to a browser.
 struct Watched {
     inner: Body,
     record: Record,

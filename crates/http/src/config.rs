@@ -3,12 +3,12 @@ use tributary_core::Duration;
 
 use crate::exchange::{HEAD_BYTES_MAX, SEGMENT_BYTES};
 
-/// Bytes of a stream that its receiver keeps at most while the shared memory is in use by others.
+/// Maximum bytes of a stream that its receiver keeps while others use the shared memory.
 pub const WINDOW_BYTES_MIN: usize = 2 * SEGMENT_BYTES;
 /// The largest window: enough for 300 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 64 * SEGMENT_BYTES;
 
-/// What a proxy may use at most.
+/// The limits of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// On the browser's side: connections of browsers; more wait until one ends. On the web server's side: requests and
@@ -24,8 +24,8 @@ impl Default for Limits {
     }
 }
 
-/// Bytes that a connection holds at most without a share of [`Limits::memory_bytes`]: two heads, a window of either stream,
-/// and what hyper has read or is about to write.
+/// Maximum bytes of a connection without a share of [`Limits::memory_bytes`]: two heads, a window of either stream, and
+/// hyper's input and output buffers.
 pub const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX + 2 * WINDOW_BYTES_MIN + 2 * HEAD_BYTES_MAX;
 
 /// How long a proxy waits.
@@ -55,14 +55,14 @@ impl Default for Timeouts {
     }
 }
 
-/// How long a browser that has sent `Expect: 100-continue` waits for the web server before its body is taken anyway
+/// How long a browser that has sent `Expect: 100-continue` waits for the web server before its body is accepted anyway
 /// (RFC 9110 §10.1.1 lets a client send its body after a timeout; curl waits one second).
 pub(crate) const CONTINUE_PATIENCE: Duration = Duration::from_secs(2);
-/// Interim responses (1xx) to one request at most.
+/// Maximum interim responses (1xx) to one request.
 pub const INTERIMS_MAX: usize = 16;
 /// Fields that the two proxies may add to a message.
 pub(crate) const FIELDS_ADDED: usize = 8;
-/// Bytes that the kernel may buffer each way of a TCP connection. Left to itself it keeps up to 10 MB for each.
+/// Bytes that the kernel may buffer in each direction of a TCP connection. By default it keeps up to 10 MB for each.
 pub(crate) const SOCKET_BUFFER_BYTES: usize = 256 << 10;
-/// Connections that have said nothing are probed after so long, so that those whose other end is gone are noticed.
+/// Silent connections are probed after this time, so that vanished peers are detected.
 pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);

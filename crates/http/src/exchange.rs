@@ -29,16 +29,16 @@ use tributary_content::Name;
 pub const VERSION: u8 = 2;
 /// Bytes of a message before its payload.
 pub const HEADER_BYTES: usize = 3 + 16 + Credential::BYTES + 8;
-/// Bytes of a stream in one segment at most.
+/// Maximum bytes of a stream in one segment.
 pub const SEGMENT_BYTES: usize = 64 << 10;
-/// Bytes of the first line and all fields of a message at most, on either side and in between. nginx takes 32 KiB and
+/// Maximum bytes of the first line and all fields of a message, on either side and in between. nginx accepts 32 KiB and
 /// Apache 800 KiB by default; cookies of 100 kB occur.
 pub const HEAD_BYTES_MAX: usize = 128 << 10;
-/// Fields of a message at most. Apache takes 100 by default; answers with some hundred `Set-Cookie` occur.
+/// Maximum fields of a message. Apache accepts 100 by default; answers with some hundred `Set-Cookie` occur.
 pub const FIELDS_MAX: usize = 512;
-/// What the encoding of a head adds to the longest that HTTP has: six bytes a field, whose colon and line end it saves.
+/// The overhead of an encoded head over HTTP's longest: six bytes a field, minus its colon and line end.
 const HEAD_FRAME_BYTES_MAX: usize = HEAD_BYTES_MAX + 8 * FIELDS_MAX;
-/// Bytes of the reason in a reset at most; more is cut off.
+/// Maximum bytes of the reason in a reset; the rest is cut off.
 const REASON_BYTES_MAX: usize = 1_024;
 
 /// Names an exchange.
@@ -262,7 +262,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Takes the next bytes of the stream, and gives the frames that are whole now. Of a body it gives what there is.
+    /// Takes the next bytes of the stream, and returns the frames that are now complete. Of a body it returns the bytes
+    /// present.
     ///
     /// # Errors
     /// If the bytes are no frames.
@@ -282,7 +283,7 @@ impl Frames {
                 continue;
             }
             if self.rest.is_empty() && bytes.len() > 5 && bytes[0] == 4 {
-                // A body passes as it came, uncopied.
+                // A body passes unchanged and uncopied.
                 bytes.advance(1);
                 self.data_left = bytes.get_u32() as usize;
                 continue;

@@ -14,7 +14,7 @@ const OF_CONNECTION: [HeaderName; 7] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Fields that say how a message is read or where it goes, and so cannot come after it (RFC 9110 §6.5.1).
+/// Fields that control how a message is read or routed, and so cannot come after it (RFC 9110 §6.5.1).
 const NEVER_TRAILING: [HeaderName; 6] = [
     header::CONTENT_LENGTH,
     header::HOST,
@@ -24,7 +24,7 @@ const NEVER_TRAILING: [HeaderName; 6] = [
     header::CONTENT_TYPE,
 ];
 
-/// Whether a list of tokens has one, whatever its case.
+/// Whether a list of tokens contains one, in any case.
 pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     tokens(headers, name).any(|known| known.eq_ignore_ascii_case(token))
 }
@@ -107,7 +107,7 @@ pub(crate) fn value<'a>(fields: &'a [Field], name: &HeaderName) -> Option<&'a [u
     let (first, second) = (values.next(), values.next());
     first.filter(|_| second.is_none()).map(|(_, value)| &value[..])
 }
-/// Whether a message that has no content says that it has some. What reads it would take the next message for that content.
+/// Whether a message without content claims to have some. Its reader would take the next message for that content.
 pub(crate) fn claims_content(fields: &[Field]) -> bool {
     let mut lengths = fields.iter().filter(|(name, _)| name == header::CONTENT_LENGTH.as_str());
     lengths.any(|(_, length)| &length[..] != b"0")
@@ -117,17 +117,17 @@ pub(crate) fn set(fields: &mut Vec<Field>, name: &HeaderName, value: impl Into<B
     fields.retain(|(known, _)| known != name.as_str());
     fields.push((name.to_string(), value.into()));
 }
-/// Says that a message has come this way (RFC 9110 §7.6.3).
+/// Records that a message has passed this proxy (RFC 9110 §7.6.3).
 pub(crate) fn add_via(fields: &mut Vec<Field>, pseudonym: &str) {
     fields.push((header::VIA.to_string(), Bytes::from(format!("1.1 {pseudonym}"))));
 }
-/// Whether a message has come this way before: it goes in a circle then.
+/// Whether a message has passed this proxy before: then it loops.
 pub(crate) fn has_passed(fields: &[Field], pseudonym: &str) -> bool {
     let vias = fields.iter().filter(|(name, _)| name == header::VIA.as_str());
     let mut hops = vias.filter_map(|(_, value)| std::str::from_utf8(value).ok()).flat_map(|value| value.split(','));
     hops.any(|hop| hop.split_whitespace().nth(1) == Some(pseudonym))
 }
-/// What the proxy of a device calls itself in `Via`: no address, but told apart from all others.
+/// The name of a device's proxy in `Via`: no address, but unique.
 pub(crate) fn pseudonym(device: &str) -> String {
     format!("trib-{}", device.get(..12).unwrap_or(device))
 }

@@ -23,7 +23,7 @@ struct Queue {
     waker: Option<Waker>,
 }
 
-/// A moment of a connection: what hyper had to write before it has not been written for sure.
+/// A moment of a connection: output queued by hyper before it may still be unwritten.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment(u64);
 
@@ -32,12 +32,12 @@ impl Interims {
         // It is whole between any two statements, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// When a request begins to be answered.
+    /// When the answer to a request starts.
     pub(crate) fn now(&self) -> Moment {
         Moment(self.lock().flushes)
     }
-    /// Writes an interim response to a request that has no answer yet; its handling began at `since`. The response is
-    /// dropped if it would split a message that is being written.
+    /// Writes an interim response to a request without an answer; its handling started at `since`. The response is
+    /// dropped if it would split a message in writing.
     pub(crate) fn write(&self, since: Moment, response: Bytes) {
         let mut queue = self.lock();
         if queue.flushes > since.0 {
@@ -47,7 +47,7 @@ impl Interims {
     }
 }
 
-/// The connection of a browser. It breaks off if the browser takes nothing for too long.
+/// The connection of a browser. It closes if the browser reads nothing for too long.
 pub(crate) struct BrowserIo<S> {
     stream: S,
     interims: Arc<Interims>,

@@ -4,10 +4,10 @@
 //!  browser, curl ──HTTP──► BrowserProxy ══request══► (MobilityFirst) ══► OriginProxy ──HTTP──► web server
 //!                                       ◄══response══
 //! ```
-//! A request and its response are an exchange: a stream of bytes each way, cut into segments. Each segment is an
-//! object: signed, verified before it counts, moved hop by hop, and stored by the network while the receiver is away.
-//! Objects have no order between them, so no exchange waits for another. A stream buffers only what its reader has
-//! granted ([`config`]), so bodies of any size pass in little memory.
+//! A request and its response are an exchange: a stream of bytes in each direction, cut into segments. Each segment is
+//! an object: signed, verified before it counts, moved hop by hop, and stored by the network in the receiver's absence.
+//! Objects have no order between them, so no exchange waits for another. A stream buffers only as much as its reader
+//! has granted ([`config`]), so bodies of any size need little memory.
 //!
 //! hyper reads and writes HTTP/1.1 at both ends; the proxies follow RFC 9110 §7.6 and RFC 9112.
 //!
@@ -19,7 +19,7 @@
 //! | the browser's side | [`browser`] |
 //! | the web server's side | [`origin`] |
 //! | bodies out of and into streams | `body` |
-//! | what `CONNECT` and `Upgrade` open, for https and WebSockets | `tunnel` |
+//! | the tunnels of `CONNECT` and `Upgrade`, for https and WebSockets | `tunnel` |
 //! | forwarded fields, `Via` | `fields` |
 //! | interim responses (1xx) to browsers | `interim` |
 //! | `Max-Forwards` | `local` |

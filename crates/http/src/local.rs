@@ -10,7 +10,7 @@ use crate::{
 /// Secret fields: the answer to `TRACE` leaves them out, because others may read it (RFC 9110 §9.3.8).
 const SECRET: [header::HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
 
-/// Where a request goes.
+/// The next step of a request.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Forwards {
     /// On.
@@ -19,7 +19,7 @@ pub(crate) enum Forwards {
     Here(ResponseHead, Bytes),
 }
 
-/// Counts a hop of `TRACE` and `OPTIONS`, the methods that may say how many they wish to go.
+/// Counts a hop of `TRACE` and `OPTIONS`, the methods that may limit their hops.
 ///
 /// # Errors
 /// If the count is no number.

@@ -8,7 +8,7 @@ use std::{
 use tributary_core::{Duration, printable};
 use tributary_trust::UnixTime;
 
-/// Lines that wait to be written at most; more are left out, as a disk that stands still must not hold up requests.
+/// Maximum lines that wait to be written; further ones are omitted, as a blocked disk must not delay requests.
 const WAITING_MAX: usize = 4_096;
 
 /// How a line looks.
@@ -34,7 +34,7 @@ pub struct AccessLog {
 pub struct Entry {
     /// The client: an IP address, or the GUID of the other proxy.
     pub client: String,
-    /// When it came, since the start of 1970.
+    /// When it arrived, since the start of 1970.
     pub at: Duration,
     /// Its method.
     pub method: String,
@@ -46,7 +46,7 @@ pub struct Entry {
     pub host: String,
     /// Status of the response; 0 if the exchange broke before it.
     pub status: u16,
-    /// Bytes of the answer's body, or of what a tunnel has brought.
+    /// Bytes of the answer's body, or of a tunnel.
     pub bytes: u64,
     /// How long it took.
     pub took: Duration,
@@ -54,7 +54,7 @@ pub struct Entry {
     pub referer: Option<String>,
     /// `User-Agent`.
     pub agent: Option<String>,
-    /// What went wrong.
+    /// The failure.
     pub failure: Option<String>,
 }
 

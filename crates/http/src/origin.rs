@@ -1,4 +1,5 @@
-//! The web server's side: takes requests out of the network, asks an ordinary web server, and sends its answers.
+//! The web server's side: receives requests from the network, sends them to an ordinary web server, and returns its
+//! answers.
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{Request, Response, Uri, body::Incoming, ext::ReasonPhrase, header};
@@ -34,11 +35,11 @@ use crate::{
     tunnel::{self, Carried},
 };
 
-/// Remembered requests: one that the network delivers twice is carried out once.
+/// Remembered requests: one that the network delivers twice is executed once.
 const REMEMBERED: usize = 16_384;
-/// Connections to the web server that are kept for further requests at most.
+/// Maximum connections to the web server kept for further requests.
 const KEPT_CONNECTIONS_MAX: usize = 64;
-/// How long they are kept: shorter than most servers keep them, so that few requests meet a connection that is just ending.
+/// How long they are kept: shorter than most servers keep them, so that few requests meet a closing connection.
 const KEPT_FOR: Duration = Duration::from_secs(4);
 
 /// Settings of the web server's side.
@@ -57,7 +58,7 @@ pub struct OriginConfig {
     pub log: Option<AccessLog>,
 }
 
-/// The web server's side. It works until it is dropped, and lets requests end then for a while.
+/// The web server's side. It works until it is dropped, and then lets requests finish for a while.
 pub struct OriginProxy {
     shared: Arc<Shared>,
     courier: Arc<Courier>,
@@ -81,7 +82,7 @@ struct Shared {
     is_ending: AtomicBool,
 }
 
-/// Requests that have come, the oldest first.
+/// Received requests, the oldest first.
 #[derive(Default)]
 struct Seen {
     order: VecDeque<(String, ExchangeId)>,
@@ -124,7 +125,7 @@ impl OriginProxy {
             .pool_max_idle_per_host(KEPT_CONNECTIONS_MAX)
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .http1_max_headers(FIELDS_MAX - FIELDS_ADDED)
-            // A proxy takes the space out, and refuses folded lines (RFC 9112 §5.1, §5.2).
+            // A proxy removes the space, and refuses folded lines (RFC 9112 §5.1, §5.2).
             .http1_allow_spaces_after_header_name_in_responses(true)
             .set_host(false)
             .build(connector);
@@ -161,7 +162,7 @@ impl Drop for OriginProxy {
     }
 }
 
-/// Takes a request, if it is new and there is a place for it.
+/// Takes a request, if it is new and a place is free.
 fn take(shared: &Arc<Shared>, runtime: &tokio::runtime::Handle, courier: &Arc<Courier>, peer: Peer, message: Message) {
     let Message { id, kind, .. } = message;
     let Kind::Open { limit, is_last, bytes } = kind else { return };
@@ -303,7 +304,7 @@ async fn forward(
 }
 /// Why the web server has not answered.
 enum Unsolicited {
-    /// It has ended the connection before it said anything.
+    /// It closed the connection without an answer.
     Lost(String),
     /// Anything else.
     Failed(String),
@@ -386,7 +387,7 @@ fn request_of(
     hyper::ext::on_informational(&mut request, move |response| {
         let mut fields = forwarded(response.headers());
         add_via(&mut fields, &pseudonym);
-        // A server that sends more than fit is given up when they are passed on; 101 does not come here.
+        // A server that sends more than fit fails when they are forwarded; 101 never gets here.
         let _ = interims.try_send(ResponseHead { status: response.status().as_u16(), reason: None, fields });
     });
     Ok(request)
@@ -470,7 +471,7 @@ async fn carry(
     result.map_err(|reason| (502, reason))
 }
 
-/// The line of the access log that a request gets when it is over, however that comes.
+/// The line of the access log written when a request ends in any way.
 struct Record {
     shared: Arc<Shared>,
     courier: Arc<Courier>,

@@ -19,15 +19,15 @@ use crate::{
     exchange::{ExchangeId, Frame, Frames, Kind, SEGMENT_BYTES},
 };
 
-/// Segments of a stream under way at most while the shared memory is in use by others.
+/// Maximum segments of a stream in flight while others use the shared memory.
 const UNDER_WAY_MIN: usize = 2;
-/// Segments of a stream that may be under way beyond these.
+/// Additional segments of a stream that may be in flight.
 const UNDER_WAY_MORE: usize = 14;
-/// Segments that came before their turn at most; at most as many are under way at a time, but those that are early stay.
+/// Maximum segments that arrived out of order; as many may be in flight at a time, but early ones stay.
 const EARLY_MAX: usize = 128;
 /// Smaller segments are joined, so that an event of some bytes does not cost a whole buffer.
 const SMALL_BYTES: usize = 4 << 10;
-/// Messages that wait until it is known whom a request was delivered to, at most.
+/// Maximum messages that wait for the delivery of their request to be known.
 const UNCONFIRMED_MAX: usize = 8;
 /// A side that has sent nothing of an exchange for so long sends a credit as a keepalive.
 const KEEPALIVE: Duration = Duration::from_secs(50);
@@ -80,11 +80,11 @@ pub(crate) struct Exchange {
     courier: Arc<Courier>,
     memory: Memory,
     state: Mutex<State>,
-    /// Something has come in, or the exchange has failed.
+    /// Something has arrived, or the exchange has failed.
     inward: Notify,
     /// More may go out, or the exchange has failed.
     outward: Notify,
-    /// Messages under way are of no more use, and the courier cancels them.
+    /// Messages in flight are obsolete, and the courier cancels them.
     cancelled: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ struct Inbound {
     early: BTreeMap<u64, (bool, Bytes)>,
     ready: VecDeque<Piece>,
     ready_bytes: usize,
-    /// Bytes that have come, that were read, and that may come.
+    /// Bytes received, bytes read, and bytes granted.
     received: u64,
     read: u64,
     limit: u64,
@@ -195,10 +195,10 @@ impl Inbound {
             return None;
         }
         if self.ready_bytes > 0 && self.ready_bytes as u64 * 4 >= outstanding * 3 {
-            // Nearly all granted bytes are here already: a reader slower than the network needs no large window.
+            // Nearly all granted bytes have arrived: a reader slower than the network needs no large window.
             self.window = (self.window / 2).max(WINDOW_BYTES_MIN);
         } else if self.ready.is_empty() && self.window < WINDOW_BYTES_MAX {
-            // One that waits for the network gets a larger one if there is memory.
+            // A reader that waits for the network gets a larger one if there is memory.
             let more = memory.take(self.window / SEGMENT_BYTES);
             if let Some(more) = more {
                 self.window *= 2;
@@ -301,9 +301,9 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // What the courier says.
+    // The courier's reports.
 
-    /// The request is under way.
+    /// The request is in flight.
     pub(crate) fn on_requested(&self, request: TransferId) {
         self.lock().request = Some(request);
     }
@@ -359,7 +359,8 @@ impl Exchange {
             Kind::Credit { limit, stop } => {
                 state.outbound.limit = state.outbound.limit.max(limit);
                 state.outbound.is_stopped |= stop;
-                // A browser that wants no more of a response has gone; a server may just not want more of a request.
+                // A browser that wants no more of a response has disconnected; a server may just want no more of a
+                // request.
                 if stop && state.request.is_none() {
                     self.cancelled.store(true, Ordering::SeqCst);
                 }
@@ -372,7 +373,7 @@ impl Exchange {
         }
         self.outward.notify_one();
     }
-    /// Nothing more comes of it.
+    /// No further message arrives.
     pub(crate) fn fail(&self, status: u16, reason: &str) {
         self.lock().failure.get_or_insert_with(|| Broken::Failed { status, reason: reason.into() });
         self.cancelled.store(true, Ordering::SeqCst);
@@ -390,7 +391,7 @@ impl Exchange {
         }
         self.fail(status, reason);
     }
-    /// Whether messages under way are of no more use.
+    /// Whether messages in flight are obsolete.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
@@ -525,7 +526,7 @@ impl Outlet {
     pub(crate) fn buffered(&self) -> usize {
         self.buffer.len()
     }
-    /// Whether nothing of it is under way.
+    /// Whether none of it is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.floor.available_permits() == UNDER_WAY_MIN && self.more.available_permits() == UNDER_WAY_MORE
     }
@@ -555,7 +556,7 @@ impl Outlet {
         self.post(Destination::Name(to), Kind::Open { limit, is_last, bytes }, (length, is_last), permits);
         if is_last { Ok(()) } else { self.flush(last).await }
     }
-    /// Sends the pushed bytes, as fast as the other side takes them.
+    /// Sends the pushed bytes, as fast as the other side accepts them.
     pub(crate) async fn flush(&mut self, last: Last) -> Result<(), Broken> {
         while !self.buffer.is_empty() || last == Last::Yes && !self.exchange.lock().outbound.is_over {
             let (room, device) = self.room().await?;
@@ -588,7 +589,7 @@ impl Outlet {
             changes.await;
         }
     }
-    /// Waits until another message may be under way.
+    /// Waits until another message may be in flight.
     async fn permits(&self, device: Option<&str>) -> Vec<OwnedSemaphorePermit> {
         let mut permits = Vec::new();
         if let Ok(own) = Arc::clone(&self.floor).try_acquire_owned() {

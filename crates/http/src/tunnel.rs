@@ -1,5 +1,5 @@
-//! Arbitrary bytes both ways: what `CONNECT` opens (RFC 9110 §9.3.6), and what follows `101 Switching Protocols`
-//! (§7.8), such as a WebSocket.
+//! Arbitrary bytes in both directions: after `CONNECT` (RFC 9110 §9.3.6), or after `101 Switching Protocols` (§7.8),
+//! such as a WebSocket.
 use bytes::BytesMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -19,8 +19,8 @@ pub(crate) struct Carried {
     pub(crate) into: AtomicU64,
 }
 
-/// Carries bytes between a connection and the other side of the network until both ways have ended, one breaks off, or
-/// nothing has passed for `idle`.
+/// Carries bytes between a connection and the other side of the network until both directions have ended, one breaks
+/// off, or nothing has passed for `idle`.
 ///
 /// # Errors
 /// What broke off, in words.

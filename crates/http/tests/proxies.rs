@@ -63,7 +63,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 connections.fetch_add(1, Ordering::SeqCst);
-                // A client that goes ends its thread.
+                // A client that disconnects ends its thread.
                 let endless = Arc::clone(&endless);
                 thread::spawn(move || while serve(&stream, &endless).is_some() {});
             }
@@ -213,7 +213,7 @@ impl World {
     fn connect(&self) -> TcpStream {
         TcpStream::connect(self.browser.address()).unwrap()
     }
-    /// Asks on a connection that stays, as a browser asks its proxy.
+    /// Sends a request on a persistent connection, as a browser does to its proxy.
     fn ask(&self, mut stream: &TcpStream, request: &str, body: &[u8]) -> (String, Vec<String>, Vec<u8>) {
         stream.write_all(request.as_bytes()).unwrap();
         stream.write_all(body).unwrap();
@@ -350,14 +350,14 @@ fn broken_requests_are_told_with_their_status_and_none_is_smuggled_behind_anothe
     let mut answers = String::new();
     stream.read_to_string(&mut answers).unwrap();
     assert!(answers.ends_with("hello") && answers.matches("HTTP/1.1 ").count() == 1, "{answers}");
-    // The target names the host, whatever the header contains (RFC 9112 §3.2.2).
+    // The target names the host, regardless of the header's content (RFC 9112 §3.2.2).
     let request = "GET http://user@site.example:80/echo HTTP/1.1\r\nHost: other.example\r\n\r\n";
     let (line, headers, _) = world.ask(&world.connect(), request, &[]);
     assert_eq!(line, "HTTP/1.1 200 OK");
     assert!(headers.contains(&"x-host: site.example:80".to_string()), "{headers:?}");
 }
 
-/// What the kernel keeps at most of one TCP connection, in both its sockets, in bytes.
+/// Maximum bytes that the kernel keeps for one TCP connection, in both its sockets.
 fn held_by_a_connection() -> usize {
     let most = |file: &str| -> usize {
         let sizes = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap();
@@ -374,7 +374,7 @@ fn an_answer_that_nobody_takes_is_not_fetched_and_ends_when_the_browser_goes() {
     let mut some = vec![0; 1_000_000];
     stream.read_exact(&mut some).unwrap();
     let (sent, broken) = (&world.server.endless.0, &world.server.endless.1);
-    // It stands still within what may be under way, and what sockets hold.
+    // It stops within the bytes allowed in flight, and those held by sockets.
     let mut last = 0;
     let clock = Clock::new();
     while sent.load(Ordering::SeqCst) > last {
@@ -384,7 +384,7 @@ fn an_answer_that_nobody_takes_is_not_fetched_and_ends_when_the_browser_goes() {
     }
     let most = WINDOW_BYTES_MAX + 24 * SEGMENT_BYTES + 2 * held_by_a_connection();
     assert!((SEGMENT_BYTES..most).contains(&last), "{last} bytes were fetched, {most} are the most");
-    // A browser that takes gets more.
+    // A browser that reads gets more.
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     while sent.load(Ordering::SeqCst) <= last {
         stream.read_exact(&mut some).unwrap();
@@ -437,7 +437,7 @@ fn a_tunnel_carries_bytes_both_ways_until_both_have_ended() {
             let world = &world;
             scope.spawn(move || {
                 let stream = tunnel(world);
-                // A question and its answer at a time, as TLS begins.
+                // One question and answer at a time, like the start of TLS.
                 for at in 0..20 {
                     (&stream).write_all(&[at]).unwrap();
                     let mut answer = [0];

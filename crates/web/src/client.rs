@@ -32,7 +32,7 @@ pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a connection is kept without a request.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Bytes of the headers of an answer over HTTP/2 at most; over HTTP/1.1 hyper takes 100 fields and 408 KiB.
+/// Maximum bytes of an answer's headers over HTTP/2; over HTTP/1.1 hyper accepts 100 fields and 408 KiB.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
 /// Where connections leave this machine.
@@ -77,13 +77,13 @@ pub struct ClientOptions {
     pub ca_certificates: Vec<PathBuf>,
     /// Cookies in Netscape's format.
     pub cookies: Option<PathBuf>,
-    /// Passwords by host; `None` takes `$NETRC`, else `~/.netrc`, if it exists.
+    /// Passwords by host; `None` uses `$NETRC`, else `~/.netrc`, if it exists.
     pub netrc: Option<PathBuf>,
     /// What the client calls itself; `None` is this program's name and version.
     pub user_agent: Option<String>,
     /// Whether a redirect may lead from https to http.
     pub redirects: Redirects,
-    /// The store of `s3://` addresses; `None` takes it from the environment.
+    /// The store of `s3://` addresses; `None` reads it from the environment.
     pub store: Option<Store>,
     /// Who names the servers.
     pub origin: Origin,

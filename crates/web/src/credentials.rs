@@ -1,10 +1,10 @@
 //! Passwords from a netrc file, and cookies from a file in Netscape's format, as curl and browsers' exporters write it.
 use reqwest::Url;
 
-/// Bytes of a file of passwords or cookies at most.
+/// Maximum bytes of a file of passwords or cookies.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Cookies with which no further one of a server is taken.
+/// Maximum cookies of a server.
 const COOKIES_MAX: usize = 4_096;
 
 /// Passwords by host.

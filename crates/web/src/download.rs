@@ -40,29 +40,29 @@ use crate::{
     spool::{self, Spool},
 };
 
-/// Mirrors of a file at most.
+/// Maximum mirrors of a file.
 pub const MIRRORS_MAX: usize = 64;
 /// How often arrived bytes are counted.
 pub(crate) const TICK: Duration = Duration::from_millis(25);
 /// How often progress is reported.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Chunks that wait for the disk at most, of all flows together.
+/// Maximum chunks that wait for the disk, over all flows.
 const QUEUE_CHUNKS: usize = 32;
-/// How long a rate limit lets bytes pass at once.
+/// Burst of a rate limit, as time.
 pub(crate) const LIMIT_BURST: Duration = Duration::from_millis(50);
-/// Bytes of a document that is read into memory at most.
+/// Maximum bytes of a document that is read into memory.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// A file to fetch.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The addresses of the file. The checksum, the pieces, or else the majority decide which file is meant.
+    /// The addresses of the file. The checksum, the pieces, or else the majority decide which file is the right one.
     pub mirrors: Vec<Url>,
-    /// Where it goes.
+    /// Its destination.
     pub output: PathBuf,
     /// Its bytes, if known.
     pub size: Option<u64>,
-    /// The hash that it must have, if known.
+    /// The required hash, if known.
     pub checksum: Option<Checksum>,
     /// The hashes of its pieces, if known; they need the size.
     pub pieces: Option<Pieces>,
@@ -216,7 +216,7 @@ struct MirrorPlace {
     id: MirrorId,
     place: Place,
     is_encoded: bool,
-    /// The connections that it allows, if that is known.
+    /// Its maximum connections, if known.
     connections: Option<usize>,
     /// An answer that starts at the beginning of the file.
     held: Option<Answer>,
@@ -260,7 +260,7 @@ pub(crate) struct Fetch<'a> {
     has_changed: bool,
 }
 
-/// The front of the file that is hashed already, so that little is left to do once the last chunk has arrived.
+/// The start of the file that is already hashed, so that little is left to do once the last chunk has arrived.
 #[derive(Default)]
 struct Prefix {
     hasher: Option<Hasher>,
@@ -291,7 +291,7 @@ impl<'a> Fetch<'a> {
                 Err(refusal) => bulk.close_mirror(id, refusal.reason(), &mut nothing),
                 Ok(Probed { head, held, times }) => {
                     let place = Place::new(url, Some(size), is_proven, habit.range_max);
-                    // It is the first answer, so there is nothing that it could contradict.
+                    // It is the first answer, so there is nothing to contradict.
                     let _ = place.compare(&head);
                     first.get_or_insert(head.validator);
                     let (is_encoded, connections) = (head.is_encoded, habit.connections);
@@ -388,7 +388,7 @@ impl<'a> Fetch<'a> {
             }
         }
     }
-    /// Takes the bytes that came as one stream from the first mirror.
+    /// Takes the bytes of a single stream from the first mirror.
     fn take_all(&mut self, spool: &Spool) -> Result<(), WebError> {
         let flow = BulkFlowId(0);
         for chunk in 0..self.manifest.chunk_count() {

@@ -1,4 +1,4 @@
-//! A flow: a task that carries out orders over one connection, and the handle that gives it orders.
+//! A flow: a task that executes orders over one connection, and the handle that gives it orders.
 use reqwest::Client;
 use std::{
     ops::Range,
@@ -20,7 +20,7 @@ use crate::{
     request::{Answer, Ask, Place, Refusal, open},
 };
 
-/// What a flow's task is to do.
+/// The task of a flow.
 struct Job {
     number: u64,
     chunks: Range<u32>,
@@ -42,7 +42,7 @@ pub(crate) struct Flow {
     pub(crate) number: u64,
 }
 impl Flow {
-    /// Starts the task of a flow to `place`; `held` is an answer whose head has come already.
+    /// Starts the task of a flow to `place`; `held` is an answer whose head has already arrived.
     pub(crate) fn start(
         id: BulkFlowId,
         (client, place, held): (&Client, &Place, Option<Answer>),

@@ -7,12 +7,12 @@ use std::{
 };
 use tributary_net::{disk::replace_file, wall_clock};
 
-/// Servers that are remembered at most; those that were used longest ago are forgotten.
+/// Maximum remembered servers; those unused for longest are forgotten.
 const SERVERS_MAX: usize = 512;
 /// Days after which a habit is forgotten: the server may have been repaired.
 const DAYS_MAX: u64 = 7;
 const FILE: &str = "servers.json";
-/// Bytes of the file that are read at most.
+/// Maximum bytes read from the file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// How a server differs from one that delivers any range over any number of connections.
@@ -53,7 +53,7 @@ impl Habits {
     pub(crate) fn learn<'a>(&mut self, seen: impl Iterator<Item = (&'a Url, Habit)>) {
         let before = self.servers.clone();
         for (url, habit) in seen {
-            // A habit that is only repeated keeps its day, so that it is tried again one day whether it lasts.
+            // A habit that only repeats keeps its day, so that it is tested again one day.
             let day = self.of(url).day;
             if habit == Habit::default() {
                 self.servers.remove(url.authority());

@@ -23,8 +23,8 @@
 //! | stores with the protocol of Amazon S3 | [`s3`] |
 //! | an etcd cluster as the store of a resolver's names | [`etcd`] |
 //!
-//! This crate has the only HTTP client of the sources. Which chunk comes from where is decided in
-//! [`tributary_transport::bulk`], which knows no HTTP.
+//! This crate has the only HTTP client of the sources. [`tributary_transport::bulk`], which does not know HTTP, assigns
+//! the chunks to mirrors.
 pub mod checksum;
 pub mod client;
 pub mod credentials;

@@ -6,11 +6,11 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::checksum::{Algorithm, Checksum, Pieces};
 
-/// Bytes of a Metalink file at most.
+/// Maximum bytes of a Metalink file.
 pub const METALINK_BYTES_MAX: usize = 16 << 20;
-/// Files in one at most.
+/// Maximum files in it.
 pub const FILES_MAX: usize = 10_000;
-/// URLs of a file at most.
+/// Maximum URLs of a file.
 pub const URLS_MAX: usize = 64;
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
 const NAMESPACE_3: &str = "http://www.metalinker.org/";

@@ -26,11 +26,11 @@ pub trait Host {
     fn step(&mut self, inputs: Vec<BulkInput>) -> Option<BulkStep>;
 }
 
-/// How often the thread polls whether the object is known.
+/// Interval at which the thread polls for the object.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long mirrors have for their first answer.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
-/// Chunks that wait for the node at most, of all flows together.
+/// Maximum chunks that wait for the node, over all flows.
 const QUEUE_CHUNKS: usize = 8;
 
 /// Serves a node's fetch from web servers until it ends. Blocks.
@@ -40,7 +40,7 @@ const QUEUE_CHUNKS: usize = 8;
 pub fn serve(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> Result<(), WebError> {
     let served = run(async { serve_all(host, mirrors, options).await });
     if served.is_err() {
-        // The fetch is not to wait for mirrors that do not come.
+        // The fetch must not wait for missing mirrors.
         host.step(vec![BulkInput::Settled]);
     }
     served

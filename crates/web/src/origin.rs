@@ -16,7 +16,7 @@ use std::{
 /// Who names the servers of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Origin {
-    /// The person who fetches: they may be anywhere, and get that person's passwords and cookies.
+    /// The user: addresses may be anywhere, and get the user's passwords and cookies.
     #[default]
     Person,
     /// An untrusted source: its servers must have public addresses and the ports of the web or above 1,023, and get no
@@ -73,8 +73,8 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Refuses an address that is not public, or one of this machine and its links, which are `here`: these may be public,
-/// and yet have services that no outsider reaches.
+/// Refuses an address that is not public, or that belongs to this machine or its links, which are `here`: these may be
+/// public, and yet have services that no outsider reaches.
 fn check_address(address: IpAddr, here: &[Prefix]) -> Result<(), String> {
     if !is_public(address) {
         return Err(format!("the address {address} is not public"));

@@ -11,8 +11,8 @@ use crate::{
     request::{Answer, Ask, Head, Refusal, request},
 };
 
-/// Tries to get the head of a file from a mirror that a person names before it counts as absent. One from an untrusted
-/// source gets a single try: it may not want requests.
+/// Attempts to get the head of a file from a user's mirror before it counts as absent. One from an untrusted source
+/// gets a single attempt: it may not want requests.
 const PROBES_MAX: u32 = 4;
 
 /// A mirror's description.
@@ -21,7 +21,8 @@ pub(crate) struct Probed {
     /// The unread rest of the answer over the first uplink. The probe of a single mirror requests the whole file, because some
     /// addresses work only once.
     pub(crate) held: Option<Answer>,
-    /// How long the head of the answer took over each uplink, if it has come, by the uplink's first place in the lanes.
+    /// How long the head of the answer took over each uplink, if it has arrived, by the uplink's first place in the
+    /// lanes.
     pub(crate) times: BTreeMap<usize, Duration>,
 }
 
@@ -64,8 +65,8 @@ async fn probe(client: &Client, shared: &Shared, url: &Url, how: Probe) -> Resul
     }
 }
 
-/// Queries every mirror over all uplinks; a few times, since networks come and go. `how` is the form of the request to
-/// each mirror.
+/// Queries every mirror over all uplinks; several times, since networks come and go. `how` is the form of the request
+/// to each mirror.
 pub(crate) async fn probe_all(
     mirrors: &[Url],
     how: &dyn Fn(&Url) -> Probe,
@@ -132,7 +133,7 @@ pub(crate) async fn probe_all(
     Ok(probed.into_iter().map(ProbedMirror::judge).collect())
 }
 
-/// Bytes that are compared at each place, and how many places there are.
+/// Bytes compared at each place, and the number of places.
 const SAMPLE_BYTES: u64 = 4_096;
 const SAMPLES: u64 = 3;
 
@@ -179,14 +180,14 @@ pub(crate) async fn sample_all(
     sampled
 }
 
-/// The answers of a mirror by the uplinks over which they came.
+/// The answers of a mirror by uplink.
 #[derive(Default)]
 struct ProbedMirror {
     answers: BTreeMap<usize, (Result<Answer, Refusal>, Time)>,
 }
 impl ProbedMirror {
-    /// Whether nothing better is worth waiting for. The first uplink has the word, since the network behind another one
-    /// may answer in the server's place, such as one that wants a login first; but it may be away.
+    /// Whether nothing better is worth waiting for. The first uplink decides, since the network behind another one may
+    /// answer in the server's place, such as one that requires a login; but the first may be down.
     fn is_settled(&self, now: Time, uplinks: usize) -> bool {
         let of_first = self.answers.get(&0).is_some_and(|(answer, _)| answer.is_ok());
         let of_any = self.answers.values().any(|(answer, at)| answer.is_ok() && now.since(*at) >= UPLINK_SLACK);
@@ -207,7 +208,7 @@ impl ProbedMirror {
 
 /// How often the time is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
-/// How long the other mirrors have once one has answered, at least.
+/// Minimum time for the other mirrors once one has answered.
 const PROBE_SLACK: Duration = Duration::from_secs(2);
-/// How long the first uplink has once another one has brought an answer.
+/// Time for the first uplink once another one has delivered an answer.
 const UPLINK_SLACK: Duration = Duration::from_millis(500);

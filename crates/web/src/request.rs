@@ -24,17 +24,17 @@ use crate::{
     s3,
 };
 
-/// Redirects of one request at most.
+/// Maximum redirects of one request.
 pub const REDIRECTS_MAX: usize = 10;
-/// The longest wait that a server may ask for.
+/// The longest pause that a server may request.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
 /// The wait if a busy server does not name one.
 const WAIT_DEFAULT: Duration = Duration::from_secs(2);
-/// Bytes that are requested of a server at least, even if it delivered less.
+/// Minimum bytes requested from a server, even if it delivered less.
 const RANGE_LEAST: u64 = 1 << 20;
 /// Extra bytes that an answer may have before the requested ones, as answers of caches with blocks do.
 const OVERLAP_MAX: u64 = 1 << 20;
-/// Servers behind one URL whose validators are remembered at most; validators of further servers are not compared.
+/// Maximum servers behind one URL whose validators are remembered; validators of further servers are not compared.
 const SERVERS_MAX: usize = 64;
 
 /// What shows whether a file on a server is still the same one.
@@ -61,7 +61,7 @@ impl Validator {
     }
 }
 
-/// What a request asks for.
+/// The object of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
     /// The whole file, by a request without a range.
@@ -103,7 +103,7 @@ pub struct Head {
     pub(crate) advertised: Advertised,
 }
 
-/// An answer whose bytes are read one piece after another.
+/// An answer whose bytes are read piece by piece.
 pub(crate) struct Answer {
     response: Response,
     /// Bytes that were read and given back.
@@ -149,7 +149,7 @@ pub enum Refusal {
     Again {
         /// What happened.
         reason: String,
-        /// How long the server asks to wait.
+        /// The pause that the server requests.
         wait: Option<Duration>,
     },
     /// The server failed (5xx); it may work later, or by a request of another form.
@@ -247,7 +247,7 @@ impl Place {
     }
 }
 
-/// Requests bytes of a file that is known.
+/// Requests bytes of a known file.
 pub(crate) async fn open(client: &Client, shared: &Shared, place: &Place, ask: &Ask) -> Result<Answer, Refusal> {
     let answer = request(client, shared, &place.url, ask).await?;
     place.compare(&answer.head)?;

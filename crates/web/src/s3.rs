@@ -154,7 +154,7 @@ fn bucket_and_key(object: &Url) -> Result<(String, String), String> {
     }
     Ok((bucket.into(), key))
 }
-/// A key as signatures want it in a path: everything but letters, digits, `-._~` and `/` as bytes.
+/// A key in the form for signatures in a path: everything but letters, digits, `-._~` and `/` as bytes.
 fn encoded(key: &str) -> String {
     key.bytes().fold(String::with_capacity(key.len()), |mut text, byte| {
         match byte {

@@ -23,11 +23,11 @@ use crate::{
     spool::Spool,
 };
 
-/// Attempts to fetch a file at most.
+/// Maximum attempts to fetch a file.
 const ATTEMPTS_MAX: u32 = 8;
-/// Attempts to fetch a file that changes, or whose mirrors are mixed; the later half fetch it as one stream.
+/// Maximum attempts to fetch a file that changes, or whose mirrors are mixed; the later half fetch it as one stream.
 const CHANGES_MAX: u32 = 4;
-/// Mirrors that are taken from the fields of an answer (RFC 6249) at most.
+/// Maximum mirrors taken from the fields of an answer (RFC 6249).
 const ADVERTISED_MAX: usize = 8;
 
 /// A mirror, and either its answer or the reason why it does not serve the chosen file.
@@ -47,7 +47,7 @@ pub(crate) struct Search {
     offered: Vec<Option<u64>>,
     /// The candidate of this attempt.
     chosen: Option<u64>,
-    /// All of the file, if it came as one stream or was decoded.
+    /// All of the file, if it arrived as one stream or was decoded.
     spool: Option<Spool>,
     changes: u32,
     /// Whether several servers answer for one URL, so that one of them may have other bytes.
@@ -172,7 +172,7 @@ impl Search {
         }
         ended
     }
-    /// Adds the mirrors and the checksum that answers name (RFC 6249). True if there are new mirrors.
+    /// Adds the mirrors and the checksum named by answers (RFC 6249). True if there are new mirrors.
     fn take_advertised(&mut self, probed: &[Result<Probed, Refusal>]) -> bool {
         let heads = || probed.iter().flatten().map(|probed| &probed.head);
         if !self.wanted.client.origin.is_trusted() || self.wanted.pieces.is_some() {
@@ -277,7 +277,7 @@ impl Search {
     }
 }
 
-/// Those whose sample differs from the most frequent one; the first one decides between two that are equally frequent.
+/// Those whose sample differs from the most frequent one; the first one decides between two equally frequent ones.
 fn odd_ones(samples: &BTreeMap<usize, blake3::Hash>) -> Vec<usize> {
     let count = |hash: &blake3::Hash| samples.values().filter(|other| *other == hash).count();
     let usual = samples.values().rev().max_by_key(|hash| count(hash)).copied();

@@ -23,7 +23,7 @@ struct Client {
     next: u64,
     answers: BTreeMap<u64, Answer>,
     news: Vec<Answer>,
-    /// The numbers of answers, as they came.
+    /// The numbers of answers, in order of arrival.
     order: Vec<u64>,
 }
 
@@ -148,7 +148,7 @@ fn an_older_record_replaces_no_newer_one_and_a_repeated_one_changes_nothing() {
     let (first, more) = one.list(1);
     assert_eq!((first, more), (vec![entry("r/a", 6, "six")], true));
     assert_eq!(one.list(2).0.len(), 2);
-    // A put that replaces any version replaces the record that was read, and nothing that came later.
+    // A put that replaces any version replaces the record that was read, and no later one.
     let Answer::Stale { revision, .. } = one.put("r/b", 2, "mine") else { panic!("a later one is there") };
     let unchanged = If::Unchanged(revision);
     assert!(matches!(one.put_if("r/b", 2, "mine", unchanged), Answer::Stored { is_new: true, .. }));
@@ -192,7 +192,7 @@ fn what_nobody_renews_goes_and_what_is_renewed_stays() {
     assert!(matches!(client.ask(again), Answer::Stored { .. }), "a lease that has ended is made again");
 }
 
-/// Puts versions of a key, each after the one before was stored, while `meanwhile` happens once some are; returns the
+/// Puts versions of a key, each after the previous one was stored, and calls `meanwhile` once some are; returns the
 /// acknowledged ones.
 fn put_through(client: &mut Client, mut meanwhile: impl FnMut(u64)) -> Vec<u64> {
     let mut acknowledged = Vec::new();
@@ -287,7 +287,7 @@ fn a_watch_behind_what_is_compacted_begins_anew_and_says_so() {
     let mut cluster = EtcdCluster::start(3, folder.path());
     let away = (cluster.leader().unwrap() + 1) % 3;
     let endpoints = cluster.endpoints();
-    // It knows one member only, so that it cannot watch while that one is down.
+    // It knows one member only, so it cannot watch while that one is down.
     let mut watcher = Client::new(&endpoints[away..=away]);
     let mut writer = Client::new(&endpoints);
     watcher.until("it begins", |client| client.restarts() == 1);
@@ -369,7 +369,7 @@ fn a_full_cluster_says_so_and_what_is_there_is_read_and_watched_on() {
         panic!("what is there is read")
     };
     assert_eq!(entries, [entry("r/first", 1, "x")]);
-    // It takes no heartbeats, and still the watch is known to be current.
+    // It accepts no heartbeats, and still the watch is known to be current.
     client.news.clear();
     client.until("it is current", |client| client.news.contains(&Answer::Current));
 }

@@ -203,7 +203,7 @@ fn what_was_interrupted_goes_on_where_it_stopped_unless_the_file_has_changed() {
     assert!(matches!(stopped, Err(WebError::Stopped)));
     let outcome = get(&wanted).expect("it is the same file");
     assert!(outcome.report.resumed_bytes > 2 << 20 && read(&wanted) == file);
-    // The same once more, and another file with another tag in between.
+    // A repetition, and another file with another tag in between.
     std::fs::remove_file(&wanted.output).expect("it is there");
     let stopped = fetch(&wanted, &mut |update| match update {
         Update::Report(report, _) if report.stored_bytes > 2 << 20 => Control::Stop,
@@ -477,7 +477,7 @@ fn an_object_of_a_store_is_fetched_with_signed_requests_beside_a_mirror() {
     let bytes_of: Vec<(&str, u64)> =
         outcome.report.sources.iter().map(|source| (source.label.as_str(), source.bytes)).collect();
     assert!(bytes_of[0].0 == "s3://isos" && bytes_of.iter().all(|(_, bytes)| *bytes > 0), "{bytes_of:?}");
-    // One that is alone, and asked in the wrong way.
+    // One that is alone, and requested in the wrong way.
     let mut refused = |secret: &str, object: &str| {
         (wanted.mirrors, wanted.client.store) = (vec![object.parse().expect("a URL")], store(secret));
         wanted.output = folder.path().join("none");

@@ -8,7 +8,7 @@ use super::{schema, table::Route};
 /// Makes the request of a route from the fields in the path, the query and the body.
 ///
 /// # Errors
-/// [`ApiError`] of kind usage names the field that is wrong.
+/// [`ApiError`] of kind usage names the wrong field.
 pub(crate) fn request(
     route: &Route,
     path: &[(&'static str, &str)],
@@ -64,7 +64,7 @@ fn from_query(fields: &mut Map<String, Value>, op: &str, query: &str) -> Result<
     }
     Ok(())
 }
-/// Adds a field that came as text, as the type that the schema gives it. Several of one name are a list.
+/// Adds a field given as text, with the type in the schema. Repeated fields form a list.
 fn add(fields: &mut Map<String, Value>, op: &str, name: &str, text: &str) -> Result<(), ApiError> {
     let schema = schema::field(op, name);
     let is = |kind: &str| match &schema["type"] {

@@ -5,7 +5,7 @@
 //! | other machines | with a token configured, every request carries it; without one the API answers on loopback only |
 //! | other users of this machine, and proxies that run as them | without a token the other end of the connection must belong to the owner of this process, according to the kernel; a forwarded request needs a token |
 //! | pages of other sites | `Sec-Fetch-Site` and `Origin` must match this listener; no answer carries a field of CORS; a body has a type that forms cannot send |
-//! | pages whose host name was made to lead here (DNS rebinding) | the host must be an address, `localhost` or one of `hosts`, see [`crate::place`] |
+//! | pages whose host name was redirected here (DNS rebinding) | the host must be an address, `localhost` or one of `hosts`, see [`crate::place`] |
 //! | pages of published objects, which have the same host and port | they are sandboxed, so that they have no origin |
 use std::{fs, io::Write, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -14,9 +14,9 @@ use tokio::sync::{OnceCell, Semaphore};
 use tributary::{ApiError, ErrorKind};
 use tributary_net::owner::is_tcp_peer_owner;
 
-/// Bytes that a token has at least; fewer could be guessed.
+/// Minimum bytes of a token; shorter ones could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
-/// Bytes of a token file at most.
+/// Maximum bytes of a token file.
 const TOKEN_FILE_BYTES_MAX: u64 = 4_096;
 /// Fields that show that a proxy forwards another client's request.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
@@ -51,7 +51,8 @@ impl Connection {
     pub(crate) fn new(own: SocketAddr, peer: SocketAddr) -> Connection {
         Connection { own, peer, is_owner: OnceCell::new() }
     }
-    /// Whether the other end belongs to the owner of this process. Asked once, since that reads a table of the kernel.
+    /// Whether the other end belongs to the owner of this process. Checked once, since that reads a table of the
+    /// kernel.
     async fn is_owner(&self) -> bool {
         let (own, peer) = (self.own, self.peer);
         let ask = || async move {
@@ -167,7 +168,7 @@ fn bearer(field: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The token in a file. A file that is not there is made, for its owner only.
+/// The token in a file. A missing file is created, for its owner only.
 fn token(path: &Path) -> Result<String, ApiError> {
     use std::os::unix::fs::MetadataExt;
     let failed = |operation: &str, error: &std::io::Error| ApiError::io(operation, path.display(), error);

@@ -1,5 +1,5 @@
-//! What happens at the node, once for all clients that listen: one thread watches the node and writes each event once; a
-//! client costs a queue of references.
+//! The node's events, once for all listening clients: one thread watches the node and writes each event once; a client
+//! costs a queue of references.
 use std::{
     collections::VecDeque,
     sync::{
@@ -88,7 +88,7 @@ impl Hub {
             let message = format!("{STREAMS_MAX} clients listen to events already");
             return Err(ApiError::new(ErrorKind::InUse, message).with_hint("close a page, or try again later"));
         }
-        // Browsers come again by themselves; they should wait a moment.
+        // Browsers reconnect on their own; they should wait a moment.
         let _ = events.try_send(Bytes::from_static(b"retry: 2000\n\n"));
         if let Some(last) = last {
             let seen = last.strip_prefix(&self.run).and_then(|rest| rest.strip_prefix('-')?.parse::<u64>().ok());
@@ -125,7 +125,7 @@ impl Hub {
                 state.kept.push_back((number, bytes.clone()));
                 bytes
             }
-            // Keeps connections alive that something on the way would cut when nothing passes.
+            // Keeps idle connections alive that a middlebox would cut.
             _ => Bytes::from_static(b": waiting\n\n"),
         };
         let mut all_missed = 0;
@@ -157,7 +157,7 @@ pub(crate) fn event(id: Option<&str>, name: &str, data: &str) -> Bytes {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     Bytes::from(format!("{id}event: {name}\ndata: {data}\n\n"))
 }
-/// The name of a notice: the value of its field `event`, which its line begins with.
+/// The name of a notice: the value of its field `event`, at the start of its line.
 pub(crate) fn name(line: &str) -> &str {
     let value = line.strip_prefix("{\"event\":\"").unwrap_or_default();
     value.split('"').next().unwrap_or_default()

@@ -61,7 +61,7 @@ use crate::{
 
 pub use self::openapi::description;
 
-/// What all paths of the API begin with.
+/// The prefix of all paths of the API.
 pub(crate) const ROOT: &str = "/api/v1";
 /// Where metrics are; the default path of Prometheus.
 const METRICS: &str = "/metrics";
@@ -232,7 +232,7 @@ impl Service {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
         Ok(response)
     }
-    /// Publishes a file that comes as the body.
+    /// Publishes the file in the body.
     async fn upload(&self, request: HttpRequest<Incoming>) -> Result<Response<Content>, ApiError> {
         let query = request.uri().query().unwrap_or_default().to_string();
         let upload = self.uploads.receive(request.into_body()).await?;
@@ -296,7 +296,7 @@ impl Service {
             }
         }
     }
-    /// The body of a request, if it is short enough and comes soon enough.
+    /// The body of a request, if it is short enough and arrives in time.
     async fn body(&self, request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
         let body_bytes_max = self.body_bytes_max;
         let read = Limited::new(request.into_body(), body_bytes_max).collect();
@@ -324,8 +324,8 @@ impl Service {
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| gone())?
     }
-    /// Has the node carry out a request whose answers come one after the other, and passes them on as they do. What
-    /// fails before the first one fails the request; later failures are the last object of the stream.
+    /// Makes the node execute a request with successive answers, and forwards each at once. A failure before the first
+    /// one fails the request; later failures are the last object of the stream.
     async fn stream(&self, ask: Request, wants_events: bool) -> Result<Response<Content>, ApiError> {
         let turn = Arc::clone(&self.long_turns).try_acquire_owned().map_err(|_| too_many(LONG_REQUESTS_MAX))?;
         let (sender, mut lines) = mpsc::channel::<Result<Notice, ApiError>>(LINES_WAITING_MAX);

@@ -11,7 +11,7 @@ pub(crate) enum Answers {
     PartOfStatus(&'static str),
     /// A list with any number of objects, these events.
     Many(&'static [&'static str]),
-    /// A stream of objects as they come about, these events among them.
+    /// A stream of objects as they occur, including these events.
     Stream(&'static [&'static str]),
     /// The stream of the node's events, which all its clients share.
     Watch,

@@ -1,4 +1,4 @@
-//! Files that clients send to be published. They lie in a folder of the state folder as long as they are published.
+//! Files uploaded by clients. They lie in a folder of the state folder while they are published.
 use std::{
     collections::BTreeSet,
     fs,

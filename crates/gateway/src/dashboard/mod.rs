@@ -65,7 +65,7 @@ pub(crate) fn answer(method: &Method, path: &str) -> Response<Content> {
     }
     response
 }
-/// Sends a browser there.
+/// Redirects a browser there.
 pub(crate) fn elsewhere() -> Response<Content> {
     let mut response = Response::new(Content::empty());
     *response.status_mut() = StatusCode::FOUND;

@@ -1,5 +1,5 @@
-//! What sources and paths delivered over all transfers. Transfers come and go, and the counts of each begin at zero; these
-//! totals only grow. Names of sources and nodes are chosen by others, so their number is limited.
+//! The bytes of sources and paths over all transfers. Transfers come and go, and their counts start at zero; these
+//! totals only grow. Other nodes choose the names of sources and nodes, so their number is limited.
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary::views::{PathView, ProgressView};
@@ -10,7 +10,7 @@ const SOURCES_MAX: usize = 100;
 const PATHS_MAX: usize = 200;
 /// What the others are called.
 const OTHERS: &str = "others";
-/// Ended transfers that are kept so that a late account of one counts nothing twice; more than any node remembers.
+/// Ended transfers remembered so that a late report counts nothing twice; more than any node remembers.
 const ENDED_SEEN_MAX: usize = 1_024;
 
 /// A path over all transfers: its source, and the nodes on it.
@@ -74,7 +74,7 @@ impl Ledger {
     pub(crate) fn take(&mut self, view: &ProgressView) {
         let new = ProgressView { running: true, ..ProgressView::default() };
         let before = self.seen.get(&view.transfer).map_or(&new, |seen| &seen.view);
-        // Accounts come by two ways; the older one may come last.
+        // Reports arrive in two ways; the older one may come last.
         if view.seconds < before.seconds || view.running && !before.running && !is_put_off(before) {
             return;
         }
@@ -111,7 +111,7 @@ impl Ledger {
             }
         }
     }
-    /// Takes the accounts of all transfers that the node knows, and gives the totals.
+    /// Takes the reports of all transfers known to the node, and returns the totals.
     pub(crate) fn take_all(&mut self, views: &[&ProgressView]) -> Totals {
         views.iter().for_each(|view| self.take(view));
         let present: BTreeSet<&str> = views.iter().map(|view| view.transfer.as_str()).collect();
@@ -142,7 +142,7 @@ impl Ledger {
 fn is_put_off(view: &ProgressView) -> bool {
     view.paused || view.waiting
 }
-/// The increase since then; an account that went back counts from zero.
+/// The increase since then; a report that decreased counts from zero.
 fn more(now: u64, before: Option<u64>) -> u64 {
     let before = before.unwrap_or(0);
     if now >= before { now - before } else { now }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(totals.paths[&way].bytes, 200);
         assert_eq!((totals.now[&way].window_bytes, totals.now[&way].rtt), (5, Some(0.02)));
         let failed = ProgressView { failure: Some("cut".into()), running: false, ..view("transfer-2", "attic", 31) };
-        // The first one is forgotten; nothing goes back.
+        // The first one is forgotten; no total decreases.
         let totals = ledger.take_all(&[&failed]);
         assert_eq!((totals.sources["attic"], totals.done, totals.failed, totals.running), (201, 1, 1, 0));
         assert!(totals.now.is_empty() && totals.states.is_empty());

@@ -33,7 +33,7 @@ pub(crate) enum Format {
     OpenMetrics,
 }
 impl Format {
-    /// The one that a client asks for.
+    /// The format that a client requests.
     pub(crate) fn of(accept: &str) -> Format {
         if accept.contains("application/openmetrics-text") { Format::OpenMetrics } else { Format::Prometheus }
     }
@@ -69,7 +69,7 @@ fn samples(metric: &Metric, from: &Reading<'_>) -> Vec<Sample> {
     (metric.read)(from).into_iter().chain(counted).collect()
 }
 
-/// What one scrape gives.
+/// The result of one scrape.
 #[derive(Debug)]
 struct Scrape(Vec<(&'static Metric, Vec<Sample>)>);
 

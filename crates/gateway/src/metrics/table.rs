@@ -12,7 +12,7 @@ use super::{
 pub(crate) enum Kind {
     /// It only grows.
     Counter,
-    /// It goes up and down.
+    /// It rises and falls.
     Gauge,
     /// A distribution of times in seconds.
     Histogram,
@@ -60,7 +60,7 @@ pub(crate) struct Counted {
     pub(crate) labels: &'static [&'static str],
 }
 
-/// Reads nothing: [`COUNTED`] gives the values.
+/// Reads nothing: [`COUNTED`] supplies the values.
 const fn counted(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Metric {
     Metric { name, kind: Kind::Counter, help, labels, read: |_| Vec::new() }
 }

@@ -6,7 +6,7 @@ use tributary_core::TransferId;
 use tributary_http::exchange::{ExchangeId, Frame, Kind, Message, ResponseHead};
 use tributary_transport::messaging::{Destination, SendOptions};
 
-/// The web server's side as a test plays it: takes requests and answers by hand.
+/// The web server's side as played by a test: receives requests and answers manually.
 struct Device(Messenger);
 
 impl Device {
@@ -52,7 +52,7 @@ fn an_answer_is_taken_only_from_whom_the_request_was_delivered_to() {
         for round in 0..2 {
             let asking = scope.spawn(ask);
             let (id, browser) = server.request();
-            // It knows this request, and is quicker: with its own name, and with the server's.
+            // It knows this request, and is faster: with its own name, and with the server's.
             let own = impostor.answer(id, &browser, impostor.0.credential(), "lies", 10 * round);
             impostor.wait(own);
             let stolen = impostor.answer(id, &browser, server.0.credential(), "lies", 10 * round + 1);

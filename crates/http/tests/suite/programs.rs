@@ -58,7 +58,7 @@ fn pip_installs_from_an_index_behind_the_proxies() {
         assert!(!is_required, "pip is not installed");
         return eprintln!("skipped: pip is not installed");
     }
-    // The smallest package there is: an archive of source files with its metadata.
+    // The smallest possible package: an archive of source files with its metadata.
     let make = "import io, sys, zipfile\n\
                 out = io.BytesIO()\n\
                 wheel = zipfile.ZipFile(out, 'w')\n\

@@ -158,7 +158,7 @@ fn a_websocket_carries_bytes_both_ways() {
     }
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(reader.read(&mut bytes).unwrap(), 0, "it ends when one side ends it");
-    // A server that does not want to answers as usual.
+    // An unwilling server answers as usual.
     let got = world.raw(ask("/no"));
     assert_eq!((got.status(), &got.body[..]), (426, &b"no"[..]));
 }

@@ -11,7 +11,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\n";
 enum Must {
     /// This status, and this body to its end.
     Get(u16, &'static str),
-    /// A status of the proxies, within seconds, and a reason that says this.
+    /// A status of the proxies, within seconds, with this reason.
     Fail(u16, &'static str),
     /// A body that does not end well.
     Cut,
@@ -133,7 +133,7 @@ fn responses_are_framed_by_the_book_whatever_the_web_server_does() {
                 assert!(got.status() == *status && body.contains(reason), "{what}: {got:?}");
                 assert!(clock.now().since(begin) < Duration::from_secs(7), "{what}: as soon as it is known");
             }
-            // If nothing was passed on yet, there is room for a status.
+            // If nothing was forwarded yet, a status can still be sent.
             Cut => assert!(!got.is_complete || got.status() == 502, "{what}: {got:?}"),
         }
     }

@@ -169,7 +169,7 @@ impl Got {
         values(&self.fields, name)
     }
 }
-/// Reads one response as RFC 9112 §6 tells a client to.
+/// Reads one response by the client's rules in RFC 9112 §6.
 pub(crate) fn read_response(reader: &mut impl BufRead, method: &str) -> Got {
     let mut got = Got::default();
     loop {

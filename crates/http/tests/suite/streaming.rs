@@ -1,4 +1,4 @@
-//! Bodies that are long, slow, silent or given up.
+//! Long, slow, silent and aborted bodies.
 use super::{
     script::{Answer, Script, Then, read_response},
     *,

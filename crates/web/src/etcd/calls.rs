@@ -30,7 +30,7 @@ const PASSWORD_TIME_MAX: Duration = Duration::from_secs(3);
 const TRIES: u32 = 3;
 /// How often the same record is put under another lease, while others change it.
 const RACES_MAX: u32 = 3;
-/// Bytes of an answer at most.
+/// Maximum bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Leases that are remembered as made.
 const LEASES_MAX: usize = 1 << 20;
@@ -40,7 +40,7 @@ const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
 const RESOURCE_EXHAUSTED: i64 = 8;
 const UNAUTHENTICATED: i64 = 16;
-/// A member has them when it is not the one to ask: cancelled, unknown, deadline exceeded, internal, unavailable.
+/// Codes of members that cannot answer: cancelled, unknown, deadline exceeded, internal, unavailable.
 const ASK_ANOTHER: [i64; 5] = [1, 2, 4, 13, 14];
 
 /// Why a request failed, according to etcd or the network.
@@ -80,7 +80,7 @@ pub(super) struct Cluster {
     user: Option<(String, String)>,
     token: tokio::sync::Mutex<Option<String>>,
     granted: Mutex<HashSet<u64>>,
-    /// Held while a lease is made: the first puts of a device all want the same one.
+    /// Held while a lease is created: the first puts of a device all want the same one.
     granting: tokio::sync::Mutex<()>,
 }
 
@@ -192,7 +192,7 @@ impl Cluster {
             if there.lease() == number || race == RACES_MAX {
                 return Ok(Answer::Stored { id, is_new: false });
             }
-            // The same record is to live on by the lease that is renewed.
+            // The same record must continue with the renewed lease.
             let body = wire::put_at(&key, &value, revision, number);
             reply = self.with_lease("kv/txn", &body, lease).await?;
             if reply.succeeded {
@@ -205,7 +205,7 @@ impl Cluster {
     pub(super) async fn with_lease(&self, path: &str, body: &Value, lease: Lease) -> Result<Reply, CallError> {
         let number = self.lease(lease.id);
         if !self.is_made(number) {
-            // Without a majority each of them takes its time; the others do not wait for that.
+            // Without a majority each of them is slow; the others do not wait for that.
             let _one = timeout(MEMBER_TIME_MAX, self.granting.lock()).await;
             if !self.is_made(number) {
                 self.grant(number, lease.seconds).await?;

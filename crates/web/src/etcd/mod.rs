@@ -46,7 +46,7 @@ const ROOM_LOOK: Duration = Duration::from_millis(5);
 pub struct EtcdOptions {
     /// Its members, as clients reach them.
     pub endpoints: Vec<Url>,
-    /// What the keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
     /// A user of its role-based access control, and the password.
     pub user: Option<(String, String)>,

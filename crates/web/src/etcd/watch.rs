@@ -34,9 +34,9 @@ const HEARTBEAT_LEASE_SECONDS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often the client reports that the watch is up to date.
 const CURRENT_EACH: Duration = Duration::from_millis(500);
-/// How long a member may take to begin.
+/// Maximum time for a member's first answer.
 const BEGIN_TIME_MAX: Duration = Duration::from_secs(2);
-/// Bytes of a line at most.
+/// Maximum bytes of a line.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// How far a watch is.
@@ -125,14 +125,14 @@ async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>, inbox: Arc<
             }
             Err(error) if error.is_full() => {
                 let member = pulse.watched.load(Ordering::Relaxed);
-                // A member that answers this has heard from a majority.
+                // A member that answers this is in contact with a majority.
                 let read = json!({ "key": base64(&key), "limit": "1" });
                 let is_in_touch = member != NONE && cluster.call_at(member, "kv/range", &read).await;
                 if is_in_touch && pulse.watched.load(Ordering::Relaxed) == member {
                     inbox.push([Answer::Current]);
                 }
             }
-            // An election lasts a second or two; the watch is to count as current soon after it.
+            // An election lasts a second or two; the watch should count as current soon after it.
             Err(_) => ticks.reset_after(HEARTBEAT_AGAIN),
         }
         // A put under an existing lease does not renew it.

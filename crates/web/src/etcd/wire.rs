@@ -1,4 +1,4 @@
-//! What the JSON gateway takes and gives. Bytes are in base64, numbers of 64 bits in strings.
+//! The messages of the JSON gateway. Bytes are in base64, numbers of 64 bits in strings.
 use base64ct::{Base64, Encoding};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,14 +40,14 @@ impl KeyValue {
     pub(super) fn revision(&self) -> u64 {
         self.mod_revision.parse().unwrap_or(0)
     }
-    /// Whether it is the first since the key was there last.
+    /// Whether it is the first since the key last existed.
     pub(super) fn is_first(&self) -> bool {
         self.version == "1"
     }
     pub(super) fn lease(&self) -> u64 {
         self.lease.parse().unwrap_or(0)
     }
-    /// The record there; one that is not as we write them has version 0, so that it is replaced.
+    /// The record there; one in a foreign format has version 0, so that it is replaced.
     pub(super) fn entry(&self, prefix: usize) -> Entry {
         let (mut key, value) = (self.key(), self.value());
         key.drain(..prefix.min(key.len()));
@@ -67,7 +67,7 @@ pub(super) struct Reply {
     pub(super) more: bool,
     pub(super) succeeded: bool,
     pub(super) responses: Vec<Response>,
-    /// Of a renewal; absent if there is no such lease.
+    /// For a renewal; absent if the lease does not exist.
     #[serde(rename = "TTL")]
     pub(super) ttl: String,
     pub(super) token: String,
@@ -175,7 +175,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     Base64::encode_string(bytes)
 }
 
-/// A record's value as it is kept: its version comes first, so that values compare as versions do.
+/// The stored form of a record: its version comes first, so that values compare as versions do.
 pub(super) fn value_of(entry: &Entry) -> Vec<u8> {
     [&entry.version.to_be_bytes(), &entry.value[..]].concat()
 }
@@ -187,7 +187,7 @@ pub(super) fn put(key: &[u8], value: &[u8], lease: u64) -> Value {
 pub(super) fn put_below(key: &[u8], value: &[u8], below: u64, lease: u64) -> Value {
     let (put, at) = (json!({ "request_put": put(key, value, lease) }), base64(key));
     let is_lower = json!({ "key": at, "target": "VALUE", "result": "LESS", "value": base64(&below.to_be_bytes()) });
-    // A comparison of the value of a key that is not there fails.
+    // A comparison of a missing key's value fails.
     let is_absent = json!({ "key": at, "target": "VERSION", "result": "EQUAL", "version": "0" });
     let read = json!({ "request_range": { "key": at } });
     let otherwise = json!({ "request_txn": { "compare": [is_absent], "success": [put], "failure": [read] } });

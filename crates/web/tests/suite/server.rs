@@ -24,7 +24,7 @@ pub(crate) struct Behaviour {
     pub(crate) shifts: bool,
     /// Sends the whole file for any request.
     pub(crate) no_ranges: bool,
-    /// Redirects there; `%n` is a number that counts up.
+    /// Redirects there; `%n` is an increasing number.
     pub(crate) redirects: Option<&'static str>,
     /// Sends header after header.
     pub(crate) endless_headers: bool,
