@@ -59,7 +59,7 @@ impl<W: Write> Capture<W> {
     /// If the packet cannot be written.
     ///
     /// # Panics
-    /// If there is no such interface.
+    /// If the interface does not exist.
     pub fn record(&mut self, time: Time, interface: usize, datagram: &Datagram) -> io::Result<()> {
         let frame = frame(&self.interfaces[interface], datagram);
         let mut block = Vec::with_capacity(frame.len() + 24);

@@ -19,8 +19,8 @@ use crate::{
 /// there is and quinn's is not), and the one that loss does not fool.
 pub const RIVALS: [Rival; 3] = [Rival::TcpCubic, Rival::QuicCubic, Rival::QuicBbr];
 
-/// Seconds that a rival takes for `bytes` bytes from `sources` to `receiver`, from `start` on: over one connection from
-/// one source, as a download manager does from several. `None` if bytes were wrong or did not all arrive.
+/// Seconds that a rival takes for `bytes` bytes from `sources` to `receiver`, starting at `start`: over one connection
+/// for one source, like a download manager for several. `None` if bytes were wrong or did not all arrive.
 ///
 /// # Panics
 /// As [`RivalDownload::new`].
@@ -200,13 +200,13 @@ impl RivalDownload {
         }
         RivalDownload { net, client, servers, start, bytes }
     }
-    /// Runs it to its end, at most until `limit`; seconds from its start to its last byte.
+    /// Runs it to its end or until `limit`; returns the seconds from its start to its last byte.
     pub fn seconds(&mut self, limit: Time) -> Option<f64> {
         run_download(&mut self.net, self.client, limit);
         let outcome = outcome(&self.net, self.client, &self.servers);
         outcome.seconds.filter(|_| outcome.bytes == self.bytes && outcome.wrong_bytes == 0)
     }
-    /// The same; besides, the bytes that have come, by the time since its start, every `interval`.
+    /// The same, and the bytes received by the time since its start, sampled every `interval`.
     pub fn seconds_and_progress(&mut self, limit: Time, interval: Duration) -> (Option<f64>, Vec<(f64, u64)>) {
         let mut progress = Vec::new();
         let mut until = self.start;
@@ -236,7 +236,7 @@ pub struct Download<'a> {
     pub receiver: &'a str,
     /// Its length; all downloads from one source have the same.
     pub bytes: u64,
-    /// When it begins.
+    /// Start time.
     pub start: Time,
 }
 
@@ -266,7 +266,8 @@ impl Together {
         let (net, _) = network(scenario, plan, nodes);
         Together { net, downloads: placed }
     }
-    /// Runs until the download of that number has ended, at most until `limit`; seconds from its start to its last byte.
+    /// Runs until the download of that number has ended or until `limit`; returns the seconds from its start to its
+    /// last byte.
     pub fn seconds(&mut self, number: usize, limit: Time) -> Option<f64> {
         let (client, server, bytes) = self.downloads[number];
         run_download(&mut self.net, client, limit);
@@ -277,7 +278,7 @@ impl Together {
     pub fn run_until(&mut self, time: Time) {
         self.net.run_until(time);
     }
-    /// Bytes that have come of each.
+    /// Bytes received of each.
     pub fn received(&self) -> Vec<u64> {
         let of = |client: NodeIndex| self.net.node(client).download().map_or(0, |download| download.received_bytes());
         self.downloads.iter().map(|(client, ..)| of(*client)).collect()

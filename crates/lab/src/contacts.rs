@@ -18,7 +18,7 @@ use tributary_core::{
 
 use tributary::config::recordings::RecordingError;
 
-/// How many nodes a recording has at most.
+/// The maximum number of nodes in a recording.
 pub const NODES_MAX: usize = 100_000;
 
 /// The contacts of pairs of nodes, with their times.
@@ -26,7 +26,8 @@ pub const NODES_MAX: usize = 100_000;
 pub struct Contacts {
     /// The names of all nodes, in order.
     pub nodes: Vec<String>,
-    /// For each pair of indices that ever met, its script: down at first, up and down with each contact, once only.
+    /// For each pair of indices that ever met, its script, which does not repeat: initially down, up and down with each
+    /// contact.
     pub pairs: BTreeMap<(usize, usize), Script>,
     /// The time of the last line.
     pub duration: Duration,
@@ -54,7 +55,7 @@ impl Contacts {
 /// `start` are up from the beginning. An `up` while up and a `down` while down change nothing.
 ///
 /// # Errors
-/// [`RecordingError`] if a line is no event, time goes back, or there is no contact.
+/// [`RecordingError`] if a line is not an event, time goes back, or there is no contact.
 pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, RecordingError> {
     let mut events: Vec<(Duration, &str, &str, LinkState)> = Vec::new();
     let mut contacts: BTreeMap<(&str, &str), Vec<(Duration, Duration)>> = BTreeMap::new();

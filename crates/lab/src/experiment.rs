@@ -13,7 +13,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// The place in the paper that it reproduces or continues.
     pub paper: &'static str,
-    /// How often each variant runs by default: the paper's number where it gives one.
+    /// Default number of runs per variant: the paper's number where it states one.
     pub runs: u32,
     /// Runs it.
     pub run: fn(&Settings) -> Results,
@@ -67,7 +67,7 @@ impl Settings {
     }
 }
 
-/// What an experiment gives: figures a machine reads, figures a person reads, and how they came about.
+/// Results of an experiment: figures for machines, figures for people, and how they were obtained.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
     /// Its name.
@@ -96,7 +96,7 @@ pub struct Metric {
     /// `seconds`, `mbps`, `share` (0 to 1), `relative` (a change as a part of the earlier value), `count`, `seconds²`,
     /// …
     pub unit: String,
-    /// The paper's value; `None` if it gives none.
+    /// The paper's value; `None` if it states none.
     pub paper: Option<f64>,
 }
 

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | scenarios of any family in virtual time, and their files | [`simulation`] |
 //! | cross traffic, packet captures | [`traffic`], [`capture`] |
-//! | caches that lie | [`faults`] |
+//! | corrupting caches | [`faults`] |
 //! | networks from files and generators, recorded contacts | [`topology`], [`contacts`] |
 //! | experiments and their results | [`experiment`] |
 //! | the table of experiments | [`experiments`] |
@@ -25,7 +25,7 @@
 //! | figures and page of a person's own scenario | [`run_report`] |
 //! | mean, variance, Jain's index | [`stats`] |
 //!
-//! The same seed gives the same bytes in every file, with any number of threads.
+//! The same seed produces the same bytes in every file, with any number of threads.
 pub mod capture;
 pub mod comparison;
 pub mod congestion;

@@ -110,7 +110,7 @@ pub fn seconds_of(
     }
 }
 
-/// What links do by themselves, as faults. A script that repeats counts once.
+/// The links' own scripts, as faults. A repeating script counts once.
 fn scripted(scenario: &Scenario) -> Vec<PlannedFault> {
     let mut planned = Vec::new();
     for link in &scenario.links {

@@ -12,7 +12,7 @@ pub struct Page {
     /// The site's name.
     pub name: String,
     activities: Vec<Activity>,
-    /// Per activity: the activities that may start because of it.
+    /// Per activity: the activities that depend on it.
     edges: Vec<Vec<(usize, After)>>,
     /// Per activity: how many edges lead to it.
     waits: Vec<u32>,
@@ -95,8 +95,8 @@ impl Page {
     pub fn bytes(&self) -> u64 {
         self.objects().map(|(_, bytes)| bytes).sum()
     }
-    /// The least time in which it can load: the first byte of each object takes `round_trip`, the others come at
-    /// `bytes_per_second` as if the object were alone.
+    /// The minimum load time: the first byte of each object takes `round_trip`, the rest arrives at `bytes_per_second`
+    /// as if the object were alone.
     pub fn bound(self: &Arc<Self>, round_trip: Duration, bytes_per_second: f64) -> Duration {
         let mut load = PageLoad::new(Arc::clone(self));
         load.start(Time::ZERO);
@@ -203,7 +203,7 @@ impl PageLoad {
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.first().map(|(due, _)| *due)
     }
-    /// When the last byte of the last object came.
+    /// When the last byte of the last object arrived.
     pub fn ended(&self) -> Option<Time> {
         self.ended
     }

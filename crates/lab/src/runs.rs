@@ -49,7 +49,7 @@ impl Times {
     pub fn bar(&self) -> Option<Bar> {
         Bar::with_spread(self.mean(), confidence(&self.seconds))
     }
-    /// Reports mean and variance, with the paper's where it has them, and failed runs if there were any.
+    /// Reports mean and variance, with the paper's values where it states them, and failed runs if there were any.
     pub fn tell(&self, results: &mut Results, variant: &str, paper: PaperTimes) {
         let mut put = |quantity: &str, value: f64, unit: &str, paper: Option<f64>| match paper {
             Some(paper) => results.comparison(format!("{variant}.{quantity}"), value, unit, paper),

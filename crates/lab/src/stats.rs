@@ -37,7 +37,7 @@ fn student(freedom: usize) -> f64 {
         }
     }
 }
-/// The value below which `share` (0 to 1) of the values lie, linear between neighbours; zero of nothing.
+/// The value below which `share` (0 to 1) of the values lie, interpolated linearly; zero without values.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

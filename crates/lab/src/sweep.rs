@@ -1,13 +1,13 @@
-//! The figure of a parameter sweep: how long each transfer takes over the values that were set.
+//! The figure of a parameter sweep: the duration of each transfer over the swept values.
 use serde_json::Value;
 
 use crate::figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines};
 
-/// Transfers that are drawn at most.
+/// The maximum number of transfers drawn.
 const TRANSFERS_MAX: usize = 7;
 
-/// Draws the totals of all combinations of a sweep, as `trib sim --json` prints them: over an axis if one key has
-/// different values and all of them are numbers of one unit, else as bars.
+/// Draws the totals of all combinations of a sweep, as `trib sim --json` prints them: over an axis if a single key
+/// varies and all its values are numbers of one unit, otherwise as bars.
 pub fn figure(totals: &[Value]) -> Figure {
     let mut keys = swept(totals);
     if keys.is_empty() {

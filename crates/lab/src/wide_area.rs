@@ -26,7 +26,7 @@ pub fn papers_transfer() -> TransferConfig {
     }
 }
 
-/// The two ways to fetch that stand side by side: prefix of the variant's name, and settings.
+/// The two compared ways of fetching: prefix of the variant's name, and settings.
 pub fn controllers() -> [(&'static str, TransferConfig); 2] {
     [("", papers_transfer()), ("default-", TransferConfig::default())]
 }
@@ -36,7 +36,7 @@ pub fn controllers() -> [(&'static str, TransferConfig); 2] {
 pub struct Way {
     /// Its rate in kbit/s while it is calm.
     pub kbps: u64,
-    /// Its propagation delay one way, in milliseconds.
+    /// Its one-way propagation delay in milliseconds.
     pub delay_ms: u64,
     /// How it is congested.
     pub congestion: Congestion,
@@ -74,7 +74,7 @@ pub const QUEUE: Duration = Duration::from_millis(40);
 pub const ACCESS_KBPS: u64 = 35_500;
 /// When fetches start: the domain has found itself by then.
 pub const START: Time = Time::from_millis(3_000);
-/// When a run is given up.
+/// When a run is aborted.
 pub const LIMIT: Time = Time::from_millis(600_000);
 /// The name of the fetched file.
 pub const NAME: &str = "/lab/file";
@@ -117,7 +117,7 @@ pub const THREE_WAYS: [Way; 3] = [
 ///   pub-2 ── fn-2 ──────┘ │
 ///   pub-3 ── fn-3 ──────┘ rn-tm
 /// ```
-/// The links between fn-n and fn-0 are the wide-area ways; `bursts` is the seed of their congestion, `None` for calm.
+/// The links between fn-n and fn-0 are the wide-area paths; `bursts` is the seed of their congestion, `None` for calm.
 pub fn three_sources(seed: u64, bursts: Option<u64>, transfer: &TransferConfig) -> Scenario {
     let mut scenario = core(seed);
     for (number, way) in (1..).zip(&THREE_WAYS) {

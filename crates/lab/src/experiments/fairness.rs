@@ -53,7 +53,7 @@ const QUEUES: [(Discipline, f64); 7] = [
 ];
 /// No queue is smaller: ten full packets.
 const QUEUE_BYTES_MIN: u64 = 15_000;
-/// What rivals keep in flight at most, by their flow control.
+/// The maximum that rivals keep in flight, by their flow control.
 const IN_FLIGHT_MAX: f64 = 4.0 * 1024.0 * 1024.0;
 const START: Time = Time::from_millis(3_000);
 /// Shares that count as fair, and those beyond which one starves the other.
@@ -183,7 +183,7 @@ fn name() -> Name {
     "/lab/file".parse().expect("the name is right")
 }
 
-/// What one run gives.
+/// Results of one run.
 struct Row {
     share: f64,
     used: f64,

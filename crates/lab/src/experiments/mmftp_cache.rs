@@ -143,7 +143,7 @@ impl Law {
     }
 }
 
-/// What one run gives.
+/// Results of one run.
 struct Row {
     hits: f64,
     seconds: f64,

@@ -63,7 +63,7 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-/// What one run gives.
+/// Results of one run.
 struct Row {
     seconds: Option<f64>,
     ideal: f64,
@@ -81,7 +81,7 @@ fn read(item: &Item, scenario: &Scenario, outcome: Outcome) -> Row {
     let windows = SOURCES.map(|source| {
         of(source).iter().map(|sample| (since(sample), sample.window_bytes as f64 / PACKET_BYTES)).collect()
     });
-    // A second after the change, so that the others have had time, until the change back.
+    // From a second after the change, so that the others have had time, until the change back.
     let (from, to) = (item.scale.silent.0.as_secs_f64() + 1.0, item.scale.silent.1.as_secs_f64());
     let rates = SOURCES.map(|source| {
         let within: Vec<_> = of(source).into_iter().filter(|sample| (from..=to).contains(&since(sample))).collect();
@@ -214,7 +214,7 @@ fn windows(results: &mut Results, prefix: &str, rows: &[Vec<Row>; 2], scale: Siz
 fn name_of(prefix: &str) -> &str {
     if prefix.is_empty() { "paper" } else { "default" }
 }
-/// The mean of several curves at every sampling time at which at least half of them still run.
+/// The mean of several curves at every sampling time at which at least half of them are still running.
 fn mean_over_time(curves: &[&[(f64, f64)]], end: f64) -> Vec<(f64, f64)> {
     let steps = (end / SAMPLING.as_secs_f64()).ceil() as usize;
     (1..=steps)

@@ -86,10 +86,10 @@ fn scenario(item: &Item) -> Scenario {
         router(&mut scenario, &near);
         router(&mut scenario, &far);
         let mut bottleneck = link(KBPS, 20);
-        // One bandwidth-delay product, so that halving windows can keep it busy.
+        // One bandwidth-delay product, so that it stays busy when windows halve.
         bottleneck.queue_bytes = 125_000;
         scenario.add_link(&near, &far, bottleneck);
-        // The way of control messages; narrow in name only, and never cheaper than the way of data.
+        // The path of control messages: narrow in name only, and never cheaper than the data path.
         scenario.add_link(&far, "hub", link(100_000, 30));
         for flow in 0..flows[index] {
             let publisher = format!("pub-{side}{flow}");
@@ -209,7 +209,7 @@ impl Row {
         });
         shares.collect()
     }
-    /// When the share comes within 0.1 of where it is in the second half, and stays there for four seconds.
+    /// When the share comes within 0.1 of its value in the second half and stays there for four seconds.
     fn convergence(&self) -> Option<f64> {
         let shares = self.share();
         let last = Row::steady(&shares);

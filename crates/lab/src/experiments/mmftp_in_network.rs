@@ -86,7 +86,7 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-/// What one run gives, over its second half.
+/// Results of one run, over its second half.
 struct Row {
     mbps: [f64; 2],
     queue_ms: Vec<f64>,

@@ -66,7 +66,7 @@ fn scenario(item: &Item) -> Scenario {
         if number % 2 == 1 {
             add_way(&mut scenario, &via, "fn-0", way, Some(item.seed), stream);
         } else {
-            // One link more than the other path, so that the shortest path is the same in every run.
+            // One more link than the other path, so that the shortest path is the same in every run.
             let far = format!("far-{number}");
             router(&mut scenario, &far);
             add_way(&mut scenario, &via, &far, way, Some(item.seed), stream);

@@ -128,7 +128,7 @@ struct Encoded {
     failed: usize,
 }
 impl Encoded {
-    /// Share of pairs whose path has a filter of at most `bytes`.
+    /// Share of pairs whose path has a filter of up to `bytes`.
     fn up_to(&self, bytes: usize) -> f64 {
         self.share(self.filters.iter().filter(|filter| filter.is_some_and(|filter| filter <= bytes)).count())
     }
@@ -136,7 +136,7 @@ impl Encoded {
     fn exact(&self) -> f64 {
         self.share(self.filters.iter().filter(|filter| filter.is_none()).count())
     }
-    /// Share of pairs without a path of at most as many hops as a packet may take.
+    /// Share of pairs without a path within a packet's hop limit.
     fn too_long(&self) -> f64 {
         self.share(self.failed)
     }
@@ -173,7 +173,7 @@ fn encode(topology: &Topology, seed: u64) -> Encoded {
     encoded
 }
 
-/// The graph that the link states of these routers would give.
+/// The graph built from the link states of these routers.
 fn graph(topology: &Topology, seed: u64) -> Graph {
     let mut random = Random::new(seed, 1);
     let mut states: Vec<LinkState> = (0..topology.places.len())
@@ -248,7 +248,7 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-/// What a domain of one size gives.
+/// Results for a domain of one size.
 struct Domain {
     completed: f64,
     seconds: f64,

@@ -30,7 +30,7 @@ const PLACES: usize = 24;
 const BACKGROUND: usize = 6;
 const FOREGROUND_START: Time = Time::from_millis(7_000);
 
-/// A way to choose: publishers that are used, metric, paths to each.
+/// A selection method: publishers used, metric, paths to each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Choice {
     name: &'static str,
@@ -72,7 +72,7 @@ struct Item {
     background: Vec<MemoryObject>,
 }
 
-/// Who takes part in a run.
+/// The participants of a run.
 struct Cast {
     receiver: usize,
     sources: Vec<usize>,

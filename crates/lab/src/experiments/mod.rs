@@ -1,4 +1,4 @@
-//! The table of experiments. One file each; a new one is a file and a line here.
+//! The table of experiments, one file each; adding an experiment takes a file and a line here.
 mod fairness;
 mod mftp;
 mod mmftp_cache;

@@ -1,4 +1,4 @@
-//! Routers whose caches lie, for `trib demo --evil cache` and `corrupt_cache` of scenarios.
+//! Routers with corrupting caches, for `trib demo --evil cache` and `corrupt_cache` in scenarios.
 mod mf;
 mod ndn;
 mod psi;
@@ -17,7 +17,7 @@ use tributary_transport::{
 };
 use tributary_trust::{Grant, Identity};
 
-/// Gives nodes the faulty caches that their configs ask for.
+/// Gives nodes the faulty caches that their configs request.
 pub const FAULTY_CACHES: Wrapper = Wrapper(Some(with_faulty_cache));
 
 fn with_faulty_cache(inner: BoxedNode, config: &NodeConfig, seed: u64) -> BoxedNode {
@@ -48,7 +48,7 @@ trait Corruption: Send {
     fn on_drained(&mut self) {}
 }
 
-/// A node whose transmissions are corrupted; it behaves correctly otherwise.
+/// A node whose transmissions are corrupted; otherwise it behaves correctly.
 struct FaultyNode {
     inner: BoxedNode,
     corruption: Box<dyn Corruption>,

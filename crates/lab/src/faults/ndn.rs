@@ -8,17 +8,17 @@ use super::Corruption;
 /// Names of Data that are remembered until all is sent; beyond them nothing is altered.
 const PASSING_MAX: usize = 4_096;
 
-/// A content store that answers with flipped bytes. Digests are made right again, so that nothing but the object's own
-/// hashes shows it.
+/// A content store that answers with flipped bytes. Digests are recomputed, so only the object's own hashes reveal the
+/// change.
 pub(super) struct FaultyCache {
     share: f64,
     random: Random,
-    /// Names of the Data that arrived and may not have been passed on yet: they come from elsewhere.
+    /// Names of Data that arrived and may not have been forwarded yet: they come from elsewhere.
     passing: BTreeSet<Vec<u8>>,
 }
 
 impl FaultyCache {
-    /// Alters `share` (0 to 1) of what the cache answers.
+    /// Alters `share` (0 to 1) of the cache's answers.
     pub(super) fn new(share: f64, random: Random) -> FaultyCache {
         FaultyCache { share, random, passing: BTreeSet::new() }
     }

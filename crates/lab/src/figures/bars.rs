@@ -10,7 +10,7 @@ use plotters::{
 
 use super::{Chart, DRAWN, GRID, INK, Style, Swatch, colour, framed, headroom, short, short_within, words};
 
-/// The bars that stand side by side over one word.
+/// The bars side by side above one label.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BarGroup {
     /// The word below.
@@ -46,7 +46,7 @@ const LEFT: u32 = 62;
 /// Pixels of a row of words below.
 const LABEL_ROW: u32 = 15;
 
-/// A label below, in rows of at most `letters_max` letters where its hyphens and spaces allow.
+/// A label below, in rows of up to `letters_max` letters where its hyphens and spaces allow.
 fn broken(label: &str, letters_max: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     for part in label.split_inclusive(['-', ' ']) {

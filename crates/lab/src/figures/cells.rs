@@ -24,7 +24,7 @@ const ROW: i32 = 20;
 /// Pixels above and below the rows.
 const MARGIN: i32 = 24;
 
-/// Draws a table of shares as SVG, with its natural height; `columns` stand above it.
+/// Draws a table of shares as SVG with its natural height; `columns` are the headings.
 pub fn cells(chart: &Chart, columns: &[String], rows: &[CellRow]) -> String {
     let (width, _) = chart.size;
     let height = (rows.len() as i32 * ROW + 2 * MARGIN + 60) as u32;

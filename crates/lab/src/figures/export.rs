@@ -8,7 +8,7 @@ use resvg::{tiny_skia, usvg};
 
 /// Pixels of a PNG for one of the drawing: 288 to an inch where a browser shows 96.
 const PNG_SCALE: f32 = 3.0;
-/// The letters come with the program, so that a drawing is the same on every machine.
+/// The font is part of the program, so that a drawing is the same on every machine.
 const LETTERS: &str = "DejaVu Sans";
 
 static OPTIONS: LazyLock<usvg::Options<'static>> = LazyLock::new(|| {

@@ -20,11 +20,11 @@ use super::{Chart, DRAWN, GRID, INK, SHADE, Swatch, colour, framed, headroom, sh
 pub struct Series {
     /// The text in the legend.
     pub label: String,
-    /// The points, by x. One whose y is no number interrupts the line: nothing is known there.
+    /// The points, by x. A point whose y is not a number interrupts the line: the value is unknown there.
     pub points: Vec<(f64, f64)>,
     /// How it is drawn.
     pub style: Style,
-    /// Its colour by number, see [`colour`]; `None` takes its place in the list.
+    /// Colour number, see [`colour`]; `None` takes its position in the list.
     pub colour: Option<usize>,
     /// Vertical lines from the least to the most: x, least, most.
     pub ranges: Vec<(f64, f64, f64)>,

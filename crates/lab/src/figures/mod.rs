@@ -1,5 +1,5 @@
-//! Drawings as SVG, PDF and PNG: lines over an axis, groups of bars, and tables of shares. Legends stand next to the
-//! data, never on it.
+//! Drawings as SVG, PDF and PNG: line charts, grouped bars and tables of shares. Legends are placed next to the data,
+//! never over it.
 //!
 //! Colours from Okabe and Ito, which people with any kind of colour vision can distinguish; dashes mark a further
 //! difference, so that a print in grey reads as well.
@@ -53,11 +53,11 @@ pub struct Chart {
     pub y: String,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// Where the vertical axis begins; `None` for zero.
+    /// Start of the vertical axis; `None` for zero.
     pub y_from: Option<f64>,
-    /// Where the vertical axis ends at least.
+    /// Minimum end of the vertical axis.
     pub y_to: f64,
-    /// Where the horizontal axis begins and ends; `None` fits the data.
+    /// Range of the horizontal axis; `None` fits the data.
     pub x_range: Option<(f64, f64)>,
     /// Spans of the horizontal axis that are shaded, each with a word for the legend.
     pub spans: Vec<(f64, f64, String)>,
@@ -131,7 +131,7 @@ fn framed(chart: &Chart, legend: &[(String, Swatch)], plot: impl FnOnce(&Area<'_
     {
         let (width, height) = chart.size;
         let rows = rows(legend, width);
-        // A long legend takes nothing from the plot.
+        // A long legend does not shrink the plot.
         let height = height + (rows.len() as u32).saturating_sub(2) * LEGEND_ROW as u32;
         let total = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
         total.fill(&WHITE).expect(DRAWN);
@@ -156,7 +156,7 @@ fn framed(chart: &Chart, legend: &[(String, Swatch)], plot: impl FnOnce(&Area<'_
 
 const LEGEND_ROW: i32 = 19;
 
-/// Pixels that an entry of the legend takes. Letters are about seven pixels wide at this size.
+/// Width of a legend entry in pixels. Letters are about seven pixels wide at this size.
 fn entry_width(label: &str) -> i32 {
     50 + label.chars().count() as i32 * 7
 }
@@ -192,7 +192,7 @@ fn draw_swatch(area: &Area<'_>, (x, y): (i32, i32), swatch: &Swatch) {
 fn short(value: f64) -> String {
     short_within(value, 1.0)
 }
-/// A short number of an axis with this span: with as many decimals as distinguish its labels, two at least.
+/// A short number on an axis with this span: with enough decimals to distinguish its labels, two or more.
 fn short_within(value: f64, span: f64) -> String {
     let decimals = if span > 0.0 { (1.0 - span.log10().floor()).clamp(2.0, 12.0) as usize } else { 2 };
     let size = value.abs();

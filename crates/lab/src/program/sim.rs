@@ -1,4 +1,4 @@
-//! `trib sim`: a person's own scenario, once or with many seeds.
+//! `trib sim`: a user's own scenario, run once or with many seeds.
 use serde_json::{Value, json};
 use std::{
     fs::File,
@@ -95,7 +95,7 @@ fn points(sim: &args::Sim) -> Result<Vec<Vec<Setting>>, ApiError> {
     }
     Ok(points)
 }
-/// Combinations of swept values at most.
+/// The maximum number of combinations of swept values.
 const POINTS_MAX: usize = 10_000;
 
 /// Where the files of one run belong: by its swept values, then by its seed.

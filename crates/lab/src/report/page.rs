@@ -122,7 +122,7 @@ impl Cells<'_> {
         columns.dedup();
         columns
     }
-    /// A value with its interval of confidence, if it is known, and the paper's, if it gives one.
+    /// A value with its confidence interval, if known, and the paper's value, if it states one.
     fn text(&self, row: &str, column: &str, spread: Option<&Cells<'_>>) -> String {
         let key = (row.to_owned(), column.to_owned());
         let Some(metric) = self.cells.get(&key) else { return String::new() };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::page::{Page, PageLoad};
 
-/// Connections to one server that browsers open at most.
+/// The maximum number of connections that browsers open to one server.
 pub const CONNECTIONS_MAX: usize = 6;
 
 /// A page load. The objects of the page are parts of one [`Content`], one behind the other.
@@ -63,7 +63,7 @@ impl Browser {
             lanes: Vec::new(),
         }
     }
-    /// When the last byte of the last object came.
+    /// When the last byte of the last object arrived.
     pub fn ended(&self) -> Option<Time> {
         self.load.ended()
     }

@@ -1,5 +1,5 @@
-//! The file that mirrors serve: bytes that follow from their position, so that no storage is needed.
-/// A file whose every byte is known to both ends: arriving bytes are compared, and nothing is kept.
+//! The file served by mirrors: its bytes follow from their position, so no storage is needed.
+/// A file whose bytes are known at both ends: arriving bytes are compared and not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content {
     /// Two contents of different seeds agree in no more bytes than chance has it.
@@ -53,7 +53,7 @@ impl Content {
     }
 }
 
-/// How many bytes come from one step of the generator.
+/// Bytes per step of the generator.
 const WORD_BYTES: u64 = 8;
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct DownloadConfig {
     /// The most that may be in flight on one connection: TCP's receive buffer, QUIC's flow control. Default 4 MiB: far
     /// more than rate × round-trip time of any scenario of the lab, and about the size to which Linux grows it.
     pub window_bytes: usize,
-    /// When the download begins. Default: at once.
+    /// Start of the download. Default: at once.
     pub start: Time,
 }
 
@@ -76,7 +76,7 @@ pub struct SourceCount {
     pub connections: u32,
 }
 
-/// A download of one file from mirrors of it.
+/// A download of one file from several mirrors.
 #[derive(Debug)]
 pub struct Downloader {
     content: Content,
@@ -101,10 +101,10 @@ struct Lane {
     /// Requested parts that have not arrived, in order of the requests.
     requested: VecDeque<Range>,
     unwritten: Vec<u8>,
-    /// When something last arrived, or there was last nothing to wait for.
+    /// The last time that something arrived or that nothing was awaited.
     progressed: Time,
     retry_at: Time,
-    /// Bytes that came since `counted_from`, and the rate of the time before.
+    /// Bytes received since `counted_from`, and the rate before that.
     counted_bytes: u64,
     counted_from: Time,
     rate: Option<Rate>,
@@ -180,7 +180,7 @@ impl Downloader {
             stack.abort(now, connection);
         }
     }
-    /// Opens connections that are due, takes arrived bytes, and closes silent or ended connections.
+    /// Opens due connections, processes received bytes, and closes silent or ended connections.
     fn receive(&mut self, now: Time, stack: &mut dyn Stack) {
         for lane in &mut self.lanes {
             let Some(connection) = lane.connection else {
@@ -239,7 +239,7 @@ impl Downloader {
 }
 
 impl Lane {
-    /// Takes bytes of the file; returns how many of them were requested and correct.
+    /// Processes bytes of the file; returns how many of them were requested and correct.
     fn on_bytes(&mut self, now: Time, content: Content, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
         let mut right = 0;
@@ -320,7 +320,7 @@ impl Application for Downloader {
 pub(super) const WINDOW_BYTES: usize = 4 << 20;
 /// Over how long the rate of a connection is measured.
 const RATE_TIME: Duration = Duration::from_millis(200);
-/// What a connection asks for ahead before its rate is known.
+/// How much a connection requests ahead before its rate is known.
 const AHEAD_BYTES_FIRST: u64 = 256 << 10;
 /// The least that it requests ahead.
 const AHEAD_BYTES_MIN: u64 = 64 << 10;

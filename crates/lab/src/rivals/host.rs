@@ -12,7 +12,7 @@ use super::{
 pub trait Application {
     /// Serves all connections: reads and writes as much as possible, and runs due timers.
     fn run(&mut self, now: Time, stack: &mut dyn Stack);
-    /// When it wants to run even if nothing arrives.
+    /// When it wants to run next even if nothing arrives.
     fn poll_timeout(&self) -> Option<Time>;
     /// The next event.
     fn poll_event(&mut self) -> Option<Event>;

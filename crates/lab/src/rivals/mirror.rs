@@ -26,7 +26,7 @@ pub struct Mirror {
 struct Session {
     request: Vec<u8>,
     ranges: VecDeque<Range>,
-    /// The bytes being written; the first `sent` have been sent.
+    /// The bytes being written, of which the first `sent` have been sent.
     prepared: Vec<u8>,
     sent: usize,
 }
@@ -94,7 +94,7 @@ impl Session {
         }
         Some(&self.prepared[self.sent..])
     }
-    /// Takes bytes of requests; those beyond the end of the file, or for too much at once, are ignored.
+    /// Takes the bytes of requests. Requests beyond the end of the file or for too much at once are ignored.
     fn on_bytes(&mut self, bytes: &[u8], file_bytes: u64) {
         self.request.extend_from_slice(bytes);
         let (requests, rest) = self.request.as_chunks::<REQUEST_BYTES>();
@@ -134,5 +134,5 @@ impl Range {
 pub const REQUEST_BYTES: usize = 16;
 /// Requests of one connection that may wait for their answer.
 const RANGES_MAX: usize = 64;
-/// Bytes that are made at once.
+/// Bytes generated at once.
 const WRITE_BYTES: usize = 16 << 10;

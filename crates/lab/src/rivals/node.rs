@@ -65,7 +65,7 @@ impl Rival {
         let stack = self.stack(Role::Server, &addresses, (WINDOW_BYTES, MTU_BYTES), seed);
         RivalNode::Server(Box::new(Host::new(addresses, routes, stack, Mirror::new(content))))
     }
-    /// A host that fetches `content` from `sources`, whose `local` addresses are its own.
+    /// A host with the addresses `local` that fetches `content` from `sources`.
     pub fn client(
         self,
         routes: Routes,

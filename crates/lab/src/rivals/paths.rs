@@ -15,11 +15,11 @@ use super::{
 /// A path to one server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathSpec {
-    /// Rate, the same both ways.
+    /// Rate, the same in both directions.
     pub rate: Rate,
     /// Round-trip time without queues.
     pub rtt: Duration,
-    /// Probability that a packet is lost, the same both ways.
+    /// Packet loss probability, the same in both directions.
     pub loss: f64,
     /// When both directions are cut and mended.
     pub silent: Option<(Time, Time)>,
@@ -72,14 +72,14 @@ impl Paths {
         }
         Paths { net, client, servers, connections }
     }
-    /// Runs until the download has ended, at most until `limit`.
+    /// Runs until the download has ended or until `limit`.
     pub fn run(&mut self, limit: Time) -> DownloadOutcome {
         run_download(&mut self.net, self.client, limit);
         outcome(&self.net, self.client, &self.servers)
     }
 }
 
-/// A download of `bytes` bytes over `paths`, which takes no longer than an hour.
+/// A download of `bytes` bytes over `paths`, limited to one hour.
 pub fn download(rival: Rival, bytes: u64, paths: &[PathSpec], config: DownloadConfig, seed: u64) -> DownloadOutcome {
     Paths::new(rival, bytes, paths, config, seed).run(Time::from_millis(3_600_000))
 }

@@ -90,7 +90,7 @@ impl Plan {
     ) -> NodeIndex {
         self.add(Planned::Browser { rival, content, server, page: Arc::clone(page), start })
     }
-    /// A node that [`Plan::build_with`] asks for: mostly one of ours on a router.
+    /// A node requested by [`Plan::build_with`]: usually one of ours on a router.
     pub fn place(&mut self) -> NodeIndex {
         self.add(Planned::Place)
     }
@@ -184,10 +184,10 @@ impl<N: Node + 'static> RivalView for SharedNode<N> {
     }
 }
 
-/// How a download went.
+/// Result of a download.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DownloadOutcome {
-    /// From its start to its last byte; `None` if that did not come.
+    /// From its start to its last byte; `None` if the last byte did not arrive.
     pub seconds: Option<f64>,
     /// Bytes that arrived and were found right.
     pub bytes: u64,
@@ -222,7 +222,7 @@ pub fn outcome<N: RivalView>(net: &Network<N>, client: NodeIndex, servers: &[Nod
     }
 }
 
-/// Runs a network until the download of `client` has ended, at most until `limit`.
+/// Runs a network until the download of `client` has ended or until `limit`.
 pub fn run_download<N: RivalView>(net: &mut Network<N>, client: NodeIndex, limit: Time) -> RunEnd {
     let is_running = |net: &Network<N>| {
         let rival = net.node(client).rival();

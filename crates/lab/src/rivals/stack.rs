@@ -1,4 +1,4 @@
-//! What the two rivals have in common for the programs on top: connections that carry a stream of bytes each way.
+//! What the two rivals offer to the programs above them: connections that carry a stream of bytes in each direction.
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub struct StackStats {
 
 /// A third-party transport, with its sockets: sans-I/O, in virtual time, replayable from its seed.
 ///
-/// After any call that takes `now`, a host calls [`Stack::poll_packet`] until it gives `None`, then asks
+/// After any call that takes `now`, a host calls [`Stack::poll_packet`] until it returns `None`, then
 /// [`Stack::poll_timeout`].
 pub trait Stack {
     /// Opens a connection from the host's address `local` to the mirror at `remote`.
@@ -52,7 +52,7 @@ pub trait Stack {
     fn poll_timeout(&self) -> Option<Time>;
     /// A connection that a client opened to this host.
     fn poll_accept(&mut self) -> Option<ConnectionId>;
-    /// How far a connection is; closed if it is not known.
+    /// The state of a connection; closed if it is unknown.
     fn state(&self, connection: ConnectionId) -> ConnectionState;
     /// Passes everything that has arrived to `take`, in order and without gaps, in one or more pieces.
     fn read(&mut self, connection: ConnectionId, take: &mut dyn FnMut(&[u8]));

@@ -8,7 +8,7 @@
 //!   on is then sent again.
 //! - No explicit congestion notification: a packet that a queue marks is dropped, as a router would have done.
 //! - Window scaling yes; timestamps are left off, which spares 12 bytes a segment.
-//! - Receivers hold at most 32 runs of bytes beyond a hole; further runs are dropped.
+//! - Receivers hold up to 32 ranges of bytes beyond a hole; further ranges are dropped.
 //!
 //! It is therefore TCP of the textbook, weaker than Linux under loss; QUIC with the same controllers has
 //! acknowledgement ranges, a probe timeout and pacing, and represents today's loss recovery.
@@ -47,7 +47,7 @@ pub struct TcpStack {
     wire: Wire,
     sockets: SocketSet<'static>,
     connections: BTreeMap<ConnectionId, SocketHandle>,
-    /// The socket that takes the next connection, on a host that serves.
+    /// The socket for the next connection, on a serving host.
     listener: Option<SocketHandle>,
     accepted: VecDeque<ConnectionId>,
     /// Closed by us, until their last packet is out.
@@ -67,10 +67,10 @@ pub struct TcpStack {
     sent_to: BTreeMap<(Ipv4Addr, u32), u32>,
 }
 
-/// Whether a host takes connections.
+/// Whether a host accepts connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpRole {
-    /// It takes connections and sends files.
+    /// It accepts connections and sends files.
     Server,
     /// It opens connections and receives files.
     Client,
@@ -81,7 +81,7 @@ impl TcpStack {
     /// buffer of a server, `mtu_bytes` the longest IP packet.
     ///
     /// # Panics
-    /// If there are no addresses or more than eight.
+    /// If there are no addresses, or more than eight.
     pub fn new(
         role: TcpRole,
         addresses: &[Ipv4Addr],
@@ -96,7 +96,7 @@ impl TcpStack {
         let mut interface = Interface::new(config, &mut wire, Instant::ZERO);
         interface.update_ip_addrs(|own| {
             for address in addresses {
-                // One network for all hosts: which way a packet goes is decided by the host's routes.
+                // One network for all hosts: a packet's path follows from the host's routes.
                 own.push(IpCidr::new(IpAddress::Ipv4(*address), 8)).expect("a host has at most eight addresses");
             }
         });
@@ -153,8 +153,8 @@ impl TcpStack {
         let instant = instant(now);
         for handle in self.connections.values() {
             let socket = self.sockets.get_mut::<Socket<'_>>(*handle);
-            // While more is to come only full segments go out; near the end Nagle's rule would hold the last one
-            // back for a round trip.
+            // While more data follows, only full segments are sent; near the end Nagle's rule would delay the last one
+            // by a round trip.
             socket.set_nagle_enabled(socket.send_queue() > NAGLE_BYTES);
         }
         self.interface.poll(instant, &mut self.wire, &mut self.sockets);
@@ -191,7 +191,7 @@ impl TcpStack {
         let (ports, start) = (word(0), word(4));
         let highest = self.sent_to.entry((destination, ports)).or_insert(start);
         let end = start.wrapping_add(payload_bytes);
-        // Sequence numbers wrap; distances are taken as signed, as RFC 9293 has it.
+        // Sequence numbers wrap; distances are signed, as in RFC 9293.
         let fresh = (end.wrapping_sub(*highest) as i32).clamp(0, payload_bytes as i32) as u32;
         self.stats.retransmitted_bytes += u64::from(payload_bytes - fresh);
         *highest = highest.wrapping_add(fresh);
@@ -336,7 +336,7 @@ fn time(instant: Instant) -> Time {
 const TICK: Duration = Duration::from_micros(1);
 /// The port that servers listen on.
 const SERVER_PORT: u16 = 80;
-/// Where the ports of clients begin (RFC 6335).
+/// The first port of clients (RFC 6335).
 const EPHEMERAL_PORT_MIN: u16 = 49_152;
 /// The buffer for the direction in which only requests go.
 const CONTROL_BYTES: usize = 16 << 10;

@@ -71,7 +71,7 @@ fn marked(mut chart: Chart, outcome: &Outcome) -> Chart {
     marks.sort_by(|one, other| one.0.total_cmp(&other.0));
     marks.truncate(MARKS_MAX);
     chart.marks = marks;
-    // A fault may come after the last sample.
+    // A fault may occur after the last sample.
     chart.x_range = Some((0.0, ended));
     chart
 }
@@ -170,10 +170,10 @@ fn progress(outcome: &Outcome) -> Drawing {
     draw(Chart::new("Progress of transfers", "time (s)", "payload (MB)"), sums.into_iter().map(line))
 }
 
-/// What a line of a figure is called, how many bytes stand behind it, and its points.
+/// A line's name in a figure, the number of bytes behind it, and its points.
 type Line = (String, u64, Vec<(f64, f64)>);
 
-/// A quantity of the paths. While a path is silent or closed nothing of it is known: the line is interrupted.
+/// A quantity of the paths. While a path is silent or closed the quantity is unknown, and the line is interrupted.
 fn paths(outcome: &Outcome, title: &str, y: &str, value: fn(&PathSample) -> Option<f64>) -> Drawing {
     let mut lines: BTreeMap<(usize, u16), Line> = BTreeMap::new();
     for sample in &outcome.path_samples {

@@ -36,7 +36,7 @@ pub trait Guest: Node {
     }
 }
 
-/// Makes a guest for its place. It may be called more than once: for each run, and when its node starts again.
+/// Creates a guest for its place. It may be called more than once: for each run, and when its node restarts.
 #[derive(Clone)]
 pub struct GuestFactory(Arc<Make>);
 
@@ -74,11 +74,11 @@ pub struct Seat {
 pub struct SeatFace {
     /// Its number.
     pub face: FaceId,
-    /// Who is at the other end: a guest, or the neighbour of a plain node.
+    /// The node at the other end: a guest, or the neighbour of a plain node.
     pub peer: String,
     /// The longest datagram that gets through, in bytes.
     pub mtu: u32,
-    /// The rate of the narrowest link on the way there; `None` if none has a limit.
+    /// The rate of the narrowest link on the path there; `None` if no link has a limit.
     pub rate: Option<Rate>,
 }
 
@@ -89,7 +89,7 @@ pub const GUEST_HEADER_BYTES: usize = 4;
 /// The longest datagram of a guest over links with the usual MTU of 1,472 bytes.
 pub const GUEST_MTU: u32 = 1_472 - GUEST_HEADER_BYTES as u32;
 
-/// The way from one guest to another.
+/// The path from one guest to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Route {
     /// The face to leave by at each node, the sender's first.
@@ -112,7 +112,7 @@ pub(super) fn parse(datagram: &Datagram) -> Option<(u8, u16)> {
         _ => None,
     }
 }
-/// Puts a header in front of a guest's packet. Its body is shared unless it has a head of its own.
+/// Prepends a header to a guest's packet. Its body is shared unless it already has a header.
 pub(super) fn wrap(datagram: Datagram, route: u16) -> Datagram {
     Datagram::new(&header(0, route), datagram.into_bytes())
 }

@@ -1,4 +1,4 @@
-//! Events of a simulation as JSON lines: time and node in front, then what the program itself would tell.
+//! Events of a simulation as JSON lines: time and node first, then what the program itself would report.
 use serde_json::{Map, Value, json};
 use std::io;
 use tributary_core::{

@@ -8,9 +8,9 @@
 //!   workload                                                            events as JSON lines
 //!   faults
 //! ```
-//! A [`Scenario`] is plain data and can be sent to another thread; [`Simulation::run`] gives the same [`Outcome`]
-//! for the same scenario on every machine. Everything in it goes by name: nodes by their labels, links by
-//! `a-b` (or a name of their own), guests by theirs.
+//! A [`Scenario`] is plain data and can be sent to another thread; [`Simulation::run`] gives the same [`Outcome`] for
+//! the same scenario on every machine. Everything in it has a name: nodes their labels, links `a-b` (or an explicit
+//! name), guests theirs.
 //!
 //! Besides the endpoints of the families there are [`Guest`]s: rivals and cross traffic. They sit at a node, send to
 //! each other over the same links and queues as everybody else, and need no routing of the family: a route of faces
@@ -23,11 +23,11 @@
 //! | scenarios from TOML files | [`file`] |
 //! | cross traffic | [`traffic`] |
 //! | building and running | [`run`] |
-//! | what came of it | [`outcome`] |
+//! | the results | [`outcome`] |
 //! | that as JSON lines and CSV, packet captures | [`output`], [`packets`] |
 //! | events as JSON lines | [`lines`] |
-//! | what is seen at regular times, within a limit | `samples` |
-//! | objects that are published, stores that compare what arrives with them | [`store`] |
+//! | samples at regular times, within a limit | `samples` |
+//! | published objects, stores that compare received bytes with them | [`store`] |
 //! | many runs at a time, in order | [`parallel`] |
 //!
 //! # Example

@@ -15,7 +15,7 @@ use tributary_core::{
 use super::guest::{self, GUEST_HEADER_BYTES, Guest, Route};
 use tributary::families::BoxedNode;
 
-/// One place of the network. See the [module](super) for what can sit there.
+/// One place in the network. See the [module](super) for its possible occupants.
 pub struct SimulatedNode {
     host: HostNode,
     guests: Vec<Seated>,
@@ -39,7 +39,7 @@ pub(super) struct Seated {
     pub(super) routes: Vec<u16>,
 }
 
-/// Transfers of guests have numbers from here on: this bit, then the guest's index, then its own number.
+/// Transfer numbers of guests start here: this bit, then the guest's index, then its own number.
 const GUEST_TRANSFERS: u32 = 1 << 31;
 const GUEST_SHIFT: u32 = 20;
 
@@ -47,14 +47,14 @@ impl SimulatedNode {
     pub(super) fn new(host: HostNode, guests: Vec<Seated>, routes: Arc<Vec<Route>>, serves: Arc<AtomicBool>) -> Self {
         SimulatedNode { host, guests, routes, passing: VecDeque::new(), is_frozen: false, dropped_packets: 0, serves }
     }
-    /// The endpoint that sits here, if one does.
+    /// The endpoint at this place, if there is one.
     pub fn endpoint(&self) -> Option<&BoxedNode> {
         match &self.host {
             HostNode::Endpoint(node) => Some(node),
             HostNode::Plain(_) | HostNode::Bare => None,
         }
     }
-    /// The endpoint that sits here, to command.
+    /// The endpoint at this place, to command.
     pub fn endpoint_mut(&mut self) -> Option<&mut BoxedNode> {
         match &mut self.host {
             HostNode::Endpoint(node) => Some(node),
@@ -86,7 +86,7 @@ impl SimulatedNode {
             (None, HostNode::Endpoint(_) | HostNode::Bare) => None,
         }
     }
-    /// The report of a transfer of the endpoint or guest here.
+    /// The report of a transfer by the endpoint or guest at this place.
     pub fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         if let Some((guest, id)) = of_guest(transfer) {
             return self.guests.get(guest)?.guest.report(now, id);
@@ -122,7 +122,7 @@ impl SimulatedNode {
             HostNode::Bare => None,
         }
     }
-    /// A packet between guests has arrived, or starts here after `links` links.
+    /// A packet between guests has arrived, or starts here and travels over `links` links.
     fn pass(&mut self, now: Time, links: u8, route_number: u16, datagram: Datagram) {
         let routes = Arc::clone(&self.routes);
         let Some(route) = routes.get(usize::from(route_number)) else {
@@ -141,7 +141,7 @@ impl SimulatedNode {
             },
         }
     }
-    /// Takes what guests want to send; false if there was nothing.
+    /// Takes the guests' packets; false if there were none.
     fn collect(&mut self, now: Time, batch: &mut TransmitBuf) -> bool {
         for index in 0..self.guests.len() {
             batch.clear();

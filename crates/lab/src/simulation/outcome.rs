@@ -1,4 +1,4 @@
-//! What came of a simulation.
+//! The results of a simulation.
 use tributary_content::Name;
 use tributary_core::{
     Duration, PathId, Rate, Time,
@@ -8,7 +8,7 @@ use tributary_core::{
 use tributary_sim::NetworkStats;
 use tributary_transport::NodeStatus;
 
-/// Everything that a run gives. Equal scenarios give equal outcomes.
+/// The complete results of a run. Equal scenarios produce equal outcomes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// The scenario's name.
@@ -39,14 +39,14 @@ pub struct Outcome {
     pub trace_hash: u64,
 }
 
-/// What came of one fetch.
+/// The result of one fetch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TransferOutcome {
     /// The node or guest that fetched.
     pub node: String,
     /// Name of the object.
     pub name: Name,
-    /// The last account of it; `None` if it never started.
+    /// Its last report; `None` if it never started.
     pub report: Option<TransferReport>,
     /// Whether it ended with success.
     pub is_completed: bool,
@@ -71,7 +71,7 @@ impl TransferOutcome {
         let report = self.report.as_ref()?;
         Some((report.bytes - report.resumed_bytes) as f64 * 8.0 / 1e6 / self.seconds()?)
     }
-    /// Useful bytes that came from the source of that label.
+    /// Useful bytes received from the source of that label.
     pub fn bytes_from(&self, source: &str) -> u64 {
         let sources = self.report.iter().flat_map(|report| &report.sources);
         sources.filter(|of| of.label == source).map(|of| of.bytes).sum()
@@ -98,7 +98,7 @@ pub struct LinkOutcome {
     pub to: String,
     /// Its rate at the end; `None` is unlimited.
     pub rate: Option<Rate>,
-    /// Its counters. Bytes are those of datagrams, without the link's overhead.
+    /// Its counters. They count datagram bytes, without the link's overhead.
     pub stats: LinkStats,
     /// The link's overhead per packet.
     pub overhead_bytes: u32,
@@ -107,7 +107,7 @@ pub struct LinkOutcome {
 }
 
 impl LinkOutcome {
-    /// Packets of which nobody knows where they are; zero, or the simulator is wrong.
+    /// Packets whose whereabouts are unknown; zero, or the simulator is wrong.
     pub fn unaccounted_packets(&self) -> u64 {
         self.stats.unaccounted_packets(self.in_flight_packets)
     }
@@ -135,7 +135,7 @@ pub struct PathSample {
     pub label: String,
     /// Its state.
     pub state: PathState,
-    /// Useful bytes that came over it so far.
+    /// Useful bytes received over it so far.
     pub bytes: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
@@ -167,7 +167,7 @@ pub struct LinkSample {
 }
 
 impl Outcome {
-    /// Whether every fetch got all its bytes and no wrong one.
+    /// Whether every fetch got all its bytes and none was wrong.
     pub fn is_complete(&self) -> bool {
         self.transfers.iter().all(TransferOutcome::is_complete)
     }

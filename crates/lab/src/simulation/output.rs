@@ -1,4 +1,4 @@
-//! An [`Outcome`] as files: JSON lines and CSV. Equal outcomes give equal bytes.
+//! An [`Outcome`] as files: JSON lines and CSV. Equal outcomes produce equal bytes.
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tributary_core::{PathId, Rate, Time};
@@ -268,7 +268,7 @@ fn number(value: f64) -> String {
 fn optional(value: Option<f64>) -> String {
     value.map(number).unwrap_or_default()
 }
-/// RFC 4180: what holds a comma, a quote or a line's end is quoted.
+/// RFC 4180: fields that contain a comma, a quote or a line end are quoted.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }

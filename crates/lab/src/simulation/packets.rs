@@ -55,7 +55,7 @@ impl Packets {
         });
         Ok(Packets(state))
     }
-    /// Ends the capture; gives how many packets it has.
+    /// Ends the capture; returns its number of packets.
     ///
     /// # Errors
     /// If a packet could not be written.
@@ -71,7 +71,7 @@ impl Packets {
     }
 }
 
-/// The UDP port by which a dissector knows the family of a link.
+/// The UDP port by which a dissector recognises a link's family.
 fn port(scenario: &Scenario, a: &str, b: &str) -> u16 {
     let family =
         scenario.nodes.iter().filter(|node| node.label == a || node.label == b).find_map(|node| match &node.host {

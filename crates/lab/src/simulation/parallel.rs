@@ -1,4 +1,4 @@
-//! Many runs at a time, with results in the order of the inputs, so that nothing depends on which thread was faster.
+//! Many runs in parallel, with results in the order of the inputs, so that nothing depends on which thread was faster.
 use std::{
     num::NonZeroUsize,
     sync::{

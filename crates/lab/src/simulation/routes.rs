@@ -9,7 +9,7 @@ use tributary_core::FaceId;
 use super::scenario::{Host, Scenario};
 use tributary::{config::Role, simulated::AssignedRoute};
 
-/// The routes of all nodes. `neighbours` are those of each node, face 1 first.
+/// The routes of all nodes. `neighbours` lists each node's, face 1 first.
 pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<AssignedRoute>> {
     let passes = |node: usize| match &scenario.nodes[node].host {
         Host::Endpoint(config) => config.has_role(Role::Router),

@@ -61,7 +61,7 @@ struct Plan {
 struct State {
     fetches: Vec<FetchState>,
     of_transfer: BTreeMap<(NodeIndex, TransferId), usize>,
-    /// Ended before the number of the transfer was known: a fetch may fail at once.
+    /// Ended before the transfer's number was known: a fetch may fail at once.
     ended_early: BTreeSet<(NodeIndex, TransferId)>,
     ended: usize,
     /// Ended, and the account not kept yet.
@@ -72,7 +72,7 @@ struct State {
 
 struct FetchState {
     id: Option<TransferId>,
-    /// Its last account, once it has ended.
+    /// Its last report, once it has ended.
     report: Option<TransferReport>,
     shelf: Shelf,
     has_ended: bool,
@@ -157,7 +157,7 @@ impl Simulation {
         while !self.advance(limit) {}
         self.outcome()
     }
-    /// Runs it up to `time`, or to its end if that comes first; gives whether it is over.
+    /// Runs it up to `time`, or to its end if that is earlier; returns whether it has ended.
     pub fn advance(&mut self, time: Time) -> bool {
         let scenario = &self.plan.scenario;
         let (limit, until) = (time.min(scenario.limit), scenario.until);
@@ -186,7 +186,7 @@ impl Simulation {
             }
         }
     }
-    /// Keeps the accounts of fetches that have just ended: a node forgets all but the last of them.
+    /// Keeps the reports of fetches that have just ended: a node forgets all but the last of them.
     fn keep_reports(&mut self) {
         let fresh = std::mem::take(&mut self.state.borrow_mut().fresh);
         for index in fresh {
@@ -279,7 +279,7 @@ impl Simulation {
             let Some(report) = self.network.node(place).report(now, id) else { continue };
             for path in report.paths {
                 let source = report.sources.iter().find(|source| source.source == path.source);
-                // A guest tells bytes only.
+                // A guest reports bytes only.
                 let (since, bytes) = self.guest_bytes.insert((index, path.path), (now, path.bytes)).unwrap_or_default();
                 let measured = || Rate::over(path.bytes.saturating_sub(bytes), now.since(since)).unwrap_or_default();
                 let rate = if is_endpoint { path.rate } else { measured() };
@@ -409,8 +409,8 @@ impl Plan {
         (self.faces_of, self.routes) = (faces_of, Arc::new(routes));
         Ok(())
     }
-    /// The faces of the fastest way by propagation delay (then by links), the longest datagram of a guest that it
-    /// carries, and the rate of its narrowest link.
+    /// The faces of the fastest path by propagation delay (then by links), the maximum datagram of a guest on it, and
+    /// the rate of its narrowest link.
     fn way(&self, from: NodeIndex, to: NodeIndex) -> Option<(Vec<FaceId>, u32, Option<Rate>)> {
         let mut best: BTreeMap<NodeIndex, (u128, usize)> = BTreeMap::from([(from, (0, 0))]);
         let mut came: BTreeMap<NodeIndex, (NodeIndex, FaceId, usize)> = BTreeMap::new();
@@ -447,7 +447,7 @@ impl Plan {
         if a == node { (&link.forward, b) } else { (&link.backward, a) }
     }
 
-    /// Makes what sits at a node; `start` counts its lives.
+    /// Creates a node's occupant; `start` counts its starts.
     fn make(&self, node: usize, start: u64) -> SimulatedNode {
         let seed = |stream: u64| Random::new(self.scenario.seed, stream).bits().wrapping_add(start.wrapping_mul(START));
         let host = match &self.scenario.nodes[node].host {
@@ -508,7 +508,7 @@ impl Plan {
         }
     }
 
-    // ---- what happens
+    // ---- events
 
     fn publish(&self, network: &mut Network<SimulatedNode>, index: usize) {
         let publication = &self.scenario.publications[index];
@@ -530,7 +530,7 @@ impl Plan {
         }
         endpoint.publish(now, Box::new(Gated { inner: reader, serves }));
     }
-    /// Where a fetch takes place, and whether by an endpoint.
+    /// Where a fetch takes place, and whether an endpoint performs it.
     fn fetcher(&self, spec: &FetchSpec) -> (NodeIndex, bool) {
         match self.seats.get(&spec.node) {
             Some((place, _)) => (*place, false),
@@ -629,7 +629,7 @@ impl Plan {
 impl State {
     fn on_fetch(&mut self, place: NodeIndex, index: usize, id: Option<TransferId>) {
         let Some(id) = id else {
-            // Nobody there can fetch.
+            // The node there cannot fetch.
             self.end(index, false);
             return;
         };
@@ -669,9 +669,9 @@ impl FetchState {
     }
 }
 
-/// Random streams of nodes' seeds start here.
+/// The first random stream of nodes' seeds.
 const NODE_STREAMS: u64 = 1 << 16;
-/// Random streams of guests' seeds start here.
+/// The first random stream of guests' seeds.
 const GUEST_STREAMS: u64 = 1 << 24;
 /// Keeps the seeds of a node's lives apart.
 const START: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -3,8 +3,8 @@ use tributary_core::{Duration, Time};
 
 use super::{LinkSample, PathSample};
 
-/// Samples of a run so far. When there would be more than a limit, every second moment is dropped, and from then on the
-/// time between two is twice as long.
+/// Samples of a run so far. Before they exceed a limit, every second one is dropped, and from then on the interval is
+/// twice as long.
 pub(super) struct Samples {
     pub(super) paths: Vec<PathSample>,
     pub(super) links: Vec<LinkSample>,

@@ -13,7 +13,7 @@ use tributary::{
     config::{NodeConfig, Role, Security},
 };
 
-/// A network, a workload, and what goes wrong. Times count from the start of the simulation.
+/// A network, a workload, and its faults. Times count from the start of the simulation.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name, for reports.
@@ -67,7 +67,7 @@ pub enum RunUntil {
 pub struct NodeSpec {
     /// Its label, unique in the scenario.
     pub label: String,
-    /// What sits there.
+    /// Its occupant.
     pub host: Host,
 }
 
@@ -76,13 +76,13 @@ pub struct NodeSpec {
 pub enum Host {
     /// An endpoint of a family. Its seed is drawn from the scenario's unless the config has one.
     Endpoint(Box<NodeConfig>),
-    /// Some other protocol machine, directly on the links; its faces are those of the links.
+    /// Another protocol machine, directly on the links, which are its faces.
     Plain(GuestFactory),
     /// Nothing: the node only passes on the packets of guests.
     Bare,
 }
 
-/// One link, both ways.
+/// One link, both directions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LinkSpec {
     /// Its name, unique in the scenario; `a-b` unless chosen otherwise.
@@ -171,12 +171,12 @@ pub enum Fault {
         /// Its label.
         node: String,
     },
-    /// A node stands still: it takes nothing, sends nothing, and no timer of it runs.
+    /// A node stands still: it receives and sends nothing, and none of its timers runs.
     Freeze {
         /// Its label.
         node: String,
     },
-    /// A frozen node goes on.
+    /// A frozen node continues.
     Thaw {
         /// Its label.
         node: String,
@@ -233,7 +233,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Which way of a link.
+/// The direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
     /// Both.
@@ -268,7 +268,7 @@ impl Scenario {
 
     // ---- the network
 
-    /// Adds an endpoint of a family with default settings; gives its config to change.
+    /// Adds an endpoint of a family with default settings; returns its config for changes.
     pub fn add_node(&mut self, label: &str, family: Family, roles: &[Role]) -> &mut NodeConfig {
         let config = Box::new(simulated(label, family, roles));
         self.nodes.push(NodeSpec { label: label.into(), host: Host::Endpoint(config) });
@@ -285,7 +285,7 @@ impl Scenario {
     pub fn add_bare_node(&mut self, label: &str) {
         self.nodes.push(NodeSpec { label: label.into(), host: Host::Bare });
     }
-    /// Adds a link that is the same both ways; it is called `a-b`.
+    /// Adds a link with the same properties in both directions, called `a-b`.
     pub fn add_link(&mut self, a: &str, b: &str, config: LinkConfig) -> &mut LinkSpec {
         self.links.push(LinkSpec {
             name: format!("{a}-{b}"),
@@ -326,7 +326,7 @@ impl Scenario {
     pub fn publish(&mut self, node: &str, at: Time, object: MemoryObject) {
         self.publications.push(Publication { node: node.into(), at, object });
     }
-    /// Starts a fetch with the usual four paths per source by hops and no end of patience; gives it to change.
+    /// Starts a fetch with the usual four paths per source by hops and unlimited patience; returns it for changes.
     pub fn fetch(&mut self, node: &str, at: Time, name: Name) -> &mut FetchSpec {
         self.fetches.push(FetchSpec {
             node: node.into(),

@@ -46,7 +46,7 @@ impl ObjectReader for Gated {
         if self.serves.load(Ordering::Relaxed) {
             return self.inner.read_chunk(index);
         }
-        // Only for now: it keeps silent, and may be told to serve again.
+        // Only for now: it keeps silent, and may serve again later.
         Err(StoreError::Later { reason: "the scenario stopped this publisher".into() })
     }
 }
@@ -68,7 +68,7 @@ impl Shelf {
         let stored = self.lock();
         stored.is_finished && stored.wrong_chunks == 0
     }
-    /// Chunks that were given to the store although they are not what was published: always zero, or a bug.
+    /// Chunks given to the store that differ from the published ones: always zero, or a bug.
     pub(super) fn wrong_chunks(&self) -> u64 {
         self.lock().wrong_chunks
     }
@@ -108,7 +108,7 @@ impl StoreOpener for Comparing {
 struct Store {
     shelf: Shelf,
     manifest: Manifest,
-    /// The published bytes; `None` if nobody published this object.
+    /// The published bytes; `None` if no node published this object.
     original: Option<Bytes>,
     held: Bitmap,
     tree: Option<HashTree>,

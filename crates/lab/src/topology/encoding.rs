@@ -31,7 +31,7 @@ pub(super) fn xml(bytes: &[u8]) -> Result<Cow<'_, str>, NotText> {
     }
 }
 
-/// The encoding in an XML declaration, if there is one.
+/// The encoding in an XML declaration, if present.
 fn declared(bytes: &[u8]) -> Option<&[u8]> {
     let head = bytes.strip_prefix(b"<?xml")?;
     let head = &head[..find(&head[..head.len().min(DECLARATION_BYTES_MAX)], b"?>")?];

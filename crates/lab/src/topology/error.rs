@@ -1,4 +1,4 @@
-//! What can be wrong with a topology file.
+//! Errors in topology files.
 use tributary::config::recordings::encoding::NotText;
 
 /// A line that makes no sense.
@@ -26,7 +26,7 @@ impl From<NotText> for TopologyError {
     }
 }
 
-/// Why a file gives no topology.
+/// Why a file defines no topology.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

@@ -42,7 +42,7 @@ pub fn tree(depth: u32, fanout: usize) -> Topology {
 /// different ones, chosen in proportion to how many links they have. Always connected.
 ///
 /// # Panics
-/// If `links` is zero or there are not more places than that.
+/// If `links` is zero, or if there are no more places than `links`.
 pub fn barabasi_albert(places: usize, links: usize, seed: u64) -> Topology {
     assert!(links > 0 && places > links, "{places} places cannot have {links} links each");
     let mut random = Random::new(seed, GENERATOR_STREAM);

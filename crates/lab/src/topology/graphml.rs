@@ -22,7 +22,7 @@ use tributary_core::Location;
 use super::encoding;
 use super::{Edge, Topology, TopologyError, Way, text};
 
-/// Elements, attributes and texts of a document at most; the largest of the Topology Zoo have 30,000.
+/// The maximum number of elements, attributes and texts in a document; the largest of the Topology Zoo have 30,000.
 pub const XML_NODES_MAX: u32 = 4_000_000;
 /// How deep graphs may be nested.
 pub const GRAPH_DEPTH_MAX: usize = 16;
@@ -52,7 +52,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Topology, TopologyError> {
         groups: BTreeSet::new(),
     };
     reader.nodes(*graph, 0)?;
-    // An edge may stand in another graph than its ends, so all nodes are read first.
+    // An edge may be in another graph than its ends, so all nodes are read first.
     for graph in std::mem::take(&mut reader.graphs) {
         reader.edges(graph)?;
     }
@@ -109,7 +109,7 @@ impl<'a, 'd: 'a> Reader<'a, 'd> {
         }
         let is_directed = match graph.attribute("edgedefault") {
             Some("directed") => true,
-            // It must be there; without it networkx and igraph read undirected edges.
+            // It is required; without it networkx and igraph read undirected edges.
             Some("undirected") | None => false,
             Some(other) => {
                 let message = format!("edgedefault '{other}' is neither directed nor undirected");
@@ -230,7 +230,7 @@ fn value<'a>(node: Node<'a, '_>) -> Option<&'a str> {
     node.text().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Where lines begin.
+/// The starts of lines.
 struct Lines(Vec<usize>);
 
 impl Lines {

@@ -11,15 +11,15 @@
 //!
 //! Mini-NDN reads by Python's `configparser.ConfigParser(delimiters=' ', allow_no_value=True)` (`minindn/minindn.py`,
 //! `Minindn.processTopo`), and so does this:
-//! - A line that begins with `#` or `;`, indented or not, is a comment. A `#` behind a value is refused, as Mini-NDN
-//!   refuses it: a word without `=`.
+//! - A line that starts with `#` or `;`, indented or not, is a comment. A `#` after a value is refused, as in Mini-NDN:
+//!   a word without `=`.
 //! - Text behind the `]` of a section is skipped. A duplicate section, node or link `a:b` is refused, also if only
 //!   capitals differ; `b:a` next to `a:b` is a second link.
 //! - A line indented deeper than the first one of an entry continues that entry. Mini-NDN cannot use the result, so it
 //!   is refused.
 //!
-//! Beyond that, a byte-order mark, tabs and several spaces are read too. Names keep their capitals, which `configparser`
-//! takes away.
+//! In addition, a byte-order mark, tabs and multiple spaces are accepted. Names keep their capitals, unlike in
+//! `configparser`.
 use std::collections::BTreeMap;
 
 use super::{Edge, Topology, TopologyError, Way, text};

@@ -30,7 +30,7 @@ use tributary_core::{Duration, Location, Rate, link::QueueDiscipline};
 
 pub use error::{LoadError, TopologyError};
 
-/// A network of places and links between two of them each.
+/// A network of places and links, each between two of them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Topology {
     /// The nodes, with unique names of 1 to 32 bytes.
@@ -128,13 +128,13 @@ impl Format {
     }
 }
 
-/// How many bytes a topology file has at most.
+/// The maximum size of a topology file in bytes.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How many places a file has at most.
+/// The maximum number of places in a file.
 pub const PLACES_MAX: usize = 100_000;
-/// How many links a file has at most.
+/// The maximum number of links in a file.
 pub const EDGES_MAX: usize = 500_000;
-/// How many bytes the name of a place has at most.
+/// The maximum length of a place's name in bytes.
 pub const NAME_BYTES_MAX: usize = 32;
 /// Light in fibre: kilometres per millisecond.
 const FIBRE_KM_PER_MS: f64 = 200.0;
@@ -143,7 +143,7 @@ impl Topology {
     /// Reads a file. `format` is guessed from its name if `None`.
     ///
     /// # Errors
-    /// [`LoadError`] if it cannot be read, is of no known format, or is wrong in some line.
+    /// [`LoadError`] if it cannot be read, has an unknown format, or contains a wrong line.
     pub fn load(path: &Path, format: Option<Format>) -> Result<Topology, LoadError> {
         let file = path.display().to_string();
         let Some(format) = format.or_else(|| Format::of(path)) else { return Err(LoadError::Unknown { file }) };
@@ -160,7 +160,7 @@ impl Topology {
     /// Reads the content of a file; `file` names it in errors.
     ///
     /// # Errors
-    /// [`TopologyError`] with the line that is wrong, the first one if there are several.
+    /// [`TopologyError`] with the first wrong line.
     pub fn parse(file: &str, content: impl AsRef<[u8]>, format: Format) -> Result<Topology, TopologyError> {
         let content = content.as_ref();
         let by_lines = |parse: fn(&str) -> Result<Topology, TopologyError>| {

@@ -6,10 +6,10 @@
 //! # from   to   bandwidth  metric  delay  queue  [error model]
 //! ```
 //! As ndnSIM's own reader does (`utils/topology/annotated-topology-reader.cpp`):
-//! - Text before the line `router` is skipped; `#` begins a comment line.
+//! - Text before the line `router` is skipped; `#` starts a comment line.
 //! - Of a router only the name counts, and columns behind the error model are passed over. Only the two names of a link
 //!   are required.
-//! - A link `b a` is left out if there was a link `a b`, with any properties; two links `a b` are parallel ones.
+//! - A link `b a` is omitted after a link `a b`, with any properties; two links `a b` are parallel.
 //! - A metric that is not a number is ignored: their reader keeps the word and reads it only to set metrics of IP.
 //!
 //! Units follow ns-3's `DataRate` and `Time`. The queue is a number of packets or a class of ns-3 with its attributes;
@@ -104,7 +104,7 @@ fn queue(line: usize, word: &str) -> Result<(Option<u64>, Option<QueueDiscipline
             ("ns3::RedQueue", "MaxTh") => red.threshold_max = number,
             ("ns3::RedQueue", "QW") => red.weight = number,
             ("ns3::RedQueue", "LInterm") if number >= 1.0 => red.probability_max = 1.0 / number,
-            // It only matters to how an idle queue ages, which follows from the rate here.
+            // It only affects how an idle queue ages, which follows from the rate here.
             ("ns3::RedQueue", "MeanPktSize") => {}
             _ => return Err(TopologyError::at(line, format!("{class} has no attribute '{name}' that is known here"))),
         }

@@ -30,7 +30,7 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
         }
         rows.push(Row { line, ends: [places.meet(line, a)?, places.meet(line, b)?], number, value, is_back: false });
     }
-    // Rows whose way back has not been met, by their ends and number.
+    // Rows whose reverse has not been found yet, by their ends and number.
     let mut waiting: BTreeMap<([usize; 2], &str), VecDeque<usize>> = BTreeMap::new();
     let mut pairs: BTreeMap<usize, usize> = BTreeMap::new();
     for (index, row) in rows.iter_mut().enumerate() {
@@ -60,7 +60,7 @@ struct Row<'a> {
     ends: [usize; 2],
     number: &'a str,
     value: f64,
-    /// Whether it is the way back of an earlier one with the same number.
+    /// Whether it is the reverse of an earlier row with the same number.
     is_back: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the formats share: names to places, links with their two ways, values with units.
+//! Shared by the formats: names to places, links with both directions, values with units.
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tributary_core::{Duration, Rate};
 
@@ -19,7 +19,7 @@ impl Places {
         }
         self.push(line, key, name)
     }
-    /// The place of that name, which must be there.
+    /// The place of that name, which must exist.
     pub(super) fn known(&self, line: usize, key: &str) -> Result<usize, TopologyError> {
         let unknown = || TopologyError::at(line, format!("the link names node '{key}', which is not among the nodes"));
         self.find(key).ok_or_else(unknown)
@@ -98,7 +98,7 @@ pub(super) fn integer(line: usize, what: &str, text: &str) -> Result<u64, Topolo
     let wrong = || TopologyError::at(line, format!("{what} '{text}' is not an integer"));
     text.parse().ok().filter(|number| *number < 1 << 53).ok_or_else(wrong)
 }
-/// A rate that lets something pass.
+/// A rate above zero.
 pub(super) fn rate(line: usize, what: &str, bits_per_second: f64) -> Result<Rate, TopologyError> {
     match bits_per_second as u64 {
         0 => Err(TopologyError::at(line, format!("{what} is zero: nothing would pass"))),

@@ -18,7 +18,7 @@ pub struct GreedyConfig {
     pub reorder_packets: u64,
     /// The shortest timeout. Default: 200 ms, as Linux has it.
     pub timeout_min: Duration,
-    /// When it begins. Default: at once.
+    /// Start time. Default: at once.
     pub start: Time,
     /// When it ends. Default: never.
     pub end: Time,
@@ -64,7 +64,7 @@ pub struct Greedy {
     next: u64,
     /// Packets neither answered nor lost, with the times at which they were sent.
     in_flight: BTreeMap<u64, Time>,
-    /// Packets up to here were sent before the last halving: their losses and marks are old news.
+    /// Packets up to this one were sent before the last halving: their losses and marks are outdated.
     recovery_until: u64,
     rtt: Option<(f64, f64)>,
     timeout: Duration,
@@ -73,7 +73,7 @@ pub struct Greedy {
 }
 
 impl Greedy {
-    /// A flow that begins at its configured time.
+    /// A flow that starts at its configured time.
     ///
     /// # Panics
     /// If its packets are shorter than their header.

@@ -1,7 +1,7 @@
 //! The header of cross traffic.
 use tributary_core::{Datagram, Time};
 
-/// What every packet of cross traffic begins with.
+/// The header of every packet of cross traffic.
 /// ```text
 ///   0      1               9                              17       18         21
 ///   ┌──────┬───────────────┬──────────────────────────────┬────────┬──────────┬──────────
@@ -67,7 +67,7 @@ impl Packet {
     }
 }
 
-// Numbers that no family's packets begin with, so that a stray packet is refused everywhere.
+// Numbers with which no family's packets start, so that a stray packet is refused everywhere.
 const KIND_PLAIN: u8 = 0xf0;
 const KIND_DATA: u8 = 0xf1;
 const KIND_ACK: u8 = 0xf2;

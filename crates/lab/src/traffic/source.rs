@@ -15,7 +15,7 @@ pub struct SourceConfig {
     pub packet_bytes: u32,
     /// When it sends. Default: always.
     pub pattern: Pattern,
-    /// When it begins. Default: at once.
+    /// Start time. Default: at once.
     pub start: Time,
     /// When it ends. Default: never.
     pub end: Time,
@@ -66,7 +66,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source whose bursts come from `random`.
+    /// A source whose bursts are drawn from `random`.
     ///
     /// # Panics
     /// If its rate or its mean burst is zero, or its packets are shorter than their header.

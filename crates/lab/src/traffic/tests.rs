@@ -17,7 +17,7 @@ type Net = Network<Box<dyn Node>>;
 fn s(seconds: u64) -> Time {
     Time::from_millis(seconds * 1_000)
 }
-/// A sender and a receiver joined by `link`, and a way back that is never in the way.
+/// A sender and a receiver joined by `link`, and a return path that is never a bottleneck.
 fn pair(sender: impl Node + 'static, link: LinkConfig) -> (Net, NodeIndex, Connection) {
     let mut net = Net::new(1);
     let a = net.add_node(Box::new(sender));
@@ -96,7 +96,7 @@ impl Node for Multiplexer {
     }
 }
 
-/// What two senders that share a bottleneck get of it, from `start` to `end`, as shares of its rate.
+/// The shares of a bottleneck's rate that two competing senders get from `start` to `end`.
 fn shares(senders: [Box<dyn Node>; 2], bottleneck: LinkConfig, start: u64, end: u64) -> [f64; 2] {
     let mut net = Net::new(1);
     let [left, right] = [(); 2].map(|()| net.add_node(Box::new(Multiplexer::default())));

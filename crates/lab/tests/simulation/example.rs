@@ -1,4 +1,4 @@
-//! The example of a simulation does what it says.
+//! The example of a simulation runs as described.
 #[allow(dead_code, reason = "its main is for people")]
 #[path = "../../examples/simulate.rs"]
 mod simulate;

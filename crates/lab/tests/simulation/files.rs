@@ -1,4 +1,4 @@
-//! Scenario files: the examples run, and what is wrong in them is told with its line.
+//! Scenario files: the examples run, and mistakes are reported with their lines.
 use std::path::{Path, PathBuf};
 use tributary::config::Security;
 use tributary_core::{
@@ -139,7 +139,7 @@ fn a_link_of_the_topology_can_be_changed_and_a_series_is_read() {
                 [link.back]\nrate = \"1Mbps\"\n";
     let scenario = ScenarioFile::parse("s.toml", text, &examples(), None).unwrap().scenario;
     let link = scenario.link("east-south").unwrap();
-    // The ends are turned, so what was said first is the way back; what was not said is as in the file.
+    // The ends are swapped, so the first values are those of the way back; others are as in the file.
     assert_eq!((link.backward.delay, link.backward.rate), (Duration::from_millis(50), Some(Rate::from_mbps(20))));
     assert_eq!((link.forward.delay, link.forward.rate), (Duration::from_millis(4), Some(Rate::from_mbps(1))));
 

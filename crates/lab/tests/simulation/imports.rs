@@ -1,5 +1,5 @@
-//! Published files of others. Most of them may not be shipped: the environment variable `TRIBUTARY_DATA` names their
-//! folder; without it these tests pass without a check.
+//! Published files of other projects. Most of them may not be shipped: the environment variable `TRIBUTARY_DATA` names
+//! their folder; without it these tests pass without a check.
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! Scenarios in virtual time, their files, and files of others that they read.
+//! Scenarios in virtual time, their files, and imported files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod example;
 mod families;

@@ -1,4 +1,4 @@
-//! Scenarios in virtual time: what is built, what goes wrong, and that the same goes in and comes out.
+//! Scenarios in virtual time: construction, faults, and reproducibility.
 use std::collections::VecDeque;
 use tributary::{Family, config::Role};
 use tributary_content::Name;
@@ -162,8 +162,8 @@ fn a_frozen_node_and_a_cut_link_end_a_run_at_its_limit() {
     assert!(run(&scenario).is_complete());
 }
 
-/// Sends `count` packets of 1,000 bytes on face 0, one a millisecond, after it was asked to fetch; ends when it was
-/// answered as many.
+/// Sends `count` packets of 1,000 bytes on face 0, one a millisecond, after a fetch command; ends after as many
+/// answers.
 #[derive(Default)]
 struct Prober {
     left: u32,
@@ -213,7 +213,7 @@ impl Guest for Prober {
     }
 }
 
-/// Sends back what it gets.
+/// Returns each packet to its sender.
 #[derive(Default)]
 struct Echo(VecDeque<(FaceId, Datagram)>);
 impl Node for Echo {

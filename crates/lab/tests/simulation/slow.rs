@@ -5,7 +5,7 @@ use tributary_lab::simulation::{Outcome, RunUntil, Scenario, Simulation, object}
 
 const BYTES: usize = 50_000;
 const FAMILIES: [Family; 3] = [Family::Psi, Family::Ndn, Family::Mf];
-/// From the slowest radios to what was once a fast modem, in bits per second.
+/// From the slowest radios to a formerly fast modem, in bits per second.
 const RATES: [u64; 5] = [9_600, 20_000, 32_000, 64_000, 128_000];
 
 /// ```text
@@ -32,7 +32,7 @@ fn two_hops(family: Family, rate: u64) -> Scenario {
 fn run(scenario: &Scenario) -> Outcome {
     Simulation::run(scenario).expect("a legal scenario")
 }
-/// How often a neighbour was taken for gone.
+/// How often a neighbour was wrongly declared gone.
 fn losses_of_neighbours(outcome: &Outcome) -> usize {
     outcome
         .events
@@ -67,7 +67,7 @@ fn a_file_over_two_slow_hops_takes_at_most_1_3_times_what_its_bytes_take() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// Of links on which nothing is fetched, after what is needed to begin.
+/// On links without fetches, after the start.
 #[test]
 fn control_traffic_takes_at_most_a_twentieth_of_an_idle_link() {
     let mut failures = Vec::new();

@@ -35,7 +35,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Rate of a contact, in kbit/s.
 const KBPS: u64 = 2_000;
-/// Devices that take part at most: those that meet the gateway longest.
+/// The maximum number of devices: those that meet the gateway longest.
 const DEVICES_MAX: usize = 8;
 
 /// When a device is with the gateway, in seconds from the start: beginnings and ends.
@@ -58,7 +58,8 @@ fn synthetic(seed: u64, devices: usize, seconds: f64) -> Vec<Meetings> {
     (0..devices as u64).map(device).collect()
 }
 
-/// Meetings of a trace, from the first hour on in which anything happens: the gateway is who meets others longest.
+/// Meetings of a trace, starting with the first hour in which anything happens. The node with the longest meetings is
+/// the gateway.
 fn recorded(name: &str, text: &str, seconds: f64) -> Option<Vec<Meetings>> {
     let contacts = contacts::parse(name, text, Duration::ZERO).ok()?;
     let intervals = |script: &tributary_core::link::Script| {
@@ -139,7 +140,7 @@ fn scenario(seed: u64, meetings: &[Meetings], object: &MemoryObject, limit: f64)
     scenario
 }
 
-/// Seconds of a download manager that requests the rest again the moment that a meeting begins, and unaccounted
+/// Seconds taken by a download manager that requests the rest again as soon as a meeting begins, and unaccounted
 /// packets.
 fn rival(rival: Rival, seed: u64, meetings: &Meetings, bytes: u64) -> (Option<f64>, u64) {
     let (mut left, mut lost) = (bytes, 0);
@@ -266,7 +267,7 @@ mod tests {
         assert!(median < 2.0 && mean < 2.4, "{beyond:.2?}");
     }
 
-    /// The gateway's buffer holds some eight chunks for all of them.
+    /// The gateway's buffer holds about eight chunks for all of them.
     #[test]
     fn devices_that_meet_the_gateway_at_once_do_not_wait_for_each_other() {
         let (bytes, limit) = (40_000_000, 600.0);

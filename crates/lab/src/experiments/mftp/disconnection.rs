@@ -1,4 +1,4 @@
-//! MFTP §5.2: the receiver goes away for 10 or 30 seconds while a file comes.
+//! MFTP §5.2: the receiver disconnects for 10 or 30 seconds during a file transfer.
 use tributary_core::Duration;
 
 use super::{

@@ -1,4 +1,4 @@
-//! A disk in memory that loses uncommitted chunks when its node is killed, and takes its time to commit.
+//! An in-memory disk that loses uncommitted chunks when its node is killed, and whose commits take time.
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ impl DiskClock {
 pub(super) struct Speed {
     /// Its write rate.
     pub(super) rate: Rate,
-    /// What each commit takes besides.
+    /// Fixed additional time per commit.
     pub(super) each: Duration,
 }
 
@@ -41,7 +41,7 @@ type Chunks = BTreeMap<u64, (Vec<u8>, Bytes)>;
 #[derive(Default)]
 struct State {
     clock: DiskClock,
-    /// `None` for one that commits at once.
+    /// `None` for immediate commits.
     speed: Option<Speed>,
     durable: Chunks,
     current: Chunks,

@@ -1,4 +1,4 @@
-//! MFTP §3.4.3: back-pressure of a slow destination holds up chunks for another one; the proxy is to relieve that.
+//! MFTP §3.4.3: back-pressure from a slow destination delays chunks for another one; the proxy should relieve that.
 use tributary::{Family, config::Role};
 use tributary_content::MemoryObject;
 use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
@@ -25,12 +25,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much later the fast transfer begins at least, and at most: the slow one has filled the buffers by then.
+/// The minimum and maximum delay of the fast transfer: the slow one has filled the buffers by then.
 const LATER: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
 const SLOW_MBPS: u64 = 2;
 const FAST_MBPS: u64 = 50;
 
-/// One run: the transfers begin at moments that are drawn.
+/// One run: the transfers start at random times.
 struct Item {
     seed: u64,
     relief: HolRelief,
@@ -89,7 +89,7 @@ fn scenario(item: &Item) -> Scenario {
 }
 fn set(config: &mut Config, relief: HolRelief) {
     config.relief = relief;
-    // Two thirds of the usual buffer, so that it fills soon.
+    // Two thirds of the usual buffer, so that it fills sooner.
     config.buffer_packets = 4_000;
 }
 
@@ -205,7 +205,7 @@ fn run(settings: &Settings) -> Results {
 
 // ---- four that are alike but for their distance
 
-/// Delays one way from the four sources to the first router.
+/// One-way delays from the four sources to the first router.
 const DELAYS_MS: [u64; 4] = [1, 10, 25, 50];
 const SHARED_MBPS: u64 = 20;
 /// The start, which does not count.
@@ -240,7 +240,7 @@ fn four(seed: u64, relief: HolRelief, objects: &[MemoryObject], starts: &[Time])
 }
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Mbit/s of each until `end`, when the first of them is complete, without the start, from bytes by time.
+/// Mbit/s of each until `end`, when the first of them completes, excluding the start; computed from bytes by time.
 fn shares(progress: &[Vec<(Time, u64)>], end: Time) -> Vec<f64> {
     let begin = START + SETTLED;
     let rate = |of: &Vec<(Time, u64)>| {

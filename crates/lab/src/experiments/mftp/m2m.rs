@@ -52,14 +52,14 @@ struct Field {
     sensors: usize,
     periods: u32,
     reading_bytes: usize,
-    /// How long a sensor is awake in each period at most. It sleeps as soon as it knows that its readings are safe.
+    /// The maximum time that a sensor is awake per period. It sleeps as soon as it knows that its readings are safe.
     awake: Duration,
     radio_kbps: u64,
     /// Between core and gate.
     backhaul_kbps: u64,
     /// Whether the sink is away now and then.
     sink: Sink,
-    /// Whether the core is killed, once in each of its periods.
+    /// Whether the core is killed once in each of its periods.
     core: Core,
 }
 
@@ -119,7 +119,7 @@ fn patient(settings: &Settings) -> Field {
 }
 
 impl Field {
-    /// When the core is killed: once in each period, at a drawn moment.
+    /// When the core is killed: once per period, at a random time.
     fn kills(&self, seed: u64) -> Vec<Time> {
         let mut random = Random::new(seed, KILL_STREAM);
         let draw = |period| START + PERIOD * period + PERIOD.mul_f64(0.9 * random.unit());
@@ -135,7 +135,8 @@ impl Field {
         let is_there = self.sink == Sink::AlwaysThere || since % period < connected;
         if is_there { time } else { START + Duration::from_nanos(((since / period + 1) * period) as u64) }
     }
-    /// What a reading takes at least beyond the sink's absence: from the gate if the sink was away, else over all links.
+    /// The minimum delay of a reading beyond the sink's absence: from the gate if the sink was away, otherwise over all
+    /// links.
     fn least_delay(&self, at: Time) -> f64 {
         let bits = self.reading_bytes as f64 * 8.0 / MFTP_PAYLOAD_SHARE;
         let (kbps, delay) = if self.sink_back(at) == at {
@@ -210,7 +211,7 @@ fn radio(kbps: u64) -> LinkConfig {
     LinkConfig { loss: Loss::Bernoulli(0.05), ..link }
 }
 
-/// What one run gives.
+/// Results of one run.
 #[derive(Default)]
 struct Row {
     /// Seconds from a reading to its arrival, for readings that arrived, without the sink's absence.
@@ -360,7 +361,8 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
     row
 }
 
-/// TCP or QUIC: the sink asks the sensor the moment it wakes, if it is connected; no node in between can keep anything.
+/// TCP or QUIC: the sink asks the sensor as soon as the sensor wakes, if it is connected; intermediate nodes cannot
+/// store anything.
 fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
     let (all, kills) = (readings(field, seed), field.kills(seed));
     let mut row = Row { readings: all.len(), ..Row::default() };
@@ -468,7 +470,7 @@ fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted,
             let head = [setting.to_string(), variant.to_string(), format!("{run}")];
             table.push(head.into_iter().chain(counts).chain(delays).chain([format!("{}", row.sent_bytes)]).collect());
         }
-        // Those that never came make the curve end below one.
+        // Readings that never arrived make the curve end below one.
         let missing = rows.iter().map(|row| row.readings - row.delays.len()).sum::<usize>();
         let total = distribution(label, delays.iter().copied().chain(std::iter::repeat_n(f64::MAX, missing)));
         let points = total.points.iter().copied().filter(|(delay, _)| *delay < f64::MAX);

@@ -249,12 +249,12 @@ const CELLULAR: [&str; 6] = [
     "TMobile-UMTS-driving",
     "Verizon-EVDO-driving",
 ];
-/// Seconds of the recording that a file takes at least.
+/// The minimum duration of a file's transfer, in seconds of the recording.
 const CELLULAR_SECONDS: u64 = 60;
 /// Rates for the optimum are means over this time.
 const BIN_MS: u64 = 100;
 
-/// Each link from as many moments of its recording on as there are runs, spread evenly.
+/// Each link starts at as many evenly spread offsets of its recording as there are runs.
 fn cellular(settings: &Settings) -> Vec<Recorded> {
     let Some(folder) = std::env::var_os("TRIBUTARY_DATA").map(PathBuf::from) else { return Vec::new() };
     let direction = |file: &str| {
@@ -281,7 +281,8 @@ fn cellular(settings: &Settings) -> Vec<Recorded> {
 fn synthetic(settings: &Settings) -> Vec<Recorded> {
     (0..settings.choose(settings.runs, 1)).map(|run| radio(settings.seed_of(9, run), 12_000)).collect()
 }
-/// A radio link whose rate walks about `kbps` over two minutes, and drops to zero now and then for up to four seconds.
+/// A radio link whose rate varies around `kbps` over two minutes, and occasionally drops to zero for up to four
+/// seconds.
 fn radio(seed: u64, kbps: u64) -> Recorded {
     let mut random = Random::new(seed, 0);
     let mut pauses = Vec::new();

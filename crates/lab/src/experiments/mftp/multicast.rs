@@ -60,7 +60,7 @@ const FORGETS_FOR: Duration = Duration::from_millis(300);
 /// The router that forgets: the one to which the first receivers are attached.
 const FORGETFUL: &str = "a0";
 
-/// What one run gives.
+/// Results of one run.
 struct Row {
     /// Until the last receiver has all; `None` if one never had.
     seconds: Option<f64>,
@@ -164,7 +164,7 @@ fn ours(item: &Item, spread: Spread, object: &MemoryObject) -> Row {
     Row { seconds, copies, messages_to_source, sent_again, unaccounted: nodes.unaccounted_packets() }
 }
 
-/// A connection to each, all at once.
+/// One connection to each receiver, all at once.
 fn rival(rival: Rival, item: &Item, bytes: u64) -> Row {
     let scenario = scenario(item);
     let receivers: Vec<String> = (0..item.receivers).map(|receiver| format!("d{receiver}")).collect();
@@ -264,7 +264,7 @@ fn run(settings: &Settings) -> Results {
     results
 }
 
-/// An access router is killed while it passes the file on: who answers its receivers?
+/// An access router is killed while it forwards the file: who answers its receivers?
 fn forgetful(results: &mut Results, settings: &Settings, file: &MemoryObject, unaccounted: &mut Unaccounted) {
     let columns = ["variant", "receivers", "run", "seconds", "said_to_source", "sent_again"];
     let mut table = Table::new("forgetful", &columns);

@@ -26,7 +26,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Builds it. Every node has a [`Disk`], which commits at once.
+    /// Builds it. Every node has a [`Disk`] with immediate commits.
     pub(super) fn new(scenario: &Scenario) -> Nodes {
         Nodes::with_disks(scenario, None)
     }
@@ -123,7 +123,7 @@ impl Nodes {
         };
         (self.with(label, |node, now| node.fetch(now, fetch)), content)
     }
-    /// Runs until `end`; disks know the time.
+    /// Runs until `end`, keeping the disks' time up to date.
     pub(super) fn run_until(&mut self, end: Time) {
         let clock = self.clock.clone();
         self.net.run_while(end, |net| {
@@ -131,7 +131,7 @@ impl Nodes {
             true
         });
     }
-    /// Runs until a transfer emits an event, at most until `limit`; returns the events.
+    /// Runs until a transfer emits an event or until `limit`; returns the events.
     pub(super) fn run_to_event(&mut self, limit: Time) -> Vec<(Time, NodeIndex, Event)> {
         let events = Rc::clone(&self.events);
         let clock = self.clock.clone();

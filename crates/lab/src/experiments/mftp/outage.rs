@@ -21,7 +21,7 @@ use crate::{
     wide_area::file_name,
 };
 
-/// How long the receiver is connected before it goes away.
+/// How long the receiver is connected before it disconnects.
 pub(super) const CONNECTED: Duration = Duration::from_secs(10);
 /// The round-trip time between the routers.
 const RTT: Duration = Duration::from_millis(50);
@@ -77,7 +77,7 @@ impl Item {
     fn row(&self, disturbed: Option<f64>, undisturbed: Option<f64>, unaccounted: u64) -> Row {
         let connected = self.down.since(self.request).as_secs_f64();
         let lost = disturbed.zip(undisturbed).and_then(|(with, without)| {
-            // Without the outage it would have been done in time: nothing to lose.
+            // Without the outage it would have finished in time: nothing to lose.
             (without > connected).then_some(with - without - self.outage.as_secs_f64())
         });
         Row { response: disturbed, lost, unaccounted }

@@ -228,7 +228,7 @@ fn pressure(results: &mut Results, settings: &Settings, unaccounted: &mut Unacco
         svg: bars(&chart, &["modest", "greedy"], &groups),
     });
 }
-/// What `bytes` take over the last hop at least.
+/// The minimum time for `bytes` over the last hop.
 fn least_seconds(bytes: usize) -> f64 {
     bytes as f64 * 8e-3 / (LAST_HOP_KBPS as f64 * MFTP_PAYLOAD_SHARE)
 }
@@ -241,12 +241,12 @@ struct Killed {
     durable: usize,
     /// Chunks that are stored according to the source.
     confirmed: usize,
-    /// Of all these the ones, by their numbers, that are not there after the kill.
+    /// How many of these are missing after the kill.
     lost: usize,
     restored: usize,
     /// Chunks that the source sent again afterwards.
     again: u64,
-    /// Of the acknowledged ones those that were not there just before the receiver's return.
+    /// How many acknowledged ones were missing just before the receiver's return.
     gone_later: usize,
     seconds: Option<f64>,
     unaccounted: u64,
@@ -300,8 +300,8 @@ fn kill(seed: u64, object: &MemoryObject) -> Killed {
     }
 }
 
-/// The end-to-end counterpart: it begins when the receiver is back; no router keeps anything, so that an earlier kill
-/// costs nothing.
+/// The end-to-end counterpart: it starts when the receiver is back. Routers store nothing, so an earlier kill has no
+/// effect.
 fn begun_later(rival: Rival, seed: u64, bytes: usize) -> (Option<f64>, u64) {
     let scenario = figure_7(seed, RTT, 0.0, &|_| {});
     let mut comparison = RivalDownload::measured(rival, &scenario, "n1", "n4", bytes as u64, START);

@@ -202,7 +202,7 @@ fn compare(results: &mut Results, setting: &str, all: &[Vec<Vec<f64>>]) {
 
 fn figure(results: &mut Results, loss: f64, all: &[Vec<Vec<f64>>], bounds: &[f64]) {
     let mut series: Vec<Series> = Vec::new();
-    // Ordered by the pages' lower bounds, so that the curves can be read.
+    // Ordered by the pages' lower bounds, to keep the curves readable.
     let mut order: Vec<usize> = (0..bounds.len()).collect();
     order.sort_by(|a, b| bounds[*a].total_cmp(&bounds[*b]));
     let place = |index: usize| index as f64 + 1.0;
@@ -210,7 +210,7 @@ fn figure(results: &mut Results, loss: f64, all: &[Vec<Vec<f64>>], bounds: &[f64
         let of = |page: usize| &all[index][page];
         let points = order.iter().enumerate().map(|(at, page)| (place(at), mean(of(*page)))).collect();
         let ranges = order.iter().enumerate().map(|(at, page)| {
-            // Side by side, so that no range hides another.
+            // Side by side, so that the ranges do not overlap.
             (place(at) + (index as f64 - 1.5) * 0.15, quantile(of(*page), 0.0), quantile(of(*page), 1.0))
         });
         series.push(Series::new(label, points).styled(Style::Marked).with_ranges(ranges.collect()));

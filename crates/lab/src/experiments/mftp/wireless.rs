@@ -45,7 +45,7 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-/// What one run gives.
+/// Results of one run.
 #[derive(Default)]
 struct Row {
     seconds: Option<f64>,

@@ -20,31 +20,31 @@ pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// When the second consumer begins, in seconds.
+/// Start of the second consumer, in seconds.
 const BEGINS: f64 = 20.0;
 /// Packets that the first consumer fetches (§6 E).
 const FIRST_PACKETS: u32 = 2_000;
-/// Kbit/s of the link behind the cache, and of that in front of it.
+/// Kbit/s of the link behind the cache and of the link in front of it.
 const BEHIND_KBPS: u64 = 1_000;
 const FRONT_KBPS: u64 = 2_000;
 /// Who fetches first, and fills the cache.
 const FIRST_CONSUMER: u8 = 5;
-/// Samples that a rate is taken over: half a second.
+/// Samples over which a rate is averaged: half a second.
 const SMOOTH: usize = 5;
 
 /// What a run shows.
 struct Measured {
-    /// Mbit/s on the consumer's link while there is something in the cache, from two seconds after the begin on.
+    /// Mbit/s on the consumer's link while the cache has packets, from two seconds after the start.
     with_cache: f64,
     /// The same afterwards, from two seconds on.
     without_cache: f64,
-    /// From the begin until 95 % of the link in front of the cache are used.
+    /// From the start until 95 % of the link in front of the cache are used.
     rise: Wait,
     /// From the last packet of the cache until requests are within a tenth of the rate of the link behind it.
     fall: Wait,
     /// Packets declared lost from the last packet of the cache on.
     lost: f64,
-    /// Kbit/s on each link while there is something in the cache, and then of each afterwards.
+    /// Kbit/s on each link while the cache has packets, then the same afterwards.
     links: Vec<f64>,
     /// Of the run that figures show.
     record: Option<Record>,
@@ -172,7 +172,7 @@ fn links(results: &mut Results, topology: &Topology, main: &[&Runs<Measured>]) {
     let of_phase = |(when, most): (&str, u64)| {
         let link = |(link, from, to): &(usize, u8, u8)| {
             let rate = topology.links[*link].kbps;
-            // The traffic on the first consumer's link does not count here.
+            // Traffic on the first consumer's link is not counted here.
             let full = if *from == FIRST_CONSUMER { 0 } else { most.min(rate) };
             let link = Link::new(*from, *to, rate, full);
             Link { label: format!("{} {when}", link.label), ..link }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::experiments::ptp::world::{Sample, Seen};
 
-    /// A second consumer at a steady rate, in kbit/s on the wire, that requests `asks` packets in each sample.
+    /// A second consumer at a steady rate, in kbit/s on the wire, that requests `asks` packets per sample.
     fn steady(kbps: u64, asks: u64) -> Record {
         let sample = |at: u64| Sample {
             at: at as f64 * SAMPLE.as_secs_f64(),

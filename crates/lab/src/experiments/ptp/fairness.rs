@@ -35,7 +35,7 @@ const PAPER: [(&str, f64); 6] = [
 ];
 /// The narrow link's rate in kbit/s.
 const NARROW_KBPS: u64 = 2_000;
-/// Samples that a part is taken over where it is drawn over time.
+/// Samples over which a share is averaged in drawings over time.
 const SPAN: usize = 100;
 
 fn topology() -> Topology {
@@ -66,7 +66,7 @@ pub(super) struct Measured {
     pub(super) record: Option<Record>,
 }
 
-/// Runs in which consumer 1 fetches A from 5 and 6, consumer 2 fetches B from 5; nodes in `legacy` know no tags.
+/// Runs in which consumer 1 fetches A from 5 and 6 and consumer 2 fetches B from 5; nodes in `legacy` do not know tags.
 pub(super) fn measure_all(settings: &Settings, variants: Vec<Variant>, legacy: &[u8]) -> Vec<Runs<Measured>> {
     let (seconds, skipped) = seconds_of(settings);
     let objects = objects(seconds);
@@ -192,11 +192,11 @@ fn links(results: &mut Results, main: &[&Runs<Measured>]) {
     links.tell(results, main, |run| &run.hops);
 }
 
-/// How the parts develop: does who comes first keep its lead?
+/// How the shares develop: does the first consumer keep its lead?
 fn convergence(results: &mut Results, main: &[&Runs<Measured>]) {
     let series = main.iter().enumerate().map(|(place, runs)| {
         let times = runs.values.first().map(|run| run.over_time.len()).unwrap_or_default();
-        // Side by side, so that intervals do not cover each other.
+        // Side by side, so that the intervals do not overlap.
         let x = |at: usize| runs.values[0].over_time[at].0 + place as f64 - main.len() as f64 / 2.0;
         let at = |at: usize| {
             let shares = runs.of(|run| run.over_time[at].1);

@@ -14,7 +14,7 @@ use crate::{
 /// A run that figures over time show, and its scheme.
 pub(super) type Shown<'a> = (&'a Scheme, &'a Record);
 
-/// Paths whose windows are drawn at most, which is as many as there are colours, with and without dashes.
+/// The maximum number of paths whose windows are drawn: as many as there are colours, with and without dashes.
 const WINDOWS_DRAWN_MAX: usize = 2 * COLOURS;
 
 /// Windows of a run by path. `consumers` are those to show, each with a word before its paths; `more` is drawn too.
@@ -84,7 +84,7 @@ pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &s
         .zip(0i32..)
         .map(|(scheme, place)| {
             let value = |what: &str, setting: &str| results.value(&format!("{}.{what}{setting}", scheme.name));
-            // Side by side, so that intervals do not cover each other.
+            // Side by side, so that the intervals do not overlap.
             let x = |length: u64| length as f64 + 1.5 * (f64::from(place) - MAIN.len() as f64 / 2.0);
             let lengths = lengths.iter().filter(|(_, setting)| value(quantity, setting).is_finite());
             let lengths: Vec<&(u64, String)> = lengths.collect();

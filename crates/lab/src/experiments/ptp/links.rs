@@ -6,7 +6,7 @@ use crate::{
     stats::{confidence, mean},
 };
 
-/// A link whose use is reported.
+/// A link whose utilisation is reported.
 pub(super) struct Link {
     /// Its ends as Data passes them, and when, if that matters.
     pub(super) label: String,

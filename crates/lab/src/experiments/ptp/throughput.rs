@@ -26,7 +26,7 @@ pub(super) struct Spec {
     pub(super) seconds: (f64, f64),
 }
 
-/// Samples that a rate is taken over: a second.
+/// Samples over which a rate is averaged: one second.
 const SMOOTH: usize = 10;
 
 /// The rivals of the paper: its solutions 2 to 4.
@@ -45,7 +45,7 @@ impl Spec {
 pub(super) struct Measured {
     /// Of the maximum flow, on the wire of the consumer's link.
     pub(super) utilisation: f64,
-    /// Content bytes, each once, as a share of the maximum flow of full packets.
+    /// Content bytes without duplicates, as a share of the maximum flow of full packets.
     pub(super) goodput: f64,
     /// Packets declared lost, as a share of the requested ones.
     pub(super) lost: f64,
@@ -127,7 +127,7 @@ fn data_bytes(object: &Object) -> f64 {
     data.map_or(f64::from(SEGMENT_BYTES), |data| data.len() as f64)
 }
 
-/// When a consumer begins: within the first tenth of a second, so that runs differ.
+/// Start of a consumer: within the first tenth of a second, so that runs differ.
 pub(super) fn start_of(seed: u64) -> Time {
     Time::from_nanos(tributary_core::Random::new(seed, 5).below(100_000_000))
 }

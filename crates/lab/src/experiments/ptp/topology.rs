@@ -2,7 +2,7 @@
 use petgraph::{algo::maximum_flow::dinics, graph::DiGraph};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A link, the same rate and delay both ways.
+/// A link with the same rate and delay in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LinkSpec {
     /// The end nearer to the consumers.
@@ -14,7 +14,7 @@ pub(super) struct LinkSpec {
     pub(super) ways: Ways,
 }
 
-/// Which way Interests may go.
+/// The directions in which Interests may travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ways {
     /// From near to far.
@@ -34,7 +34,7 @@ impl Topology {
     pub(super) fn new(links: &[(u8, u8, u64, u64)]) -> Self {
         Topology::of(links, Ways::Away)
     }
-    /// A topology with links on which Interests go both ways.
+    /// A topology whose links carry Interests in both directions.
     pub(super) fn two_way(links: &[(u8, u8, u64, u64)]) -> Self {
         Topology::of(links, Ways::Both)
     }
@@ -80,7 +80,7 @@ impl Topology {
         };
         hops.iter().copied().filter(|(_, from, to)| !producers.contains(from) && leads(*from, *to)).collect()
     }
-    /// Kbit/s on the wire that can flow from `producers` to `consumer` at most, and the part of each hop of
+    /// The maximum kbit/s on the wire that can flow from `producers` to `consumer`, and the share of each hop of
     /// [`Topology::hops`] in one optimum.
     pub(super) fn optimum(&self, producers: &[u8], consumer: u8) -> (u64, Vec<u64>) {
         let mut graph = DiGraph::<u8, u64>::new();

@@ -20,7 +20,7 @@ pub(super) const QUEUES_SWEPT: [u64; 2] = [20, 200];
 /// Shorter links: the name of the setting, the divisor of the reconstruction's delays, and the phase of the seeds.
 const DELAYS_SWEPT: [(&str, u64, u64); 3] = [("tenth", 10, 4), ("half", 2, 5), ("fifth", 5, 6)];
 
-/// One way to run a scenario.
+/// One variant of a scenario.
 #[derive(Clone, Debug)]
 pub(super) struct Variant {
     /// What follows the quantity's name in metrics: `@` and a setting, or nothing.
@@ -115,7 +115,7 @@ impl<T> Runs<T> {
     }
 }
 
-/// Makes all runs of `variants`; the settings give the number of runs of each.
+/// Performs all runs of `variants`; the settings define the number of runs of each.
 pub(super) fn run<T: Send>(
     settings: &Settings,
     variants: Vec<Variant>,

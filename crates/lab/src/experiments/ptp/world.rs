@@ -1,4 +1,4 @@
-//! One run: nodes, links, consumers, and samples of them ten times a second.
+//! One run: nodes, links, consumers, and ten samples per second.
 use std::collections::BTreeMap;
 
 use tributary_content::{MemoryObject, MemoryOpener, Name, ObjectReader, SigningKey};
@@ -34,7 +34,7 @@ pub(super) struct Plan<'a> {
     pub(super) consumers: Vec<Start>,
     /// Nodes with a content store, and the share of the Data passing by that it keeps.
     pub(super) caches: Vec<(u8, f64)>,
-    /// Nodes that know no tags and hold copies of an Interest back for as long as ndnd's forwarder does.
+    /// Nodes that do not know tags and suppress copies of an Interest for as long as ndnd's forwarder does.
     pub(super) legacy: &'a [u8],
     pub(super) queue_packets: u64,
     pub(super) until: Time,
@@ -106,7 +106,7 @@ pub(super) struct Sample {
     pub(super) at: f64,
     /// Bytes on the wire so far by hop of [`Topology::hops`], towards the consumers.
     pub(super) wire: Vec<u64>,
-    /// Bytes of tags, and of the rates sent with labels, on all links both ways so far.
+    /// Bytes of tags, and of the rates sent with labels, on all links in both directions so far.
     pub(super) tag_bytes: u64,
     /// By consumer, in the order of the plan.
     pub(super) consumers: Vec<Seen>,
@@ -117,7 +117,7 @@ pub(super) struct Sample {
 pub(super) struct Seen {
     /// Interests sent for content.
     pub(super) requested: u64,
-    /// Content bytes, each once.
+    /// Content bytes without duplicates.
     pub(super) bytes: u64,
     /// Of these from caches.
     pub(super) cached: u64,

@@ -18,9 +18,9 @@ pub struct ConsumerConfig {
     pub version: u64,
     /// Its segments.
     pub segments: u32,
-    /// When it begins.
+    /// Start time.
     pub start: Time,
-    /// When it ends although there is more; [`Time::MAX`] for never.
+    /// End time, even if data remains; [`Time::MAX`] for never.
     pub stop: Time,
     /// Its window.
     pub kind: ConsumerKind,
@@ -54,11 +54,11 @@ pub struct Consumer {
     backoff: u32,
     /// Interests sent, copies included.
     pub requested: u64,
-    /// Data that came, each once, and the content bytes in them.
+    /// Data received, without duplicates, and the content bytes in them.
     pub arrived: (u64, u64),
     /// Of these, Data that caches gave.
     pub cached: u64,
-    /// Interests that nothing came for in time, and those that came back.
+    /// Interests that timed out or were returned.
     pub lost: (u64, u64),
 }
 

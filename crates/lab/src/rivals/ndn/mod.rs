@@ -23,24 +23,24 @@ use tributary_core::{Duration, Random, Time};
 
 /// How many Interests may be pending.
 pub trait Window: Send {
-    /// A Data came.
+    /// A Data packet arrived.
     fn on_data(&mut self, now: Time, answer: &Answer<'_>, random: &mut Random);
-    /// Nothing came in time for an Interest sent at `sent_at`.
+    /// No answer arrived in time for an Interest sent at `sent_at`.
     fn on_timeout(&mut self, now: Time, sent_at: Time);
-    /// Interests that may be pending, at least one.
+    /// The maximum number of pending Interests, at least one.
     fn interests(&self) -> f64;
 }
 
-/// A Data that came.
+/// A Data packet that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// How long it took; `None` if it was requested more than once.
     pub rtt: Option<Duration>,
     /// When it was last requested.
     pub sent_at: Time,
-    /// The labels of the routers that it came by, and whether it came from a cache: both identify the path.
+    /// The labels of the routers on its path, and whether it came from a cache: both identify the path.
     pub path: &'a [u8],
-    /// Whether a queue on the way was long.
+    /// Whether a queue on the path was long.
     pub marked: bool,
 }
 

@@ -36,7 +36,7 @@ struct Parameters {
 const SAMPLES: usize = 30;
 /// Least probability of a decrease.
 const LEAST: f64 = 1e-5;
-/// Paths remembered at most; further ones start without history.
+/// The maximum number of remembered paths; further ones start without history.
 const PATHS_MAX: usize = 1024;
 
 impl RaaqmForm {

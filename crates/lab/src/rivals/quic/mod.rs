@@ -41,10 +41,10 @@ pub enum QuicController {
     Bbr,
 }
 
-/// Whether a host takes connections.
+/// Whether a host accepts connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuicRole {
-    /// It takes connections.
+    /// It accepts connections.
     Server,
     /// It opens connections.
     Client,
@@ -52,7 +52,7 @@ pub enum QuicRole {
 
 /// All QUIC connections of one host.
 pub struct QuicStack {
-    /// What quinn takes for time zero: it wants instants of the system's clock, and uses nothing but differences.
+    /// Quinn's time zero: it requires instants of the system clock and uses only their differences.
     epoch: Instant,
     endpoint: Endpoint,
     client_config: ClientConfig,

@@ -49,7 +49,7 @@ pub(super) fn transport_config(controller: QuicController, window_bytes: u64, mt
         .stream_receive_window(window)
         .receive_window(window)
         .send_window(window_bytes)
-        // The path takes full packets; to find that out by probing would only cost a little.
+        // The path carries full packets; probing for that would only cost a little.
         .initial_mtu((mtu_bytes as usize - IPV4_BYTES - UDP_BYTES) as u16)
         .mtu_discovery_config(None)
         // A silent path is judged by the downloader, for both rivals alike.

@@ -1,4 +1,4 @@
-//! `[[fault]]`: what breaks, and when it is mended.
+//! `[[fault]]`: what breaks, and when it is repaired.
 use tributary_core::{
     Duration, Rate, Time,
     link::{LinkChange, LinkConfig, LinkState, Loss},
@@ -48,7 +48,7 @@ fn link(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, at:
         if places.is_complete() {
             unknown(section, "link", &name, scenario.links.iter().map(|link| link.name.as_str()));
         }
-        // What it says is read all the same: its keys are known.
+        // Its keys are known, so they are still read.
         changes(section, &LinkConfig::default());
         return;
     };
@@ -70,7 +70,7 @@ fn link(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, at:
     }
 }
 
-/// Each change, and what takes it back.
+/// Each change and its reversal.
 fn changes(section: &Section<'_>, before: &LinkConfig) -> Vec<(LinkChange, LinkChange)> {
     let states = [("down", LinkState::Down), ("up", LinkState::Up)];
     let mut changes = Vec::new();
@@ -149,7 +149,7 @@ impl Action {
             Action::ServeAgain => Fault::ServeAgain { node },
         }
     }
-    /// What takes it back.
+    /// The reversal of a change.
     fn opposite(self) -> Option<Action> {
         match self {
             Action::Kill => Some(Action::Start),

@@ -1,12 +1,12 @@
 //! Scenarios from files: commented TOML in, a [`Scenario`] out, errors that name the line.
 //!
-//! | section | what it says | file |
+//! | section | content | file |
 //! |---|---|---|
 //! | `[scenario]` | name, seed, family, duration, sampling | this one |
-//! | `[topology]` | a file, a generator or contacts; what its links are like | [`places`] |
-//! | `[[node]]`, `[[link]]` | more of them, or changes of those of the topology | [`places`] |
-//! | `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]`, `[[traffic]]` | who does what, and when | [`workload`] |
-//! | `[[fault]]` | what breaks, and when it is mended | [`faults`] |
+//! | `[topology]` | a file, a generator or contacts; the properties of its links | [`places`] |
+//! | `[[node]]`, `[[link]]` | more of them, or changes to the topology's | [`places`] |
+//! | `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]`, `[[traffic]]` | the actions of nodes, and their times | [`workload`] |
+//! | `[[fault]]` | what breaks, and when it is repaired | [`faults`] |
 //! | `[psi]`, `[transfer]`, … | how all nodes work, as in the config of a node | |
 //!
 //! ```
@@ -55,33 +55,32 @@ use tributary::{
 pub use rivals::{RIVALS, RivalSpec};
 pub use set::Setting;
 
-/// What a scenario file says.
+/// The contents of a scenario file.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
     /// The scenario.
     pub scenario: Scenario,
-    /// Downloads of rivals, which whoever has their code adds to the scenario.
+    /// Downloads of rivals; a caller with their code adds them to the scenario.
     pub rivals: Vec<RivalSpec>,
-    /// What was left out of files that it names, and why.
+    /// Omitted parts of files that it names, and the reasons.
     pub notes: Vec<String>,
 }
 
-/// How many bytes a scenario file has at most.
+/// The maximum size of a scenario file in bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
 impl ScenarioFile {
-    /// Reads a file; files that it names are relative to its folder. `seed` takes the place of the file's own.
+    /// Reads a file; paths in it are relative to its folder. `seed` overrides the file's own.
     ///
     /// # Errors
-    /// [`FileError`] if it cannot be read, or with everything that is wrong in it.
+    /// [`FileError`] if it cannot be read, or with all errors in it.
     pub fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
         ScenarioFile::load_with(path, seed, &[])
     }
-    /// The same with values that take the place of the file's; lines that errors name are then those of the file as it
-    /// would be written anew.
+    /// The same with values that replace the file's; errors then name the lines of the file as it would be rewritten.
     ///
     /// # Errors
-    /// Those of [`ScenarioFile::load`], and [`FileError::Setting`] if a value has no place in the file.
+    /// Errors of [`ScenarioFile::load`], and [`FileError::Setting`] if a value has no place in the file.
     pub fn load_with(path: &Path, seed: Option<u64>, settings: &[Setting]) -> Result<ScenarioFile, FileError> {
         let file = path.display().to_string();
         let unreadable = |reason: String| FileError::Read { path: file.clone(), reason };
@@ -90,7 +89,7 @@ impl ScenarioFile {
             return Err(unreadable(format!("it has {length} bytes; a scenario has at most {FILE_BYTES_MAX}")));
         }
         let mut text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        // What is no TOML at all is told with its line below.
+        // Invalid TOML is reported with its line below.
         if let (false, Ok(mut table)) = (settings.is_empty(), toml::from_str::<toml::Table>(&text)) {
             settings.iter().try_for_each(|setting| setting.apply(&mut table)).map_err(FileError::Setting)?;
             text = table.to_string();
@@ -102,10 +101,10 @@ impl ScenarioFile {
         }
         Ok(read)
     }
-    /// Reads the content of a file. `file` is what errors call it; files that it names are relative to `folder`.
+    /// Reads the content of a file. `file` is its name in errors; paths in it are relative to `folder`.
     ///
     /// # Errors
-    /// [`FileError`] with everything that is wrong, each with its line.
+    /// [`FileError`] with all errors, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
         let read = document(file, text, |root| Some(read_all(root, folder, seed)))?;
         read.scenario.check()?;
@@ -113,7 +112,7 @@ impl ScenarioFile {
     }
 }
 
-/// Why a file gives no scenario.
+/// Why a file defines no valid scenario.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -122,7 +121,7 @@ pub enum FileError {
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A value has no place in it.
@@ -131,7 +130,7 @@ pub enum FileError {
     /// There are mistakes in it.
     #[error(transparent)]
     Wrong(#[from] ConfigErrors),
-    /// Everything by itself is right, but it does not go together.
+    /// Each part is right, but they contradict each other.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
 }

@@ -1,4 +1,4 @@
-//! `[topology]`, `[[node]]` and `[[link]]`: who is there, and what lies between them.
+//! `[topology]`, `[[node]]` and `[[link]]`: the nodes, and the links between them.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -24,13 +24,13 @@ use tributary::{
     },
 };
 
-/// The nodes so far. They become endpoints in the end, when it is known what everybody does.
+/// The nodes so far. They become endpoints at the end, when all roles are known.
 pub(super) struct Places<'a> {
     nodes: Vec<Draft<'a>>,
     indices: BTreeMap<String, usize>,
     /// The names of all links.
     link_names: BTreeSet<String>,
-    /// Whether nodes are missing because their file is wrong: that one mistake is told, and none that follows from it.
+    /// Whether nodes are missing because their file is wrong: only that mistake is reported, not its consequences.
     is_incomplete: bool,
     pub(super) notes: Vec<String>,
 }
@@ -69,11 +69,11 @@ impl<'a> Places<'a> {
         }
         places
     }
-    /// Whether the network is there as the file wants it.
+    /// Whether the network is complete as the file wants it.
     pub(super) fn is_complete(&self) -> bool {
         !self.is_incomplete
     }
-    /// Whether there is a node of that name; tells a problem if not.
+    /// Whether a node of that name exists; reports a problem if not.
     pub(super) fn check(&self, section: &Section<'_>, text: &Located<String>) -> bool {
         let is_known = self.indices.contains_key(&text.value);
         if !is_known && !self.is_incomplete {
@@ -97,7 +97,7 @@ impl<'a> Places<'a> {
     pub(super) fn settle(&mut self, root: &Section<'_>, folder: &Path, head: &Head, scenario: &mut Scenario) {
         self.choose_resolver(scenario);
         for draft in std::mem::take(&mut self.nodes) {
-            // Whoever was given nothing to do could still fetch.
+            // A node without a task could still fetch.
             let idle = BTreeSet::from([Role::Receiver]);
             let roles = if draft.roles.is_empty() { &idle } else { &draft.roles };
             let roles: Vec<Role> = roles.iter().copied().collect();
@@ -114,11 +114,11 @@ impl<'a> Places<'a> {
             scenario.nodes.push(NodeSpec { label: draft.label, host: Host::Endpoint(Box::new(config)) });
         }
         if scenario.nodes.is_empty() {
-            // So that sections about behaviour are known even if there is nobody to behave.
+            // Makes sections about behaviour known even without a node that behaves.
             simulated("nobody", head.family, &[Role::Receiver]).read_behaviour(root, Scope::Common, folder);
         }
     }
-    /// Where nobody resolves or manages, the node with the most links does.
+    /// Without a resolver or manager, the node with the most links becomes it.
     fn choose_resolver(&mut self, scenario: &Scenario) {
         let mut degrees: BTreeMap<&str, usize> = BTreeMap::new();
         for end in scenario.links.iter().flat_map(|link| &link.ends) {
@@ -162,7 +162,7 @@ impl<'a> Places<'a> {
 
     // ---- [topology]
 
-    /// Gives what links are like where nothing else is said.
+    /// Returns the properties of links without explicit ones.
     fn topology(&mut self, section: Section<'a>, folder: &Path, head: &Head, scenario: &mut Scenario) -> LinkConfig {
         let base = match section.section("link") {
             Some(section) => link::read(section, LinkConfig::default(), folder, Mtu::Own),
@@ -267,7 +267,7 @@ impl<'a> Places<'a> {
                 let message = format!("there are two nodes '{}'", label.value);
                 section.problem(label.span, message, "give one of them another label".into());
             }
-            // A node of the topology: what is said here changes it.
+            // A node of the topology: this section changes it.
             Some(index) => {
                 let node = &mut self.nodes[*index];
                 node.family = family.unwrap_or(node.family);
@@ -301,7 +301,7 @@ impl<'a> Places<'a> {
                 }
             }
         }
-        // A link that the topology has is changed by what is said here.
+        // This section changes an existing link of the topology.
         let existing = known.as_ref().filter(|_| name.is_none()).and_then(|ends| {
             let turned = [ends[1].clone(), ends[0].clone()];
             scenario.links.iter().position(|link| link.ends == *ends || link.ends == turned)
@@ -330,10 +330,10 @@ impl<'a> Places<'a> {
     }
 }
 
-/// How long a label may be, so that it fits into a hello.
+/// The maximum length of a label, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
 
-/// What a file says about a direction of a link, over what the scenario says about all of them.
+/// A file's settings for one direction of a link, which override the scenario's settings for all links.
 fn with_way(base: &LinkConfig, way: &Way) -> LinkConfig {
     LinkConfig {
         rate: way.rate.or(base.rate),
@@ -394,5 +394,5 @@ fn generated(section: &Section<'_>, head: &Head) -> Option<Topology> {
     }
 }
 
-/// So many places a generated network has at most.
+/// Places in a generated network, at most.
 const PLACES_MAX: u64 = 100_000;

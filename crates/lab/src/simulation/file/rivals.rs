@@ -1,10 +1,10 @@
 //! Downloads of other transports, as a scenario names them.
 use tributary_core::Time;
 
-/// A download of somebody else's transport beside ours, on the same links.
+/// A download with a rival transport next to ours, on the same links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RivalSpec {
-    /// What it is called, unique among guests and nodes.
+    /// Its name, unique among guests and nodes.
     pub name: String,
     /// One of [`RIVALS`].
     pub kind: String,
@@ -16,7 +16,7 @@ pub struct RivalSpec {
     pub bytes: u64,
     /// Connections at a time, 1 to 64; one asks for the whole file at once, several ask for pieces.
     pub connections: u32,
-    /// When it begins.
+    /// Start time.
     pub start: Time,
 }
 

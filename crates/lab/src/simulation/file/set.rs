@@ -1,13 +1,13 @@
-//! Values that take the place of what a scenario file says: `link.dsl.rate=20Mbps`.
+//! Values that override those of a scenario file: `link.dsl.rate=20Mbps`.
 use std::fmt;
 
 use toml::{Table, Value};
 
 /// One value and where it belongs.
 ///
-/// The place is a path of keys with dots between them. In a list of sections, such as `[[link]]`, the next key is the
-/// `name`, `label` or `node` of one of them, the ends of a link (`a-b`), its number from 1 on, or `*` for all. The value is written as in the file;
-/// what is no TOML is text, so that quotes may be left out.
+/// The place is a path of keys separated by dots. In a list of sections, such as `[[link]]`, the next key is the
+/// `name`, `label` or `node` of one of them, the ends of a link (`a-b`), its number from 1 on, or `*` for all. The
+/// value is written as in the file; invalid TOML counts as text, so that quotes may be omitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setting {
     path: Vec<String>,
@@ -51,7 +51,7 @@ impl Setting {
     /// Puts the value in its place.
     ///
     /// # Errors
-    /// If there is no such place, with the ones that there are.
+    /// If no such place exists; the error lists the existing ones.
     pub(super) fn apply(&self, root: &mut Table) -> Result<(), String> {
         put(root, &self.path, &self.value).map_err(|why| format!("'{self}': {why}"))
     }
@@ -66,7 +66,7 @@ fn put(table: &mut Table, path: &[String], value: &Value) -> Result<(), String> 
         table.insert(key.clone(), value.clone());
         return Ok(());
     };
-    // A section that is not there begins with this; whether it may be there is for whoever reads it.
+    // A missing section starts with this; its reader decides whether it is allowed.
     match table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new())) {
         Value::Table(inner) => put(inner, rest, value),
         Value::Array(all) => {

@@ -11,7 +11,7 @@ use tributary::{
     },
 };
 
-/// What stands in `[scenario]`.
+/// The content of `[scenario]`.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) seed: u64,
@@ -64,7 +64,7 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 pub(super) fn moment(section: &Section<'_>, key: &'static str) -> Option<Time> {
     duration(section, key, Duration::ZERO, TIME_MAX).map(|time| Time::ZERO + time)
 }
-/// A moment that must be told.
+/// A required time.
 pub(super) fn required_moment(section: &Section<'_>, key: &'static str) -> Option<Time> {
     let moment = moment(section, key);
     if moment.is_none() && !section.has(key) {
@@ -72,7 +72,7 @@ pub(super) fn required_moment(section: &Section<'_>, key: &'static str) -> Optio
     }
     moment
 }
-/// The text under a key that must be there.
+/// The text under a required key.
 pub(super) fn required(section: &Section<'_>, key: &'static str, hint: &str) -> Option<Located<String>> {
     let text = section.text(key);
     if text.is_none() && !section.has(key) {
@@ -80,7 +80,7 @@ pub(super) fn required(section: &Section<'_>, key: &'static str, hint: &str) -> 
     }
     text
 }
-/// Says that something does not exist, and what may have been meant.
+/// Reports that something does not exist, and suggests a similar name.
 pub(super) fn unknown<'a>(
     section: &Section<'_>,
     kind: &str,

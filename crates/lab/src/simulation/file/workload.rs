@@ -1,4 +1,4 @@
-//! `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]` and `[[traffic]]`: who does what, and when.
+//! `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]` and `[[traffic]]`: the actions of nodes, and their times.
 use crate::traffic::{GreedyConfig, Law, Packet, Pattern, SourceConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use tributary_content::{MemoryObject, Name};
@@ -41,17 +41,17 @@ pub(super) fn read(root: &Section<'_>, places: &mut Places<'_>, scenario: &mut S
     }
 }
 
-/// The largest object; all objects of a scenario lie in memory.
+/// The maximum size of an object; all objects of a scenario are in memory.
 const OBJECT_BYTES_MAX: u64 = 8 << 30;
 /// Before this a network has hardly found itself.
 const FETCH_START: Time = Time::from_millis(2_000);
 const NAME_HINT: &str = "write a name such as \"/lab/file\"";
-/// The random stream of the moments at which fetches begin.
+/// The random stream of the start times of fetches.
 const FETCH_STREAM: u64 = 0x6665_7463;
 /// The random stream of the workload.
 const WORKLOAD_STREAM: u64 = 0x776f_726b;
 
-/// Objects by name, size and seed: several nodes may publish the same one, which is made once.
+/// Objects by name, size and seed: several nodes may publish the same object, which is created once.
 #[derive(Default)]
 struct Objects {
     made: BTreeMap<(String, u64, u64), MemoryObject>,
@@ -125,7 +125,7 @@ fn fetch(
     section.finish();
 }
 
-/// When things begin that have a `start` and a `spread`: each at a random moment of that span.
+/// Start times of things with a `start` and a `spread`: each at a random time within that span.
 fn beginning(section: &Section<'_>) -> impl Fn(&mut Random) -> Time + use<> {
     let start = moment(section, "start").unwrap_or(FETCH_START);
     let spread = duration(section, "spread", Duration::ZERO, TIME_MAX).unwrap_or_default();
@@ -133,7 +133,7 @@ fn beginning(section: &Section<'_>) -> impl Fn(&mut Random) -> Time + use<> {
     move |random| start + Duration::from_nanos(random.below(nanos.saturating_add(1)))
 }
 
-/// Transfers between random nodes: each with an object of its own, offered by one or more others.
+/// Transfers between random nodes: each with a separate object, from one or more others.
 fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario, objects: &mut Objects) {
     let count = section.integer("transfers", 1..=100_000);
     if count.is_none() && !section.has("transfers") {
@@ -176,7 +176,7 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
     }
 }
 
-/// A download of somebody else's transport.
+/// A download with a rival transport.
 fn rival(section: &Section<'_>, places: &Places<'_>, number: u32) -> Option<RivalSpec> {
     let end = |key, hint| required(section, key, hint).filter(|node| places.check(section, node));
     let (from, to) = (end("from", "name the node that serves"), end("to", "name the node that downloads"));
