@@ -21,7 +21,7 @@ pub fn name_tlv(data: &[u8]) {
     }
 }
 
-/// A name as text gives a name that keeps its limits, and whose shown form is the same name.
+/// Text parsed as a name yields a name within its limits, whose displayed form is the same name.
 pub fn name_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<Name>() {
@@ -81,12 +81,12 @@ pub(crate) fn key() -> &'static SigningKey {
     static KEY: OnceLock<SigningKey> = OnceLock::new();
     KEY.get_or_init(|| SigningKey::from_secret(&[7; 32]))
 }
-/// Of the encoded manifest: where the publisher's key is, and what its signature is made for.
+/// In the encoded manifest: the position of the publisher's key, and the signed range.
 const PUBLISHER_AT: usize = 60;
 const CONTEXT: &str = "tributary manifest";
 
-/// A manifest that is accepted encodes to the same bytes, keeps every limit, is covered by its signature, and its
-/// chunks add up to its size. What lacks only a signature gets one, so that the rules behind it are reached.
+/// An accepted manifest encodes to the same bytes, keeps every limit, is covered by its signature, and its chunks add
+/// up to its size. A manifest that lacks only a signature gets one, so that the checks behind it are reached.
 pub fn manifest(data: &[u8]) {
     check_manifest(data);
     if data.len() < PUBLISHER_AT + 32 + Signature::BYTES {
@@ -149,7 +149,7 @@ pub fn key_list(data: &[u8]) {
     assert!(cipher.open(ChunkIndex(chunks - 1), &mut data.to_vec()).is_err(), "nobody sealed it");
 }
 
-/// A manifest whose fields a target may change: neither the tree nor the index look at its signature.
+/// A manifest whose fields a target may change: neither the tree nor the index checks its signature.
 fn base_manifest() -> &'static Manifest {
     static MANIFEST: OnceLock<Manifest> = OnceLock::new();
     MANIFEST.get_or_init(|| {
@@ -192,7 +192,7 @@ pub fn hash_tree(data: &[u8]) {
     if count == 0 {
         return;
     }
-    // The leaves are the fuzzer's, so the leaf of a known chunk replaces one of them.
+    // The leaves come from the fuzzer, so the leaf of a known chunk replaces one of them.
     let at = size as usize % leaves.len();
     let (mut leaves, chunk) = (leaves, b"a known chunk");
     leaves[at] = tributary_content::chunk_hash(chunk);
@@ -250,7 +250,7 @@ pub fn bitmap(data: &[u8]) {
 /// that it is unpacked to.
 pub fn directory_index(data: &[u8]) {
     check_index(data);
-    // The length stands in the header; with the right one the rest is reached more often.
+    // The header contains the length; with the right one the rest is reached more often.
     if let Some(length) = data.get(4..8) {
         let right = (data.len() as u32).to_be_bytes();
         if length != right {

@@ -1,4 +1,4 @@
-//! The control channel and the neighbour protocol, fed with what a member of the domain could send.
+//! The control channel and the neighbour protocol under input that a member of the domain could send.
 use std::collections::BTreeSet;
 use tributary_core::{Datagram, Duration, FaceId, NodeId, Time};
 use tributary_psi::{
@@ -21,10 +21,10 @@ const BOOT: u32 = 77;
 /// However it is fed, a control channel
 ///
 /// - delivers each message once;
-/// - sends no more than one acknowledgement per packet that came, no packet beyond its size, and repeats a message no
+/// - sends no more than one acknowledgement per received packet, no packet beyond its size, and repeats a message no
 ///   more often than configured;
-/// - tells the fate of every message of this node, and of no other;
-/// - asks for no timeout that it has already served.
+/// - reports the outcome of every message of this node, and of no other;
+/// - requests no timeout that it has already served.
 pub fn control_channel(data: &[u8]) {
     let mut input = Input::new(data);
     let config = ControlConfig { partials_max: 4, partial_bytes_max: 4_096, messages_max: 6, ..Default::default() };
@@ -55,7 +55,7 @@ struct Channel {
     packet_bytes: usize,
     attempts_max: u64,
     waiting: BTreeSet<MessageNumber>,
-    /// Fragment counts differ, so one key may be complete once for each of them, and only once.
+    /// Fragment counts differ, so one key may be complete once, and only once, for each of them.
     delivered: BTreeSet<(NodeId, u32)>,
     fragments: u64,
 }
@@ -84,7 +84,7 @@ impl Channel {
                 // The content contains the message's number, so that a second delivery is noticed.
                 self.sealed(&ControlPacket { from, to: NODE, boot: 5, message, body }, message + 1);
             }
-            // An acknowledgement of something that may have been sent.
+            // An acknowledgement of a message that may have been sent.
             3 => {
                 let received = u128::from(input.u64()) << 64 | u128::from(input.u64());
                 let body = ControlBody::Ack { received };
@@ -161,9 +161,9 @@ const NEIGHBOUR_BOOT: u64 = 0xabcd;
 ///
 /// - answers a packet with few packets, each within the face's MTU, and with no more bytes than it got (plus one hello)
 ///   while the other end has not shown that it hears this node;
-/// - says that faces come up and go down in turn, and only of faces that it has;
+/// - reports faces going up and down alternately, and only its own faces;
 /// - remembers no more topology managers than configured, each with routes that fit an FID;
-/// - asks for no timeout that it has already served.
+/// - requests no timeout that it has already served.
 pub fn neighbour(data: &[u8]) {
     let mut input = Input::new(data);
     let roles = Roles::ROUTER;

@@ -1,4 +1,4 @@
-//! A node that a script drives, whatever its family.
+//! A node of any family, driven by a script.
 use tributary_core::{Datagram, Duration, FaceId, Outlet, Time, TransmitBuf, pump};
 use tributary_testkit::{Checked, Limits};
 use tributary_transport::Endpoint;
@@ -14,26 +14,26 @@ pub(crate) struct Driven<N, O> {
     batch: TransmitBuf,
 }
 
-/// What a script remembers of what a node said.
+/// The script's memory of the node's messages.
 pub(crate) trait Ear: Outlet + Default {
     /// Datagrams since the last call.
     fn datagrams(&mut self) -> usize;
 }
 
 impl<N: Endpoint, O: Ear> Driven<N, O> {
-    /// A node whose datagrams have at most `mtu` bytes, at a time shortly after zero.
+    /// A node with datagrams of up to `mtu` bytes, at a time shortly after zero.
     pub(crate) fn new(node: N, mtu: u32) -> Self {
         let limits = Limits { mtu: mtu as usize, ..Limits::default() };
         let node = Checked::with_limits(node, limits);
         Driven { node, now: Time::from_millis(1), heard: O::default(), batch: TransmitBuf::new() }
     }
-    /// Something comes in.
+    /// A packet arrives.
     pub(crate) fn datagram(&mut self, face: FaceId, datagram: Datagram) {
         use tributary_core::Node;
         self.node.handle_datagram(self.now, face, datagram);
         self.pump();
     }
-    /// Its owner asks for something.
+    /// Its owner makes a request.
     pub(crate) fn command(&mut self, command: impl FnOnce(&mut N, Time)) {
         self.node.command(self.now, command);
         self.pump();
@@ -49,7 +49,7 @@ impl<N: Endpoint, O: Ear> Driven<N, O> {
         self.now = end;
         self.pump();
     }
-    /// Nothing comes in for `rounds` of three seconds: it does not babble, and its counters do not grow in number.
+    /// Nothing arrives for `rounds` of three seconds: it does not babble, and the number of its counters does not grow.
     pub(crate) fn leave_alone(&mut self, rounds: u32) {
         for _ in 0..rounds {
             self.heard.datagrams();

@@ -1,4 +1,4 @@
-//! Reads a script out of the fuzzer's bytes: what the bytes do not say is zero, and the script ends with them.
+//! Reads a script from the fuzzer's bytes: missing bytes are zero, and the script ends with the bytes.
 
 /// A cursor over the fuzzer's bytes.
 #[derive(Clone, Debug)]

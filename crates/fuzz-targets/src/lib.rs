@@ -13,14 +13,14 @@
 //! | the control channel and the neighbour protocol | [`control`] |
 //! | a whole node in any mix of roles | [`node`] |
 //! | a folder of MobilityFirst's store | [`mf_store`] |
-//! | packets of the NDN family, and a whole node of it | [`ndn`] |
+//! | packets of the NDN family, and a complete node | [`ndn`] |
 //! | answers to a fetch from foreign NDN programs | [`ndn_foreign`] |
 //! | NDN certificates, keys, schemas and chains | [`ndn_trust`] |
 //! | config files and lines of the control socket | [`text`] |
 //! | valid inputs to start from | [`seeds`] |
 //!
-//! Targets of state machines read their input as a script (see [`input`]): some steps are raw datagrams, others are
-//! packets that are made right, so that the fuzzer gets past checksums, labels and capabilities.
+//! Targets for state machines read their input as a script (see [`input`]): some steps are raw datagrams, others are
+//! well-formed packets, so that the fuzzer gets past checksums, labels and capabilities.
 pub mod content;
 pub mod control;
 mod driven;

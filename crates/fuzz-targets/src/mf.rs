@@ -123,8 +123,8 @@ pub fn mf_transport(data: &[u8]) {
     }
 }
 
-/// Messages about names re-emit byte for byte. Records, there and by themselves, count only if they are signed by the
-/// key that they show, and any changed bit spoils them.
+/// Messages about names re-emit byte for byte. Records, in messages and alone, count only if they are signed by the key
+/// that they contain, and any changed bit invalidates them.
 pub fn mf_names(data: &[u8]) {
     match exact(data, NameMessage::decode, NameMessage::encode) {
         Some(NameMessage::Found { records, .. } | NameMessage::Page { records, .. }) => {
@@ -187,7 +187,7 @@ struct World {
     hop: u32,
 }
 
-/// What the node said, as far as the script answers it.
+/// The node's messages that the script answers.
 #[derive(Default)]
 struct Outputs {
     nonce: u64,
@@ -264,7 +264,7 @@ impl World {
         }
         world
     }
-    /// Two neighbours prove who they are: a router and a host.
+    /// Two neighbours prove their identities: a router and a host.
     fn greet(&mut self) {
         for _ in 0..2 {
             for face in [FaceId(0), FaceId(1)] {

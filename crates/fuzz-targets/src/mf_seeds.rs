@@ -249,7 +249,7 @@ pub(crate) fn all() -> Vec<Seed> {
     seeds
 }
 
-/// What a source says to have all chunks sent that there may be: who went through them one by one would stand still.
+/// A source's request for the maximum number of chunks: a node that iterated over them would hang.
 fn push_of_all(source: Guid) -> Vec<u8> {
     let (flow, chunks) = (Flow { source, destination: guid(2) }, ChunkRanges::from_ascending([0]));
     let mut bytes =
@@ -259,7 +259,7 @@ fn push_of_all(source: Guid) -> Vec<u8> {
     bytes
 }
 
-/// A script that sends every kind of message once, and lets time pass between.
+/// A script that sends every kind of message once, with time passing in between.
 fn script(
     setup: u8,
     messages: &[(&str, TransportMessage)],

@@ -76,7 +76,7 @@ fn commit(repository: &mut DiskRepository) {
         std::thread::yield_now();
     }
 }
-/// In memory where there is such a disk: fuzzers write many.
+/// In memory where such a disk exists: fuzzers write many files.
 fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

@@ -1,4 +1,4 @@
-//! The packets of the NDN family, and a whole node of it.
+//! Packets of the NDN family, and a complete node.
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -88,8 +88,8 @@ fn check_name(name: NameView<'_>) {
     }
 }
 
-/// A link packet re-emits byte for byte unless something unknown in it was ignored, whether its fragment lies in the same
-/// buffer or behind it.
+/// A link packet re-emits byte for byte unless an unknown part was ignored, whether its fragment is in the same buffer
+/// or behind it.
 pub fn ndn_link(data: &[u8]) {
     let packet = match LpPacket::decode(data) {
         Ok(packet) => packet,
@@ -123,8 +123,8 @@ pub fn ndn_tags(data: &[u8]) {
     }
 }
 
-/// Parameters and responses of the management protocol survive being written and read; a filter of faces fits the face
-/// that is as it says.
+/// Parameters and responses of the management protocol survive encoding and parsing; a filter of faces matches a face
+/// that has its properties.
 pub fn ndn_control(data: &[u8]) {
     match ControlParameters::decode(data) {
         Ok(parameters) => assert_eq!(ControlParameters::decode(&parameters.encode()), Ok(parameters)),
@@ -158,7 +158,7 @@ pub fn ndn_control(data: &[u8]) {
     }
 }
 
-/// Pieces of packets in any order give whole packets or nothing, and take bounded room for a bounded time.
+/// Fragments in any order yield whole packets or nothing, and use bounded memory for a bounded time.
 pub fn ndn_fragments(data: &[u8]) {
     let mut input = Input::new(data);
     let limits = ReassemblyLimits::default();
@@ -188,7 +188,7 @@ pub fn ndn_fragments(data: &[u8]) {
     }
 }
 
-/// How long link reliability remembers what arrived.
+/// How long link reliability remembers arrived packets.
 const SEEN_FOR: Duration = Duration::from_secs(5);
 
 /// Link reliability: a recently received packet is recognised, no packet exceeds its retransmissions, and each ends
@@ -256,8 +256,8 @@ pub fn ndn_reliability(data: &[u8]) {
     assert_eq!(stats.acknowledged + stats.exhausted + stats.retransmitted, sent, "the fate of each is told");
 }
 
-/// Packets are found in a stream where they end, however the stream is cut: a beginning of a packet tells the same length as
-/// the whole, or nothing yet.
+/// Packet boundaries are found in a stream however it is cut: the start of a packet yields the same length as the
+/// whole, or nothing yet.
 pub fn ndn_stream(data: &[u8]) {
     let framing = Family::Ndn.framing().expect("NDN has streams");
     let mut rest = data;
@@ -287,8 +287,8 @@ pub fn ndn_stream(data: &[u8]) {
 const OBJECT: &str = "/lab/x";
 const FACES: u32 = 3;
 
-/// A forwarder with a producer, a consumer and a neighbour to register at keeps the contract of a node under any input
-/// on its faces; without input it comes to rest.
+/// A forwarder with a producer, a consumer and a neighbour at which it registers keeps the contract of a node under any
+/// input on its faces; without input it comes to rest.
 pub fn ndn_node(data: &[u8]) {
     let mut input = Input::new(data);
     let (bits, more) = (input.u8(), input.u8());

@@ -101,7 +101,7 @@ pub fn ndn_foreign(data: &[u8]) {
         fetching.node.handle_datagram(fetching.now, FACE, Datagram::from(answer));
         fetching.drain();
     }
-    // A probe each tenth of a second, a question each half, and what one answer leads to.
+    // A probe every tenth of a second, a question every half second, and the packets that follow from one answer.
     let seconds = fetching.now.since(Time::ZERO).as_secs() as usize;
     let most = 200 + 16 * seconds + 128 * answers;
     assert!(fetching.interests <= most, "{} Interests for {answers} answers in {seconds} s", fetching.interests);

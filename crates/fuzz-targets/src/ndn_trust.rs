@@ -15,8 +15,7 @@ use crate::{input::Input, ndn::name};
 const NOW: u64 = 1_700_000_000;
 const VALID: (u64, u64) = (NOW - 1_000, NOW + 1_000);
 
-/// A certificate has a name whose parts fit together, and its key reads as it is written; an invented signature does
-/// not verify.
+/// A certificate's name has consistent parts, and its key survives encoding; an invented signature does not verify.
 pub fn ndn_certificate(data: &[u8]) {
     let certificate = match Certificate::decode(data.to_vec()) {
         Ok(certificate) => certificate,
@@ -46,7 +45,7 @@ pub fn ndn_spki(data: &[u8]) {
     }
 }
 
-/// Files of keys are read or refused; a secret key is written so that it reads as the same key.
+/// Key files are parsed or refused; a written secret key is read as the same key.
 pub fn ndn_key_file(data: &[u8]) {
     let Ok(packets) = key_chain::packets(data) else { return };
     assert!(!packets.is_empty());
@@ -69,14 +68,15 @@ pub fn ndn_schema(data: &[u8]) {
             let [packet, certificate] = [packet, certificate].map(NameView::from);
             let allows = schema.allows(packet, certificate);
             assert_eq!(allows, schema.allows(packet, certificate));
-            // The certificate may match only with what the packet's name has bound: constraints are tested once.
+            // The certificate may match only with the variables bound by the packet's name: constraints are tested
+            // once.
             assert!(!allows || schema.matches(packet));
         }
     }
 }
 
-/// A chain of any certificates ends after as many as it may have, and is vouched for only if each of them is signed by the
-/// next one and lies below it.
+/// A chain of arbitrary certificates ends after the maximum length, and is accepted only if each of them is signed by
+/// the next one and lies below it.
 pub fn ndn_chain(data: &[u8]) {
     let mut input = Input::new(data);
     let keys = [1, 2, 3, 4].map(|secret| SignKey::ed25519(&[secret; 32]));

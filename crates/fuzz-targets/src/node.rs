@@ -1,4 +1,4 @@
-//! A whole PSI node in any mix of roles, between neighbours that know its secrets and do as they please.
+//! A complete PSI node in any mix of roles, between arbitrary neighbours that know its secrets.
 use bytes::Bytes;
 use std::sync::OnceLock;
 use tributary_content::{ChunkIndex, MemoryOpener, Name, ObjectId, ObjectReader};
@@ -30,7 +30,7 @@ const FACES: u32 = 4;
 const MTU: u32 = 1_472;
 const OBJECT_NAME: &str = "/lab/object";
 const OBJECT_BYTES: usize = 5_000;
-/// Who messages come from: the topology manager, and of the seeds a router, a rendezvous node and a publisher.
+/// Senders of messages: the topology manager and, of the seeds, a router, a rendezvous node and a publisher.
 const SENDERS: [NodeId; 4] = [PEER, NodeId(2), NodeId(4), NodeId(5)];
 
 /// However it is fed, a node
@@ -38,7 +38,7 @@ const SENDERS: [NodeId; 4] = [PEER, NodeId(2), NodeId(4), NodeId(5)];
 /// - keeps the contract of [`tributary_core::Node`]: it does not spin, every packet fits the MTU, timers that were
 ///   served are not due again;
 /// - answers one packet with a bounded number of packets;
-/// - serves no request without a valid capability, and none while it has no key to tell;
+/// - serves no request without a valid capability, and none while it has no key to disclose;
 /// - left alone afterwards, it neither babbles nor stops.
 pub fn psi_node(data: &[u8]) {
     play(data).driven.leave_alone(20);
@@ -57,7 +57,7 @@ fn play(data: &[u8]) -> World {
 /// Longer scripts find nothing that shorter ones do not, and take longer.
 const STEPS_MAX: usize = 256;
 
-/// What neighbours and topology managers know of the node; everybody else does not.
+/// What neighbours and topology managers know of the node, and others do not.
 struct Secrets {
     labels: LabelKey,
     /// By face, of those that are attached.
@@ -144,7 +144,7 @@ struct World {
     transfer: Option<TransferId>,
 }
 
-/// What the node said, as far as the script answers it.
+/// The node's messages that the script answers.
 #[derive(Default)]
 struct Outputs {
     hello: Option<Hello>,
@@ -190,7 +190,7 @@ impl Outlet for Outputs {
 }
 impl Outputs {
     fn on_control(&mut self, body: &[u8]) {
-        // A forwarder passes on what others sealed, or did not.
+        // A forwarder passes on packets whether or not others have sealed them.
         let Ok(body) = unseal(&NETWORK_KEY, body) else { return };
         let Ok(packet) = ControlPacket::decode(body) else { return };
         if let ControlBody::Fragment { count, payload, .. } = packet.body {
@@ -280,7 +280,7 @@ impl World {
                 let from = SENDERS[usize::from(input.u8() % 4)];
                 self.message(face, from, input.blob());
             }
-            // A message as it should be, with up to four bytes of it changed.
+            // A valid message with up to four changed bytes.
             3 => {
                 let from = SENDERS[usize::from(input.u8() % 4)];
                 let messages = sample_messages();
@@ -371,7 +371,7 @@ impl World {
             _ => self.driven.command(|node, now| node.remove_face(now, face)),
         }
     }
-    /// Acknowledges what the node said.
+    /// Acknowledges the node's messages.
     fn acknowledge(&mut self, face: FaceId, some: u8) {
         for (to, boot, message, count) in std::mem::take(&mut self.driven.heard.fragments) {
             let received = (u128::MAX >> (128 - u32::from(count))) & !u128::from(some);
@@ -382,7 +382,7 @@ impl World {
             self.control(face, bytes);
         }
     }
-    /// Replies to what the node asked by control messages.
+    /// Replies to the node's questions in control messages.
     fn reply(&mut self, face: FaceId, input: &mut Input<'_>) {
         let (number, detail) = (input.u8(), input.u8());
         let answer = match number % 4 {
@@ -400,7 +400,7 @@ impl World {
             self.message(face, from, &bytes);
         }
     }
-    /// Tells the node the routes to rendezvous nodes and, if asked to, keys.
+    /// Sends the node the routes to rendezvous nodes and, on request, keys.
     fn domain(&mut self, face: FaceId, input: &mut Input<'_>) {
         let (some, keys) = (input.u8(), input.u8());
         let resolvers = [SENDERS[0], SENDERS[1], SENDERS[2], self.driven.node.inner().config().node];

@@ -30,10 +30,10 @@ const PACKET_BYTES: u16 = 900;
 
 /// However it is fed, a router
 ///
-/// - copies a packet to no more than `copies_max` faces that are up, never back to where it came from, shortened by
-///   nothing but one hop, and not at all when its hops are used up;
+/// - copies a packet to no more than `copies_max` faces that are up, never back to its origin, with one hop less and
+///   otherwise unchanged, and not at all when its hops are used up;
 /// - drops Bloom filters of all ones;
-/// - lets copies share the hops that are left, so that no FID makes a packet multiply without end;
+/// - divides the remaining hops among copies, so that no FID makes a packet multiply without end;
 /// - gives nothing, not one byte, for a request without a valid capability once it holds keys, and delivers none to
 ///   its own node before;
 /// - answers a valid one with no more than `REQUEST_PACKETS_MAX` packets per copy;
@@ -89,7 +89,7 @@ impl World {
         world.router.handle_routes(&routes);
         world
     }
-    /// An FID that names the faces whose bit is set in `mask`, and bit 8 for the node itself.
+    /// An FID for the faces whose bit is set in `mask`, with bit 8 for the node itself.
     fn fid(&self, kind: u8, salt: u8, mask: u16) -> Fid {
         let ports = (0..FACES).map(|face| Port::Face(FaceId(face))).chain([Port::Local]);
         let ports: Vec<Port> = ports.enumerate().filter(|(i, _)| mask >> i & 1 == 1).map(|(_, port)| port).collect();
@@ -222,7 +222,7 @@ impl World {
         if let Some(cache) = self.router.cache() {
             assert!(cache.used().0 <= CACHE_BYTES);
         }
-        // The header lies in the head if there is one; packets from sockets have no head.
+        // The header is in the head if there is one; packets from sockets have no head.
         match Header::decode(datagram.header_bytes()) {
             Err(_) => nothing(&verdict, put),
             Ok(header) => {
@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-/// Nothing came of a packet.
+/// A packet had no effect.
 fn nothing(verdict: &Verdict, put: usize) {
     assert!(verdict.copies == 0 && verdict.answered == 0 && put == 0, "amplified: {verdict:?}");
     assert!(verdict.local.is_none() && verdict.dropped.is_some(), "taken: {verdict:?}");

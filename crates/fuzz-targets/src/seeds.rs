@@ -158,10 +158,10 @@ impl Seeds {
         }
     }
 
-    /// Scripts of the state machines; see their targets for what the bytes mean.
+    /// Scripts for the state machines; see their targets for the meaning of the bytes.
     #[expect(clippy::too_many_lines, reason = "a table of scripts")]
     fn scripts(&mut self) {
-        // Data into the cache, then the same packets asked for, honestly and not, in each kind of FID.
+        // Data for the cache, then requests for the same packets, honest and dishonest, in each kind of FID.
         for kind in 0..3u8 {
             let mut script = vec![kind << 1];
             for packet in 0..4 {
@@ -236,7 +236,7 @@ impl Seeds {
         }
         talk.extend_from_slice(&[7, 0, 255]);
         self.add("psi_node", "messages", talk);
-        // A fetch that is offered and answered, with a lie in between.
+        // A fetch that is offered and answered, with a false message in between.
         let mut fetch = vec![1, 8, 0, 2];
         fetch.extend_from_slice(&[10, 0, 0, 0, 9, 1, 0, 0, 9, 2, 0, 0, 0, 0]);
         for lie in [0, 7, 0, 5, 0, 0x80] {

@@ -6,8 +6,8 @@ use tributary::{
     config::{ConfigErrors, Drawing},
 };
 
-/// A config file gives settings within their ranges, or errors that each point at a place in the file, in order of
-/// the places, and that can be drawn.
+/// A config file yields settings within their ranges, or errors that each point at a place in the file, are sorted by
+/// place, and can be displayed.
 pub fn node_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match NodeConfig::parse("fuzz.toml", text, Path::new("/etc/tributary")) {
@@ -48,13 +48,13 @@ fn check_errors(text: &str, errors: &ConfigErrors) {
         assert!(!problem.message.is_empty());
     }
     assert!(errors.to_string().starts_with("fuzz.toml:"));
-    // Drawing takes its time for each problem.
+    // Displaying takes some time per problem.
     if errors.problems().len() <= DRAWN_MAX {
         assert!(!errors.render(Drawing::Plain, 80).is_empty());
     }
 }
 
-/// A line of the control socket reads as a request or as something told, and both survive being written and read.
+/// A line of the control socket parses as a request or as a message, and both survive encoding and parsing.
 pub fn control_line(data: &[u8]) {
     json::<Request>(data);
     json::<Notice>(data);

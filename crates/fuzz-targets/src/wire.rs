@@ -35,7 +35,7 @@ fn round_trip<'a, T: PartialEq + Debug>(
         }
     }
 }
-/// The same, for packets that say themselves how long they are: one byte less or more is no packet.
+/// The same for packets with their own length field: one byte less or more makes them invalid.
 fn exact<T: PartialEq + Debug>(
     data: &[u8],
     decode: impl Fn(&[u8]) -> Result<T, WireError>,
@@ -71,7 +71,7 @@ pub fn header(data: &[u8]) {
     check_fid(&header.fid);
 }
 
-/// An FID re-emits the bytes that it read, and every cut of it is refused.
+/// An FID re-emits the bytes read, and every truncation of it is refused.
 pub fn fid(data: &[u8]) {
     let Ok(fid) = Fid::decode(data) else { return };
     let len = fid.encoded_len();
@@ -95,7 +95,7 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// A data header takes its fixed number of bytes and re-emits them.
+/// A data header consists of a fixed number of bytes and re-emits them.
 pub fn data_header(data: &[u8]) {
     match data.get(..DataHeader::BYTES) {
         None => assert!(DataHeader::decode(data).is_err()),

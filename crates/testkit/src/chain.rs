@@ -27,7 +27,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 /// The chain to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
-    /// Links on the way, at least two.
+    /// Links on the path, at least two.
     pub hops: usize,
     /// The depth of the trace hash.
     pub depth: TraceDepth,
@@ -54,7 +54,7 @@ impl Chain {
     /// counts as little as possible.
     ///
     /// # Errors
-    /// Says at which virtual time the transfer was given up.
+    /// States the virtual time at which the transfer was given up.
     pub fn carry(&self, object: &MemoryObject, clock: impl Fn() -> Duration) -> Result<Crossing, String> {
         let mut network = Network::new(1);
         network.set_trace_depth(self.depth);

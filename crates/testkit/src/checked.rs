@@ -6,7 +6,7 @@ use tributary_core::{
     event::Event,
 };
 
-/// A node under supervision. It behaves like the node within, and panics, saying who broke which rule:
+/// A node under supervision. It behaves like the node inside, and panics with the broken rule and its culprit:
 ///
 /// - driver: `now` never goes back;
 /// - driver: an input comes only after the outputs of the one before are drained (see [`Limits::inputs_per_drain`]);
@@ -42,7 +42,7 @@ struct InThisInstant {
 pub struct Limits {
     /// Longest datagram. Default 1,472.
     pub mtu: usize,
-    /// Datagrams that may come in before the outputs are drained. Default 1; the real driver feeds whole GRO runs.
+    /// Datagrams that may arrive before the outputs are drained. Default 1; the real driver feeds whole GRO runs.
     pub inputs_per_drain: u32,
     /// Datagrams sent without time passing, at most this many per input. Default 4,096.
     pub datagrams_per_instant: usize,

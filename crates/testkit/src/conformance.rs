@@ -25,7 +25,7 @@ pub struct Conformance<N> {
     pub samples: Vec<Vec<u8>>,
     /// Virtual time for which it is left alone at the end. Default 10 min.
     pub idle: Duration,
-    /// Timeouts that it may ask for per second, averaged over `idle`. Default 200.
+    /// Timeouts that it may request per second, averaged over `idle`. Default 200.
     pub idle_timeouts_per_second: u64,
     /// Most datagrams that it may send per second, averaged over `idle`. Default 1,000.
     pub idle_datagrams_per_second: u64,
@@ -236,7 +236,7 @@ impl<'a, N: Node> Examination<'a, N> {
         let pause = Duration::from_micros(self.random.below(2_000));
         self.pass(pause);
     }
-    /// Lets time pass, and gives how many timeouts were served.
+    /// Advances time, and returns how many timeouts were served.
     fn pass(&mut self, time: Duration) -> u64 {
         let end = self.now + time;
         let mut timeouts = 0;

@@ -23,7 +23,7 @@ pub struct MemoryStore {
     pub leases: BTreeMap<u64, (u32, Time)>,
     /// All changes, for reads of earlier revisions.
     log: Vec<(u64, Vec<u8>, Option<Entry>)>,
-    /// The answers that each engine has not taken.
+    /// The answers that each engine has not fetched.
     pub inboxes: Vec<VecDeque<Answer>>,
     /// Engines that get answers to requests only.
     pub mute: BTreeSet<usize>,
@@ -33,7 +33,7 @@ pub struct MemoryStore {
     pub overtakes: Option<Entry>,
     /// All requests fail.
     pub is_broken: bool,
-    /// All puts fail for want of room.
+    /// All puts fail for lack of space.
     pub is_full: bool,
 }
 

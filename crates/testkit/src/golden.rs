@@ -18,7 +18,7 @@ pub struct GoldenPacket {
     pub line: usize,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// For a malformed packet the error that parsing must give.
+    /// For a malformed packet, the error that parsing must return.
     pub error: Option<String>,
 }
 

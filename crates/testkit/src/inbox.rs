@@ -14,13 +14,13 @@ pub struct Inbox(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By delivery: the chunks that the process has written, and the synced part of them.
+    /// By delivery: the chunks that the process has written, and which of them are synced.
     parts: BTreeMap<Vec<u8>, (Part, Part)>,
     /// Deliveries that are whole under their names.
     complete: BTreeMap<Vec<u8>, Name>,
     /// How often an object of each name became whole.
     came: BTreeMap<Name, u32>,
-    /// How many more are taken; all if that is not limited.
+    /// How many more are accepted; all if unlimited.
     left: Option<u64>,
     syncs: u64,
 }
@@ -36,11 +36,11 @@ impl Inbox {
     pub fn crash(&self) {
         self.state().parts.values_mut().for_each(|(written, synced)| *written = synced.clone());
     }
-    /// From now on it takes this many objects, and no more.
+    /// From now on it accepts up to this many further objects.
     pub fn take_only(&self, count: Option<u64>) {
         self.state().left = count;
     }
-    /// Names of complete objects, and how often each came.
+    /// Names of complete objects, and how often each arrived.
     pub fn came(&self) -> BTreeMap<Name, u32> {
         self.state().came.clone()
     }

@@ -1,11 +1,11 @@
-//! The tables of keys in the book's pages, compared with what a parser reads: the same sections, the same keys, the ranges
-//! and words of each.
+//! The tables of keys in the book's pages, compared with a parser: the same sections, the same keys, the ranges and
+//! words of each.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
 
-/// Keys by section, each with the values that the parser takes.
+/// Keys by section, each with the values that the parser accepts.
 pub type Declared = BTreeMap<(String, &'static str), BTreeSet<String>>;
 
 /// One row of a table of keys.
@@ -17,7 +17,7 @@ pub struct Row {
     pub heading: String,
     /// The key.
     pub key: String,
-    /// The values that it takes.
+    /// The values that it accepts.
     pub takes: String,
     /// The text in backticks in the column of defaults; `None` if the default has no literal.
     pub default: Option<String>,
@@ -26,7 +26,7 @@ pub struct Row {
 /// The tables of a page: below each heading such as `[[face]]` rows of key, values, default, meaning.
 ///
 /// # Panics
-/// If there is no such page.
+/// If the page does not exist.
 pub fn rows(page: &str) -> Vec<Row> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -61,7 +61,7 @@ fn title(heading: &str) -> String {
 /// # Panics
 /// If the two differ.
 pub fn compare(page: &str, rows: &[Row], declared: &Declared) {
-    // Sections stand as headings, not as keys of the section that they are in.
+    // Sections are headings, not keys of their parent section.
     let headings: BTreeSet<&str> = rows.iter().map(|row| row.section.as_str()).collect();
     let is_section = |section: &str, key: &str| match section {
         "the file" => headings.contains(format!("[{key}]").as_str()),

@@ -9,7 +9,7 @@ use std::{
 pub fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
-        // Each process begins elsewhere.
+        // Each process starts elsewhere.
         let number = std::process::id().wrapping_mul(97) + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 10_000 + (number % 20_000) as u16;
         let at = (Ipv4Addr::LOCALHOST, port);

@@ -232,7 +232,7 @@ impl<N: Endpoint> Star<N> {
         let object = Box::new(object.expect("it is in every limit"));
         self.net.with(self.publishers[publisher], |node, now| node.publish(now, object));
     }
-    /// Fetches the object once everything that is published is known.
+    /// Fetches the object once all publications are known.
     fn fetch(&mut self, opener: MemoryOpener, rate_limit: Option<Rate>) -> Fetching {
         self.run(Duration::from_secs(3));
         let content = opener.content();

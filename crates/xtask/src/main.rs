@@ -18,7 +18,7 @@ use std::{error::Error, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// What anything here may fail with: a sentence for a person.
+/// Any error of these tools: a sentence for a person.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Development commands of the workspace.

@@ -63,7 +63,7 @@ pub struct Totals {
     pub completed: u64,
     /// Fetches failed, as they may.
     pub failed: u64,
-    /// Messages to groups delivered, once for each who got one.
+    /// Messages to groups delivered, counted once per recipient.
     pub delivered: u64,
     /// Messages to devices that were promised to be kept, even if their senders ended.
     pub promised: u64,

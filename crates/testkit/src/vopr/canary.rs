@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 /// A bug that the checkers must find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Canary {
-    /// Stores of receivers keep a wrong byte.
+    /// Receivers' stores keep a wrong byte.
     BadByte,
     /// Packets vanish between a node and its link, without being counted.
     Vanish,

@@ -6,7 +6,7 @@ use tributary_content::{Name, SigningKey};
 use tributary_core::{Random, Time};
 use tributary_trust::{Access, Certificate, Grant, Identity, Network, Roles, Terms, UnixTime, WallClock};
 
-/// The time of day at which runs begin.
+/// The time of day at which runs start.
 const BEGIN: u64 = 1_800_000_000;
 /// Streams of random numbers for the keys of nodes.
 const KEYS: u64 = 10_000;
@@ -57,7 +57,7 @@ pub(super) fn identity(seed: u64, index: usize, label: &str, roles: Roles) -> Id
     let certificate = certificate(seed, index, label, roles);
     Identity::new(node_key(seed, index), Some(certificate), network(seed), clock(seed, index))
 }
-/// What a neighbour sees of it.
+/// A neighbour's view of it.
 pub(super) fn grant(seed: u64, index: usize, label: &str, roles: Roles) -> Grant {
     let certificate = certificate(seed, index, label, roles);
     network(seed).verify(&certificate, UnixTime(BEGIN)).expect("it has just been issued")

@@ -49,11 +49,11 @@ struct Waits {
     due: BTreeSet<Time>,
 }
 
-/// How long a task takes at most.
+/// The maximum duration of a task.
 const TASK_MAX: Duration = Duration::from_millis(8);
 
 impl Pace {
-    /// Of disks whose speed `random` decides.
+    /// Disks whose speed is drawn from `random`.
     pub fn new(clock: Clock, random: Random) -> Pace {
         Pace { clock, waits: Arc::new(Mutex::new(Waits { random, due: BTreeSet::new() })) }
     }
@@ -73,7 +73,7 @@ impl Pace {
     pub fn next(&self) -> Option<Time> {
         self.lock().due.first().copied()
     }
-    /// Whether a task has ended since this was last asked.
+    /// Whether a task has ended since the last call.
     pub fn ring(&self, now: Time) -> bool {
         let mut waits = self.lock();
         let before = waits.due.len();
@@ -108,7 +108,7 @@ pub enum Death {
     Killed,
     /// Its machine loses power: synced data stays, and an arbitrary part of the unsynced.
     PowerCut,
-    /// The disk is lost, and there is an empty one when the node starts again.
+    /// The disk is lost; the node restarts with an empty one.
     DiskLost,
 }
 
@@ -203,7 +203,7 @@ mod machine {
 
     /// Jobs that a disk does per poll.
     const JOBS_MAX: u64 = 40;
-    /// Bytes that a full disk has left at most.
+    /// The maximum space left on a full disk, in bytes.
     const FULL_BYTES_MAX: u64 = 200_000;
 
     impl Disk {
@@ -231,7 +231,7 @@ mod machine {
                 }
             }
         }
-        /// The repository of this name on it, for a life that begins.
+        /// The repository of this name on it, for a starting node.
         pub fn repository(&self, name: &str) -> Box<dyn ChunkRepository> {
             let mut content = self.lock();
             let at_once = 1 + content.random.below(JOBS_MAX) as usize;
@@ -248,7 +248,7 @@ mod machine {
         inner: DiskRepository,
         clock: Clock,
         random: Random,
-        /// How long a commit takes at most.
+        /// The maximum duration of a commit.
         slowest: Duration,
         /// When the one that runs is done.
         due: Time,

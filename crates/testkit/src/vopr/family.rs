@@ -23,7 +23,7 @@ pub trait Family {
     const HAS_GROUPS: bool;
     /// Whether nodes probe the datagram size; else faces are configured with it, and it does not change.
     const FINDS_MTU: bool;
-    /// Whether answers of caches count for the paths that they came by.
+    /// Whether answers from caches count for the paths on which they arrived.
     const CACHES_ON_PATHS: bool;
 
     /// Draws the settings of a domain.
@@ -61,7 +61,7 @@ pub trait Family {
     fn stored(_node: &Self::Node) -> Vec<String> {
         Vec::new()
     }
-    /// The only node that knows names and keeps them on its disk, if there is only one.
+    /// The only node that knows names and keeps them on its disk, if it is the only one.
     fn only_name_server(_topology: &Topology) -> Option<usize> {
         None
     }
@@ -108,11 +108,11 @@ pub trait Family {
     /// How long the domain may take, once all faults have ended, until every node has the knowledge that it needs:
     /// timeouts of neighbours, leases and suspicions, in sequence.
     fn settle(settings: &Self::Settings) -> Duration;
-    /// How long it takes, once the domain is settled, until all attached nodes are known as members of their groups.
+    /// How long a settled domain takes until all attached nodes are known as members of their groups.
     fn groups_settle(_settings: &Self::Settings) -> Duration {
         Duration::ZERO
     }
-    /// Packets that a node without anything to do sends at most, per second and face.
+    /// The maximum number of packets that an idle node sends, per second and face.
     fn idle_packets_max(settings: &Self::Settings) -> f64;
 }
 

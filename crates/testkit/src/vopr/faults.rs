@@ -1,4 +1,4 @@
-//! The faults of a plan: each kind drawn from its own stream, so that leaving one out changes no other.
+//! The faults of a plan: each kind is drawn from its own stream, so that omitting one changes no other.
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use tributary_core::{
@@ -123,7 +123,7 @@ impl FromStr for FaultKind {
 pub struct Fault {
     /// Its kind.
     pub kind: FaultKind,
-    /// When it begins.
+    /// Start time.
     pub from: Time,
     /// When it ends.
     pub until: Time,
@@ -135,7 +135,7 @@ pub struct Fault {
 /// [`super::topology::NodeSpec`].
 #[derive(Clone, Debug)]
 pub enum What {
-    /// A link loses packets, both ways.
+    /// A link loses packets in both directions.
     Loss(usize, Loss),
     /// A link holds packets back.
     Reorder(usize, Reorder),
@@ -165,7 +165,7 @@ pub enum What {
     Malformed(usize, u32),
     /// A node gets this many old datagrams.
     Replay(usize, u32),
-    /// A node's store takes this many more chunks.
+    /// A node's store accepts this many more chunks.
     DiskFull(usize, u64),
     /// A node is dead for good.
     Gone(usize),
@@ -199,7 +199,7 @@ impl What {
     }
 }
 
-/// What a node knows when it starts again.
+/// A node's knowledge when it restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// Its fetches, publications and watches, and its written data.
@@ -234,9 +234,9 @@ pub struct Subject<'a> {
 pub struct Moment {
     /// When the device is present.
     pub from: Time,
-    /// About how long the transfer takes.
+    /// The approximate duration of the transfer.
     pub lasts: Duration,
-    /// The device itself, or a router on the way to it.
+    /// The device itself, or a router on the path to it.
     pub node: usize,
 }
 
@@ -244,7 +244,7 @@ pub struct Moment {
 /// that would excuse a loss.
 pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
     if random.chance(0.2) {
-        // Devices come and go, without other faults: then no transmission may be wasted.
+        // Devices come and go, without other faults: no transmission may be wasted.
         return BTreeSet::new();
     }
     let rest = FaultKind::ALL.into_iter().filter(|kind| !kind.is_byzantine() && *kind != FaultKind::DiskFull);

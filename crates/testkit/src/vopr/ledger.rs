@@ -204,7 +204,7 @@ impl Ledger {
             ResolverEvent::Unpublished { name } => {
                 self.published.remove(&(node, name.clone()));
             }
-            // There is no such scope yet; a person asks again a little later.
+            // The scope does not exist yet; a user asks again a little later.
             ResolverEvent::Rejected { name, operation: "subscribe scope", .. } => {
                 self.refused.insert((node, name.clone()));
             }
@@ -242,7 +242,7 @@ impl Ledger {
     pub(super) fn view(&self, node: usize, scope: &str) -> BTreeSet<String> {
         self.views.get(&(node, scope.into())).cloned().unwrap_or_default()
     }
-    /// Resets a view: the node asks again and gets everything again.
+    /// Resets a view: the node asks again and receives everything again.
     pub(super) fn forget_view(&mut self, node: usize, scope: &str) {
         self.views.remove(&(node, scope.into()));
     }

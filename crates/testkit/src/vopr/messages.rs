@@ -1,5 +1,5 @@
-//! The messages to groups in a plan: which node attaches to which name, the messages to it, and how they are sent.
-//! Drawn from a separate stream, so that a plan without groups does not depend on them.
+//! A plan's messages to groups: which node attaches to which name, the messages to it, and how they are sent. Drawn
+//! from a separate stream, so that a plan without groups does not depend on them.
 use tributary_core::{Duration, Random, Time};
 use tributary_transport::messaging::{InNetwork, Reliability, SendOptions, Spread};
 
@@ -11,7 +11,7 @@ use super::{
 /// Groups of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Groups {
-    /// How many there are.
+    /// Their number.
     pub count: usize,
     /// Whether routers wait for the end of a chunk before they send it on.
     pub store_and_forward: bool,
@@ -44,7 +44,7 @@ pub struct MessageSpec {
 }
 
 impl MessageSpec {
-    /// The object, whose only publisher is the sender.
+    /// The object, which only the sender publishes.
     pub fn object(&self) -> ObjectSpec {
         ObjectSpec {
             name: format!("/message/{}", self.number),
@@ -53,20 +53,21 @@ impl MessageSpec {
             publishers: vec![self.node],
         }
     }
-    /// The group that it goes to.
+    /// The group to which it is sent.
     pub fn group(&self) -> Option<usize> {
         match self.to {
             Addressee::Group(group) => Some(group),
             Addressee::Device(_) => None,
         }
     }
-    /// Whether all who stay attached and can be reached get it in the end, as far as the options promise that.
+    /// Whether every recipient that stays attached and reachable receives it eventually, as far as the options promise
+    /// that.
     pub fn is_promised(&self, routers: usize) -> bool {
         let far_enough = match self.options.spread {
             Spread::All => true,
             // Requests that have passed `depth` proxies are discarded.
             Spread::AllByProxies(depth) => usize::from(depth) > routers,
-            // A chosen member that gets nothing cannot ask, and no other node knows that it was chosen.
+            // A chosen member that receives nothing cannot ask, and no other node knows that it was chosen.
             Spread::Nearest => false,
         };
         far_enough && self.options.reliability != Some(Reliability::DontCare)

@@ -241,12 +241,12 @@ impl Family for Mf {
     fn broken_promises(node: &MfNode) -> u64 {
         node.proxy().map_or(0, |proxy| proxy.stats.evicted + proxy.stats.expired)
     }
-    /// Chunks that came and are neither here nor went anywhere, or went without having come.
+    /// Chunks that arrived but are neither here nor forwarded, or were forwarded without having arrived.
     fn leftovers(node: &MfNode) -> Vec<(&'static str, u64)> {
         let (buffer, stats) = (&node.router().buffer, node.router().stats);
         let came = stats.arrived + stats.originated;
         let went = stats.sent + stats.consumed + stats.dropped + stats.returned;
-        // What still arrives has not come; a copy of it, made here, has.
+        // A packet still arriving does not count as arrived; a copy made here does.
         let has_come = |chunk: &&Chunk| chunk.is_complete() || chunk.origin == Origin::Local;
         let here = buffer.chunks().filter(has_come).count() as u64;
         vec![("chunks unaccounted for", came.abs_diff(went + here))]
@@ -276,7 +276,7 @@ impl Family for Mf {
     }
 }
 
-/// Names are held by routers, which all others know; the first one always is one.
+/// Routers hold names, and all nodes know the routers; the first node is always one.
 fn knows_names(index: usize, spec: &NodeSpec) -> bool {
     spec.router && (spec.resolver || spec.manager.is_some() || index == 0)
 }
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_was_promised_outlives_the_router_behind_its_custodian_only_where_custody_goes_from_disk_to_disk() {
-        // Of 1.2 MB at 2 Mbit/s the last comes five seconds after the first.
+        // The last of 1.2 MB at 2 Mbit/s arrives five seconds after the first.
         let moments = [1_000, 2_000, 3_500];
         for fault in [What::Gone(B), What::Kill(B, Memory::Kept, Farewell::Missing)] {
             for at in moments {

@@ -39,9 +39,9 @@ pub struct Settings {
     change_interval: Duration,
     interest_lifetime: Duration,
     fab_flows: usize,
-    /// Whether some faces retransmit packets lost on their links, mark, or let Interests wait for their turn.
+    /// Whether some faces retransmit packets lost on their links, mark packets, or queue Interests.
     link_services: bool,
-    /// Whether the last link to a publisher is no route of the configuration: who publishes registers at its neighbours.
+    /// Whether the last link to a publisher is not a configured route: publishers register at their neighbours.
     registers: bool,
 }
 
@@ -84,7 +84,7 @@ impl Settings {
             interest_lifetime: Duration::from_millis(500 + 500 * one_of(8) as u64),
             fab_flows: [1, 16, 4_096][one_of(3)],
             registers: one_of(4) == 0,
-            // Drawn last, so that seeds from before it have the settings that they had.
+            // Drawn last, so that older seeds keep their settings.
             link_services: one_of(3) == 0,
         }
     }

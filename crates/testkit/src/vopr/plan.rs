@@ -1,4 +1,4 @@
-//! Everything that will happen in a run, drawn from its seed before it begins.
+//! Everything that will happen in a run, drawn from its seed before it starts.
 use std::{collections::BTreeSet, fmt};
 
 use tributary_core::{Duration, Random, Time};
@@ -18,7 +18,7 @@ use super::{
 /// A run before it is run.
 #[derive(Clone, Debug)]
 pub struct Plan<S> {
-    /// Where it comes from.
+    /// Its source.
     pub seed: u64,
     /// How nodes are set up.
     pub profile: Profile,
@@ -60,7 +60,7 @@ impl<S> Plan<S> {
         let product = options.profile == Profile::Product;
         let mut swarm = Random::new(seed, SWARM);
         let seconds = 3.0 + swarm.unit() * swarm.unit() * 60.0;
-        // Devices need some time to go and to come back.
+        // Devices need some time to leave and return.
         let end = Duration::from_secs_f64(if product && F::HAS_GROUPS { seconds.max(12.0) } else { seconds });
         let mut topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
         let mut settings = F::draw(options.profile, &mut Random::new(seed, SETTINGS));
@@ -86,7 +86,7 @@ impl<S> Plan<S> {
             post = devices;
             if !post.couriers.is_empty() && random.chance(0.75) {
                 // No other operations run, and faults are chosen to put promises at risk: such a run takes a fraction
-                // of the time, and nothing else interferes.
+                // of the time, without interference.
                 (objects, operations, groups) = (Vec::new(), Vec::new(), Groups::default());
                 drawn = faults::draw_deadly(&mut swarm);
             }
@@ -122,7 +122,7 @@ impl<S> Plan<S> {
             mend: Time::ZERO + end,
         }
     }
-    /// Whether unpublished bytes may arrive, so that a source may be blamed that is honest or will be.
+    /// Whether unpublished bytes may arrive, so that an honest source may be blamed.
     pub fn has_faulty_sources(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_byzantine())
     }
@@ -135,7 +135,7 @@ fn draw_kinds(profile: Profile, swarm: &mut Random) -> BTreeSet<FaultKind> {
     let all = FaultKind::ALL.into_iter();
     let all = all.take(if is_product { FaultKind::ALL.len() } else { FaultKind::IN_LABORATORY });
     let drawn: BTreeSet<FaultKind> = all.filter(|_| swarm.chance(density)).collect();
-    // Where bytes are changed on their way little can be promised: half of the plans are without that.
+    // Little can be promised where bytes are changed in transit: half of the plans exclude that.
     let is_honest = is_product && swarm.chance(0.5);
     drawn.into_iter().filter(|kind| !is_honest || !kind.is_byzantine()).collect()
 }

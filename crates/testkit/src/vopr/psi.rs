@@ -34,7 +34,7 @@ impl Settings {
         let mut kinds = vec!["bloom", "bitmap", "list"];
         let first = random.below(3) as usize;
         kinds.rotate_left(first);
-        // A list carries any path, so it may stand alone; filters and bitmaps may both fail.
+        // A list carries any path, so it may be the only encoding; filters and bitmaps may both fail.
         let keep = 1 + random.below(3) as usize;
         if !kinds[..keep].contains(&"list") {
             kinds[keep - 1] = "list";

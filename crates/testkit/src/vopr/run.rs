@@ -20,7 +20,7 @@ use super::{
 /// What a run has cost and shown.
 #[derive(Clone, Debug)]
 pub struct RunReport {
-    /// Where it comes from.
+    /// Its source.
     pub seed: u64,
     /// Steps of the simulator.
     pub events: u64,
@@ -32,7 +32,7 @@ pub struct RunReport {
     pub completed: u64,
     /// Fetches that failed, as they may while there are faults.
     pub failed: u64,
-    /// Messages to groups delivered, once for each who got one.
+    /// Messages to groups delivered, counted once per recipient.
     pub delivered: u64,
     /// Messages to devices that were promised to be kept.
     pub promised: u64,
@@ -47,13 +47,13 @@ const QUIET: Duration = Duration::from_secs(10);
 /// The idle time before that: fetches of withdrawn objects try the paths that the faults left them, and run out of
 /// patience.
 const CALM: Duration = Duration::from_secs(60);
-/// How often reports are compared and nodes looked at.
+/// How often reports are compared and nodes inspected.
 const SLICE: Duration = Duration::from_millis(100);
 /// How often refused watches are requested again.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
-/// Numbers of the fetches of the last phase start here.
+/// The first number of the last phase's fetches.
 const LAST_FETCHES: usize = 1_000_000;
-/// Fetches of the last phase per receiver, and the bytes that they have at most together, the first one excepted.
+/// Fetches of the last phase per receiver, and their maximum total bytes, not counting the first one.
 const LAST_FETCHES_MAX: usize = 3;
 const LAST_BYTES_MAX: u64 = 2_000_000;
 /// Steps after which a run is considered stuck.
@@ -62,7 +62,7 @@ const EVENTS_MAX: u64 = 100_000_000;
 /// Runs a plan.
 ///
 /// # Panics
-/// If anything is found that should not be: by the checkers here, by [`crate::Checked`], or by the nodes themselves.
+/// If the checkers here, [`crate::Checked`] or the nodes themselves find a violation.
 pub fn run<F: Family>(plan: &Plan<F::Settings>, canary: Option<Canary>, narrator: Option<Narrator>) -> RunReport {
     let mut run = Run { world: World::<F>::new(plan, canary, narrator), liveness: 0.0, watched_again: Time::ZERO };
     run.faulty_phase();
@@ -185,8 +185,8 @@ impl<F: Family> Run<'_, F> {
         let published: Vec<BTreeSet<Name>> = world.people.iter().map(names).collect();
         F::misfit(world.plan, &nodes, &published)
     }
-    /// Whether a fetch that began under forged data or with another version sends no requests to the present publishers
-    /// of its object. It waits for others.
+    /// Whether a fetch that started under forged data or with another version sends no requests to the present
+    /// publishers of its object. It waits for others.
     fn has_given_up(&self, spec: &FetchSpec, report: &TransferReport) -> bool {
         let world = &self.world;
         let is_given_up = |label: &str| {
@@ -208,8 +208,8 @@ impl<F: Family> Run<'_, F> {
         let names = objects.map(|object| self.world.plan.objects[*object].name.clone());
         names.filter(|name| name.rsplit_once('/').is_some_and(|(parent, _)| parent == scope)).collect()
     }
-    /// When everything that is wanted must be there: `settle`, and the time that all bytes would take one after the
-    /// other over the slowest link, or with a window of some packets over the longest path, three times over.
+    /// The deadline for everything wanted: `settle`, plus three times the time needed to transfer all bytes
+    /// sequentially over the slowest link, or with a window of some packets over the longest path.
     fn deadline(&self, settle: Duration) -> Time {
         let world = &self.world;
         let mut seconds = world.mail_seconds(|bytes, publishers, node| self.seconds(bytes, publishers, node));
@@ -314,7 +314,7 @@ impl<F: Family> Run<'_, F> {
             assert!(unreadable.is_empty(), "node {node} says that it stores what cannot be read: {unreadable:?}");
         }
     }
-    /// To a device that only comes and goes, and among honest nodes, only awaited packets are sent.
+    /// Among honest nodes, a device that only comes and goes is sent only packets that it awaits.
     fn check_what_was_in_vain(&self) {
         let plan = self.world.plan;
         let is_odd =
@@ -377,7 +377,7 @@ impl<F: Family> Run<'_, F> {
             }
         }
         let stats = net.stats();
-        // Packets to dead nodes were counted by the network, and those injected came over no link.
+        // The network counted packets to dead nodes, and injected ones came over no link.
         let handed = arrived - stats.unreceived_packets + world.injected;
         assert!(handed == ledger.received, "{handed} packets were handed over, nodes saw {}", ledger.received);
         let strange = (stats.unconnected_packets, ledger.sent_to_unsolicited);
@@ -399,7 +399,7 @@ impl<F: Family> Run<'_, F> {
             }
         }
     }
-    /// A fetch may fail only for a reason that the plan gives.
+    /// A fetch may fail only for a reason contained in the plan.
     fn check_failures(&self) {
         let (world, plan) = (&self.world, self.world.plan);
         let disk_full = plan.faults.iter().any(|fault| fault.kind == FaultKind::DiskFull);

@@ -81,8 +81,8 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
 }
 
-/// Leaves out whole kinds of fault, then single faults, then operations, for as long as something is still found at
-/// the same place, in at most `runs_max` runs.
+/// Omits whole kinds of fault, then single faults, then operations, for as long as a violation is still found at the
+/// same place, in up to `runs_max` runs.
 pub fn shrink<F: Family>(
     plan: &Plan<F::Settings>,
     finding: Finding,

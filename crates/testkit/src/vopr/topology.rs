@@ -18,13 +18,13 @@ pub struct NodeSpec {
     pub resolver: bool,
     /// Whether it computes paths, and with which priority; families without such a role take it for a resolver.
     pub manager: Option<u8>,
-    /// Whether the workload lets it publish.
+    /// Whether the workload permits it to publish.
     pub publisher: bool,
-    /// Whether the workload lets it fetch.
+    /// Whether the workload permits it to fetch.
     pub receiver: bool,
     /// Bytes of its cache if it is a router.
     pub cache_bytes: ByteCount,
-    /// Which of the family's cache policies it has, by number; to be taken modulo their count.
+    /// The number of its cache policy in the family, modulo their count.
     pub cache_policy: usize,
     /// How it fetches.
     pub transfer: TransferConfig,
@@ -57,7 +57,7 @@ pub enum Shape {
 /// Nodes and links.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// The shape of the routers; all but doubles come first among the nodes.
+    /// The topology of the routers; all but doubles are the first nodes.
     pub shape: Shape,
     /// All nodes.
     pub nodes: Vec<NodeSpec>,
@@ -146,7 +146,7 @@ impl Topology {
         }
         node
     }
-    /// Adds a router with links to all routers that another one has links to, so that the others can do without that one.
+    /// Adds a router linked to all neighbours of another router, so that the others can do without the latter.
     pub fn add_double(&mut self, random: &mut Random, router: usize, label: &str) -> usize {
         let mut peers: Vec<usize> = self.neighbours(router).filter(|node| self.nodes[*node].router).collect();
         peers.dedup();
@@ -164,7 +164,7 @@ impl Topology {
         let roles = has_role(|spec| spec.resolver) && has_role(|spec| spec.manager.is_some());
         let peers = || (0..self.nodes.len()).filter(|other| *other != node);
         let gone = BTreeSet::from([node]);
-        // Who reaches one of the others reaches all of them.
+        // A node that reaches one of the others reaches all of them.
         let Some(first) = peers().next() else { return false };
         let is_kept =
             |other: usize| self.widest(first, other).is_none() || self.widest_without(&gone, first, other).is_some();
@@ -182,7 +182,7 @@ impl Topology {
         for number in 1..=1 + random.below(count_max) {
             let full = self.nodes.len() >= NODES_MAX;
             let node = if full || random.chance(0.3) {
-                // Any node will do, so that roles meet on hosts too.
+                // Any node will do, so that roles are combined on hosts too.
                 random.below(self.nodes.len() as u64) as usize
             } else {
                 let node = self.add(random, &format!("{label}-{number}"));
@@ -249,7 +249,7 @@ fn backbone(shape: Shape, routers: usize, random: &mut Random) -> Vec<(usize, us
     }
 }
 
-/// A number from `low` to `high` whose logarithm is uniform.
+/// A number from `low` to `high` with a uniformly distributed logarithm.
 fn logarithmic(random: &mut Random, low: f64, high: f64) -> f64 {
     low * (high / low).powf(random.unit())
 }
@@ -270,7 +270,7 @@ fn draw_link(random: &mut Random) -> LinkConfig {
     LinkConfig { queue_bytes: config.queue_bytes.max(4 * u64::from(config.mtu)), ..config }
 }
 
-/// Draws how a receiver fetches; half of them keep to the defaults, which most people do.
+/// Draws a receiver's fetch options; half of the receivers keep the defaults, as most users do.
 fn draw_transfer(random: &mut Random) -> TransferConfig {
     let mut config = TransferConfig::default();
     if random.chance(0.5) {

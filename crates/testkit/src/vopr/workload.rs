@@ -91,7 +91,7 @@ pub enum Operation {
     Back {
         /// Who.
         node: usize,
-        /// Over which of its links, by number of the plan; `None` for all of them.
+        /// Its links, by number in the plan; `None` for all of them.
         link: Option<usize>,
     },
     /// Ends the sending of the message of that number if it runs.
@@ -144,7 +144,7 @@ impl Operation {
     }
 }
 
-/// Within which time all receivers of a crowd begin.
+/// The time within which all receivers of a crowd start.
 const CROWD_SPREAD: Duration = Duration::from_secs(2);
 
 /// Draws objects and operations of the time before `end`, in order of time.
@@ -220,7 +220,7 @@ pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<Obj
     (objects, operations)
 }
 
-/// Lets all publishers of some objects come within a moment, while others wait for them.
+/// Makes all publishers of some objects appear at almost the same time, while others wait for them.
 pub fn gather(objects: &[ObjectSpec], operations: &mut [(Time, Operation)], end: Duration, random: &mut Random) {
     for (object, spec) in objects.iter().enumerate() {
         let is_of = |operation: &Operation| match operation {
@@ -248,14 +248,14 @@ pub fn gather(objects: &[ObjectSpec], operations: &mut [(Time, Operation)], end:
     operations.sort_by_key(|(time, _)| *time);
 }
 
-/// When the only name server takes a record.
+/// When the only name server accepts a record.
 pub fn moments(name_server: Option<usize>, operations: &[(Time, Operation)]) -> Vec<Moment> {
     let Some(node) = name_server else { return Vec::new() };
     let publishes = operations.iter().filter(|(_, operation)| matches!(operation, Operation::Publish { .. }));
     publishes.map(|(from, _)| Moment { from: *from, lasts: GATHERED, node }).collect()
 }
 
-/// How long it takes until all have come.
+/// How long it takes until all have arrived.
 const GATHERED: Duration = Duration::from_millis(100);
 
 fn draw_object(name: &str, publishers: &[usize], random: &mut Random) -> ObjectSpec {

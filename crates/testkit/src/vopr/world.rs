@@ -1,4 +1,4 @@
-//! A running plan: nodes, links, each user's wishes, and the faults that begin and end.
+//! A running plan: nodes, links, each user's wishes, and active faults.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -84,7 +84,7 @@ pub(super) struct Person {
     pub(super) attached: BTreeSet<usize>,
     /// Groups to which an earlier life was attached, unknown to this one: names take a while to lapse.
     pub(super) lapsing: BTreeSet<usize>,
-    /// Groups that this life has left. A node that dies out of reach has not told that.
+    /// Groups left since the last start. A node that died out of reach has not announced that.
     pub(super) detached: BTreeSet<usize>,
     /// Its messages to groups.
     pub(super) sent: Vec<Sent>,
@@ -93,9 +93,9 @@ pub(super) struct Person {
     /// Messages that it was given whole, in any of its lives.
     pub(super) received: BTreeSet<usize>,
     vault: Vault,
-    /// Operations to be done once the node runs again.
+    /// Operations to perform once the node runs again.
     deferred: Vec<Operation>,
-    /// What the node will know when it starts again.
+    /// The node's knowledge when it restarts.
     memory: Memory,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Want {
     pub(super) spec: FetchSpec,
     /// The transfer of the node's present life.
     pub(super) id: Option<TransferId>,
-    /// How it ended; then the person wants it no more.
+    /// How it ended; the user then no longer wants it.
     pub(super) end: Option<End>,
     vault: Vault,
     cancelled: bool,
@@ -212,7 +212,7 @@ impl<'a, F: Family> World<'a, F> {
         }
         for (index, fault) in self.plan.faults.iter().enumerate() {
             self.plan_at(fault.from, Action::Begin(index));
-            // Who takes leave needs a moment for it.
+            // A departing node needs some time to say goodbye.
             let until = if matches!(fault.what, What::Kill(..)) { fault.until + FAREWELL } else { fault.until };
             self.plan_at(until, Action::End(index));
         }
@@ -459,8 +459,8 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
 
-    /// No receiver loses a source that has published once and never left, if messages get lost and overtake each other
-    /// and nothing else fails.
+    /// Receivers lose no source that has published once and never left, even if messages are lost and reordered, as
+    /// long as nothing else fails.
     pub(super) fn check_withdrawals(&mut self) {
         let withdrawn = std::mem::take(&mut self.ledger.borrow_mut().withdrawn);
         let may_be = |fault: &Fault| !matches!(fault.kind, FaultKind::Loss | FaultKind::Reorder | FaultKind::Duplicate);
@@ -492,7 +492,7 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
 
-    // A fault begins.
+    // A fault starts.
 
     fn begin(&mut self, fault: &Fault) {
         self.log(|| format!("begins: {:?}", fault.what));
@@ -596,7 +596,7 @@ impl<'a, F: Family> World<'a, F> {
             self.change(link, LinkChange::State(LinkState::Up));
         }
     }
-    /// A device goes where no link reaches it.
+    /// A device moves out of reach of all links.
     fn leave(&mut self, node: usize) {
         self.log(|| format!("node {node} is away"));
         let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
@@ -606,7 +606,7 @@ impl<'a, F: Family> World<'a, F> {
             }
         }
     }
-    /// It comes back, over one of its links or all of them.
+    /// It returns, over one or all of its links.
     fn come_back(&mut self, node: usize, over: Option<usize>) {
         self.log(|| format!("node {node} is back over {over:?}"));
         let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
@@ -835,7 +835,7 @@ const DISKS: u64 = 2_000;
 const PACES: u64 = 3_000;
 /// A name that was published so shortly before has not ended with its lifetime.
 const RECENT: Duration = Duration::from_secs(4);
-/// How long a node that takes leave keeps running.
+/// How long a departing node keeps running.
 const FAREWELL: Duration = Duration::from_millis(600);
 
 thread_local! {

@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     HandshakesFromMany,
     /// First messages of handshakes from one address that returns the cookie.
     HandshakesWithCookie,
-    /// Packets of the path once more, over the path.
+    /// Packets of the path, repeated over the path.
     Replayed,
     /// Packets of the path with one bit changed, over the path.
     Changed,
@@ -107,7 +107,7 @@ impl Flood {
     /// Begins to send `rate` packets a second to both ends of the path.
     ///
     /// # Errors
-    /// If there are no sockets for it.
+    /// If sockets cannot be opened.
     pub(super) fn start(kind: Kind, family: Family, ground: &Ground<'_>, rate: u32) -> Outcome<Flood> {
         let address = |number: usize| format!("127.1.{}.{}:0", number / 250, 1 + number % 250);
         let sockets: Vec<UdpSocket> =
@@ -190,7 +190,7 @@ impl Attacker {
             Kind::ChangedFromMany => self.copy(true, false),
         }
     }
-    /// A packet of the path, once more.
+    /// A repeated packet of the path.
     fn copy(&mut self, is_changed: bool, is_on_path: bool) {
         let number = self.random.below(1 << 32) as usize;
         let Some((towards, mut packet)) = self.relay.seen(number).filter(|(_, packet)| !packet.is_empty()) else {
@@ -212,7 +212,7 @@ impl Attacker {
     }
     fn send_apart_towards(&mut self, towards: Towards, packet: &[u8]) {
         let from = self.random.below(self.sockets.len() as u64) as usize;
-        // The receiver's address is known from its first packet on; packets that the kernel's buffer cannot take are
+        // The receiver's address is known from its first packet; packets that do not fit into the kernel's buffer are
         // lost.
         if let Some(to) = self.relay.address(towards) {
             let _ = self.sockets[from].send_to(packet, to);

@@ -101,10 +101,10 @@ impl<'a> Ground<'a> {
         let log = self.stage.path(&format!("{}-publisher.stderr", self.family.word()));
         fs::metadata(log).map_or(0, |log| log.len())
     }
-    /// Fetches the file with a fresh receiver, and gives the seconds.
+    /// Fetches the file with a fresh receiver; returns the seconds.
     ///
     /// # Errors
-    /// If it does not come.
+    /// If it does not arrive.
     pub(super) fn fetch(&self) -> Outcome<f64> {
         let output: PathBuf = self.stage.path(&format!("{}-output", self.receiver.label));
         if output.exists() {
@@ -117,7 +117,7 @@ impl<'a> Ground<'a> {
     /// answers.
     ///
     /// # Errors
-    /// If there is no socket.
+    /// If no socket can be opened.
     pub(super) fn amplification(&self) -> Outcome<Vec<Amplified>> {
         let mut measured = Vec::new();
         for (name, bytes) in super::flood::messages(self.family) {
@@ -135,7 +135,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Passes packets between the receiver and the publisher, and lets an attacker read them and add others.
+/// Passes packets between the receiver and the publisher, and lets an attacker read them and inject others.
 pub(super) struct Relay {
     front: UdpSocket,
     back: UdpSocket,
@@ -207,7 +207,7 @@ impl Relay {
             }
         }
     }
-    /// Sends a packet as if it came over the path; packets that the kernel's buffer cannot take are lost.
+    /// Sends a packet as if over the path; packets that do not fit into the kernel's buffer are lost.
     pub(super) fn send(&self, towards: Towards, packet: &[u8]) {
         let _ = match towards {
             Towards::Publisher => self.back.send_to(packet, self.publisher),
@@ -217,7 +217,7 @@ impl Relay {
             }
         };
     }
-    /// Where a packet towards there is sent.
+    /// Destination of packets in that direction.
     pub(super) fn address(&self, towards: Towards) -> Option<SocketAddr> {
         match towards {
             Towards::Publisher => Some(self.publisher),

@@ -73,7 +73,7 @@ const GOODPUT_MIN: f64 = 0.9;
 const MEMORY_MAX: u64 = 16 << 20;
 /// What its log may grow by.
 const LOG_MAX: u64 = 64 << 10;
-/// Bytes that may leave for each that came from an address that has proven nothing.
+/// Bytes that may be sent per byte received from an address that has proven nothing.
 const AMPLIFICATION_MAX: f64 = 3.0;
 
 pub(crate) fn run(arguments: &AttackArguments) -> Outcome {

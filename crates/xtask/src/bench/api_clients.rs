@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Clients that ask for the status.
+/// Clients that request the status.
 const CLIENTS: usize = 1_000;
 /// Clients that listen to events.
 const STREAMS: usize = 200;
@@ -40,7 +40,7 @@ const STREAMS: usize = 200;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The link to the receiver.
 const LINK: &str = "rate = \"200Mbps\", delay = \"5ms\", queue = \"512KiB\"";
-/// Bytes at most; a fetch takes ten seconds then.
+/// The maximum size in bytes; a fetch then takes ten seconds.
 const SIZE_MAX: u64 = 256 << 20;
 
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
@@ -159,7 +159,7 @@ impl Crowd {
         let times = Arc::<Mutex<Vec<f64>>>::default();
         for client in 0..CLIENTS {
             let (times, load) = (Arc::clone(&times), Arc::clone(load));
-            // They do not ask all at the same moment.
+            // Their requests are spread over time.
             let first = PAUSE * client as u32 / CLIENTS as u32;
             runtime.spawn(async move {
                 tokio::time::sleep(first).await;
@@ -177,7 +177,7 @@ impl Crowd {
                 }
             });
         }
-        // All are connected when the fetch begins.
+        // All are connected when the fetch starts.
         std::thread::sleep(PAUSE * 2);
         times.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(Crowd { runtime: Some(runtime), load: Arc::clone(load), times, since: Instant::now() })

@@ -122,7 +122,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
          machine; it varies less than the rate when others use the cores"
             .into(),
     );
-    // Their daemons and the files go before the large transfer needs the room.
+    // Their daemons and files are removed before the large transfer needs the space.
     drop(contenders);
     if let Some(source) = memory_source {
         match fetch_once(trib, stage, &source) {

@@ -19,11 +19,11 @@ use crate::{
     harness::{figure::Figure, targets},
 };
 
-/// Different FIDs, so that neither the branch predictor nor a cache of results knows the answer.
+/// Different FIDs, so that neither the branch predictor nor a result cache helps.
 const FIDS: usize = 1_024;
 /// Links of a FID's path elsewhere in the network.
 const LINKS_ELSEWHERE: u32 = 6;
-/// Decisions that are timed at once.
+/// Decisions per timed batch.
 const BATCH: usize = 64 * FIDS;
 /// Batches; their median counts.
 const BATCHES: usize = 51;

@@ -44,7 +44,7 @@ const LAST_HOP: usize = 1;
 
 /// Bytes of the file over a lossy hop: 16 s of the last hop.
 const LOSS_BYTES: u64 = 50_000_000;
-/// Those who lose their way in loss are not waited for.
+/// Transfers that loss has stalled are not awaited.
 const LOSS_SECONDS_MAX: f64 = 30.0;
 /// Round-trip times in milliseconds.
 const RTTS_MS: [u32; 3] = [10, 50, 100];
@@ -55,9 +55,9 @@ const OUTAGE_BYTES: u64 = 10_000_000;
 const OUTAGE_RTT_MS: u32 = 50;
 /// Outages in seconds.
 const OUTAGES: [u64; 2] = [10, 30];
-/// When a request begins, after the links came up: daemons know each other by then.
+/// Start of a request after the links came up: daemons know each other by then.
 const REQUEST_AT: Duration = Duration::from_secs(6);
-/// Outages begin between the first and the last of these moments after the request.
+/// Outages start between the first and the last of these times after the request.
 const OUTAGE_MOMENTS: [f64; 2] = [0.3, 2.9];
 
 /// The sending transport.
@@ -202,7 +202,7 @@ pub(super) fn run_outage(context: &mut Context<'_>) -> Outcome<Findings> {
     ));
     if findings.figures.is_empty() { Err(findings.notes.join("; ").into()) } else { Ok(findings) }
 }
-/// When the outage of a round begins, in seconds after the request.
+/// Start of a round's outage, in seconds after the request.
 fn moment(round: usize, rounds: usize) -> f64 {
     let [first, last] = OUTAGE_MOMENTS;
     first + (last - first) * (round.min(rounds - 1) as f64 + 0.5) / rounds as f64

@@ -28,7 +28,7 @@ use crate::{
 
 /// Bytes of the file: 3.3 s of an access link.
 const SIZE: u64 = 10_000_000;
-/// When a request begins, after the links came up: daemons know each other by then.
+/// Start of a request after the links came up: daemons know each other by then.
 const REQUEST_AT: Duration = Duration::from_secs(7);
 /// When the client leaves its first router, after the request.
 const LEAVES: Duration = Duration::from_millis(1_500);
@@ -82,7 +82,7 @@ impl Transport {
             Transport::Timeout(congestion) => format!("kernel TCP {congestion}, timeout"),
         }
     }
-    /// Whose transfer without a move this one's are compared with: nothing differs there between the clients of TCP.
+    /// The transfer without a move for comparison: there the TCP clients do not differ.
     fn staying(self) -> Transport {
         match self {
             Transport::Timeout(congestion) => Transport::Notified(congestion),
@@ -190,7 +190,7 @@ impl Trial<'_> {
         clear(&output)?;
         Ok(Sample { bytes: SIZE, seconds, ..Sample::default() })
     }
-    /// Moves the client, whose request begins now.
+    /// Moves the client, whose request starts now.
     fn travel(&self, emulator: &Emulator) -> Outcome {
         let Some(pause) = self.pause else { return Ok(()) };
         emulator.wait_until(REQUEST_AT + LEAVES)?;
@@ -254,7 +254,7 @@ impl Trial<'_> {
     }
 }
 
-/// How late a link may come up.
+/// The maximum delay until a link comes up.
 const LINK_COMES_UP: Duration = Duration::from_millis(5);
 /// Longer than any transfer may take.
 const FOREVER: Duration = Duration::from_secs(3_600);

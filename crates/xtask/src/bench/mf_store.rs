@@ -166,7 +166,7 @@ struct World<'a> {
     sends: Cell<u32>,
 }
 
-/// What a sender knows.
+/// A sender's knowledge.
 #[derive(Debug)]
 struct Sending {
     chunks: u32,
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
         let router = trib.node(stage, &router_spec)?;
         let to_router = || vec![Face::to(router.address)];
         let receiver_spec = node("receiver", &["receiver"], to_router());
-        // A device is known by its key: it starts once to report its identifier, and leaves.
+        // A device is identified by its key: it starts once to report its identifier, and exits.
         let receiver = trib.node(stage, &receiver_spec)?;
         receiver.wait_until_neighbours(1)?;
         let receiver_id = id_of(&receiver)?;
@@ -230,7 +230,7 @@ impl<'a> World<'a> {
         self.router = trib.node_again(stage, &self.router_spec)?;
         self.router.held_chunks()
     }
-    /// The receiver comes back; true if it has got the whole file.
+    /// The receiver returns; true if it has received the whole file.
     fn receive(&self, trib: &Trib, stage: &Stage, source: &Source) -> Outcome<bool> {
         let inbox = stage.path("inbox");
         let recv = trib.recv_again(stage, &self.receiver_spec, &inbox, RETURN_PATIENCE)?;
@@ -254,7 +254,7 @@ fn follow(send: &Process, enough: impl Fn(&Sending) -> bool) -> Outcome<Sending>
         }
     }
 }
-/// The last report of `trib send` after `view`, once no further one comes.
+/// The last report of `trib send` after `view`, once there are no more.
 fn last_of(send: &Process, mut view: Sending) -> Outcome<Sending> {
     while let Ok(line) = send.line(QUIET) {
         view = Sending::read(&line)?.unwrap_or(view);

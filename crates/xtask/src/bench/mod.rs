@@ -304,7 +304,7 @@ fn clear(path: &Path) -> Outcome {
     }
 }
 
-/// Adds a contender that could be set up and gives its place, or notes why it could not.
+/// Adds a contender that could be set up and returns its place, or notes why it could not.
 fn add<'a>(
     contenders: &mut Vec<Contender<'a>>,
     findings: &mut Findings,

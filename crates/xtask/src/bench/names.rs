@@ -30,7 +30,7 @@ use crate::{
 const WINDOW: usize = 64;
 /// Records that are signed before they are put.
 const SIGNED: u64 = 10_000;
-/// Lookups that are timed at once, and changes of a watched name.
+/// Lookups per timed batch, and changes of a watched name.
 const LOOKUPS: usize = 5_000;
 const CHANGES: usize = 200;
 /// How long an answer may take.

@@ -126,7 +126,7 @@ impl Network {
             repeated: done.retransmitted as f64 / done.bytes as f64,
         })
     }
-    /// Bytes that came over the narrow link.
+    /// Bytes received over the narrow link.
     fn received_bytes(&self) -> Outcome<u64> {
         let status = self.far.status()?;
         Ok(status["faces"][0]["received_bytes"].as_u64().ok_or("the far forwarder reports no bytes of its link")?)

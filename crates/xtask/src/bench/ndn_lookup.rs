@@ -23,11 +23,11 @@ use tributary_ndn::{
 use super::{Context, Findings};
 use crate::{Outcome, harness::figure::Figure};
 
-/// Look-ups, or packets, that are timed at once.
+/// Look-ups or packets per timed batch.
 const BATCH: usize = 100_000;
 /// Flows that take turns: few, more, almost as many as the acceleration base holds, and enough that it never hits.
 const FLOWS: [usize; 4] = [64, 1_000, 4_000, BATCH];
-/// Flows that take turns where prefixes are as long as names.
+/// Flows used alternately where prefixes are as long as names.
 const FLOWS_OF_LONG: usize = 1_000;
 /// Flows that the acceleration base holds: the default of a node.
 const BASE_FLOWS: usize = 4_096;
@@ -75,14 +75,14 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// A way to look names up, or to hash them, and its title.
+/// A method of looking up or hashing names, and its title.
 type Way<'a, T> = (&'static str, Box<dyn FnMut(NameView<'_>) -> T + 'a>);
 
 fn way<'a, T>(title: &'static str, way: impl FnMut(NameView<'_>) -> T + 'a) -> Way<'a, T> {
     (title, Box::new(way))
 }
 
-/// Times the ways in turn, and shows the first against each of the others.
+/// Times the methods alternately, and compares the first with each of the others.
 fn compared<T: PartialEq>(
     mut ways: Vec<Way<'_, T>>,
     rounds: usize,
@@ -219,7 +219,7 @@ impl Table {
     fn face(&self, found: Option<FibIndex>) -> Option<FaceId> {
         Some(self.fib.entry(found?).next_hops[0].face)
     }
-    /// What a base that does not know a flow asks.
+    /// Lookups in a table that does not know the flow.
     fn flow_is_unknown(&self, name: NameView<'_>) -> Option<FibIndex> {
         let prefixes = self.hasher.prefixes(name);
         self.fib.longest_match_from(&prefixes, name.as_tlv(), prefixes.depth() - 1)
@@ -234,7 +234,7 @@ impl Table {
         }
         (flow, end, total)
     }
-    /// The ways to look up; the first is the router's.
+    /// The lookup methods; the first is the router's.
     fn ways(&self) -> Vec<Way<'_, Option<FaceId>>> {
         let bases = || Fab::new(BASE_FLOWS);
         let (mut router, mut saving, mut best) = (bases(), bases(), bases());
@@ -273,7 +273,7 @@ impl Table {
             way("trie", move |name| self.trie.look_up(name)),
         ]
     }
-    /// The ways to hash.
+    /// The hashing methods.
     fn hashes(&self) -> Vec<Way<'_, ()>> {
         let mut room = Prefixes::default();
         vec![

@@ -53,7 +53,7 @@ impl Store {
         let (capacity, is_used) = if self == Store::Packets { (STORE_PACKETS, true) } else { (0, false) };
         format!("tables:\n  content_store:\n    capacity: {capacity}\n    admit: {is_used}\n    serve: {is_used}\n")
     }
-    /// For ours: room for as many.
+    /// For ours: the same capacity.
     fn cache_size(self) -> &'static str {
         if self == Store::Packets { "16MiB" } else { "0B" }
     }
@@ -136,7 +136,7 @@ pub(super) fn forwarder(
     Ok(forwarder)
 }
 
-/// The same programs on both sides of our forwarder, or of two of them.
+/// The same programs on both sides of one or two of our forwarders.
 pub(super) fn through_trib<'a>(
     trib: &Trib,
     stage: &'a Stage,

@@ -93,7 +93,7 @@ impl<'a> Ground<'a> {
         };
         Ok(Ground::new(trib, stage, source, publishers, Vec::new(), receiver))
     }
-    /// A publisher and a receiver on both sides of one forwarder, whose cache has `cache_bytes`.
+    /// A publisher and a receiver on both sides of one forwarder with a cache of `cache_bytes`.
     pub(super) fn hop(
         trib: &'a Trib,
         stage: &'a Stage,
@@ -152,7 +152,7 @@ impl<'a> Ground<'a> {
         let ground = Rc::clone(self);
         Contender::new(name, move || ground.fetch())
     }
-    /// Fetches once by a fresh receiver.
+    /// Fetches once with a fresh receiver.
     pub(super) fn fetch(&self) -> Outcome<Sample> {
         let output = self.output();
         clear(&output)?;

@@ -94,7 +94,7 @@ fn measure(context: &mut Context<'_>, trouble: Trouble, target: Target) -> Outco
     Ok(findings)
 }
 
-/// Brings up the network, fetches once, and takes it down.
+/// Sets up the network, fetches once, and removes it.
 pub(super) fn fetch(trib: &Trib, stage: &Stage, source: &Source, trouble: Trouble) -> Outcome<Sample> {
     let network = Network::start(trib, stage, source, trouble)?;
     let output = stage.path("paths-output");
@@ -217,7 +217,7 @@ mod tests {
         near(Trouble::None, 10.36);
         near(Trouble::Outage(2.2, 6.6), 12.56);
         near(Trouble::Loss(0.01), 10.46);
-        // An outage that comes after the end changes nothing; one without end leaves the two others.
+        // An outage after the end changes nothing; one without an end leaves the two other links.
         near(Trouble::Outage(11.0, 12.0), 10.36);
         near(Trouble::Outage(0.0, 1e9), 20.72);
     }

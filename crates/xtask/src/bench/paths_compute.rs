@@ -61,7 +61,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// A manager that knows the domain and rules it, and how long it took to learn it.
+/// A manager that knows and manages the domain, and the time that learning took.
 fn ready(seed: u64) -> Outcome<(TopologyManager, Time, f64)> {
     let mut config = ManagerConfig::new(&Config { node: NodeId(1), ..Config::new("manager", seed) }, 100, 1);
     config.node_silence = Duration::from_secs(3_600);

@@ -1,4 +1,4 @@
-//! The yardsticks as contenders: each starts its server once and fetches once a round.
+//! The yardsticks as contenders: each starts its server once and fetches once per round.
 use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
@@ -141,7 +141,7 @@ pub(super) fn aria2<'a>(stage: &'a Stage, source: &Source, count: usize, checksu
         let before = cpu()?;
         let start = Instant::now();
         let client = Process::spawn("aria2", stage, &mut command)?.finish(TRANSFER_PATIENCE)?;
-        // It prints no time, so that the benchmark measures it.
+        // It prints no time, so the benchmark measures it.
         let seconds = start.elapsed().as_secs_f64();
         let server_cpu_seconds = cpu()? - before;
         check_length(&output, source.size)?;
@@ -190,7 +190,7 @@ pub(super) fn nginx_config(work: &Path, listen: &[SocketAddr], root: &Path) -> O
     let config = work.join("nginx.conf");
     let listen: String = listen.iter().map(|address| format!("listen {address}; ")).collect();
     let (work, root) = (work.display(), root.display());
-    // One process, so that its CPU time is one figure.
+    // One process, so that its CPU time is a single figure.
     let text = format!(
         "daemon off;\nmaster_process off;\npid {work}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n  access_log off;\n  \
          sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {work}/body;\n  proxy_temp_path {work}/proxy;\n  \

@@ -20,7 +20,7 @@ use crate::{
 
 /// Bytes of the object.
 const SIZE: usize = 64 << 20;
-/// Links on the way.
+/// Links on the path.
 const HOPS: usize = 4;
 /// Packet-hops per second of an ns-3 release build with TCP on the same chain, as recorded with the targets.
 const NS3_RECORDED: f64 = 135_000.0;

@@ -47,12 +47,12 @@ const DELAY_MS: f64 = 20.0;
 const QUEUE_KIB: u32 = 256;
 /// The uplink that is away.
 const AWAY: usize = 0;
-/// Seconds after the request when it goes, and for how long.
+/// Start of the outage in seconds after the request, and its duration.
 const AWAY_FROM: f64 = 6.0;
 const AWAY_SECONDS: f64 = 5.0;
 /// Share of a link that payload can have.
 const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
-/// When the request begins, after the links came up.
+/// Start of the request after the links came up.
 const REQUEST_AT: Duration = Duration::from_secs(2);
 /// How long a server may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(10);

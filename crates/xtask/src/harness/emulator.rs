@@ -33,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) delay_ms: f64,
     /// Share of the packets that are lost.
     pub(crate) loss: f64,
-    /// Room in front of it.
+    /// Queue capacity in front of it.
     pub(crate) queue_kib: u32,
 }
 
@@ -120,7 +120,7 @@ impl Emulator {
     pub(crate) fn leave(&self, host: usize, link: usize) -> Outcome {
         ip(&["-n", &self.hosts[host], "address", "flush", "dev", &format!("link-{link}")])
     }
-    /// Bytes of IP packets that have come to `host` over `link`.
+    /// Bytes of IP packets that `host` has received over `link`.
     ///
     /// # Errors
     /// If the host does not report it.
@@ -181,7 +181,7 @@ impl Drop for Emulator {
 
 /// `program`, about to run in a namespace.
 pub(crate) fn inside(namespace: &str, program: &Path) -> Command {
-    // Its process becomes the program's, so that signals and CPU time are the program's.
+    // The program replaces its process, so that signals and CPU time are the program's.
     let mut command = Command::new(ip_program());
     command.args(["netns", "exec", namespace]).arg(program);
     command

@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// Its measurements.
     pub(crate) figures: Vec<Figure>,
-    /// What a reader must know: missing yardsticks, deviations.
+    /// Notes for the reader: missing yardsticks, deviations.
     pub(crate) notes: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Figure {
     pub(crate) yardstick: Option<Yardstick>,
     /// Median over the rounds of ours / yardstick's.
     pub(crate) ratio: Option<f64>,
-    /// The target for the ratio, or for our median where there is no yardstick.
+    /// The target for the ratio, or for our median without a yardstick.
     pub(crate) target: Option<Target>,
     /// Its result against the target.
     pub(crate) verdict: Option<Verdict>,
@@ -73,7 +73,7 @@ impl Figure {
         self.yardstick = Some(Yardstick { name: name.into(), median: median(&values), values });
         self
     }
-    /// Judges the ratio, or our median if there is no yardstick.
+    /// Judges the ratio, or our median without a yardstick.
     pub(crate) fn judged(mut self, target: Target) -> Figure {
         self.target = Some(target);
         self.verdict = Some(target.verdict(self.ratio.unwrap_or(self.ours_median)));

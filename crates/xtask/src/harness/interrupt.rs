@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: no new process is started, so that everything ends in order and the files are removed.
+//! Ctrl-C and SIGTERM: no further processes are started, everything ends in order, and the files are removed.
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
@@ -25,7 +25,7 @@ pub(crate) fn listen() -> Outcome {
     Ok(())
 }
 
-/// Fails once a signal has requested the end.
+/// Fails once a signal has requested termination.
 ///
 /// # Errors
 /// Then.

@@ -98,7 +98,7 @@ impl Process {
     /// The rest of its first line that starts with `prefix`.
     ///
     /// # Errors
-    /// If no such line comes within `patience`.
+    /// If no such line arrives within `patience`.
     pub(crate) fn line_after(&self, prefix: &str, patience: Duration) -> Outcome<String> {
         loop {
             if let Some(rest) = self.line(patience)?.strip_prefix(prefix) {
@@ -174,7 +174,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // If it has exited already, there is nothing to kill, and it is reaped.
+            // If it has already exited, nothing is killed, and it is reaped.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -186,7 +186,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// Lines of stderr in an error.
 const STDERR_LINES: usize = 8;
 
-/// The highest memory that a process had; `None` once it has exited.
+/// A process's peak memory; `None` once it has exited.
 fn peak_memory(pid: Pid) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

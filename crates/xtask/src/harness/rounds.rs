@@ -1,4 +1,4 @@
-//! Paired rounds: A B C, A B C, so that disturbances of the machine affect all alike.
+//! Paired rounds: A B C, A B C, so that disturbances of the machine affect all equally.
 use super::interrupt;
 use crate::{Outcome, note};
 
@@ -21,7 +21,7 @@ pub(crate) struct Sample {
     pub(crate) client_peak_bytes: u64,
     /// Peak memory of the forwarders.
     pub(crate) hop_peak_bytes: u64,
-    /// Bytes that caches on the way delivered.
+    /// Bytes delivered by caches on the path.
     pub(crate) cached_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    /// A contender that `run` runs once.
+    /// A contender executed by `run`.
     pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> Outcome<Sample> + 'a) -> Self {
         Contender { name: name.into(), run: Box::new(run), samples: Vec::new(), failure: None }
     }

@@ -31,7 +31,7 @@ impl Stage {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
-    /// A file of `size` bytes that do not compress, and its BLAKE3; made once for each size.
+    /// A file of `size` incompressible bytes, and its BLAKE3; created once per size.
     ///
     /// # Errors
     /// If the disk does not take it.
@@ -79,7 +79,7 @@ impl Stage {
         drop(file);
         Ok(std::fs::remove_file(path)?)
     }
-    /// An address on loopback whose port was free a moment ago.
+    /// A loopback address whose port was free a moment ago.
     ///
     /// # Errors
     /// If no port is free.

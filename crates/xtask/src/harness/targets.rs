@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The bound that a figure of a finished product must reach, and the goal that the ceilings permit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Target {
-    /// Its number in the design's table; 0 if it is not there.
+    /// Its number in the design's table; 0 if it is not in the table.
     pub(crate) number: u8,
     /// Whether more or less is better.
     pub(crate) sense: Sense,
@@ -16,7 +16,7 @@ pub(crate) struct Target {
     pub(crate) goal: f64,
 }
 
-/// Which way is better.
+/// Which direction is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Sense {
@@ -113,7 +113,7 @@ pub(crate) const SIMULATOR_NS3: Target = Target::at_least(13, 8.0, 20.0);
 pub(crate) const SIMULATOR_REAL: Target = Target::at_most(14, 0.05, 0.02);
 /// Forwarding decision: nanoseconds per link.
 pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);
-/// Path computation: milliseconds for eight verified paths both ways.
+/// Path computation: milliseconds for eight verified paths in both directions.
 pub(crate) const PATH_COMPUTATION: Target = Target::at_most(15, 20.0, 5.0);
 /// NDN exchange with sockets: share of the CPU of ndnd's forwarder.
 pub(crate) const NDN_EXCHANGE: Target = Target::at_most(16, 0.5, 0.25);

@@ -35,9 +35,9 @@ pub(crate) struct NodeSpec {
     pub(crate) namespace: Option<String>,
     /// Its roles in the words of the config.
     pub(crate) roles: &'static [&'static str],
-    /// Where it listens; `None` lets the kernel choose.
+    /// Listening address; `None` lets the kernel choose.
     pub(crate) listen: Option<SocketAddr>,
-    /// Where it takes streams, as URIs.
+    /// Listening URIs for streams.
     pub(crate) streams: Vec<String>,
     /// Its neighbours.
     pub(crate) faces: Vec<Face>,
@@ -93,7 +93,7 @@ pub(crate) struct Done {
 
 /// How long a daemon may take to start: it hashes its publications first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// How long a state may take to come.
+/// The maximum wait for a state.
 const STATE_PATIENCE: Duration = Duration::from_secs(30);
 /// A node's config in its folder.
 const CONFIG: &str = "node.toml";
@@ -151,7 +151,7 @@ impl Trib {
         let control = ready["control"].as_str().ok_or("a daemon without a control socket")?.into();
         Ok(Daemon { process, address, control, label: spec.label.clone() })
     }
-    /// Starts a fetch in a new process, by a node that lives as long as the fetch.
+    /// Starts a fetch in a new process, with a node that lives as long as the fetch.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -291,10 +291,10 @@ impl Daemon {
     pub(crate) fn status(&self) -> Outcome<Value> {
         Ok(self.ask(&serde_json::json!({ "op": "status" }))?.pop().unwrap_or_default())
     }
-    /// Waits until `is_so` accepts its status; errors call that `what`.
+    /// Waits until `is_so` accepts its status, called `what` in errors.
     ///
     /// # Errors
-    /// If that does not come, with the status.
+    /// If that does not happen; the error contains the status.
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Outcome {
         let deadline = Instant::now() + STATE_PATIENCE;
         loop {

@@ -31,7 +31,7 @@ pub(crate) fn serve(
     ready(listener.local_addr()?);
     for stream in listener.incoming() {
         let (stream, folder) = (stream?, folder.to_path_buf());
-        // A client that goes away ends its own thread only.
+        // When a client leaves, only its own thread ends.
         thread::spawn(move || drop(answer_all(stream, &folder)));
     }
     Ok(())
@@ -45,7 +45,7 @@ fn answer_all(stream: TcpStream, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The parts of a request that matter here.
+/// The relevant parts of a request.
 struct Request {
     is_head: bool,
     path: PathBuf,
@@ -109,7 +109,7 @@ fn answer(mut stream: &TcpStream, folder: &Path, request: &Request) -> io::Resul
 pub(crate) struct Download {
     /// Where the server is.
     pub(crate) server: SocketAddr,
-    /// The name of the file there.
+    /// The file's name there.
     pub(crate) name: String,
     /// Where it is written.
     pub(crate) output: PathBuf,
@@ -117,17 +117,17 @@ pub(crate) struct Download {
     pub(crate) size: u64,
     /// How long a connection may be silent.
     pub(crate) patience: Duration,
-    /// Whether one is given up as soon as this host's address towards the server is another one.
+    /// Whether a connection is given up as soon as this host's address towards the server changes.
     pub(crate) follow: bool,
 }
 
 /// How often a waiting client checks whether to continue.
 const LOOK: Duration = Duration::from_millis(2);
-/// Bytes that are read and written at once.
+/// Bytes per read and write.
 const UNIT_BYTES: usize = 64 << 10;
 
 impl Download {
-    /// Fetches it; the time begins before the first connection.
+    /// Fetches it; the measured time starts before the first connection.
     ///
     /// # Errors
     /// If the server answers with another range than the requested one, or the file cannot be written.
@@ -139,7 +139,7 @@ impl Download {
             match self.connect().and_then(|stream| self.request(stream, bytes)) {
                 Ok(mut body) => self.take(&mut body, &mut file, &mut bytes)?,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error.into()),
-                // There is no way to the server now.
+                // There is currently no route to the server.
                 Err(_) => thread::sleep(LOOK),
             }
         }
@@ -183,10 +183,10 @@ impl Download {
         }
         Ok(())
     }
-    /// This host's address towards the server; `None` if there is no way to it.
+    /// This host's address towards the server; `None` if there is no route to it.
     fn own_address(&self) -> Option<IpAddr> {
         let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        // Nothing is sent: it asks for the route only.
+        // Nothing is sent: this only asks for the route.
         socket.connect(self.server).ok()?;
         Some(socket.local_addr().ok()?.ip())
     }

@@ -1,4 +1,4 @@
-//! A bare UDP pump: the fastest that a file goes over UDP when nothing is lost (target 1).
+//! A bare UDP pump: the maximum speed of a file over UDP without loss (target 1).
 //!
 //! ```text
 //!  0        8       16                 datagram bytes
@@ -23,15 +23,15 @@ use crate::Outcome;
 
 /// Bytes in front of each payload.
 const HEADER_BYTES: usize = 16;
-/// Bytes in flight at most.
+/// The maximum number of bytes in flight.
 const WINDOW_BYTES: u64 = 6 << 20;
 /// Bytes between two grants of credit.
 const CREDIT_BYTES: u64 = 1 << 20;
-/// Bytes of one run at most: the payload of one IPv4 packet.
+/// The maximum number of bytes in one run: the payload of one IPv4 packet.
 const BATCH_BYTES_MAX: usize = 65_507;
-/// Datagrams of one run at most, as older kernels allow.
+/// The maximum number of datagrams in one run, as older kernels permit.
 const BATCH_DATAGRAMS_MAX: usize = 64;
-/// Bytes that are hashed and written at once: a few runs, so that little is left over and moved.
+/// Bytes hashed and written at once: a few runs, so that little is left over and moved.
 const UNIT_BYTES: usize = 256 << 10;
 /// A client's first message.
 const HELLO: &[u8] = b"GET!";

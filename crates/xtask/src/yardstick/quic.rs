@@ -27,7 +27,7 @@ use crate::Outcome;
 const SERVER_NAME: &str = "localhost";
 /// Windows of the stream and of the connection.
 const WINDOW_BYTES: u32 = 16 << 20;
-/// Bytes that are read, and written, at once.
+/// Bytes per read and write.
 const UNIT_BYTES: usize = 256 << 10;
 
 /// Serves `file` to one client after the other with a certificate that it writes to `certificate`; passes `ready` the

@@ -13,7 +13,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::Fetched;
 use crate::Outcome;
 
-/// Bytes that are written, and read, at once.
+/// Bytes per write and read.
 const UNIT_BYTES: usize = 64 << 10;
 /// How long a client waits for the next bytes at a time.
 const LOOK: Duration = Duration::from_millis(20);
@@ -32,7 +32,7 @@ pub(crate) fn serve(listen: SocketAddr, congestion: &str, size: u64, ready: impl
     }
     Ok(())
 }
-/// A socket whose connections send by `congestion`.
+/// A socket whose connections use `congestion`.
 ///
 /// # Errors
 /// If the kernel does not have that congestion control, or the socket cannot be opened.
@@ -54,7 +54,7 @@ fn send(mut stream: &TcpStream, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives `size` bytes, or as many as arrive within `seconds_max`; the time begins before the connection.
+/// Receives `size` bytes, or as many as arrive within `seconds_max`; the measured time starts before the connection.
 ///
 /// # Errors
 /// If the server cannot be reached, or ends too early.
