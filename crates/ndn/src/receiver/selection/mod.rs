@@ -1,21 +1,16 @@
 //! Which of the known paths are used. PTP §4 C and appendix; one file each behind one trait.
 //!
-//! | selection | file | uses |
-//! |---|---|---|
-//! | `bandwidth` | `bandwidth.rs` | the known paths; from time to time an unused one replaces the slowest (§4 C 1) |
-//! | `random` | `random.rs` | any |
-//! | `hops` | `hops.rs` | those with the fewest hops |
-//! | `latency` | `latency.rs` | those with the shortest round trips |
-//! | `variance` | `variance.rs` | those with the least varying round trips |
-//! | `hybrid` | `hybrid.rs` | among the fast half those with the least varying round trips |
-//! | `spread` | `spread/` | those with the greatest total throughput over shared links, which their labels show |
-mod bandwidth;
-mod hops;
-mod hybrid;
-mod latency;
-mod random;
+//! | selection | uses |
+//! |---|---|
+//! | `bandwidth` | the available paths; from time to time an unused one replaces the slowest (§4 C 1) |
+//! | `random` | any |
+//! | `hops` | those with the fewest hops, which spares the network's links |
+//! | `latency` | those with the shortest round trips |
+//! | `variance` | those whose round trips vary least, by a smoothed mean deviation as in RFC 6298 |
+//! | `hybrid` | among the fast half those whose round trips vary least |
+//! | `spread` | those that bring most together over the links that they share, as their labels show |
 mod spread;
-mod variance;
+mod stateless;
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -74,14 +69,21 @@ pub type Listed = (&'static str, fn() -> Box<dyn PathSelection>);
 
 /// The selections by name, the default first.
 pub const SELECTIONS: [Listed; 7] = [
-    ("bandwidth", || Box::new(bandwidth::Bandwidth)),
-    ("random", || Box::new(random::AtRandom)),
-    ("hops", || Box::new(hops::Hops)),
-    ("latency", || Box::new(latency::Latency)),
-    ("variance", || Box::new(variance::Variance)),
-    ("hybrid", || Box::new(hybrid::Hybrid)),
+    ("bandwidth", || stateless("bandwidth", stateless::bandwidth)),
+    ("random", || stateless("random", stateless::random)),
+    ("hops", || stateless("hops", |known, count, _| smallest(known, count, |path| path.hops))),
+    ("latency", || stateless("latency", |known, count, _| smallest(known, count, |path| path.rtt))),
+    ("variance", || stateless("variance", |known, count, _| smallest(known, count, |path| path.rtt_deviation))),
+    ("hybrid", || stateless("hybrid", stateless::hybrid)),
     ("spread", || Box::new(spread::Spread::default())),
 ];
+
+fn stateless(
+    name: &'static str,
+    choose: fn(&[Candidate], usize, &mut Random) -> Vec<PathId>,
+) -> Box<dyn PathSelection> {
+    Box::new(stateless::Stateless { name, choose })
+}
 
 /// The selection of this name; the first for an unknown one.
 pub fn by_name(name: &str) -> Box<dyn PathSelection> {

@@ -1,17 +1,15 @@
-//! Strategies: which of the faces that lead to a prefix an Interest leaves by. One file each behind one trait.
+//! Strategies: which of the faces that lead to a prefix an Interest leaves by. The longer ones have a file each.
 //!
 //! | strategy | file | chooses |
 //! |---|---|---|
-//! | `best-route` | `best_route.rs` | the cheapest face; a repeated Interest takes the next one |
-//! | `multicast` | `multicast.rs` | all faces |
+//! | `best-route` | `mod.rs` | the cheapest face; a repeated Interest takes the next one |
+//! | `multicast` | `mod.rs` | all faces |
 //! | `equal-weight` | `equal_weight.rs` | the faces in turn: for PTP's probes (§4 A) |
 //! | `rfa` | `rfa.rs` | at random, the fewer Interests are pending the likelier (OMCC-RF) |
 //! | `rfa-greedy` | `rfa.rs` | the face with the fewest pending Interests |
 //! | `paf` | `paf.rs` | at random, the shorter the round trip the likelier; a reconstruction |
 //! | `pcon` | `pcon.rs` | by shares that congestion marks move |
-mod best_route;
 mod equal_weight;
-mod multicast;
 mod paf;
 mod pcon;
 mod rfa;
@@ -22,9 +20,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use tributary_core::{Duration, FaceId, Random, Time};
 
-pub use best_route::BestRoute;
 pub use equal_weight::EqualWeight;
-pub use multicast::Multicast;
 pub use paf::Paf;
 pub use pcon::Pcon;
 pub use rfa::Rfa;
@@ -82,6 +78,34 @@ pub trait Strategy: Send {
     /// Its outcome; once for each face through which it left.
     fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
         let _ = (now, prefix, face, outcome);
+    }
+}
+
+/// The cheapest face. NFD's best-route: a copy leaves by the cheapest face that none left by yet, then by the one that
+/// was used longest ago.
+#[derive(Clone, Copy, Debug)]
+pub struct BestRoute;
+
+impl Strategy for BestRoute {
+    fn name(&self) -> &'static str {
+        "best-route"
+    }
+    fn choose(&mut self, question: &Question<'_>, _: &mut Random, out: &mut Vec<FaceId>) {
+        // `None` sorts before any time, and hops are in order of cost.
+        out.extend(question.hops.iter().min_by_key(|hop| hop.used_at).map(|hop| hop.face));
+    }
+}
+
+/// All faces.
+#[derive(Clone, Copy, Debug)]
+pub struct Multicast;
+
+impl Strategy for Multicast {
+    fn name(&self) -> &'static str {
+        "multicast"
+    }
+    fn choose(&mut self, question: &Question<'_>, _: &mut Random, out: &mut Vec<FaceId>) {
+        out.extend(question.hops.iter().map(|hop| hop.face));
     }
 }
 
