@@ -492,14 +492,7 @@ impl Records for Replica {
                 }
                 self.found(now, from, request, place, None);
             }
-            NameMessage::Done { .. }
-            | NameMessage::Stale { .. }
-            | NameMessage::Refused { .. }
-            | NameMessage::Found { .. }
-            | NameMessage::Notify { .. }
-            | NameMessage::Page { .. }
-            | NameMessage::Renewed { .. }
-            | NameMessage::Many(_) => {}
+            _ => {}
         }
     }
     fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: &NameMessage) {

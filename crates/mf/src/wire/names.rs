@@ -597,16 +597,7 @@ impl NameMessage {
             NameMessage::Done { request, .. }
             | NameMessage::Stale { request, .. }
             | NameMessage::Refused { request, .. } => request & NameMessage::HAND_OVER_BIT != 0,
-            NameMessage::Put { .. }
-            | NameMessage::Lookup { .. }
-            | NameMessage::Found { .. }
-            | NameMessage::Watch { .. }
-            | NameMessage::Notify { .. }
-            | NameMessage::Next { .. }
-            | NameMessage::Page { .. }
-            | NameMessage::Renew { .. }
-            | NameMessage::Renewed { .. }
-            | NameMessage::Many(_) => false,
+            _ => false,
         }
     }
     /// Its number, if it is a request.

@@ -160,28 +160,20 @@ impl Transfer {
     }
     /// Names the culprit as soon as only one node can be responsible.
     fn judge(&mut self, now: Time) {
-        let open: Vec<PathId> = self
-            .paths
-            .iter()
-            .filter(|(_, path)| path.altered.as_ref().is_some_and(|altered| !altered.settled))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in open {
+        for id in self.unsettled() {
             let Some((Party::Source(source), what)) = self.verdict(id) else { continue };
             self.settle(id);
             self.distrust(now, source, Evidence::Bytes, what);
         }
-        let open: Vec<PathId> = self
-            .paths
-            .iter()
-            .filter(|(_, path)| path.altered.as_ref().is_some_and(|altered| !altered.settled))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in open {
+        for id in self.unsettled() {
             let Some((Party::Forwarder(label), what)) = self.verdict(id) else { continue };
             self.settle(id);
             self.convict(now, &label, &what);
         }
+    }
+    fn unsettled(&self) -> Vec<PathId> {
+        let is_open = |path: &Path| path.altered.as_ref().is_some_and(|altered| !altered.settled);
+        self.paths.iter().filter(|(_, path)| is_open(path)).map(|(id, _)| *id).collect()
     }
     fn settle(&mut self, id: PathId) {
         if let Some(altered) = self.paths.get_mut(&id).and_then(|path| path.altered.as_mut()) {

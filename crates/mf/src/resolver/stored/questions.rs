@@ -46,14 +46,7 @@ impl Stored {
                     self.outbox.push_back((from, NameMessage::Refused { request, refusal: Refusal::Full }));
                 }
             }
-            NameMessage::Done { .. }
-            | NameMessage::Stale { .. }
-            | NameMessage::Refused { .. }
-            | NameMessage::Found { .. }
-            | NameMessage::Notify { .. }
-            | NameMessage::Page { .. }
-            | NameMessage::Renewed { .. }
-            | NameMessage::Many(_) => {}
+            _ => {}
         }
     }
     /// Opens a request; refuses it and returns `None` at the limit.
