@@ -67,7 +67,7 @@ pub struct Config {
     /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
     /// Requests that wait at a router with a cache for an object that is arriving for another receiver, and such objects,
-    /// at most; zero lets each request go to a source. Default: 1,024.
+    /// at most; zero lets each request go to a source. Default: 0, until devices at intermittent contacts lose nothing by it.
     pub pending_requests_max: u32,
     /// How long a receiver whose request joined such an object has nothing to receive, while no packet of the object comes,
     /// until its request goes to a source. Default: 2 s.
@@ -270,7 +270,7 @@ impl Config {
             proxy: ProxyConfig::default(),
             outbox: false,
             cache_bytes: ByteCount(64 << 20),
-            pending_requests_max: 1_024,
+            pending_requests_max: 0,
             pending_lifetime: Duration::from_secs(2),
             replicas: 5,
             records_max: crate::resolver::replica::RECORDS_HELD_MAX as u32,

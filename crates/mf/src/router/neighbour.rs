@@ -34,7 +34,7 @@ const COST_BYTES: u64 = 1_500;
 const SEARCH_PATIENCE: Duration = Duration::from_secs(5);
 const SEARCH_SILENCE: u32 = 32;
 const ROUTER_PATIENCE: Duration = Duration::from_secs(300);
-const ROUTER_SEARCH_MAX: Duration = Duration::from_millis(250);
+const ROUTER_SEARCH_MAX: Duration = Duration::from_millis(500);
 /// The longest time between two searches over a link that delays packets instead of losing them.
 const SPACED_MAX: Duration = Duration::from_millis(500);
 /// After this long without traffic hellos between a host and its router become rarer.
