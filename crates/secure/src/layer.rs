@@ -359,8 +359,9 @@ impl Layer {
     pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
         let policy = self.policy(id);
         let is_open = matches!(policy, FaceProtection::Optional | FaceProtection::Preferred);
-        // A packet without a session cannot speak for a neighbour that has one.
-        let has_session = || self.faces.get(&id).is_some_and(|face| face.current.is_some());
+        // A packet without a session cannot speak for a neighbour that uses one.
+        let has_session =
+            || policy == FaceProtection::Optional && self.faces.get(&id).is_some_and(|face| face.current.is_some());
         if policy == FaceProtection::Off || is_open && !is_secure(packet) && !has_session() {
             plain.extend_from_slice(packet);
             return Some(id);
@@ -428,6 +429,11 @@ impl Layer {
             }
         };
         face.heard = Some(now);
+        if face.policy == FaceProtection::Preferred {
+            // An attacker who drops later handshakes must not get its packets in the clear. Until now answers to packets
+            // that left before the handshake may have been on their way.
+            face.policy = FaceProtection::Required;
+        }
         // The neighbour answers, so that failed handshakes of others do not matter.
         face.trouble = None;
         if face.finishing.as_ref().is_some_and(|finishing| finishing.session.ours == to) {

@@ -228,10 +228,6 @@ impl Layer {
         self.peers.push_back((id, Some(peer.clone())));
         let face = self.face(id);
         (face.key, face.heard, face.trouble) = (key, Some(now), None);
-        if face.policy == FaceProtection::Preferred {
-            // An attacker who drops later handshakes must not get its packets in the clear.
-            face.policy = FaceProtection::Required;
-        }
         if face.peer.as_ref() != Some(&peer) {
             let note = format!("{id} is {} ({})", peer.label, peer.key);
             face.peer = Some(peer);
