@@ -123,10 +123,8 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     let node = root.section("node");
     let has_network = root.has("network");
     if node.is_none() {
-        root.missing(
-            "[node]",
-            "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]",
-        );
+        let hint = "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]";
+        root.missing("[node]", hint);
     }
     let head = node.and_then(|section| sections::head(section, folder, has_network));
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
@@ -146,20 +144,15 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         }
     }
     let only = head.as_ref().map(|head| head.family);
-    Behaviour { settings: &mut settings, fetch: &mut fetch, limits: &mut limits, faults: &mut faults }.read(
-        root,
-        (label, &roles),
-        only,
-        Scope::Node,
-        folder,
-    );
+    let mut behaviour =
+        Behaviour { settings: &mut settings, fetch: &mut fetch, limits: &mut limits, faults: &mut faults };
+    behaviour.read(root, (label, &roles), only, Scope::Node, folder);
     let (state_dir, security) =
         head.as_ref().map_or((folder, Security::Encrypted), |head| (&head.state_dir, head.security));
     let mut network =
         root.section("network").and_then(|section| sections::network(section, folder, state_dir, security));
     let mut faces: Vec<FaceConfig> = Vec::new();
     let publishes = roles.contains(&Role::Sender);
-    let security = head.as_ref().map_or(Security::Encrypted, |head| head.security);
     for section in root.sections("face") {
         let of_family = settings.of_family_mut();
         let joined = (&mut network, state_dir);
@@ -167,9 +160,8 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         faces.extend(face);
     }
     let http = root.section("http").and_then(|section| sections::http(section, folder, state_dir));
-    let resolver = root
-        .section("resolver")
-        .map(|section| resolver::resolver(section, folder, family, roles.contains(&Role::Resolver)));
+    let is_resolver = roles.contains(&Role::Resolver);
+    let resolver = root.section("resolver").map(|section| resolver::resolver(section, folder, family, is_resolver));
     let head = head?;
     let store = Some(head.state_dir.join("store"));
     Some(NodeConfig {

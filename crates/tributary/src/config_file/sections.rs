@@ -238,12 +238,10 @@ pub(super) fn network(
     let certificate = section.path("certificate", folder).unwrap_or(default.certificate);
     let revoked = section.path("revoked", folder).unwrap_or(default.revoked);
     let access = section.choice("access", &[("closed", Access::Closed), ("open", Access::Open)]).unwrap_or_default();
-    let clock_tolerance =
-        duration(&section, "clock_tolerance", Duration::from_secs(60), Duration::from_secs(7 * 86_400))
-            .unwrap_or(default.clock_tolerance);
+    let tolerance = duration(&section, "clock_tolerance", Duration::from_secs(60), Duration::from_secs(7 * 86_400));
+    let clock_tolerance = tolerance.unwrap_or(default.clock_tolerance);
     if security == Security::None {
-        let message =
-            "a network with an authority needs protected faces, and [node] has security = \"none\"".to_string();
+        let message = "a network with an authority needs protected faces, and [node] has security = \"none\"".into();
         let hint = "remove 'security' from [node], or write \"authenticated\"".to_string();
         section.problem(section.span_of("authority"), message, hint);
     }
@@ -275,56 +273,23 @@ pub(super) fn face(
     if address.as_ref().is_some_and(|address| address.port() == Some(0)) {
         section.problem(section.span_of("peer"), "'peer' has port 0".into(), "write the port it listens on".into());
     }
-    let local = section.parsed::<SocketAddr>("local", ADDRESS_HINT);
-    if let Some(local) = local.filter(|local| !listen.is_empty() && !listen.contains(local)) {
-        let known: Vec<_> = listen.iter().map(ToString::to_string).collect();
-        let hint = format!("listen has {}; add it there", known.join(", "));
-        section.problem(section.span_of("local"), format!("{local} is not in 'listen' of [node]"), hint);
-    }
-    if let (Some(peer), None) = (peer, local)
-        && !listen.is_empty()
-        && !listen.iter().any(|address| address.is_ipv4() == peer.is_ipv4())
-    {
-        let kind = if peer.is_ipv4() { "IPv4" } else { "IPv6" };
-        let hint = format!("add an {kind} address to 'listen' of [node]");
-        section.problem(section.span_of("peer"), format!("{peer} is {kind}, but 'listen' has no {kind} address"), hint);
-    }
+    let local = local_address(&section, listen, peer);
     let device = section.text("device").map(|text| text.value);
     let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
     let base = LinkConfig { mtu, ..LinkConfig::default() };
     let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
     if address.as_ref().is_some_and(PeerAddress::is_stream) {
-        for key in
-            ["local", "device", "mtu", "egress", "security", "peer_key"].into_iter().filter(|key| section.has(key))
-        {
+        let keys = ["local", "device", "mtu", "egress", "security", "peer_key"];
+        for key in keys.into_iter().filter(|key| section.has(key)) {
             let hint = match key {
                 "security" | "peer_key" => "remove it; this program does not protect streams",
                 _ => "remove it; streams have no datagrams to shape and to cut",
             };
-            let hint = hint.to_string();
-            section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
+            section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint.to_string());
         }
     }
     let rate = link::rate(&section);
-    let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
-    if peer_key.is_some() && invited.is_some_and(|invited| Some(invited) != peer_key) {
-        let message = "'peer_key' is another key than that of the invitation in 'peer'".to_string();
-        section.problem(section.span_of("peer_key"), message, "remove one of them".into());
-    }
-    let peer_key = peer_key.or(invited);
-    let of_face = section.choice("security", &Security::ALL);
-    let of_face = of_face.unwrap_or_else(|| secured(security, peer_key.as_ref()));
-    if security == Security::None && of_face != Security::None {
-        let hint = "write security = \"encrypted\" in [node], and \"none\" at the others".to_string();
-        let message = "[node] has security = \"none\", so that no face is protected".into();
-        section.problem(section.span_of("security"), message, hint);
-    }
-    let is_required = matches!(of_face, Security::Encrypted | Security::Authenticated);
-    if peer_key.is_some() && !is_required {
-        let hint = "write security = \"encrypted\" here".to_string();
-        let span = section.span_of(if section.has("peer_key") { "peer_key" } else { "peer" });
-        section.problem(span, "a neighbour with a key needs a face that is protected".into(), hint);
-    }
+    let (peer_key, security) = protection(&section, invited, security);
     let label = face_label(&section, before);
     let policy = section.section("policy").map(|policy| face_policy(policy, family)).unwrap_or_default();
     settings.read_face(
@@ -337,7 +302,6 @@ pub(super) fn face(
             publishes,
         },
     );
-    let security = of_face;
     let face = address.map(|peer| FaceConfig {
         peer,
         local,
@@ -364,6 +328,49 @@ pub(super) fn face(
     }
     section.finish();
     face
+}
+
+/// The address that a face sends from: one of `listen`.
+fn local_address(section: &Section<'_>, listen: &[SocketAddr], peer: Option<SocketAddr>) -> Option<SocketAddr> {
+    let local = section.parsed::<SocketAddr>("local", ADDRESS_HINT);
+    if let Some(local) = local.filter(|local| !listen.is_empty() && !listen.contains(local)) {
+        let known: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        let hint = format!("listen has {}; add it there", known.join(", "));
+        section.problem(section.span_of("local"), format!("{local} is not in 'listen' of [node]"), hint);
+    }
+    if let (Some(peer), None) = (peer, local)
+        && !listen.is_empty()
+        && !listen.iter().any(|address| address.is_ipv4() == peer.is_ipv4())
+    {
+        let kind = if peer.is_ipv4() { "IPv4" } else { "IPv6" };
+        let hint = format!("add an {kind} address to 'listen' of [node]");
+        section.problem(section.span_of("peer"), format!("{peer} is {kind}, but 'listen' has no {kind} address"), hint);
+    }
+    local
+}
+
+/// The key that a neighbour has to prove, and the protection of the face, in a node with this one.
+fn protection(section: &Section<'_>, invited: Option<PublicKey>, security: Security) -> (Option<PublicKey>, Security) {
+    let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
+    if peer_key.is_some() && invited.is_some_and(|invited| Some(invited) != peer_key) {
+        let message = "'peer_key' is another key than that of the invitation in 'peer'".to_string();
+        section.problem(section.span_of("peer_key"), message, "remove one of them".into());
+    }
+    let peer_key = peer_key.or(invited);
+    let of_face = section.choice("security", &Security::ALL);
+    let of_face = of_face.unwrap_or_else(|| secured(security, peer_key.as_ref()));
+    if security == Security::None && of_face != Security::None {
+        let hint = "write security = \"encrypted\" in [node], and \"none\" at the others".to_string();
+        let message = "[node] has security = \"none\", so that no face is protected".into();
+        section.problem(section.span_of("security"), message, hint);
+    }
+    let is_required = matches!(of_face, Security::Encrypted | Security::Authenticated);
+    if peer_key.is_some() && !is_required {
+        let hint = "write security = \"encrypted\" here".to_string();
+        let span = section.span_of(if section.has("peer_key") { "peer_key" } else { "peer" });
+        section.problem(span, "a neighbour with a key needs a face that is protected".into(), hint);
+    }
+    (peer_key, of_face)
 }
 
 /// The protection of a face without its own setting: the holder of a key can prove it.

@@ -2,8 +2,8 @@
 use std::path::{Path, PathBuf};
 use tributary_content::PublicKey;
 use tributary_net::disk::TrustStore;
+use tributary_trust::UnixTime;
 
-use super::membership::time_of_day;
 use crate::{
     config::{FaceConfig, NodeConfig, PeerAddress},
     error::{ApiError, ErrorKind},
@@ -21,9 +21,9 @@ impl PeerKeys {
     /// # Errors
     /// [`ApiError`] if the file cannot be read, or if an invitation in the config to a neighbour with another key has
     /// ended.
-    pub(crate) fn open(config: &NodeConfig) -> Result<PeerKeys, ApiError> {
+    pub(crate) fn open(config: &NodeConfig, now: UnixTime) -> Result<PeerKeys, ApiError> {
         let keys = PeerKeys { kept: Some((store(&config.state_dir), config.state_dir.clone())) };
-        let is_late = |face: &&FaceConfig| face.invited_until.is_some_and(|until| until <= time_of_day());
+        let is_late = |face: &&FaceConfig| face.invited_until.is_some_and(|until| until <= now);
         for face in config.faces.iter().filter(is_late) {
             if keys.known(&face.peer.endpoints())? != face.peer_key {
                 let message = format!("the invitation to {} has ended, and its key was never seen there", face.peer);

@@ -56,7 +56,7 @@ impl Runtime {
     ) -> Result<Self, ApiError> {
         config.settings.of_family().check_storage(config)?;
         let node = config.build(seed, storage.bell())?;
-        let (keep, keys) = (membership::keep(config), PeerKeys::open(config)?);
+        let (keep, keys) = (membership::keep(config), PeerKeys::open(config, membership::time_of_day())?);
         let node = secure::protect(node, config, key, identity, keep, keys, secure::entropy());
         Self::start_node(config, seed, storage, node)
     }

@@ -23,7 +23,7 @@ impl LocalNode {
         if self.config().network.is_some() {
             new.settings.of_family_mut().certify(&self.key().public());
         }
-        PeerKeys::open(&new)?;
+        PeerKeys::open(&new, membership::time_of_day())?;
         let mut now = self.current();
         new.settings.of_family_mut().continue_run(&now.settings);
         let mut done = self.republish(&now, &new)?;
