@@ -37,7 +37,6 @@ fn words(notice: &Notice) -> Vec<String> {
             lines.extend(invitation.iter().map(|line| format!("  others connect with --peer {line}")));
             lines
         }
-        Notice::Invitation { invitation, .. } => vec![invitation.clone()],
         Notice::Published { name, bytes, version, publisher, confirmed } => {
             let state = if *confirmed { "published" } else { "offered (not confirmed yet)" };
             vec![format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes))]
@@ -78,7 +77,7 @@ fn words(notice: &Notice) -> Vec<String> {
             let faces = counted(*faces, "face");
             vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces}", roles.join(", "))]
         }
-        Notice::Key { public, .. } => vec![public.clone()],
+        Notice::Key { public: line, .. } | Notice::Invitation { invitation: line, .. } => vec![line.clone()],
         Notice::Certificate { name, algorithm, issuer, not_before, not_after, has_key, .. } => {
             let issuer = issuer.as_deref().unwrap_or("nobody");
             let key = if *has_key { "its secret key is here" } else { "without secret key" };

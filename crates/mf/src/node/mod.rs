@@ -201,8 +201,7 @@ impl MfNode {
         let address = if config.router { config.address } else { NetworkAddress::NONE };
         let boot = random.bits().max(1);
         let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &config.seed.to_be_bytes()].concat());
-        let label = config.label.clone();
-        let identity = Identity { key: key.clone(), label, roles, address, boot, nonce_secret };
+        let identity = Identity { key: key.clone(), label: config.label.clone(), roles, address, boot, nonce_secret };
         // Others know the boot number, but not the node's own secret.
         let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &boot.to_be_bytes()].concat());
         let router = RouterConfig {
@@ -224,6 +223,7 @@ impl MfNode {
         let mut cache = ContentCache::new(cache_bytes);
         let requests_max = if cache_bytes.0 == 0 { 0 } else { config.pending_requests_max };
         cache.arriving = Arriving::new(requests_max, config.pending_lifetime);
+        let records = || -> Box<dyn Records> { Box::new(Replica::new(config.records_max as usize)) };
         let mut node = MfNode {
             guid,
             key,
@@ -233,9 +233,7 @@ impl MfNode {
             proxy: None,
             unread: None,
             front: config.router.then(|| Front::new(guid, usize::from(config.replicas))),
-            replica: config
-                .resolver
-                .then(|| -> Box<dyn Records> { Box::new(Replica::new(config.records_max as usize)) }),
+            replica: config.resolver.then(records),
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
             receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),

@@ -1,7 +1,7 @@
-//! Request forwarding algorithm of OMCC-RF: per prefix and face a smoothed number of pending Interests, `avg ← 0.9 avg
-//! + 0.1 PI`, and a random face with weight `1 / (1 + avg)`. The variant of PTP's author takes the face with the
-//! largest `1 / (1 + PI)`. reference/baselines. Beyond both, faces that have recently returned Interests come last:
-//! nothing is ever pending there.
+//! Request forwarding algorithm of OMCC-RF: per prefix and face a smoothed number of pending Interests,
+//! `avg ← 0.9 avg + 0.1 PI`, and a random face with weight `1 / (1 + avg)`. The variant of PTP's author takes the face
+//! with the largest `1 / (1 + PI)`. reference/baselines. Beyond both, faces that have recently returned Interests come
+//! last: nothing is ever pending there.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random, Time};
