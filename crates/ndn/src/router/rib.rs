@@ -70,7 +70,7 @@ pub struct Rib {
     searches: u64,
     /// No route expires before; `None` if none does.
     expires_from: Option<Time>,
-    /// The prefixes where routes came or went since the last look.
+    /// The prefixes with a route that came or went and concerns a routing daemon, since the last poll.
     changed: BTreeSet<Name>,
 }
 
@@ -108,7 +108,9 @@ impl Rib {
                 }
                 self.entries.entry(prefix.clone()).or_default().push(route);
                 self.routes += 1;
-                self.changed.insert(prefix.clone());
+                if concerns_routing_daemon(prefix, &route) {
+                    self.changed.insert(prefix.clone());
+                }
                 *self.by_face.entry(route.face).or_default() += 1;
             }
         }
@@ -121,9 +123,10 @@ impl Rib {
     }
     fn retain_at(&mut self, prefix: &Name, keep: impl Fn(&Route) -> bool) -> bool {
         let Some(routes) = self.entries.get_mut(prefix) else { return false };
-        let before = routes.len();
+        let (before, mut is_told) = (routes.len(), false);
         routes.retain(|route| {
             let stays = keep(route);
+            is_told |= !stays && concerns_routing_daemon(prefix, route);
             if !stays && let Some(count) = self.by_face.get_mut(&route.face) {
                 *count -= 1;
                 if *count == 0 {
@@ -143,7 +146,7 @@ impl Rib {
         });
         let gone = before - routes.len();
         self.routes -= gone;
-        if gone > 0 {
+        if is_told {
             self.changed.insert(prefix.clone());
         }
         if routes.is_empty() {
@@ -227,7 +230,7 @@ impl Rib {
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))
     }
-    /// The next prefix where a route came or went.
+    /// The next prefix where a route came or went that concerns a routing daemon.
     pub fn poll_changed(&mut self) -> Option<Name> {
         self.changed.pop_first()
     }
@@ -252,6 +255,10 @@ impl Rib {
     }
 }
 
+/// Whether a routing daemon hears of a route, or has registered it to hear of others.
+fn concerns_routing_daemon(prefix: &Name, route: &Route) -> bool {
+    route.origin == ORIGIN_CLIENT || is_of_routing_daemon(prefix)
+}
 /// Whether a route is one of an application or neighbour, which may register without end.
 fn is_shared(route: &Route) -> bool {
     route.origin != ORIGIN_STATIC && route.face.0 < INTERNAL_FACES_FIRST
