@@ -140,6 +140,19 @@ pub enum Before {
     Unknown,
 }
 
+/// A change of a record, by any client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The revision that it made.
+    pub revision: u64,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The record after the change; `None` if it was deleted.
+    pub after: Option<Entry>,
+    /// The record before the change.
+    pub before: Before,
+}
+
 /// The answers to requests, and the notices of the watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -187,16 +200,7 @@ pub enum Answer {
         is_full: bool,
     },
     /// A record was put, by any client, or deleted.
-    Changed {
-        /// The revision that it made.
-        revision: u64,
-        /// The key.
-        key: Vec<u8>,
-        /// The record after the change; `None` if it was deleted.
-        after: Option<Entry>,
-        /// The record before the change.
-        before: Before,
-    },
+    Changed(Change),
     /// The watch has (re)started: it reports all changes with revisions above this one. Earlier ones may be missing.
     Restarted {
         /// The revision.
@@ -215,7 +219,7 @@ impl Answer {
             | Answer::Renewed { id, .. }
             | Answer::Listed { id, .. }
             | Answer::Failed { id, .. } => Some(*id),
-            Answer::Changed { .. } | Answer::Restarted { .. } | Answer::Current => None,
+            Answer::Changed(_) | Answer::Restarted { .. } | Answer::Current => None,
         }
     }
 }

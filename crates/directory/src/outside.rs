@@ -10,7 +10,7 @@ use alloc::{
 use tributary_core::Time;
 
 use crate::{
-    engine::{Answer, Before, Engine, Entry, Priority, Request},
+    engine::{Answer, Change, Engine, Entry, Priority, Request},
     health::{Health, Words},
 };
 
@@ -77,16 +77,7 @@ pub enum StoreEvent<P> {
         is_full: bool,
     },
     /// A record has changed.
-    Changed {
-        /// The revision that it made.
-        revision: u64,
-        /// Its key.
-        key: Vec<u8>,
-        /// The record after the change; `None` if it was deleted.
-        after: Option<Entry>,
-        /// The record before the change.
-        before: Before,
-    },
+    Changed(Change),
     /// The store reports all changes above this revision; it may have missed earlier ones.
     Restarted(u64),
     /// The reported changes are complete up to now; true if they were not for a while.
@@ -227,9 +218,9 @@ impl<P> Outside<P> {
     /// The event of an answer; `None` if no open request has its number.
     fn take(&mut self, now: Time, answer: Answer) -> Option<StoreEvent<P>> {
         let answer = match answer {
-            Answer::Changed { revision, key, after, before } => {
+            Answer::Changed(change) => {
                 self.stats.changes += 1;
-                return Some(StoreEvent::Changed { revision, key, after, before });
+                return Some(StoreEvent::Changed(change));
             }
             Answer::Restarted { revision } => {
                 self.stats.restarts += 1;

@@ -57,7 +57,7 @@ impl Mirror {
         let Some(event) = self.outside.poll(now) else { return false };
         match event {
             StoreEvent::Restarted(_) => self.read(),
-            StoreEvent::Changed { revision, key, after, .. } => self.change(revision, key, after),
+            StoreEvent::Changed(change) => self.change(change.revision, change.key, change.after),
             StoreEvent::Failed { id, .. } if self.snapshot.expects(id) => self.snapshot.give_up(),
             StoreEvent::Page(page) if self.snapshot.expects(page.id) => {
                 self.found.extend(page.entries.into_iter().map(|entry| (entry.key.clone(), entry)));

@@ -5,7 +5,7 @@ use std::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_directory::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
+use tributary_directory::engine::{Answer, Before, Change, Engine, Entry, If, Lease, Priority, Request};
 
 /// The interval of [`Answer::Current`].
 const CURRENT_EACH: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ impl MemoryStore {
     }
     fn tell_change(&mut self, key: Vec<u8>, after: Option<Entry>, before: Before) {
         self.log.push((self.revision, key.clone(), after.clone()));
-        self.tell(&Answer::Changed { revision: self.revision, key, after, before });
+        self.tell(&Answer::Changed(Change { revision: self.revision, key, after, before }));
     }
     /// Advances the clock; leases end, and their entries with them.
     pub fn advance(&mut self, now: Time) {

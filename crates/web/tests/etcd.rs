@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tributary_directory::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
+use tributary_directory::engine::{Answer, Before, Change, Engine, Entry, If, Lease, Priority, Request};
 use tributary_testkit::etcd::{EtcdCluster, is_installed};
 use tributary_web::{
     Url,
@@ -106,7 +106,7 @@ impl Client {
     /// The versions of a key in its notices, in order.
     fn versions(&self, of: &str) -> Vec<u64> {
         let version = |answer: &Answer| match answer {
-            Answer::Changed { key, after: Some(after), .. } if key == of.as_bytes() => Some(after.version),
+            Answer::Changed(Change { key, after: Some(after), .. }) if key == of.as_bytes() => Some(after.version),
             _ => None,
         };
         self.news.iter().filter_map(version).collect()
@@ -140,7 +140,7 @@ fn an_older_record_replaces_no_newer_one_and_a_repeated_one_changes_nothing() {
     one.until("changes", |client| client.versions("r/b") == [1 << 60]);
     assert_eq!(one.versions("r/a"), [5, 6], "what is stored already is no change");
     let before = one.news.iter().filter_map(|answer| match answer {
-        Answer::Changed { before, .. } => Some(before.clone()),
+        Answer::Changed(Change { before, .. }) => Some(before.clone()),
         _ => None,
     });
     let expected = [Before::Nothing, Before::Entry(entry("r/a", 5, "five")), Before::Nothing];
@@ -176,7 +176,7 @@ fn what_nobody_renews_goes_and_what_is_renewed_stays() {
     }
     let gone = |client: &Client, of: &str| {
         client.news.iter().any(|answer| {
-            matches!(answer, Answer::Changed { key, after: None, before: Before::Entry(_), .. } if key == of.as_bytes())
+            matches!(answer, Answer::Changed(Change { key, after: None, before: Before::Entry(_), .. }) if key == of.as_bytes())
         })
     };
     let begun = Instant::now();

@@ -17,7 +17,7 @@ use std::{
 use reqwest::Response;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
-use tributary_directory::engine::{Answer, Lease};
+use tributary_directory::engine::{Answer, Change, Lease};
 
 use super::{
     Inbox,
@@ -280,9 +280,10 @@ fn take(
         .map(|event| {
             let key = event.kv.key().split_off(prefix.min(event.kv.key().len()));
             let (after, before) = (event.after(prefix), event.before(prefix));
-            Answer::Changed { revision: event.kv.revision(), key, after, before }
+            Change { revision: event.kv.revision(), key, after, before }
         })
-        .filter(|change| !matches!(change, Answer::Changed { key, .. } if key.starts_with(b"h/")))
+        .filter(|change| !change.key.starts_with(b"h/"))
+        .map(Answer::Changed)
         .collect();
     if let Some(last) = reply.events.iter().map(|event| event.kv.revision()).max() {
         progress.next = Some(progress.next.unwrap_or(0).max(last + 1));

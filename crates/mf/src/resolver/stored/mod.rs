@@ -35,7 +35,7 @@ use alloc::{
 use tributary_core::{Duration, Time};
 use tributary_directory::{
     Outside, Page, Pages, StoreEvent, StoreStats,
-    engine::{Answer, Before, Engine, Entry, Lease, Priority},
+    engine::{Answer, Before, Change, Engine, Entry, Lease, Priority},
     health::Words,
 };
 use tributary_trust::Identity;
@@ -210,7 +210,7 @@ impl Stored {
     }
     fn on_store_event(&mut self, now: Time, event: StoreEvent<Part>) {
         match event {
-            StoreEvent::Changed { revision, key, after, before } => {
+            StoreEvent::Changed(Change { revision, key, after, before }) => {
                 self.notified = self.notified.max(revision);
                 self.on_change(now, revision, &key, after, before);
             }

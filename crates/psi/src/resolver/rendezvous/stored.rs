@@ -313,7 +313,7 @@ impl Rendezvous {
         let Some(store) = &mut self.stored else { return };
         match event {
             // Entries that the store dropped with their host's lease have expired here long ago.
-            StoreEvent::Changed { after, .. } => after.iter().for_each(|entry| self.take_entry(now, entry)),
+            StoreEvent::Changed(change) => change.after.iter().for_each(|entry| self.take_entry(now, entry)),
             StoreEvent::Restarted(_) => {
                 store.restart(self.joined);
                 self.touch_all();
