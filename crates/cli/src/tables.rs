@@ -48,8 +48,8 @@ fn words(notice: &Notice) -> Vec<String> {
         }
         Notice::Sending(sent) => vec![sending(sent)],
         Notice::Sent(sent) => self::sent(sent),
-        Notice::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
-        Notice::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
+        Notice::Receiving { id, names } if names.is_empty() => vec![format!("receives messages to {id}")],
+        Notice::Receiving { id, names } => vec![format!("receives messages to {} or {id}", names.join(", "))],
         Notice::Received(received) => self::received(received),
         Notice::NotReceived { name, reason } => vec![format!("{name}: not received: {reason}")],
         Notice::Echo(echo) => vec![self::echo(echo)],
@@ -58,7 +58,7 @@ fn words(notice: &Notice) -> Vec<String> {
             vec![format!("'{name}' is reached at {responder}, {} away", counted(*hops, "hop"))]
         }
         Notice::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
-        Notice::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
+        Notice::Attached { name, attached: false } => vec![format!("no longer attached to '{name}'")],
         Notice::Readers { name, readers } => vec![readers_line(name.as_deref(), readers.as_deref())],
         Notice::Groups { groups } if groups.is_empty() => vec!["no groups".into()],
         Notice::Groups { groups } => groups.iter().flat_map(group).collect(),
@@ -69,7 +69,7 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::FaceChanged { face, open: false } => vec![format!("{face} is closed")],
         Notice::Check { subject, state, text, hint } => check(subject, state, text, hint.as_deref()),
         Notice::Log { levels, modules } => {
-            vec![format!("logs {levels}"), format!("  modules with a level of their own: {}", modules.join(", "))]
+            vec![format!("logs {levels}"), format!("  modules with a separate level: {}", modules.join(", "))]
         }
         Notice::Cancelled { transfer } => vec![format!("{transfer} is stopped; verified chunks are kept")],
         Notice::Limited { transfer, bits_per_second } => vec![limited(transfer.as_deref(), *bits_per_second)],
@@ -80,7 +80,7 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Key { public: line, .. } | Notice::Invitation { invitation: line, .. } => vec![line.clone()],
         Notice::Certificate { name, algorithm, issuer, not_before, not_after, has_key, .. } => {
             let issuer = issuer.as_deref().unwrap_or("nobody");
-            let key = if *has_key { "its secret key is here" } else { "without secret key" };
+            let key = if *has_key { "its secret key is on this machine" } else { "without secret key" };
             vec![name.clone(), format!("  {algorithm}, signed by {issuer}, from {not_before} to {not_after}, {key}")]
         }
         Notice::Network { authority, revocations, members, .. } => network(authority, *revocations, members),
@@ -152,13 +152,13 @@ fn happening(what: &Notice) -> Vec<String> {
         }
         Notice::Source { id, .. } => format!("source {id}"),
         Notice::SourceDistrusted { id, reason } => format!("source {id} is distrusted: {reason}"),
-        Notice::SourceClosed { id, reason } => format!("source {id} is not used any more: {reason}"),
+        Notice::SourceClosed { id, reason } => format!("source {id} is no longer used: {reason}"),
         Notice::ForwarderDistrusted { id, reason } => format!("{id} is avoided: {reason}"),
         Notice::CacheDistrusted { node, reason } => format!("the cache of {node} is bypassed: {reason}"),
         Notice::Path { id, source } => format!("{id} to {source}"),
         Notice::PathState { id, state, reason } => format!("{id} is {state}: {reason}"),
         Notice::Neighbour { face, node, up } => {
-            format!("{face}: neighbour {node} {}", if *up { "answers" } else { "does not answer any more" })
+            format!("{face}: neighbour {node} {}", if *up { "answers" } else { "no longer answers" })
         }
         Notice::Error { message, .. } => message.clone(),
         other => return words(other),
@@ -191,7 +191,7 @@ fn revoked(file: &str, revocations: u64, members: &[MemberView]) -> Vec<String> 
     let one = |member: &MemberView| format!("revoked number {} of '{}'", member.serial, member.label);
     let mut lines: Vec<String> = members.iter().map(one).collect();
     if lines.is_empty() {
-        lines.push("nothing that was issued is revoked anew".into());
+        lines.push("no further certificate is revoked".into());
     }
     lines.push(format!("list {revocations} of revocations, for every node: {file}"));
     lines

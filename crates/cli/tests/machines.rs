@@ -254,7 +254,7 @@ fn a_reading_is_sent_on_three_machines_as_the_guide_says() {
         assert_eq!(lines, walk(README, "### A message to a device", name), "README has the same lines");
         let _router = router.begin(&lines[0], "listens on");
         let phone_at = format!("export TRIB_PEER={name}; {}", lines[1]);
-        let taking = phone.begin(&phone_at, "takes what is sent to");
+        let taking = phone.begin(&phone_at, "receives messages to");
         let printed = sender.run(&format!("export TRIB_PEER={name}; {}", lines[2]));
         assert!(printed.contains("the receiver has verified every byte"), "{name}: {printed}");
         taking.wait_for("21.5");
@@ -274,7 +274,7 @@ fn what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says() {
     let lines = walk(MOBILE, "End `trib recv`, send to the name or to its GUID", "");
     assert_eq!(lines.len(), 3, "{lines:?}");
     let _router = router.begin(&first[0], "listens on");
-    let taking = phone.begin(&format!("{set}{}", first[1]), "takes what is sent to");
+    let taking = phone.begin(&format!("{set}{}", first[1]), "receives messages to");
     let printed = taking.printed();
     let guid = printed.split_whitespace().find(|word| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit()));
     let guid = guid.unwrap_or_else(|| panic!("no GUID: {printed}")).to_string();
@@ -302,7 +302,7 @@ fn a_file_reaches_all_that_are_attached_to_a_name_as_the_guide_says() {
     let lines = walk(MOBILE, "## One file to many", "");
     let _router = router.begin(&walk(MOBILE, "on machines of their own", "")[0], "listens on");
     other.run("sed -i 's/^label = .*/label = \"tablet\"/' examples/mobile-host.toml");
-    let taking = [&one, &other].map(|device| device.begin(&format!("{set}{}", lines[0]), "takes what is sent to"));
+    let taking = [&one, &other].map(|device| device.begin(&format!("{set}{}", lines[0]), "receives messages to"));
     let printed = sender.run(&format!("{set}{}", lines[1]));
     for (device, taking) in [&one, &other].into_iter().zip(&taking) {
         taking.wait_for("/lab/film");

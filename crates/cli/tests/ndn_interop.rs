@@ -1039,7 +1039,7 @@ fn what_we_sign_is_verified_up_to_the_root_by_python_ndn_and_by_us_and_up_to_ano
     bench.ndn_key(&["export", "/lab/alice", "-o", "alice.request"]);
     bench.ndn_key(&["sign", "alice.request", "--as", "/lab", "--issuer", "root", "-o", "alice.cert"]);
     let imported = bench.ndn_key(&["import", "alice.cert"]);
-    assert!(imported.contains("/root/54=") && imported.contains("its secret key is here"), "{imported}");
+    assert!(imported.contains("/root/54=") && imported.contains("its secret key is on this machine"), "{imported}");
 
     let _router = bench.router(port());
     let identity = format!("[ndn]\nidentity = \"/lab/alice\"\nkeys = \"{}\"\n", bench.path("keys").display());
@@ -1076,7 +1076,7 @@ fn ndnd_s_tools_read_our_key_chain_and_our_certificates_and_we_read_theirs() {
     bench.ndn_key(&["export", "/lab/alice", "-o", "alice.request"]);
     bench.ndnd_sec(&["sign-cert", "root.key", "--issuer", "theirs"], Some("alice.request"), "alice.cert");
     let shown = bench.ndn_key(&["import", "alice.cert"]);
-    assert!(shown.contains("/theirs/54=") && shown.contains("its secret key is here"), "{shown}");
+    assert!(shown.contains("/theirs/54=") && shown.contains("its secret key is on this machine"), "{shown}");
     // A key of theirs, which our root certifies, back into their key chain.
     bench.ndnd_sec(&["keygen", "/lab/bob", "ed25519"], None, "bob.key");
     bench.ndnd_sec(&["sign-cert", "bob.key"], Some("bob.key"), "bob.request");
@@ -1084,7 +1084,7 @@ fn ndnd_s_tools_read_our_key_chain_and_our_certificates_and_we_read_theirs() {
     bench.ndnd_sec(&["key-import", &format!("dir://{}", bench.path("theirs").display())], Some("bob.cert"), "imported");
     bench.ndn_key(&["import", "bob.key"]);
     let shown = bench.ndn_key(&["import", "bob.cert"]);
-    assert!(shown.contains("/lab/bob/KEY/") && shown.contains("its secret key is here"), "{shown}");
+    assert!(shown.contains("/lab/bob/KEY/") && shown.contains("its secret key is on this machine"), "{shown}");
     bench.ndnd_sec(&["key-list", &uri], None, "list");
     assert!(fs::read_to_string(bench.path("list")).unwrap().contains("/lab/bob"));
     // A key at another place, or without its holder's signature, gets no certificate.

@@ -334,7 +334,7 @@ fn neighbours_come_and_go_with_the_config_of_a_daemon_that_is_hung_up_on() {
         until("the first router", || lists("a") && up() == ["a"]);
         for (neighbours, labels, stated) in [
             (&[a, b][..], &["a", "b"][..], format!("127.0.0.1:{b} is a neighbour")),
-            (&[b], &["b"], format!("127.0.0.1:{a} is no neighbour any more")),
+            (&[b], &["b"], format!("127.0.0.1:{a} is no longer a neighbour")),
         ] {
             write(neighbours);
             node.signal("HUP");
@@ -498,7 +498,7 @@ fn a_neighbour_is_told_by_its_address_before_it_is_known_and_by_its_id_when_it_f
         let notes = notices["notes"].as_array().unwrap();
         notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains(words)))
     };
-    until("its silence", || is_reported(&status(), " does not answer any more"));
+    until("its silence", || is_reported(&status(), " no longer answers"));
     assert!(!is_reported(&status(), "neighbour 0000000000000000"), "{}", status()["notes"]);
 }
 

@@ -582,7 +582,7 @@ fn check_mirrors(mirrors: &[String], name_bytes: usize) -> Result<(), ManifestEr
         // Clients take a backslash for a slash.
         let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or("");
         if authority.contains('@') {
-            return wrong("a URL with a password would tell it to everybody");
+            return wrong("a URL with a password would reveal it to everybody");
         }
         if rest.is_empty() || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
             return wrong("each is a URL of http or https, in ASCII");

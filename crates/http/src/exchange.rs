@@ -268,7 +268,7 @@ impl Frames {
     /// # Errors
     /// If the bytes are no frames.
     pub fn take(&mut self, mut bytes: Bytes, out: &mut Vec<Frame>) -> Result<(), &'static str> {
-        const WRONG: &str = "the other proxy sends what is no HTTP message";
+        const WRONG: &str = "the other proxy sends an invalid HTTP message";
         loop {
             if self.data_left > 0 {
                 let piece = match self.rest.is_empty() {

@@ -329,7 +329,7 @@ async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Result<Response<I
                 format!("the head of its response has more than {HEAD_BYTES_MAX} bytes or {fields} fields")
             }
             Some(inner) if inner.is_parse() => {
-                format!("the web server at {origin} answers with what is no HTTP: {}", source_of(&error))
+                format!("the web server at {origin} sends invalid HTTP: {}", source_of(&error))
             }
             _ => format!("the web server at {origin} has not answered: {}", source_of(&error)),
         };

@@ -183,7 +183,7 @@ fn flow(
         .filter(|node| passes(&node.label))
         .map(|node| (node.label.as_str(), graph.add_node(node.label.as_str())))
         .collect();
-    let everywhere = graph.add_node("everybody who has it");
+    let everywhere = graph.add_node("all its holders");
     for source in sources {
         if let Some(node) = nodes.get(source) {
             graph.add_edge(everywhere, *node, UNLIMITED);

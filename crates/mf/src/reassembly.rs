@@ -507,7 +507,7 @@ impl Reassembly {
             return Taken::Duplicate;
         }
         if self.writer.verify_chunk(unit, &bytes) != Some(true) {
-            return wrong_chunk("sent other bytes than those of the object", unit, (Origin::Mirror, bytes.len()));
+            return wrong_chunk("sent bytes that are not the object's", unit, (Origin::Mirror, bytes.len()));
         }
         let filled = self.units.remove(&unit).map_or(0, |unit| unit.filled());
         self.buffered = self.buffered.saturating_sub(u64::from(filled)) + length;

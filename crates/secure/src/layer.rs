@@ -114,7 +114,7 @@ impl Trouble {
     fn describe(&self, face: FaceId) -> String {
         match self {
             Trouble::Unprotected => {
-                format!("{face} gets packets without protection and drops them: is `security` the same at both ends?")
+                format!("{face} receives unprotected packets and drops them: is `security` the same at both ends?")
             }
             Trouble::Silent => {
                 format!(

@@ -10,7 +10,7 @@ use crate::out;
 
 /// Shown at the end of every help.
 pub const EXIT_CODES: &str = "Exit codes: 0 done, or stored safely for a receiver that is away · 1 not found · 2 wrong usage or \
-    config · 3 incomplete, the same command goes on · 4 refused · 5 disk, device or network of this machine · 6 daemon gone, \
+    config · 3 incomplete, the same command resumes · 4 refused · 5 disk, device or network of this machine · 6 daemon gone, \
     busy or of another version · 130 interrupted (of what serves until then, node, put and http-proxy: 0)";
 
 /// Lines of examples by command; the key is the words between the program and the first argument.

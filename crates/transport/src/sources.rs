@@ -167,7 +167,7 @@ impl<T> Sources<T> {
     }
     /// Why a fetch of `name` without a usable source ends: the fate of each source.
     pub fn hopeless_reason(&self, name: &Name) -> String {
-        let can = if self.0.iter().any(|source| source.distrusted.is_some()) { "trusted" } else { "used any more" };
+        let can = if self.0.iter().any(|source| source.distrusted.is_some()) { "trusted" } else { "used" };
         let why =
             |source: &Source<T>| format!(" '{}': {}", source.label, source.objection().unwrap_or("it does not answer"));
         let each: Vec<String> = self.0.iter().map(why).collect();

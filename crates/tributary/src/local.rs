@@ -227,7 +227,7 @@ impl LocalApi {
     }
     /// Where a fetch of the queue is.
     fn place_of(&self, number: u64) -> Result<Notice, ApiError> {
-        let gone = || ApiError::new(ErrorKind::NotFound, "the fetch has ended meanwhile");
+        let gone = || ApiError::new(ErrorKind::NotFound, "the fetch has ended in between");
         let entry = self.node.queue.entry(number).ok_or_else(gone)?;
         let (id, waiting) = (entry.id(), entry.state != State::Running);
         let transfer = entry.transfer.filter(|_| !waiting).unwrap_or_else(|| id.clone());
@@ -303,7 +303,7 @@ impl LocalApi {
             (Ok(None), Ok(Some(_))) => tracing::debug!("'{name}' has no later version"),
             (Ok(_), _) => tracing::info!("'{name}' is fetched"),
             (Err(_), Ok(Some(State::Paused))) => events.note(&format!("the fetch of '{name}' is paused")),
-            (Err(_), Ok(Some(State::Waiting))) => tracing::info!("the fetch of '{name}' goes on later"),
+            (Err(_), Ok(Some(State::Waiting))) => tracing::info!("the fetch of '{name}' resumes later"),
             (Err(error), Ok(_)) => {
                 tracing::warn!("{}", error.message);
                 events.note(&error.message);

@@ -431,7 +431,7 @@ impl Notice {
                 Notice::ForwarderDistrusted { id: label.clone(), reason: reason.clone() }
             }
             TransferEvent::Advice { text } => Notice::Note { text: text.clone() },
-            TransferEvent::Absent { reason } => Notice::Note { text: format!("nobody publishes it yet: {reason}") },
+            TransferEvent::Absent { reason } => Notice::Note { text: format!("it has no publisher yet: {reason}") },
             TransferEvent::CacheDistrusted { node, reason } => {
                 let node = if node.0 == 0 { "without a name".into() } else { node.to_string() };
                 Notice::CacheDistrusted { node, reason: reason.clone() }

@@ -191,7 +191,7 @@ pub enum Refusal {
         key: PublicKey,
     },
     /// Its certificate is another network's.
-    #[error("the certificate of '{label}' is of another network than that of the authority {authority}")]
+    #[error("the certificate of '{label}' is of another network than the authority {authority}")]
     OtherNetwork {
         /// The label in it.
         label: String,

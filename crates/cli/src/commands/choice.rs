@@ -57,7 +57,7 @@ fn choose(running: Vec<Running>, request: &Request) -> Result<SocketApi, ApiErro
         [] => {
             let known = labels(&running.iter().collect::<Vec<_>>()).join(", ");
             let message = format!("none of the daemons that run here can do that: {known}");
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("`trib status` tells more about them"))
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("`trib status` shows more about them"))
         }
         [first, ..] => {
             let message =

@@ -102,7 +102,7 @@ pub(crate) fn run(doctor: &args::Doctor, json: bool) -> Result<(), ApiError> {
         0 => Ok(()),
         count => {
             let message = format!("{} found", tributary::views::counted(count, "problem"));
-            Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("each of them says what to do"))
+            Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("each of them has a hint"))
         }
     }
 }
@@ -131,7 +131,7 @@ fn buffers() -> Finding {
 fn clock() -> Finding {
     let now = time_of_day();
     if now.0 < CLOCK_MIN {
-        let text = format!("this machine takes it to be {now}");
+        let text = format!("this machine's clock shows {now}");
         return finding("clock", State::Problem, text).with_hint("set the clock: certificates count as not valid yet");
     }
     let printed = Command::new("timedatectl").args(["show", "--property=NTPSynchronized", "--value"]).output();
@@ -193,7 +193,7 @@ fn of_node(api: &dyn Api, is_daemon: bool) -> Result<Vec<Finding>, ApiError> {
     let shortfall = status.counters.get("driver: socket buffer shortfall in bytes").copied().unwrap_or(0);
     if shortfall > 0 {
         let text = format!("its sockets have {} less buffer than they asked for", ByteCount(shortfall));
-        findings.push(finding(label, State::Warning, text).with_hint("raise the limits as the line 'buffers' says"));
+        findings.push(finding(label, State::Warning, text).with_hint("raise the limits as in the line 'buffers'"));
     }
     findings.extend(faces(&status));
     findings.extend(
@@ -230,7 +230,7 @@ fn faces(status: &StatusView) -> Vec<Finding> {
                 let text = format!("'{who}' is silent: {} packets were sent, none came back", face.sent_packets);
                 finding(subject, State::Problem, text).with_hint(UNREACHED_HINT)
             }
-            (false, None) => finding(subject, State::Problem, format!("'{who}' does not answer any more"))
+            (false, None) => finding(subject, State::Problem, format!("'{who}' no longer answers"))
                 .with_hint("it has stopped, or the network between has changed"),
         }
     };
@@ -377,7 +377,7 @@ mod tests {
             (left, State::Ok, "has left"),
             (face(true, 9, None), State::Ok, "answers"),
             (face(false, 0, None), State::Problem, "none came back"),
-            (face(false, 5, None), State::Problem, "does not answer any more"),
+            (face(false, 5, None), State::Problem, "no longer answers"),
             (face(false, 0, Some("Network is unreachable")), State::Problem, "Network is unreachable"),
         ] {
             let status = StatusView { faces: vec![face], ..StatusView::default() };

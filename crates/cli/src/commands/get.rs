@@ -195,7 +195,7 @@ fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> 
 /// Leaves the fetch to a daemon.
 fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     if wanted.output == Output::Stream {
-        let message = "--detach and -o - contradict each other: nobody would read what is fetched";
+        let message = "--detach and -o - contradict each other: no process would read the output";
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
     }
     let request = Request::Begin(wanted);

@@ -84,7 +84,7 @@ fn ready(json: bool, side: &str, address: &str) {
     } else {
         match side {
             "browser" => out::talk(&format!("browsers may connect to http://{address}, as their proxy or as a site")),
-            _ => out::talk(&format!("asks {address} for whoever is on the other side")),
+            _ => out::talk(&format!("sends the other side's requests to {address}")),
         }
     }
 }

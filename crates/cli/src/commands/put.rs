@@ -16,7 +16,7 @@ use crate::{args, signals::Wish};
 pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     if put.path == Path::new("-") {
         let message =
-            "cannot publish standard input: what is published is read where it is for as long as it is published";
+            "cannot publish standard input: a node reads published files in place, for as long as they are published";
         return Err(ApiError::new(ErrorKind::Usage, message)
             .with_hint("write it to a file and publish that; `trib send -` sends standard input once (family mf)"));
     }

@@ -30,9 +30,9 @@ pub(crate) fn run(control: &Control, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     let api = choice::connect(control, &Request::Status)?;
     if json || !std::io::stdout().is_terminal() {
-        let message = "--watch draws on a terminal, and standard output is none";
+        let message = "--watch draws on a terminal, and standard output is not one";
         return Err(
-            ApiError::new(ErrorKind::Usage, message).with_hint("`trib watch --json` tells programs what happens")
+            ApiError::new(ErrorKind::Usage, message).with_hint("`trib watch --json` reports events to programs")
         );
     }
     let terminal = Term::stdout();
@@ -83,7 +83,7 @@ struct Sample {
     transfers: Vec<ProgressView>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "rates on a screen are by the time of whoever looks")]
+#[expect(clippy::disallowed_methods, reason = "rates on a screen use the viewer's clock")]
 fn sample(api: &dyn Api) -> Result<Sample, ApiError> {
     let mut sample = Sample { at: Some(Instant::now()), ..Sample::default() };
     for notice in api.answers(Request::Status)?.into_iter().chain(api.answers(Request::Transfers { transfer: None })?) {

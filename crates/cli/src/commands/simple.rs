@@ -45,7 +45,7 @@ pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
     for node in &nodes {
         out::data(&format!("  {}", tables::node_line(&node.status)));
     }
-    out::talk(&format!("`trib status --control {}` tells all of one", nodes[0].status.label));
+    out::talk(&format!("`trib status --control {}` shows one of them", nodes[0].status.label));
     Ok(())
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn invite(invite: &Invite, json: bool) -> Result<(), ApiError> {
 pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
     let file = match key {
         Key::New { file } if file.exists() => {
-            let message = format!("'{}' is there already; a key is never overwritten", file.display());
+            let message = format!("'{}' already exists; a key is never overwritten", file.display());
             return Err(
                 ApiError::new(ErrorKind::Usage, message).with_hint("show it with `trib key show`, or move it away")
             );

@@ -26,7 +26,7 @@ const TRANSFER: TransferId = TransferId(1);
 pub(super) fn run(get: &args::Get, what: &args::WebTarget, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
     refuse_node_options(get)?;
     if output == Some(Path::new("-")) {
-        let message = "cannot write what comes from several web servers to standard output: it comes out of order";
+        let message = "cannot write a download from several web servers to standard output: it arrives out of order";
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
     }
     let wish = Wish::listen()?;
@@ -197,7 +197,7 @@ fn error(error: WebError) -> ApiError {
         _ => ErrorKind::Io,
     };
     let hint = match &error {
-        WebError::Incomplete(_) | WebError::Stopped => "the same command goes on where it stopped",
+        WebError::Incomplete(_) | WebError::Stopped => "the same command resumes where it stopped",
         WebError::Mismatch(_) => "compare the checksum with the publisher's, or name another mirror with --mirror",
         _ => return ApiError::new(kind, error.to_string()),
     };

@@ -30,7 +30,7 @@ pub(crate) fn capacity_from(topology: &Topology, holders: &[&str], broken: &Brok
         .filter(|node| works(node.label))
         .map(|node| (node.label, graph.add_node(node.label)))
         .collect();
-    let everywhere = graph.add_node("everybody who has it");
+    let everywhere = graph.add_node("all its holders");
     for holder in holders {
         if let Some(node) = nodes.get(holder) {
             graph.add_edge(everywhere, *node, u64::from(u32::MAX));

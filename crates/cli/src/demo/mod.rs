@@ -104,7 +104,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
         true => Ok(()),
         false => Err(ApiError::new(
             ErrorKind::Incomplete,
-            format!("the demo did not show what it should: {}", missed.join("; ")),
+            format!("the demo did not behave as expected: {}", missed.join("; ")),
         )),
     }
 }
@@ -385,7 +385,7 @@ fn compare(original: &Path, received: &Path) -> Result<(), ApiError> {
     loop {
         let (in_a, in_b) = (fill(&mut a, &mut of_a, original)?, fill(&mut b, &mut of_b, received)?);
         if of_a[..in_a] != of_b[..in_b] {
-            let message = format!("what was received differs from what was published, after byte {offset}");
+            let message = format!("the received file differs from the published one, after byte {offset}");
             return Err(ApiError::new(ErrorKind::Incomplete, message));
         }
         if in_a == 0 {
@@ -427,7 +427,7 @@ fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String
             missed.push(format!("{WEAK_PUBLISHER} sent wrong bytes and was not named"));
         }
         Some(Evil::Imposter) if source(IMPOSTER).is_some_and(|source| source.bytes > 0) => {
-            missed.push(format!("{IMPOSTER} offered another file and was believed"));
+            missed.push(format!("{IMPOSTER} offered another file and was trusted"));
         }
         Some(Evil::Imposter) if !is_named(IMPOSTER) => {
             missed.push(format!("{IMPOSTER} offered another file and was not named"));

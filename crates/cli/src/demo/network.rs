@@ -140,8 +140,7 @@ impl Network {
                 let log = fs::read_to_string(&daemon.log).unwrap_or_default();
                 let lines: Vec<_> = log.lines().rev().take(LOG_LINES).collect();
                 let end: Vec<_> = lines.into_iter().rev().collect();
-                let message =
-                    format!("the daemon '{label}' of the demo ended by itself ({status}):\n{}", end.join("\n"));
+                let message = format!("the daemon '{label}' of the demo exited ({status}):\n{}", end.join("\n"));
                 return Err(ApiError::new(ErrorKind::Io, message));
             }
         }

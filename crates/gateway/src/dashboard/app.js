@@ -506,7 +506,7 @@ function describe(what) {
     case "started": return `${bytes(what.bytes)}, ${bytes(what.resumed_bytes)} of it here already`;
     case "source": return `source ${what.id}`;
     case "source-distrusted": return `source ${what.id} is distrusted: ${what.reason}`;
-    case "source-closed": return `source ${what.id} is not used any more: ${what.reason}`;
+    case "source-closed": return `source ${what.id} is no longer used: ${what.reason}`;
     case "forwarder-distrusted": return `${what.id} is avoided: ${what.reason}`;
     case "cache-distrusted": return `the cache of ${what.node} is bypassed: ${what.reason}`;
     case "path": return `${what.id} to ${what.source}`;

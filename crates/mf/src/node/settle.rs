@@ -274,7 +274,7 @@ impl MfNode {
         }
         while let Some((name, reason)) = self.sender.poll_failure() {
             self.events.push(match reason == LIFETIME_OVER {
-                true => Event::Note(format!("'{name}' is not sent any more: {reason}")),
+                true => Event::Note(format!("'{name}' is no longer sent: {reason}")),
                 false => Event::Unreadable { name, reason },
             });
         }

@@ -656,7 +656,7 @@ impl Incoming {
         let (state, reason) = match (source.objection(), self.record.is_ended(), sends) {
             (Some(reason), ..) => (PathState::Closed, reason.into()),
             (None, false, _) if let Some(trial) = &source.state.trial => {
-                (PathState::Idle, format!("{}; other sources are used until it is known who is faulty", trial.reason))
+                (PathState::Idle, format!("{}; other sources are used until the faulty node is known", trial.reason))
             }
             (None, false, false) if source.state.away_until > now => {
                 (PathState::Silent, "did not answer, or is gone".into())

@@ -72,7 +72,7 @@ impl Receiver {
         if fetch.has_deliverers() {
             return;
         }
-        let reason = format!("no source of '{}' can be used any more: '{label}': {why}", fetch.name);
+        let reason = format!("no usable source of '{}' is left: '{label}': {why}", fetch.name);
         self.fail(now, id, reason);
     }
 }

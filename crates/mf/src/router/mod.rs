@@ -88,7 +88,7 @@ pub(crate) const TOO_LARGE: &str = "larger than what the next hop takes";
 
 /// Why a chunk is dropped when the store is full.
 pub(crate) const NO_SHARE: &str = "its flow, source or destination has its share of the store";
-pub(crate) const NO_ROOM: &str = "no room in the store";
+pub(crate) const NO_ROOM: &str = "the store is full";
 
 /// Settings of the forwarding part of a node.
 #[derive(Clone, Debug)]

@@ -42,7 +42,7 @@ impl Sender {
             return Err(failure);
         }
         let answering = self.objects.answering(&object);
-        let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is not published any more"))?;
+        let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is no longer published"))?;
         let Some(index) = chunk.next.number.checked_sub(1) else {
             return Ok(Read::Complete(published.state.clone().into()));
         };
@@ -58,7 +58,7 @@ impl Sender {
             let from = at - u64::from(of) * unit;
             let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
             if until <= from {
-                return Err(Failure::here("it is shorter than its manifest says"));
+                return Err(Failure::here("it is shorter than its manifest states"));
             }
             chunk.parts.push(bytes.slice(from as usize..until as usize));
             at += until - from;

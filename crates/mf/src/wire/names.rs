@@ -436,9 +436,7 @@ impl Refusal {
                 "the name service's engine is full: the etcd cluster under it has used up its quota (`--quota-backend-bytes`) \
                  and keeps nothing more until it is compacted and defragmented, and its alarm is disarmed"
             }
-            Refusal::Busy => {
-                "the name service works on as many questions as it takes at a time; it is asked again soon"
-            }
+            Refusal::Busy => "the name service is busy; the request is repeated soon",
         })
     }
 }

@@ -49,7 +49,7 @@ impl NdnNode {
                 Registered::Refused(name, reason) => ResolverEvent::Rejected {
                     name: format!("{name}"),
                     operation: "publish",
-                    reason: format!("the neighbour's forwarder says: {reason}"),
+                    reason: format!("the neighbour's forwarder reports: {reason}"),
                 },
             };
             self.events.push(Event::Resolver(event));

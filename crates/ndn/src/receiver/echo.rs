@@ -142,8 +142,8 @@ fn reason(why: NackReason) -> &'static str {
         NackReason::NoRoute => "no route leads there",
         NackReason::Congestion => "a forwarder on the way has too much to do",
         NackReason::Duplicate => "the way leads in a circle",
-        NackReason::Unavailable(_) => "its publisher cannot read it any more",
-        NackReason::Unspecified | NackReason::Other(_) => "a forwarder on the way refuses, and does not say why",
+        NackReason::Unavailable(_) => "its publisher can no longer read it",
+        NackReason::Unspecified | NackReason::Other(_) => "a forwarder on the way refuses without a reason",
     }
 }
 

@@ -316,7 +316,7 @@ impl Fetching {
                 let name = self.transfer.name();
                 let text = |reason| match self.foreign.is_absent() {
                     true => format!("'{name}' does not exist: {reason}"),
-                    false => format!("'{name}' is there, but cannot be fetched: {reason}"),
+                    false => format!("'{name}' exists, but cannot be fetched: {reason}"),
                 };
                 self.events.extend(news.map(|reason| TransferEvent::Advice { text: text(reason) }));
                 true
@@ -327,7 +327,7 @@ impl Fetching {
     fn on_vouching(&mut self) {
         if let Some(reason) = self.vouching.poll_refusal() {
             let name = self.transfer.name();
-            let text = format!("'{name}' is there, but cannot be fetched: {reason}");
+            let text = format!("'{name}' exists, but cannot be fetched: {reason}");
             self.events.push_back(TransferEvent::Advice { text });
         }
     }

@@ -329,7 +329,7 @@ impl Foreign {
         }
         first.key = Some(VerifyKey::Missing(first.kind));
         first.vouched =
-            ", a key whose certificate nobody serves: no signature is verified, anybody may have made it".into();
+            ", a key without an available certificate: no signature is verified, anybody may have made it".into();
         let versioned = versioned.clone();
         self.go_on(versioned);
         true
@@ -546,7 +546,7 @@ impl Foreign {
             return self.on_certified(now, versioned, packet, data, is_single);
         }
         if kind == SignatureType::DigestSha256 && self.unsigned == Unsigned::Refused {
-            return Err("nobody has signed it, it has a digest only; `unsigned` of [ndn] refuses such objects".into());
+            return Err("it is unsigned and has only a digest; `unsigned` of [ndn] refuses such objects".into());
         }
         if kind == SignatureType::DigestSha256 {
             if !data.is_signed_by(&VerifyKey::Digest) {

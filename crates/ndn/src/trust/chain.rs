@@ -37,7 +37,7 @@ pub enum Refusal {
         name: Name,
     },
     /// The answer is no certificate.
-    #[error("what came as the certificate '{locator}' is none: {error}")]
+    #[error("the data received as the certificate '{locator}' is not one: {error}")]
     NoCertificate {
         /// The requested name.
         locator: Name,
@@ -81,7 +81,7 @@ pub enum Refusal {
         signer: Name,
     },
     /// The chain ends in a certificate that signs itself.
-    #[error("'{name}' is signed by itself and is no trust anchor")]
+    #[error("'{name}' is self-signed and is no trust anchor")]
     SelfSigned {
         /// The certificate.
         name: Name,

@@ -191,7 +191,7 @@ impl Walk<'_> {
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 let mode = if executable { FileMode::Executable } else { FileMode::Plain };
                 if is_made_while_read(&path, &metadata) {
-                    leave_out("its size does not say what it has");
+                    leave_out("its size does not reveal its content");
                     continue;
                 }
                 EntryKind::File { size: metadata.len(), mode, access: Access::of_mode(metadata.mode()) }

@@ -143,7 +143,7 @@ pub(super) fn place(
             There::Taken(reason) => return Err(refusal("write", &target, reason)),
         }
     }
-    Err(refusal("write", &target, "somebody writes to it all the time"))
+    Err(refusal("write", &target, "another process keeps writing to it"))
 }
 
 fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path) -> Result<There, StoreError> {

@@ -39,7 +39,7 @@ pub(super) fn snapshot(file: &File, path: &Path, metadata: &fs::Metadata) -> Res
     let have = bytes.len() as u64;
     if have > SNAPSHOT_BYTES_MAX {
         let (says, most) = (ByteCount(metadata.len()), ByteCount(SNAPSHOT_BYTES_MAX));
-        return Err(unsuitable(format!("it reports {says} and has more than {most}; copy it to a file first")));
+        return Err(unsuitable(format!("it reports {says} and holds more than {most}; copy it to a file first")));
     }
     Ok((have != metadata.len()).then(|| bytes.into()))
 }

@@ -27,7 +27,7 @@ pub fn document<T>(file: &str, text: &str, read: impl FnOnce(&Section<'_>) -> Op
         let problems = syntax.iter().map(|error| Problem {
             span: error.span().unwrap_or(0..0),
             message: format!("this is not TOML: {}", error.message()),
-            hint: "texts stand in quotes, sections in [brackets], and each key = value in a line of its own".into(),
+            hint: "put texts in quotes, sections in [brackets], and each key = value on a separate line".into(),
         });
         let errors = ConfigErrors::new(file, text, problems.collect());
         return Err(errors.expect("there is at least one problem"));

@@ -100,7 +100,7 @@ fn endpoints(section: &Section<'_>) -> Vec<Url> {
         if url.as_ref().is_some_and(has_more) {
             // It may have a password in it, and is not repeated.
             let message = "an endpoint has a user, a password or a query".into();
-            let hint = "write scheme, host and port alone; 'user' and 'password_file' say who asks".into();
+            let hint = "write only scheme, host and port; 'user' and 'password_file' hold the credentials".into();
             section.problem(text.span, message, hint);
             continue;
         }

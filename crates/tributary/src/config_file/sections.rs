@@ -186,7 +186,7 @@ fn unix_access(section: &Section<'_>) -> UnixAccess {
         match Group::from_name(&text.value) {
             Ok(Some(group)) => access.group = Some(group.gid.as_raw()),
             Ok(None) | Err(_) => {
-                let hint = "write the name of a group that is there, or make it with groupadd".to_string();
+                let hint = "write the name of an existing group, or make it with groupadd".to_string();
                 section.problem(text.span, format!("there is no group '{}' on this machine", text.value), hint);
             }
         }
@@ -399,7 +399,7 @@ fn face_policy(section: Section<'_>, family: Family) -> FacePolicyConfig {
     let at_end = section.choice("quota_end", &QuotaEnd::ALL);
     for key in ["quota_per", "quota_end"].into_iter().filter(|key| bytes.is_none() && section.has(key)) {
         let hint = "write how many bytes, such as quota = \"20GiB\"".to_string();
-        section.problem(section.span_of(key), format!("'{key}' is there without 'quota'"), hint);
+        section.problem(section.span_of(key), format!("'{key}' needs 'quota'"), hint);
     }
     let quota = bytes.map(|bytes| Quota {
         bytes,
@@ -513,7 +513,7 @@ pub(super) fn published(
         && let Err(error) = std::fs::metadata(path)
     {
         let message = format!("cannot publish '{}': {error}", path.display());
-        section.problem(section.span_of("path"), message, "name a file or folder that is there".into());
+        section.problem(section.span_of("path"), message, "name an existing file or folder".into());
     }
     let version = section.integer("version", 0..=i64::MAX as u64);
     let named = section.texts("for").unwrap_or_default();

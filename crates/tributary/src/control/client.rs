@@ -123,7 +123,7 @@ impl Api for SocketApi {
                 && notify(notice) == Flow::Stop
             {
                 // Closing the connection notifies the daemon.
-                return Err(ApiError::new(ErrorKind::Cancelled, "the operation was ended; what was verified is kept"));
+                return Err(ApiError::new(ErrorKind::Cancelled, "the operation was stopped; verified chunks are kept"));
             }
             match reply.end {
                 Some(End::Done) => break,

@@ -157,7 +157,7 @@ fn remove_stale(path: &Path) -> Result<(), ApiError> {
         Err(error) => return Err(ApiError::io("look at", path.display(), &error)),
     };
     if !kind.is_socket() {
-        let message = format!("cannot listen at '{}': a file that is no socket is there", path.display());
+        let message = format!("cannot listen at '{}': a file that is no socket exists there", path.display());
         return Err(
             ApiError::new(ErrorKind::Io, message).with_hint("choose another 'control' in [node], or move the file")
         );

@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 1 << 20;
 
 /// The note about a publication that cannot be served.
 fn unreadable(name: &str, reason: &str) -> String {
-    format!("cannot serve '{name}' any more: {reason}; publish it again")
+    format!("can no longer serve '{name}': {reason}; publish it again")
 }
 
 /// Passes the events of a node on to its subscribers.
@@ -173,7 +173,7 @@ impl State {
                 }
             }
             Event::Neighbour { face, node, up } => {
-                let change = if *up { "answers" } else { "does not answer any more" };
+                let change = if *up { "answers" } else { "no longer answers" };
                 self.keep_note(format!("{now}: {face}: neighbour {node} {change}"));
             }
             Event::Resolver(ResolverEvent::Published { name }) => self.resolve(name, Resolution::Confirmed),

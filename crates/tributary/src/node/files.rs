@@ -247,7 +247,7 @@ pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
 
 /// Refuses a fetch before any request if the trust store cannot be read.
 fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
-    let hint = "it lists trusted keys; repair it, or move it away to believe the first key seen for each name anew";
+    let hint = "it lists trusted keys; repair it, or move it away to trust the first key seen for each name again";
     questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;
     Ok(questions)
 }

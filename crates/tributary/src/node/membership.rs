@@ -95,7 +95,7 @@ fn check(network: &NetworkConfig, certificate: &Certificate, key: &SigningKey) -
         return Err(wrong(format!("it is for '{}' ({}), and this node's key is {}", of.label, of.key, key.public())));
     }
     if !certificate.is_of(&network.authority) {
-        return Err(wrong(format!("it is of another network than that of {}", network.authority)));
+        return Err(wrong(format!("it is of another network than {}", network.authority)));
     }
     if !certificate.is_signed_by(&network.authority) {
         return Err(wrong(format!("it does not have the signature of {}", network.authority)));

@@ -104,7 +104,7 @@ fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) ->
     let left: Vec<FaceConfig> = free.filter(|face| Some(face.policy.cost) == least).cloned().collect();
     // A node that only listens has no face of the config.
     match left.is_empty() && !(faces.is_empty() && demands.only.is_empty()) {
-        true => Err(ApiError::new(ErrorKind::Usage, "no face is left over which they may be asked")),
+        true => Err(ApiError::new(ErrorKind::Usage, "no face is left for requests to them")),
         false => Ok(left),
     }
 }

@@ -115,7 +115,7 @@ impl Usage {
                 (true, None)
             }
             _ => {
-                let line = format!("the clock was set back to the period of {period}; what has passed since counts on");
+                let line = format!("the clock was set back to the period of {period}; later usage still counts");
                 self.set_back = Some((period, now));
                 (false, Some(line))
             }
@@ -232,9 +232,8 @@ impl Policies {
         self.write(&state.usage)
     }
     fn write(&self, usage: &BTreeMap<String, Usage>) -> Result<(), ApiError> {
-        let text = serde_json::to_vec_pretty(usage).map_err(|error| {
-            ApiError::new(ErrorKind::Io, format!("cannot remember what has passed of quotas: {error}"))
-        })?;
+        let text = serde_json::to_vec_pretty(usage)
+            .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot record the usage of quotas: {error}")))?;
         fs::replace(&*self.fs, &self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
     }
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -134,7 +134,7 @@ impl Runtime {
             }
             self.driver.call(move |node, now| node.remove_face(now, id))?;
             known.remove(&id);
-            done.extend(neighbours.faces.remove(&id).map(|face| format!("{} is no neighbour any more", face.peer)));
+            done.extend(neighbours.faces.remove(&id).map(|face| format!("{} is no longer a neighbour", face.peer)));
         }
         for face in new {
             let id = neighbours.next;

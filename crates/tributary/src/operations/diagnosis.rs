@@ -109,7 +109,7 @@ impl Neighbours {
             true => (
                 ErrorKind::Rejected,
                 "no neighbour is admitted or admits this node",
-                "whoever runs the network admits nodes with `trib network admit`; `trib key show` prints this one's key",
+                "the network's operator admits nodes with `trib network admit`; `trib key show` prints this one's key",
             ),
             false => (
                 ErrorKind::NotFound,

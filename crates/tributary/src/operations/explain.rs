@@ -170,7 +170,7 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
         (PathState::Silent, _) => {
             lines.push("Its requests have moved to other paths; it is probed and used again when it answers.".into());
         }
-        (PathState::Closed, _) => lines.push("It is not used any more.".into()),
+        (PathState::Closed, _) => lines.push("It is no longer used.".into()),
     }
     let shares = |other: &&PathReport| other.path != path.path && other.groups.iter().any(|g| path.groups.contains(g));
     let sharing: Vec<String> =
@@ -349,7 +349,7 @@ mod tests {
         let mut known = known();
         let why = "its file was changed at the source after it was published";
         known.report.ended = Some(Time::from_millis(1_000));
-        known.report.failure = Some(format!("no source of '/a' can be used any more: 'attic': {why}"));
+        known.report.failure = Some(format!("no usable source of '/a' is left: 'attic': {why}"));
         known.report.sources[0].closed = Some(why.into());
         for id in ["transfer-3", "attic"] {
             let lines = explain(id, &[known.clone()], &StatusView::default()).unwrap();

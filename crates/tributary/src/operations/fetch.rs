@@ -124,7 +124,7 @@ impl LocalNode {
                     None => return Ok(()),
                 },
                 Step::Part(Place { folder, below, only }) => {
-                    notify(Notice::Note { text: format!("'{}' is looked for in the folder '{folder}'", get.name) });
+                    notify(Notice::Note { text: format!("looking for '{}' in the folder '{folder}'", get.name) });
                     let part = FolderPart { below: Some(below), ..get.part.clone() };
                     // A certificate names its key.
                     let publisher = get.publisher.clone().or_else(|| only.map(|key| key.to_string()));
@@ -285,8 +285,8 @@ impl LocalNode {
                     false => self.end(transfer)?,
                 }
                 let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
-                let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
-                ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped")
+                let message = format!("the fetch of '{name}' was stopped; verified chunks are kept{kept}");
+                ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command resumes where it stopped")
             }
         })
     }
@@ -412,7 +412,7 @@ impl LocalNode {
                         }
                         search.look_at = search.look_at.min(clock.now());
                         if search.waits {
-                            flow = notify(Notice::Note { text: format!("nobody publishes '{name}' yet: {reason}") });
+                            flow = notify(Notice::Note { text: format!("'{name}' has no publisher yet: {reason}") });
                         }
                     }
                     event => {
@@ -575,7 +575,7 @@ impl LocalNode {
         if let Some(entry) = entry.as_ref().filter(|entry| entry.transfer.is_none()) {
             let message = format!("the fetch of '{}' does not run yet", entry.get.name);
             return Err(
-                ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` shows what is before it")
+                ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` shows the transfers before it")
             );
         }
         let of_entry = entry.filter(|entry| entry.id() == id).and_then(|entry| entry.transfer);
@@ -651,7 +651,7 @@ fn check_output(get: &Get) -> Result<(), ApiError> {
             Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --serve out, or fetch all of the folder"))
         }
         Output::Stream if get.serve => {
-            let message = "what is written to a stream cannot be served";
+            let message = "an object written to a stream cannot be served";
             Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"))
         }
         Output::Path(_) | Output::Stream => Ok(()),
@@ -810,7 +810,7 @@ fn failure(
                 .with_hint("is a publisher running? list what the network offers with `trib ls`"),
         },
         None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
-            "{kept} of {} bytes are verified and kept{}; the same command goes on there",
+            "{kept} of {} bytes are verified and kept{}; the same command resumes there",
             report.bytes,
             part.filter(|_| kept > 0).map(|part| format!(" in '{part}'")).unwrap_or_default()
         )),

@@ -123,7 +123,7 @@ impl Watching {
         let (sender, reports) = channel();
         let watcher = notify::recommended_watcher(move |report| drop(sender.send(report)));
         if let Err(error) = &watcher {
-            tracing::warn!("the system watches no files, so they are looked at every {POLL:?}: {error}");
+            tracing::warn!("the system watches no files, so they are checked every {POLL:?}: {error}");
         }
         Watching { watcher: watcher.ok(), reports, clock: Clock::new(), files: BTreeMap::new() }
     }
@@ -155,7 +155,7 @@ impl Watching {
                     None
                 }
                 Err(error) => {
-                    let problem = format!("'{name}' has changed and cannot be published anew: {}", error.message);
+                    let problem = format!("'{name}' has changed and cannot be published again: {}", error.message);
                     if watched.problem.as_ref() != Some(&problem) {
                         node.runtime.events().note(&problem);
                     }

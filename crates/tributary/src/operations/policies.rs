@@ -26,7 +26,7 @@ impl LocalNode {
         }
         for (face, policy) in changed {
             if let Some(reason) = &policy.closed {
-                self.runtime.events().note(&format!("nothing is fetched over {face} any more: {reason}"));
+                self.runtime.events().note(&format!("fetches no longer use {face}: {reason}"));
             }
             self.runtime.call(move |node, now| node.set_face_policy(now, face, policy)).ok()?;
         }

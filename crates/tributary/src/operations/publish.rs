@@ -61,7 +61,7 @@ impl LocalNode {
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
                 Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
-                    let note = format!("'{}' is not published any more: {}", publication.name, error.message);
+                    let note = format!("'{}' is no longer published: {}", publication.name, error.message);
                     tracing::warn!("{note}");
                     self.runtime.events().note(&note);
                 }
@@ -122,7 +122,7 @@ impl LocalNode {
         // Steps that may fail come first: a published object is published again after a restart.
         let is_watched = term == Term::Watched;
         if is_watched && version.is_some() {
-            let message = "a publication that follows its file gives each change a version of its own";
+            let message = "a publication that follows its file gives each change a new version";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave out --object-version or --watch"));
         }
         if term != Term::ThisRun {
@@ -187,7 +187,7 @@ impl LocalNode {
         let version = opened.publication.object.manifest().version;
         // Hashing takes long, and another command may have withdrawn it or given it other readers.
         if self.publications.get(name).as_ref() != Some(publication) {
-            return Err(ApiError::new(ErrorKind::Cancelled, "it was removed or published otherwise meanwhile"));
+            return Err(ApiError::new(ErrorKind::Cancelled, "it was removed or published in another way in between"));
         }
         self.offer(opened)?;
         Ok(version)
@@ -255,7 +255,7 @@ impl LocalNode {
         let (mut publication, keys) = match readers {
             [] => (self.files.publish(path, name, version, mirrors, self.key())?, None),
             _ if !mirrors.is_empty() => {
-                let message = format!("'{name}' cannot have web mirrors: what is sealed for readers has none");
+                let message = format!("'{name}' cannot have web mirrors: objects sealed for readers have none");
                 return Err(ApiError::new(ErrorKind::Usage, message));
             }
             readers => {

@@ -87,7 +87,7 @@ impl LocalNode {
         let mut done = Vec::new();
         for (entry, (publication, _)) in opened {
             self.offer(publication)?;
-            done.push(format!("'{}' is published anew", entry.name));
+            done.push(format!("'{}' is published again", entry.name));
         }
         let names: BTreeSet<&Name> = new.publish.iter().map(|entry| &entry.name).collect();
         for entry in now.publish.iter().filter(|entry| !names.contains(&entry.name)) {

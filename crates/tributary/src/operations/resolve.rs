@@ -117,7 +117,7 @@ fn named(path: &Name, outcome: Outcome) -> Result<Name, ApiError> {
     let error = |kind, message| Err(ApiError::new(kind, message));
     match outcome {
         Outcome::Found(name) => Ok(name),
-        Outcome::Nothing(reason) => error(ErrorKind::NotFound, format!("nobody publishes '{path}': {reason}")),
+        Outcome::Nothing(reason) => error(ErrorKind::NotFound, format!("'{path}' has no publisher: {reason}")),
         Outcome::Refused(reason) => error(ErrorKind::NotFound, format!("cannot fetch '{path}': {reason}")),
         Outcome::Full(max) => {
             error(ErrorKind::Usage, format!("cannot look up '{path}': this node looks up {max} names already"))

@@ -133,7 +133,7 @@ fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
     let incomplete = |message: String| ApiError::new(ErrorKind::Incomplete, message);
     if report.is_over && !report.refused.is_empty() {
         let message = format!("'{name}' was refused by {}, which cannot keep it", report.refused.join(", "));
-        return Some(incomplete(message).with_hint("`trib recv` says why over there"));
+        return Some(incomplete(message).with_hint("`trib recv` there gives the reason"));
     }
     // Without reliability a sending ends with its last chunk, which may still wait here for its first hop.
     if report.is_over && (report.reliability != Reliability::DontCare || report.sent_chunks < report.chunks) {
@@ -145,7 +145,7 @@ fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
              nothing of it",
             report.sent_chunks, report.chunks
         );
-        incomplete(message).with_hint("with `--in-network store` routers keep it until the receiver is there")
+        incomplete(message).with_hint("with `--in-network store` routers keep it until the receiver is present")
     })
 }
 /// The error of a sending that is not complete when its patience is over.
@@ -173,8 +173,9 @@ fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
             .with_hint("the next command or daemon with this config sends it as soon as a router answers");
     }
     let what = if send.wait { "delivered to everybody" } else { "kept for everybody" };
-    ApiError::new(ErrorKind::Incomplete, format!("'{name}' is not {what} after {patience:?}: {stands}"))
-        .with_hint("a daemon goes on by itself; `trib store` on the routers shows what waits for whom")
+    ApiError::new(ErrorKind::Incomplete, format!("'{name}' is not {what} after {patience:?}: {stands}")).with_hint(
+        "a daemon continues on its own; `trib store` on the routers shows the waiting chunks and their receivers",
+    )
 }
 
 /// Whether every receiver has it, or, without reliability, all of it has left.

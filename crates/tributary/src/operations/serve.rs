@@ -108,7 +108,7 @@ impl LocalNode {
         let is_own = self.publications.get(&name).is_some_and(|of| of.copy.is_none());
         let is_configured = self.config().publish.iter().any(|entry| entry.name == name);
         if is_configured || is_own {
-            let message = format!("'{name}' is not served: this node publishes something of its own under this name");
+            let message = format!("'{name}' is not served: this node publishes another object under this name");
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
         let since = self.age.mark().map_err(|error| ApiError::io("note the age of", path.display(), &error))?;
@@ -146,7 +146,7 @@ impl LocalNode {
                     self.withdraw(&name)?;
                     self.runtime
                         .events()
-                        .note(&format!("'{name}' is not served any more: the limits of [serve] are reached"));
+                        .note(&format!("'{name}' is no longer served: the limits of [serve] are reached"));
                 }
             }
         }

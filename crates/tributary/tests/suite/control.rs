@@ -120,7 +120,7 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     first.stop().unwrap();
     std::fs::write(&path, "a file").unwrap();
     let third = Daemon::start_node(config(folder.path(), ""), Box::new(FakeNode::new(&Network::default())));
-    assert!(third.err().unwrap().to_string().contains("a file that is no socket is there"));
+    assert!(third.err().unwrap().to_string().contains("a file that is no socket exists there"));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
 }
 

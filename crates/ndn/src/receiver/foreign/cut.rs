@@ -138,7 +138,7 @@ impl Foreign {
         }
         if data.content_type() == ContentType::Nack {
             self.is_absent = true;
-            return self.refuse(format!("its producer says that its segment {number} does not exist"));
+            return self.refuse(format!("its producer denies that its segment {number} exists"));
         }
         self.bad.remove(&number);
         (self.until, self.refused) = (None, 0);
@@ -185,7 +185,7 @@ impl Foreign {
         let Some(key) = first.key.clone() else { return Err("no key is trusted".into()) };
         let advice = match first.kind {
             SignatureType::DigestSha256 => format!(
-                "'{}' carries digests instead of signatures: it is undamaged, but nothing says who made it",
+                "'{}' carries digests instead of signatures: it is undamaged, but its origin is unproven",
                 self.object
             ),
             SignatureType::Hmac => {

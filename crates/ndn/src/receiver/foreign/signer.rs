@@ -106,7 +106,7 @@ impl Foreign {
     ) -> Next {
         let Some(first) = &mut self.first else { return Err("its first segment was forgotten".into()) };
         let Some((key, publisher)) = certified_key(data, first.kind) else {
-            return Err(format!("the key that signs it, '{locator}', is none that can be used here"));
+            return Err(format!("the key that signs it, '{locator}', is not usable here"));
         };
         if !counts(data, self.epoch, now) {
             return Err(format!("the certificate of the key that signs it, '{locator}', does not count now"));

@@ -70,7 +70,7 @@ fn what_nobody_has_signed_is_refused_where_the_config_says_so() {
     requests(&mut foreign, "/o/v=7/seg=0");
     let digest = data("/o/v=7/seg=0", b"content", Some(0), &SignKey::Digest);
     assert!(matches!(give(&mut foreign, &digest), Found::Refused(_)));
-    assert!(foreign.obstacle().is_some_and(|obstacle| obstacle.contains("nobody has signed it")));
+    assert!(foreign.obstacle().is_some_and(|obstacle| obstacle.contains("it is unsigned")));
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub(super) fn group(section: Section<'_>, foreign: Option<Family>, groups: &mut 
         let is_legal = (1..=OWN_LABEL_BYTES_MAX).contains(&label.value.len());
         let is_known = groups.insert(label.value.clone(), GroupConfig { members, proxy }).is_some();
         if is_known || !is_legal {
-            let hint = format!("give each group a label of its own, of 1 to {OWN_LABEL_BYTES_MAX} bytes");
+            let hint = format!("give each group a unique label of 1 to {OWN_LABEL_BYTES_MAX} bytes");
             section.problem(label.span, format!("'{}' cannot be its label", label.value), hint);
         }
     }

@@ -330,7 +330,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
         }
         (who, texts) => {
             if texts.is_some() {
-                let hint = "write management = \"keys\" beside them, or remove them".to_string();
+                let hint = "add management = \"keys\", or remove them".to_string();
                 section.problem(section.span_of("management_keys"), "these keys are not used".into(), hint);
             }
             match who? {
@@ -368,7 +368,7 @@ fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
     let keys = section.path("keys", folder).or_else(key_chain::default_folder);
     let Some(identity) = section.parsed::<Name>("identity", NAME_HINT) else {
         if section.has("keys") && !section.has("identity") {
-            let hint = "write identity = \"/lab/alice\" beside it, or remove it".to_string();
+            let hint = "add identity = \"/lab/alice\", or remove it".to_string();
             section.problem(section.span_of("keys"), "this key chain is not used".into(), hint);
         }
         return None;

@@ -98,7 +98,7 @@ impl KeyChain {
         let shown = file.display();
         let is_secret = Data::decode(packet).is_ok_and(|data| data.content_type() == SIGNING_KEY);
         if is_secret {
-            let secret = Secret::decode(packet).map_err(|error| format!("the key in '{shown}' is none: {error}"))?;
+            let secret = Secret::decode(packet).map_err(|error| format!("the key in '{shown}' is invalid: {error}"))?;
             self.secrets.retain(|known| known.name != secret.name);
             self.secrets.push(secret);
             return Ok(());
@@ -237,7 +237,10 @@ impl KeyChain {
     ) -> Result<Certificate, ApiError> {
         let refuse = |message: String| Err(ApiError::new(ErrorKind::Usage, message));
         if !request.is_signed_by(request.key()) {
-            return refuse(format!("'{}' is not signed by its own key: nobody shows to have that", request.name()));
+            return refuse(format!(
+                "'{}' is not signed by its own key, so nothing proves that its sender has that key",
+                request.name()
+            ));
         }
         let Some(own) = credential.certificates.first() else {
             return refuse(format!("'{}' has no certificate", credential.secret.name));
@@ -307,7 +310,7 @@ pub(crate) fn certificate_of_publisher(text: &str) -> Option<Result<(PublicKey, 
     let packet = Base64::decode_vec(letters).map_err(|_| "the publisher's certificate is not in base64".to_string());
     Some(packet.and_then(|packet| {
         let certificate = Certificate::decode(packet);
-        let certificate = certificate.map_err(|error| format!("the publisher's certificate is none: {error}"))?;
+        let certificate = certificate.map_err(|error| format!("the publisher's certificate is invalid: {error}"))?;
         Ok((publisher_of(certificate.key()), certificate.packet().to_vec()))
     }))
 }

@@ -33,7 +33,8 @@ impl Arrived {
         match &mut coming.left {
             Some(0) => {
                 let name = &manifest.name;
-                let reason = format!("'{name}' is not wanted now: the requested number of objects has begun");
+                let reason =
+                    format!("'{name}' is refused for now: the requested number of objects is already arriving");
                 return Err(StoreError::Later { reason });
             }
             Some(left) => *left -= 1,
