@@ -30,12 +30,12 @@ use tributary_net::wall_clock;
 use crate::{
     body::{self, Body, InletBody, Unsent},
     config::{CONTINUE_PATIENCE, FIELDS_ADDED, INTERIMS_MAX, Limits, SOCKET_BUFFER_BYTES, TCP_KEEPALIVE, Timeouts},
-    courier::{Courier, Threads},
     exchange::{FIELDS_MAX, Frame, HEAD_BYTES_MAX, RequestHead, ResponseHead, name_of_host},
     fields::{add_via, claims_content, forwarded, has_passed, into_headers, pseudonym},
     interim::{BrowserIo, Interims},
     local::{self, Forwards},
     log::{AccessLog, Entry},
+    messages::{Courier, Threads},
     stream::{Broken, Exchange, Inlet, Last, Memory, Outlet},
     tunnel::{self, Carried},
 };

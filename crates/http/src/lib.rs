@@ -15,7 +15,7 @@
 //! |---|---|
 //! | messages between the proxies, and frames in streams | [`exchange`] |
 //! | the two streams of an exchange: order, window, memory | `stream` |
-//! | messages in and out of the messenger, and who they are from | `courier` |
+//! | messages in and out of the messenger, and who they are from | `messages` |
 //! | the browser's side | [`browser`] |
 //! | the web server's side | [`origin`] |
 //! | bodies out of and into streams | `body` |
@@ -28,16 +28,16 @@
 mod body;
 pub mod browser;
 pub mod config;
-mod courier;
 pub mod exchange;
 mod fields;
 mod interim;
 mod local;
 pub mod log;
+mod messages;
 pub mod origin;
 mod stream;
 mod tunnel;
 
 pub use browser::BrowserProxy;
-pub use courier::MESSAGE_BYTES_MAX;
+pub use messages::MESSAGE_BYTES_MAX;
 pub use origin::OriginProxy;

@@ -26,11 +26,11 @@ use crate::{
     body::{self, Body, InletBody, Unsent, source_of},
     browser::{leads_to_http, set_options},
     config::{FIELDS_ADDED, INTERIMS_MAX, Limits, SOCKET_BUFFER_BYTES, TCP_KEEPALIVE, Timeouts},
-    courier::{Courier, Peer, Threads},
     exchange::{ExchangeId, FIELDS_MAX, Frame, HEAD_BYTES_MAX, Kind, Message, RequestHead, ResponseHead},
     fields::{add_via, claims_content, forwarded, has_passed, into_headers, pseudonym},
     local::{self, Forwards},
     log::{AccessLog, Entry},
+    messages::{Courier, Peer, Threads},
     stream::{Broken, Exchange, Inlet, Last, Memory, Outlet},
     tunnel::{self, Carried},
 };

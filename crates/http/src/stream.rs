@@ -15,8 +15,8 @@ use tributary_transport::messaging::Destination;
 
 use crate::{
     config::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN},
-    courier::{Courier, Outgoing, Peer},
     exchange::{ExchangeId, Frame, Frames, Kind, SEGMENT_BYTES},
+    messages::{Courier, Outgoing, Peer},
 };
 
 /// Maximum segments of a stream in flight while others use the shared memory.
@@ -232,7 +232,7 @@ impl Inbound {
 impl Exchange {
     /// Begins one on the browser's side.
     pub(crate) fn begin(courier: &Arc<Courier>, memory: &Memory) -> std::io::Result<(Inlet, Outlet)> {
-        let id = crate::courier::random_id()?;
+        let id = crate::messages::random_id()?;
         let (inbound, outbound) = (Inbound::new(WINDOW_BYTES_MIN as u64), SEGMENT_BYTES as u64);
         Ok(Exchange::halves(courier, memory, id, None, inbound, outbound))
     }

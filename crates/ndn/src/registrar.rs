@@ -5,7 +5,7 @@
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
-//! If many names share a prefix, that prefix is registered (`cover`). An Interest below it for an unpublished name is
+//! If many names share a prefix, that prefix is registered (`aggregation`). An Interest below it for an unpublished name is
 //! returned as a Nack without a route, so that forwarders try other producers. Some foreign forwarders ignore Nacks:
 //! prefixes replace names only if all neighbours are forwarders of ours, as their answers to probes show.
 //!
@@ -15,7 +15,7 @@
 //! A restarted neighbour has forgotten all of them. One behind a stream closes it; one behind datagrams is probed each
 //! second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
 //! ignore the probe.
-mod cover;
+mod aggregation;
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -27,7 +27,7 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Random, Time};
 
-use self::cover::{Change, Cover};
+use self::aggregation::{Change, Cover};
 use crate::{
     config::{Registrar, RegistrationScope},
     ids::Nonce,
@@ -456,7 +456,7 @@ impl Registrations {
             Some(_) if !self.cover.includes(&prefix) => {}
             Some((_, reason)) => {
                 let names: Vec<Name> = match self.cover.is_common(&prefix) {
-                    true => cover::below(&self.unconfirmed, &prefix).cloned().collect(),
+                    true => aggregation::below(&self.unconfirmed, &prefix).cloned().collect(),
                     false => [prefix].into(),
                 };
                 for name in names {
@@ -468,7 +468,7 @@ impl Registrations {
     }
     /// A neighbour has this prefix.
     fn confirm(&mut self, prefix: &Name) {
-        let names: Vec<Name> = cover::below(&self.unconfirmed, prefix).cloned().collect();
+        let names: Vec<Name> = aggregation::below(&self.unconfirmed, prefix).cloned().collect();
         for name in names.into_iter().filter(|name| name == prefix || self.cover.is_common(prefix)) {
             self.unconfirmed.remove(&name);
             self.outcomes.push_back(Registered::Confirmed(name));

@@ -8,7 +8,7 @@
 //!
 //! Messages to one node may overtake each other; contents that need an order carry versions. Messages with a waiting
 //! client go before the bulk of publications ([`Message::is_bulk`]). Messages that wait for the window are combined
-//! ([`held`]).
+//! ([`batching`]).
 //!
 //! The window to a peer grows by the acknowledged fragments while the round-trip time shows no queue on the way (at
 //! most a quarter above the shortest one), and is halved by timeouts, once for everything that was in flight together:
@@ -16,7 +16,7 @@
 //!
 //! In a network with an authority each pair of nodes shares a key ([`pairs`]); without one, packets carry a code that
 //! detects damage but no attack.
-mod held;
+mod batching;
 mod packets;
 pub mod pairs;
 
@@ -29,7 +29,7 @@ use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, FaceId, NodeId, Time, TimerTable};
 use tributary_trust::{Grant, Identity};
 
-use self::{held::Held, pairs::Pairs};
+use self::{batching::Held, pairs::Pairs};
 use crate::wire::{
     ControlBody, ControlPacket, DATAGRAM_BYTES_MIN, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message,
     MessageKey, OPEN_KEY, SECRECY_BYTES, Secrecy, Wire, seal, unseal,

@@ -6,7 +6,7 @@
 //! | topic | paper (mmFTP) | module |
 //! |---|---|---|
 //! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
-//! | choice of the object of a name, and trust in its publisher | – | [`choice`] |
+//! | choice of the object of a name, and trust in its publisher | – | [`object_choice`] |
 //! | the ledger of sources, and how long they may be silent | – | [`sources`], [`patience`] |
 //! | the record of a fetch: its end, its bytes, its events | – | [`record`] |
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
@@ -56,7 +56,6 @@ extern crate alloc;
 mod assembly;
 pub mod bulk;
 pub mod catalogue;
-pub mod choice;
 pub mod config;
 pub mod coupling;
 pub mod echo;
@@ -71,6 +70,7 @@ pub mod link_pace;
 pub mod messaging;
 #[cfg(feature = "serde")]
 mod milliseconds;
+pub mod object_choice;
 pub mod object_writer;
 pub mod path_mtu;
 pub mod patience;

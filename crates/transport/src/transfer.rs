@@ -27,12 +27,12 @@ use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
     bulk::Bulk,
-    choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
     fetches::LIMIT_BURST,
     flow::{Answer, Came, Flow, LostPacket, PathHints, Ranges, RequestKind},
     layout::{Layout, Unit},
     limit::TokenBucket,
+    object_choice::{self, Choice, Standing},
     object_writer::{ObjectWriter, Written},
     patience::Patience,
     policy::{FaceRules, Held, PathDemands, Rank, Shared},
@@ -234,7 +234,7 @@ struct Opening {
 struct Offered {
     source: SourceId,
     manifest: Manifest,
-    check: Result<(), choice::Unfit>,
+    check: Result<(), object_choice::Unfit>,
     paths: Vec<PathOffer>,
 }
 
@@ -370,7 +370,7 @@ impl Transfer {
         let offered = self.read_offers(now, offers);
         if self.running.is_none() {
             let trusted = offered.iter().filter(|offer| offer.check.is_ok()).map(|offer| &offer.manifest);
-            match choice::choose(&*self.opener, &self.name, trusted) {
+            match object_choice::choose(&*self.opener, &self.name, trusted) {
                 Choice::Object { manifest, advice, is_agreed } => {
                     self.record.extend(advice.map(|text| TransferEvent::Advice { text }));
                     if is_agreed {
@@ -396,7 +396,7 @@ impl Transfer {
         let Some(running) = self.running.as_ref().filter(|_| !self.record.is_ended()) else { return };
         let chosen = running.writer.manifest().clone();
         for Offered { source, manifest, check, paths } in offered {
-            match choice::standing(&manifest, check, &chosen) {
+            match object_choice::standing(&manifest, check, &chosen) {
                 Standing::Wanted => {}
                 Standing::Superseded(reason) => {
                     self.close_source(source, reason);
@@ -434,7 +434,7 @@ impl Transfer {
     /// fetched or is of this name and of a trusted key.
     pub fn trusts(&self, manifest: &[u8]) -> bool {
         self.manifest_of(manifest).is_ok_and(|manifest| {
-            self.fetches(&manifest) || choice::check(&*self.opener, &self.name, &manifest).is_ok()
+            self.fetches(&manifest) || object_choice::check(&*self.opener, &self.name, &manifest).is_ok()
         })
     }
     /// Whether this fetch is for the bytes of `manifest`.

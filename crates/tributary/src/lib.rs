@@ -32,7 +32,6 @@
 //! })?;
 //! # Ok::<(), tributary::ApiError>(())
 //! ```
-mod any_path;
 pub mod api;
 pub mod authority;
 pub mod config;
@@ -48,6 +47,7 @@ pub mod messenger;
 mod node;
 pub mod notice;
 mod operations;
+mod path_serde;
 pub mod paths;
 pub mod preflight;
 pub mod request;

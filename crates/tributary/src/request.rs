@@ -18,7 +18,7 @@ pub enum Request {
     /// Publishes a file or folder. Answered by `published`.
     Put {
         /// What to publish.
-        #[serde(with = "crate::any_path")]
+        #[serde(with = "crate::path_serde")]
         path: PathBuf,
         /// What to call it.
         name: String,
@@ -498,7 +498,7 @@ pub enum Overwrite {
 pub enum Output {
     /// To this file or folder; an interrupted fetch is resumed next to it. Into it, by the last part of the name, if it ends
     /// with a slash, or is a folder that the same object was not fetched to. A relative path starts where the node runs.
-    Path(#[serde(with = "crate::any_path")] PathBuf),
+    Path(#[serde(with = "crate::path_serde")] PathBuf),
     /// In order to the stream of [`Api::ask`](crate::Api::ask).
     Stream,
 }
@@ -524,7 +524,7 @@ fn default_patience_ms() -> u64 {
 #[serde(deny_unknown_fields)]
 pub struct Send {
     /// The file or folder. A small file is read at once and may be gone afterwards.
-    #[serde(with = "crate::any_path")]
+    #[serde(with = "crate::path_serde")]
     pub path: PathBuf,
     /// What to call it.
     pub name: String,
@@ -573,7 +573,7 @@ pub struct Recv {
     #[serde(default)]
     pub attach: Vec<String>,
     /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
-    #[serde(with = "crate::any_path")]
+    #[serde(with = "crate::path_serde")]
     pub folder: PathBuf,
     /// The only publisher's key to trust; `None` trusts the first one ever seen for a name.
     #[serde(default)]

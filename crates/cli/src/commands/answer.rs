@@ -2,12 +2,12 @@
 use tributary::{Api, ApiError, Notice, Request};
 use tributary_terminal::out;
 
-use super::choice;
+use super::daemons;
 use crate::{args::Control, tables};
 
 /// Sends one request to a daemon and prints the answers.
 pub(super) fn ask(control: &Control, request: Request, json: bool) -> Result<(), ApiError> {
-    for notice in choice::connect(control, &request)?.answers(request)? {
+    for notice in daemons::connect(control, &request)?.answers(request)? {
         print(&notice, json);
     }
     Ok(())

@@ -12,7 +12,7 @@ use tributary::{
 use tributary_core::{ByteCount, Duration};
 use tributary_terminal::out;
 
-use super::{choice, hand::LOOK, load::load};
+use super::{daemons, executor::LOOK, load::load};
 use crate::{args, tables};
 
 /// The result of a check.
@@ -85,7 +85,7 @@ pub(crate) fn run(doctor: &args::Doctor, json: bool) -> Result<(), ApiError> {
                 None => show(of_config(config)?),
             }
         }
-        None => match choice::all(&doctor.control) {
+        None => match daemons::all(&doctor.control) {
             Ok(nodes) => {
                 for node in &nodes {
                     show(of_node(&node.api, true)?);

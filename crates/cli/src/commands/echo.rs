@@ -6,7 +6,7 @@ use tributary::{
 
 use super::{
     answer::print,
-    hand::{milliseconds, worker},
+    executor::{milliseconds, worker},
 };
 use crate::{args, signals::Wish};
 

@@ -5,7 +5,7 @@ use tributary_core::Duration;
 use tributary_gateway::Gateway;
 use tributary_terminal::out;
 
-use super::hand::start;
+use super::executor::start;
 use crate::{args, signals::Wish};
 
 /// Interval at which the program checks whether to exit.

@@ -14,8 +14,8 @@ use tributary_terminal::{failure, out};
 
 use super::{
     answer::print,
-    choice,
-    hand::{Hand, milliseconds, worker},
+    daemons,
+    executor::{Executor, milliseconds, worker},
     web,
 };
 use crate::{
@@ -124,18 +124,18 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
     let mut request = Request::Get(wanted);
     let mut stream = stream;
     loop {
-        let hand = worker(&get.worker, &mut request, &wish)?;
-        check_family(get, hand.api())?;
+        let executor = worker(&get.worker, &mut request, &wish)?;
+        check_family(get, executor.api())?;
         let is_streamed = stream.is_some();
         let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
-        let result = show(hand.api(), request.clone(), stream.take(), &wish, &mut display);
+        let result = show(executor.api(), request.clone(), stream.take(), &wish, &mut display);
         // The command whose node this one used has exited with its node: continue with a node in this process.
-        let is_left = matches!(&hand, Hand::Daemon(_)) && get.worker.config.is_some() && !is_streamed;
+        let is_left = matches!(&executor, Executor::Daemon(_)) && get.worker.config.is_some() && !is_streamed;
         match result {
             Err(error)
                 if is_left && matches!(error.kind, ErrorKind::Gone | ErrorKind::Cancelled) && !wish.is_made() => {}
             result => {
-                hand.finish(&wish);
+                executor.finish(&wish);
                 return result;
             }
         }
@@ -153,7 +153,7 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
     }
     let wish = Wish::listen()?;
     let request = Request::Follow { id: follow.transfer.clone() };
-    let daemon = choice::connect(&follow.control, &request)?;
+    let daemon = daemons::connect(&follow.control, &request)?;
     let mut display = Display::new(json).with_hook(Hook::of(follow.hook.command.as_ref())?);
     match show(&daemon, request, None, &wish, &mut display) {
         // Who looks away ends nothing.
@@ -182,7 +182,7 @@ fn versions_of(name: &Name, output: &Path, options: &args::VersionOptions) -> Re
 fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> {
     let request = Request::Begin(get);
     request.check_disk()?;
-    for notice in choice::connect(control, &request)?.answers(request)? {
+    for notice in daemons::connect(control, &request)?.answers(request)? {
         match &notice {
             Notice::Fetching { name, queue: Some(queue), .. } if !json => out::data(&format!(
                 "{queue} follows '{name}'; `trib transfers` shows it, `trib cancel {queue}` ends it"
@@ -200,7 +200,7 @@ fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     }
     let request = Request::Begin(wanted);
     request.check_disk()?;
-    let daemon = choice::connect(&get.worker.control, &request)?;
+    let daemon = daemons::connect(&get.worker.control, &request)?;
     check_family(get, &daemon)?;
     for notice in daemon.answers(request)? {
         match &notice {

@@ -15,7 +15,7 @@ use tributary_http::{
 };
 use tributary_terminal::out;
 
-use super::hand::start;
+use super::executor::start;
 use crate::{
     args::{HttpOptions, HttpProxy, LogFormat, Peer},
     signals::Wish,

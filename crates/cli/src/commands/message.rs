@@ -8,8 +8,8 @@ use tributary_core::ByteCount;
 
 use super::{
     answer::print,
-    choice,
-    hand::{Hand, aside, hand, milliseconds, worker},
+    daemons,
+    executor::{Executor, aside, executor, milliseconds, worker},
     load::load_with,
 };
 use crate::{args, hook::Hook, signals::Wish};
@@ -44,12 +44,12 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         leaves: false,
         patience_ms: milliseconds(send.timeout),
     });
-    let hand = worker(&send.worker, &mut request, &wish)?;
-    if let (Request::Send(send), Hand::Own(_)) = (&mut request, &hand) {
+    let executor = worker(&send.worker, &mut request, &wish)?;
+    if let (Request::Send(send), Executor::Own(_)) = (&mut request, &executor) {
         send.leaves = true;
     }
-    let result = follow(hand.api(), request, None, &wish, json);
-    hand.finish(&wish);
+    let result = follow(executor.api(), request, None, &wish, json);
+    executor.finish(&wish);
     result
 }
 /// Receives objects until the count is reached or a signal ends it.
@@ -70,13 +70,13 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
         },
     });
     // The command does not wait for neighbours: their stored messages arrive as soon as they answer.
-    let hand = match &recv.worker.config {
-        Some(path) => hand(load_with(path, &recv.worker.peer)?, &wish)?,
-        None => Hand::Daemon(choice::connect(&recv.worker.control, &request)?),
+    let executor = match &recv.worker.config {
+        Some(path) => executor(load_with(path, &recv.worker.peer)?, &wish)?,
+        None => Executor::Daemon(daemons::connect(&recv.worker.control, &request)?),
     };
     let hook = Hook::of(recv.hook.command.as_ref())?;
-    let result = follow(hand.api(), request, hook.as_ref(), &wish, json);
-    hand.finish(&wish);
+    let result = follow(executor.api(), request, hook.as_ref(), &wish, json);
+    executor.finish(&wish);
     result
 }
 

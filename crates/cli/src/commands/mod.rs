@@ -1,12 +1,12 @@
 //! One file per command that sends a daemon more than one request, and their common parts.
 mod answer;
-mod choice;
+mod daemons;
 mod doctor;
 mod echo;
+mod executor;
 mod forwarding;
 mod gateway;
 mod get;
-mod hand;
 mod http_proxy;
 pub(crate) mod laboratory;
 mod load;

@@ -6,8 +6,8 @@ use tributary_terminal::out;
 
 use super::{
     answer::print,
-    choice,
-    hand::{Hand, LOOK, Own, aside, hand, milliseconds, wait_for_neighbour},
+    daemons,
+    executor::{Executor, LOOK, Own, aside, executor, milliseconds, wait_for_neighbour},
     load::load_with,
 };
 use crate::{args, signals::Wish};
@@ -32,16 +32,16 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     let mirrors = put.mirrors.iter().map(ToString::to_string).collect();
     let mut request = Request::Put { path, name, version: put.version, patience_ms, term, readers, mirrors };
     let Some(config) = &put.worker.config else {
-        let answers = choice::connect(&put.worker.control, &request)?.answers(request)?;
+        let answers = daemons::connect(&put.worker.control, &request)?.answers(request)?;
         answers.iter().for_each(|notice| print(notice, json));
         return confirmed(&answers, put);
     };
     request.check_disk()?;
     let wish = Wish::listen()?;
-    let (control, api) = match hand(load_with(config, &put.worker.peer)?, &wish)? {
-        Hand::Own(Own { control, api }) => (control, api),
+    let (control, api) = match executor(load_with(config, &put.worker.peer)?, &wish)? {
+        Executor::Own(Own { control, api }) => (control, api),
         // The node that runs publishes it from now on, as if it had been named with --control.
-        Hand::Daemon(daemon) => {
+        Executor::Daemon(daemon) => {
             let answers = daemon.answers(request)?;
             answers.iter().for_each(|notice| print(notice, json));
             return confirmed(&answers, put);

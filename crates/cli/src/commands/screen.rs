@@ -11,7 +11,7 @@ use tributary::{
 };
 use tributary_core::{ByteCount, Duration};
 
-use super::choice;
+use super::daemons;
 use tributary_terminal::table;
 
 use crate::{args::Control, signals::Wish, tables};
@@ -28,7 +28,7 @@ const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 /// Shows a daemon until Ctrl-C.
 pub(crate) fn run(control: &Control, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
-    let api = choice::connect(control, &Request::Status)?;
+    let api = daemons::connect(control, &Request::Status)?;
     if json || !std::io::stdout().is_terminal() {
         let message = "--watch draws on a terminal, and standard output is not one";
         return Err(

@@ -12,8 +12,8 @@ use tributary_terminal::{
 
 use super::{
     answer::print,
-    choice,
-    hand::{milliseconds, worker},
+    daemons,
+    executor::{milliseconds, worker},
     load::load,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
 
 /// `trib status`: everything about the daemon that is named or runs alone; a line for each of several.
 pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
-    let nodes = choice::all(control)?;
+    let nodes = daemons::all(control)?;
     if nodes.len() == 1 || json {
         nodes.into_iter().for_each(|node| print(&Notice::Status(Box::new(node.status)), json));
         return Ok(());
@@ -51,7 +51,7 @@ pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
 
 /// `trib face list`.
 pub(crate) fn faces(control: &Control, json: bool) -> Result<(), ApiError> {
-    let nodes = choice::all(control)?;
+    let nodes = daemons::all(control)?;
     let several = nodes.len() > 1;
     for node in nodes {
         if json {
@@ -67,7 +67,7 @@ pub(crate) fn faces(control: &Control, json: bool) -> Result<(), ApiError> {
 /// `trib watch`: a line for each event.
 pub(crate) fn watch(control: &Control, json: bool) -> Result<(), ApiError> {
     let request = Request::Watch { progress_ms: WATCH_PROGRESS_MS };
-    choice::connect(control, &request)?.ask(request, None, &mut |notice| {
+    daemons::connect(control, &request)?.ask(request, None, &mut |notice| {
         print(&notice, json);
         Flow::Continue
     })
@@ -92,7 +92,7 @@ pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
 /// Executes `trib invite`.
 pub(crate) fn invite(invite: &Invite, json: bool) -> Result<(), ApiError> {
     let wrong = |reason: &dyn Display| ApiError::new(ErrorKind::Usage, format!("cannot invite: {reason}"));
-    let status = choice::only(&invite.control)?;
+    let status = daemons::only(&invite.control)?;
     let Some(line) = &status.invitation else {
         return Err(wrong(&format!("'{}' takes no protected datagrams", status.label)));
     };

@@ -5,10 +5,10 @@
 //! | the network as data | [`topology`] |
 //! | processes and their configs | [`network`] |
 //! | failures while the transfer runs | [`script`] |
-//! | MobilityFirst: a receiver that goes away and comes back | [`away`] |
+//! | MobilityFirst: a receiver that goes away and comes back | [`disconnection`] |
 //! | the fluid bound | [`bound`] |
-mod away;
 mod bound;
+mod disconnection;
 mod network;
 mod script;
 mod topology;
@@ -36,8 +36,8 @@ use crate::{
     signals::Wish,
     tables,
 };
-use away::{Away, Stage};
 use bound::Broken;
+use disconnection::{Away, Stage};
 use network::{LOOK, Network, NodeSettings, Settings};
 use script::{Script, Timeline};
 use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};

@@ -295,18 +295,18 @@ impl Incoming {
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         self.record.on_present();
         let Some(opener) = self.opener.as_ref() else { return Opened::No };
-        let checked: Vec<(&Announcer, &Manifest, Result<(), choice::Unfit>)> = found
+        let checked: Vec<(&Announcer, &Manifest, Result<(), object_choice::Unfit>)> = found
             .iter()
-            .map(|(device, manifest)| (device, manifest, choice::check(&**opener, &self.name, manifest)))
+            .map(|(device, manifest)| (device, manifest, object_choice::check(&**opener, &self.name, manifest)))
             .collect();
         let opened = if self.reassembly.is_none() { self.choose_object(&checked) } else { Opened::No };
         self.judge_sources(checked);
         opened
     }
-    fn choose_object(&mut self, checked: &[(&Announcer, &Manifest, Result<(), choice::Unfit>)]) -> Opened {
+    fn choose_object(&mut self, checked: &[(&Announcer, &Manifest, Result<(), object_choice::Unfit>)]) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
         let trusted = checked.iter().filter(|(.., check)| check.is_ok()).map(|(_, manifest, _)| *manifest);
-        match choice::choose(&**opener, &self.name, trusted) {
+        match object_choice::choose(&**opener, &self.name, trusted) {
             Choice::Nothing => Opened::No,
             Choice::Contested(reason) => Opened::Failed(reason),
             Choice::Object { manifest, advice, is_agreed } => {
@@ -327,7 +327,7 @@ impl Incoming {
             }
         }
     }
-    fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), choice::Unfit>)>) {
+    fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), object_choice::Unfit>)>) {
         let chosen = self.reassembly.as_ref().map(Reassembly::manifest);
         let is_chosen = chosen.is_some();
         let rank = |standing: &Standing| match standing {
@@ -338,7 +338,7 @@ impl Incoming {
         let mut standings: BTreeMap<Guid, (&Announcer, Standing)> = BTreeMap::new();
         for (device, manifest, check) in checked {
             let standing = match (check, chosen) {
-                (check, Some(chosen)) => choice::standing(manifest, check, chosen),
+                (check, Some(chosen)) => object_choice::standing(manifest, check, chosen),
                 (Err(unfit), None) => Standing::Faulty(unfit.to_string()),
                 (Ok(()), None) => Standing::Wanted,
             };

@@ -6,21 +6,21 @@
 //!                                             │ chunks
 //!  status, NACK ◄── windows, missing ◄── data ┴──► Reassembly ──► verified ──► store
 //! ```
+mod completion;
 mod corrupt;
 mod credit;
 mod custody;
 mod data;
-mod ends;
 mod incoming;
 mod mirrors;
 mod missing;
 mod notices;
 mod pushed;
 mod requests;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod timeouts;
-mod trial;
 mod windows;
 
 use alloc::{
@@ -40,9 +40,9 @@ use tributary_core::{
 };
 use tributary_transport::{
     Fetch,
-    choice::{self, Choice, Standing},
     fetches::{FetchTable, Fetching},
     messaging::GetOptions,
+    object_choice::{self, Choice, Standing},
     patience::Patience,
     record::Record,
     sources::{self, Evidence, Sources},
@@ -53,7 +53,7 @@ use custody::{Custody, CustodyAnswers};
 use incoming::{Incoming, Opened, Peer, is_there};
 use missing::{Missing, NackTimer};
 use pushed::Pushed;
-use trial::Trial;
+use suspects::Trial;
 use windows::Windows;
 
 use crate::{

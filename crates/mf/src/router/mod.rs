@@ -23,7 +23,7 @@ pub mod link_state;
 pub mod neighbour;
 mod packets;
 pub mod proxy;
-mod room;
+mod relief;
 pub mod signed_state;
 
 use alloc::{

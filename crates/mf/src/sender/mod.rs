@@ -9,9 +9,9 @@ mod messages;
 mod options;
 mod reading;
 mod requests;
+mod round_robin;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use alloc::{
     boxed::Box,
@@ -35,7 +35,7 @@ use flows::{FlowId, Flows};
 use group::{Group, Wanted};
 pub use options::SendOptions;
 use reading::Reading;
-use turns::{Round, Turns, size_class};
+use round_robin::{Round, Turns, size_class};
 
 use crate::{
     config::EndConfig,

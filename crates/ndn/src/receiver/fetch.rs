@@ -24,9 +24,9 @@ use tributary_transport::{
 use super::{
     Outgoing, Source,
     foreign::{Foreign, Found, Question},
+    manifest_signer::Vouching,
     paths::{Paths, Tag, Traffic, Way},
     requested::{Form, PacketRequests, token_of},
-    vouching::Vouching,
 };
 use crate::{
     config::{PathConfig, Unsigned, node_of_label},

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  /name/32=metadata, else /name ─► version ─► segment 0 ─► last segment ─► size, described to the transfer
-//!                              │                │  └─► not named: looked for ([`end`])
+//!                              │                │  └─► not named: looked for ([`last_segment`])
 //!                              │                └─► who signs ─► the key that its locator names ─► who vouches for it
 //!                              │                │   under trust anchors: the chain of certificates to one of them
 //!                              │                └─► by HMAC: the key that is shared with its publishers
 //!                              └─► one Data of that very name: this is all
 //!
-//!  a segment of another size than the first ─► all of them, put together in memory ([`gather`])
+//!  a segment of another size than the first ─► all of them, put together in memory ([`unequal_segments`])
 //! ```
 //! Any node may have answered, and caches keep stale or forged Data. An unusable answer is requested again past caches;
 //! after too many of them, or when a stage takes too long, discovery restarts, alternately past caches and not.
@@ -18,13 +18,13 @@ use tributary_content::{Manifest, Name, PublicKey};
 use tributary_core::{Duration, Time};
 use tributary_transport::transfer::CacheUse;
 
-mod cut;
-mod end;
-mod gather;
+mod last_segment;
+mod segmentation;
 mod signer;
+mod unequal_segments;
 
-use end::EndSearch;
-use gather::Gather;
+use last_segment::EndSearch;
+use unequal_segments::Gather;
 
 use crate::{
     config::Unsigned,

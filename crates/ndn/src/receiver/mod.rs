@@ -9,10 +9,10 @@
 mod echo;
 mod fetch;
 mod foreign;
+mod manifest_signer;
 mod paths;
 mod requested;
 pub mod selection;
-mod vouching;
 
 use alloc::{sync::Arc, vec::Vec};
 

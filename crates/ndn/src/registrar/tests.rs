@@ -1,4 +1,4 @@
-use super::{cover::COMMON_AT, *};
+use super::{aggregation::COMMON_AT, *};
 use alloc::format;
 
 fn registrations(scope: RegistrationScope) -> (Registrations, Random) {

@@ -6,7 +6,7 @@ use tributary_core::{
     event::{Event, PathState, ResolverEvent, TransferEvent, TransferReport},
 };
 
-use super::puppet::UNSOLICITED_FACE;
+use super::controlled_node::UNSOLICITED_FACE;
 
 /// Receives a run's narration, line by line.
 pub type Narrator = fn(&str);

@@ -293,7 +293,7 @@ mod tests {
         Canary, FaultKind, Finding, RunReport,
         faults::{Farewell, Fault, Memory, What},
         messages::{Addressee, Groups, MessageSpec},
-        post::Post,
+        stored_messages::Post,
         topology::{LinkSpec, Shape},
         try_run,
         workload::Operation,

@@ -18,17 +18,17 @@
 //! | nodes, roles, links | [`topology`] |
 //! | publications, fetches, watches | [`workload`] |
 //! | groups and messages to them | [`messages`] |
-//! | devices that are away, and senders that end | [`post`] |
+//! | devices that are away, and senders that end | [`stored_messages`] |
 //! | whether nodes are set up as the product is | [`profile`] |
 //! | the data that outlives a node | [`disk`] |
-//! | promised messages, which have to arrive | `promise` |
+//! | promised messages, which have to arrive | `promised_messages` |
 //! | faults | [`faults`] |
 //! | all of these, drawn from a seed | [`plan`] |
-//! | a node that can be frozen and whose packets can be forged | `puppet` |
-//! | the objects really published; stores that compare | `truth` |
+//! | a node that can be frozen and whose packets can be forged | `controlled_node` |
+//! | the objects really published; stores that compare | `published_objects` |
 //! | the books | `ledger` |
 //! | the network, the people and the faults at work | `world` |
-//! | groups at work, and their checkers | `mail` |
+//! | groups at work, and their checkers | `group_messages` |
 //! | phases and checkers | [`run`](mod@run) |
 //! | findings, and reducing a plan to its relevant part | [`shrink`](mod@shrink) |
 //! | many seeds | [`campaign`] |
@@ -38,28 +38,28 @@
 pub mod campaign;
 pub mod canary;
 mod certified;
+mod controlled_node;
 #[cfg_attr(not(feature = "mf"), allow(dead_code, reason = "the other families keep no chunks"))]
 pub mod disk;
 pub mod family;
 pub mod faults;
+mod group_messages;
 mod ledger;
-mod mail;
 pub mod messages;
 #[cfg(feature = "mf")]
 pub mod mf;
 #[cfg(feature = "ndn")]
 pub mod ndn;
 pub mod plan;
-pub mod post;
 pub mod profile;
-mod promise;
+mod promised_messages;
 #[cfg(feature = "psi")]
 pub mod psi;
-mod puppet;
+mod published_objects;
 pub mod run;
 pub mod shrink;
+pub mod stored_messages;
 pub mod topology;
-mod truth;
 pub mod workload;
 mod world;
 

@@ -9,8 +9,8 @@ use super::{
     family::Family,
     faults::{self, Fault, FaultKind, Subject},
     messages::{self, Groups},
-    post::{self, Post},
     profile::Profile,
+    stored_messages::{self, Post},
     topology::Topology,
     workload::{self, ObjectSpec, Operation},
 };
@@ -82,7 +82,7 @@ impl<S> Plan<S> {
         let mut post = Post::default();
         if F::HAS_GROUPS && product && !options.leaves_out_groups {
             let mut random = Random::new(seed, POST);
-            let (devices, more) = post::draw(&mut topology, end, &mut random);
+            let (devices, more) = stored_messages::draw(&mut topology, end, &mut random);
             post = devices;
             if !post.couriers.is_empty() && random.chance(0.75) {
                 // No other operations run, and faults are chosen to put promises at risk: such a run takes a fraction
@@ -101,7 +101,7 @@ impl<S> Plan<S> {
             Some(only) => drawn.intersection(only).copied().collect(),
             None => drawn,
         };
-        let mut moments = post::moments(&topology, &operations);
+        let mut moments = stored_messages::moments(&topology, &operations);
         if product {
             moments.extend(workload::moments(F::only_name_server(&topology), &operations));
         }

@@ -18,16 +18,16 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch};
 use super::{
     canary::Canary,
     certified,
+    controlled_node::Puppet,
     disk::{Clock, Death, Disk, Pace, Trouble},
     family::Family,
     faults::{Farewell, Fault, FaultKind, Memory, What},
+    group_messages::Sent,
     ledger::{End, Ledger, Narrator, Withdrawn},
-    mail::Sent,
     plan::Plan,
     profile::Profile,
-    promise::Promise,
-    puppet::Puppet,
-    truth::{FaultyReader, Truth, Vault, key, make_object},
+    promised_messages::Promise,
+    published_objects::{FaultyReader, Truth, Vault, key, make_object},
     workload::{FetchSpec, Operation},
 };
 
@@ -766,7 +766,7 @@ impl<'a, F: Family> World<'a, F> {
             let faces: Vec<_> = self.plan.topology.links_of(node).collect();
             let face = match faces.get(self.random.below(faces.len() as u64 + 1) as usize) {
                 Some((link, end)) => self.plan.topology.links[*link].ends[*end].1,
-                None => tributary_core::FaceId(super::puppet::UNSOLICITED_FACE + self.random.below(3) as u32),
+                None => tributary_core::FaceId(super::controlled_node::UNSOLICITED_FACE + self.random.below(3) as u32),
             };
             self.injected += 1;
             self.net.inject(NodeIndex(node as u32), face, bytes::Bytes::from(bytes).into());

@@ -26,7 +26,7 @@ impl Transfer {
             let Some(source) = self.source_id(&offer) else { continue };
             match self.manifest_of(&offer.manifest) {
                 Ok(manifest) if self.sources.get(source).is_some_and(|known| !known.is_faulty()) => {
-                    let check = choice::check(&*self.opener, &self.name, &manifest);
+                    let check = object_choice::check(&*self.opener, &self.name, &manifest);
                     offered.push(Offered { source, manifest, check, paths: offer.paths });
                 }
                 Ok(_) => {}

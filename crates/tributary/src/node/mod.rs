@@ -15,14 +15,13 @@
 //! | keys of sealed objects | `keys` |
 //! | publications that it restores after a restart | `publications` |
 //! | stores of fetches, and the results of opening them | `opening` |
-//! | transfers that are paused and resumed | `lives` |
+//! | transfers that are paused and resumed | `resumed_transfers` |
 //! | objects sent to it | `inbox` |
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
 pub(crate) mod inbox;
 pub(crate) mod keys;
-mod lives;
 pub(crate) mod log_limit;
 pub(crate) mod lookups;
 pub(crate) mod membership;
@@ -33,6 +32,7 @@ mod peer_lookup;
 pub(crate) mod policies;
 pub(crate) mod publications;
 pub(crate) mod queue;
+mod resumed_transfers;
 pub(crate) mod runtime;
 pub(crate) mod secure;
 mod state_lock;

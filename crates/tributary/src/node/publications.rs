@@ -86,7 +86,7 @@ enum Change {
 #[derive(Serialize, Deserialize)]
 struct Record {
     name: String,
-    #[serde(with = "crate::any_path")]
+    #[serde(with = "crate::path_serde")]
     path: PathBuf,
     version: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -13,11 +13,11 @@ use tributary_trust::Identity;
 use super::{
     driver_config::{datagram_face, datagram_faces, driver_config, options, security},
     event_bus::EventBus,
-    lives::Lives,
     lookups::Lookups,
     membership,
     peer_keys::PeerKeys,
     peer_lookup::{LookedUp, PeerLookups},
+    resumed_transfers::Lives,
     secure,
 };
 use crate::{

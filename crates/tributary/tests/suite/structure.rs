@@ -10,7 +10,7 @@ use std::{
 const LAYERS: [&str; 23] = [
     "error",
     "state_file",
-    "any_path",
+    "path_serde",
     "family",
     "preflight",
     "paths",

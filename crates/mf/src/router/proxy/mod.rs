@@ -16,8 +16,8 @@ mod head;
 mod holding;
 mod outputs;
 mod reports;
+mod retention;
 mod shares;
-mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -35,14 +35,14 @@ use tributary_core::{ByteCount, Duration, Time};
 pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
 
 pub use self::holding::{Holding, HoldingState, Kept, ProxyStats, Refused, Release};
-pub(crate) use self::terms::Decision;
+pub(crate) use self::retention::Decision;
 use self::{
     custody::{Place, Transits, Window},
     entries::{Destination, Stored, Waiting},
     head::{decode_head, encode_head},
     reports::{Report, ReportId, Source},
+    retention::Terms,
     shares::{FlowState, SourceState},
-    terms::Terms,
 };
 use super::StoreReason;
 use crate::{

@@ -5,11 +5,9 @@ use tributary_content::{Manifest, Name};
 use tributary_core::Time;
 
 use super::{
-    Foreign, Found, Known, Next, PATIENCE, REFUSED_MAX, Stage,
-    end::EndSearch,
-    final_of, final_segment,
-    gather::{GATHERED_BYTES_MAX, GATHERED_SEGMENTS_MAX, Gather},
-    key_name,
+    Foreign, Found, Known, Next, PATIENCE, REFUSED_MAX, Stage, final_of, final_segment, key_name,
+    last_segment::EndSearch,
+    unequal_segments::{GATHERED_BYTES_MAX, GATHERED_SEGMENTS_MAX, Gather},
 };
 use crate::{
     receiver::fetch,

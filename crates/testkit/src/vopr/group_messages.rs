@@ -14,7 +14,7 @@ use super::{
     faults::FaultKind,
     ledger::End,
     messages::{Addressee, MessageSpec, group_name},
-    truth::{FaultyReader, make_object},
+    published_objects::{FaultyReader, make_object},
     workload::Operation,
     world::{Action, World},
 };

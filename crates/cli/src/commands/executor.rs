@@ -10,7 +10,7 @@ use tributary::{Api, ApiError, ControlSocket, ErrorKind, LocalApi, NodeConfig, R
 use tributary_core::Duration;
 use tributary_terminal::out;
 
-use super::{choice, load::load_with};
+use super::{daemons, load::load_with};
 use crate::{
     args::{Peer, Worker},
     signals::Wish,
@@ -19,11 +19,11 @@ use crate::{
 /// The node that carries out a request: one in this process, or a daemon. Disk errors are reported before the wait for
 /// a neighbour, and that wait is part of the request's patience. A command that listens for no signals has the default
 /// wish: a signal ends it at once.
-pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Result<Hand, ApiError> {
-    let Some(path) = &worker.config else { return Ok(Hand::Daemon(choice::connect(&worker.control, request)?)) };
+pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Result<Executor, ApiError> {
+    let Some(path) = &worker.config else { return Ok(Executor::Daemon(daemons::connect(&worker.control, request)?)) };
     request.check_disk()?;
-    let hand = hand(load_with(path, &worker.peer)?, wish)?;
-    let Hand::Own(own) = &hand else { return Ok(hand) };
+    let executor = executor(load_with(path, &worker.peer)?, wish)?;
+    let Executor::Own(own) = &executor else { return Ok(executor) };
     wait_for_neighbour(&own.api, Some(request), wish)?;
     if request.patience_ms(Duration::ZERO).is_some_and(|left| *left == 0) {
         let message = "no neighbour answered in time";
@@ -37,11 +37,11 @@ pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Res
             ),
         });
     }
-    Ok(hand)
+    Ok(executor)
 }
 
 /// Who carries a request out.
-pub(super) enum Hand {
+pub(super) enum Executor {
     /// A node in this process.
     Own(Own),
     /// A daemon, or a command that runs a node of the same config.
@@ -55,16 +55,16 @@ pub(super) struct Own {
     pub(super) api: Arc<LocalApi>,
 }
 
-impl Hand {
+impl Executor {
     pub(super) fn api(&self) -> &dyn Api {
         match self {
-            Hand::Own(own) => &*own.api,
-            Hand::Daemon(daemon) => daemon,
+            Executor::Own(own) => &*own.api,
+            Executor::Daemon(daemon) => daemon,
         }
     }
     /// Waits until no other command uses the node of this process, or a signal ends it.
     pub(super) fn finish(self, wish: &Wish) {
-        let Hand::Own(Own { control: Some(control), .. }) = &self else { return };
+        let Executor::Own(Own { control: Some(control), .. }) = &self else { return };
         let mut is_shown = false;
         while control.clients() > 0 && !wish.is_made() {
             if !std::mem::replace(&mut is_shown, true) {
@@ -79,12 +79,12 @@ impl Hand {
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The node of a config: in this process, or, if its state folder is in use, the daemon that uses it.
-pub(super) fn hand(config: NodeConfig, wish: &Wish) -> Result<Hand, ApiError> {
+pub(super) fn executor(config: NodeConfig, wish: &Wish) -> Result<Executor, ApiError> {
     let mut waited = Duration::ZERO;
     loop {
         if let Ok(daemon) = SocketApi::open(&config.control) {
             out::talk(&format!("the node '{}' runs already and does the work", config.label));
-            return Ok(Hand::Daemon(daemon));
+            return Ok(Executor::Daemon(daemon));
         }
         match LocalApi::start(config.clone()) {
             Ok(api) => {
@@ -92,7 +92,7 @@ pub(super) fn hand(config: NodeConfig, wish: &Wish) -> Result<Hand, ApiError> {
                 // The node works without a control socket as well; other commands then find the folder in use.
                 let control = ControlSocket::open(&config.control, Arc::clone(&api));
                 let control = control.map_err(|error| tracing::debug!("no control socket: {error}")).ok();
-                return Ok(Hand::Own(Own { control, api }));
+                return Ok(Executor::Own(Own { control, api }));
             }
             Err(error) if error.kind == ErrorKind::InUse && waited < HAND_OVER_PATIENCE => {}
             Err(error) => return Err(error),
