@@ -227,7 +227,7 @@ impl LocalApi {
     }
     /// Where a fetch of the queue is.
     fn place_of(&self, number: u64) -> Result<Notice, ApiError> {
-        let gone = || ApiError::new(ErrorKind::NotFound, "the fetch has ended in between");
+        let gone = || ApiError::new(ErrorKind::NotFound, "the fetch has already ended");
         let entry = self.node.queue.entry(number).ok_or_else(gone)?;
         let (id, waiting) = (entry.id(), entry.state != State::Running);
         let transfer = entry.transfer.filter(|_| !waiting).unwrap_or_else(|| id.clone());

@@ -187,7 +187,7 @@ impl LocalNode {
         let version = opened.publication.object.manifest().version;
         // Hashing takes long, and another command may have withdrawn it or given it other readers.
         if self.publications.get(name).as_ref() != Some(publication) {
-            return Err(ApiError::new(ErrorKind::Cancelled, "it was removed or published in another way in between"));
+            return Err(ApiError::new(ErrorKind::Cancelled, "it was meanwhile removed or published differently"));
         }
         self.offer(opened)?;
         Ok(version)

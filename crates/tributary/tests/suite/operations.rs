@@ -285,7 +285,7 @@ fn a_publication_that_is_gone_does_not_keep_a_daemon_from_starting() {
     assert_eq!(second.published(), []);
     let status = second.api().answers(Request::Status).unwrap();
     let [Notice::Status(status)] = &status[..] else { panic!() };
-    assert!(status.notes.iter().any(|note| note.contains("not published any more")), "{:?}", status.notes);
+    assert!(status.notes.iter().any(|note| note.contains("no longer published")), "{:?}", status.notes);
 }
 
 #[test]
