@@ -1,11 +1,12 @@
 //! The signals that end the program in order: SIGINT, SIGTERM and, unless it was started to outlive its terminal or is a
 //! daemon, SIGHUP.
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
 };
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tributary::{ApiError, ErrorKind};
+use tributary_core::Duration;
 
 /// Exit code of a program that a second signal kills.
 pub(crate) const INTERRUPTED: i32 = 130;
@@ -13,25 +14,41 @@ pub(crate) const INTERRUPTED: i32 = 130;
 /// The message of an interrupted program.
 pub(crate) const INTERRUPTED_MESSAGE: &str = "interrupted";
 
+/// Calls `notice` on a thread of its own for each of the signals.
+pub(crate) fn watch(signals: &[i32], notice: impl Fn(i32) + Send + 'static) -> Result<(), ApiError> {
+    let failed = |error: std::io::Error| ApiError::io("listen for", "signals", &error);
+    let mut signals = Signals::new(signals).map_err(failed)?;
+    let work = move || signals.forever().for_each(notice);
+    std::thread::Builder::new().name("signals".into()).spawn(work).map(drop).map_err(failed)
+}
+
 /// Whether a signal has asked the program to exit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wish(Arc<AtomicBool>);
+pub(crate) struct Wish(Arc<(Mutex<bool>, Condvar)>);
 
 impl Wish {
     /// From now on a first signal is a wish and a second one exits the process at once, with exit code 130.
     pub(crate) fn listen() -> Result<Self, ApiError> {
         let wish = Wish::default();
-        for signal in ending() {
-            // In this order: the second signal finds the flag that the first one has set.
-            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&wish.0))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&wish.0)))
-                .map_err(|error| ApiError::io("listen for", "signals", &error))?;
-        }
+        let made = wish.clone();
+        watch(&ending(), move |_| {
+            let (is_made, wake) = &*made.0;
+            if std::mem::replace(&mut *is_made.lock().unwrap_or_else(PoisonError::into_inner), true) {
+                std::process::exit(INTERRUPTED);
+            }
+            wake.notify_all();
+        })?;
         Ok(wish)
     }
     /// Whether it was wished.
     pub(crate) fn is_made(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Waits until it is made, for at most `most`. Returns whether it is.
+    pub(crate) fn wait(&self, most: Duration) -> bool {
+        let (is_made, wake) = &*self.0;
+        let is_made = is_made.lock().unwrap_or_else(PoisonError::into_inner);
+        *wake.wait_timeout_while(is_made, most, |is_made| !*is_made).unwrap_or_else(PoisonError::into_inner).0
     }
     /// The error that an operation ends with if it was wished.
     pub(crate) fn check(&self) -> Result<(), ApiError> {

@@ -184,15 +184,16 @@ impl<N> DriverHandle<N> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.send(command(reply))?;
         // The thread drops the reply, unanswered, when it ends.
-        answer.recv().map_err(|_| self.why_gone())
+        answer.recv().map_err(|_| self.wait_for_end())
     }
     fn send(&self, command: Command<N>) -> Result<(), DriverError> {
-        self.sender.send(command).map_err(|_| self.why_gone())?;
+        self.sender.send(command).map_err(|_| self.wait_for_end())?;
         // It fails only if 2^64 - 2 calls are unread, and then the thread is awake already.
         let _ = self.wake.write(1);
         Ok(())
     }
-    fn why_gone(&self) -> DriverError {
+    /// Waits until the node's thread has ended: it was stopped, or the node panicked.
+    pub fn wait_for_end(&self) -> DriverError {
         match self.join() {
             Ok(_) => DriverError::Stopped,
             Err(error) => error,

@@ -108,6 +108,10 @@ impl LocalApi {
     pub fn turn(&self) -> Result<(), ApiError> {
         self.node.runtime.call(|_, _| ())
     }
+    /// Waits until the node has ended, and returns the reason.
+    pub fn wait_for_end(&self) -> ApiError {
+        self.node.runtime.wait_for_end()
+    }
     /// Waits until a neighbour answers, for at most `patience`. A node without configured neighbours does not wait.
     ///
     /// # Errors

@@ -66,11 +66,13 @@ impl Executor {
     pub(super) fn finish(self, wish: &Wish) {
         let Executor::Own(Own { control: Some(control), .. }) = &self else { return };
         let mut is_shown = false;
-        while control.clients() > 0 && !wish.is_made() {
+        while control.clients() > 0 {
             if !std::mem::replace(&mut is_shown, true) {
                 out::talk("another command uses this node; this one ends with it (Ctrl-C ends both)");
             }
-            std::thread::sleep(LOOK);
+            if wish.wait(LOOK) {
+                break;
+            }
         }
     }
 }
@@ -97,8 +99,8 @@ pub(super) fn executor(config: NodeConfig, wish: &Wish) -> Result<Executor, ApiE
             Err(error) if error.kind == ErrorKind::InUse && waited < HAND_OVER_PATIENCE => {}
             Err(error) => return Err(error),
         }
+        wish.wait(LOOK);
         wish.check()?;
-        std::thread::sleep(LOOK);
         waited += LOOK;
     }
 }

@@ -8,9 +8,6 @@ use tributary_terminal::out;
 use super::executor::start;
 use crate::{args, signals::Wish};
 
-/// Interval at which the program checks whether to exit.
-const LOOK: Duration = Duration::from_millis(100);
-
 /// Serves until a signal.
 pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
@@ -27,9 +24,7 @@ pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
         ),
         false => out::talk(&format!("serves objects on http://{address}/NAME")),
     }
-    while !wish.is_made() {
-        std::thread::sleep(LOOK);
-    }
+    wish.wait(Duration::MAX);
     drop(served);
     api.stop()
 }

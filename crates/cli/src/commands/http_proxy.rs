@@ -21,9 +21,6 @@ use crate::{
     signals::Wish,
 };
 
-/// Interval at which the program checks whether to exit.
-const LOOK: Duration = Duration::from_millis(100);
-
 /// Runs one of the two proxies until a signal.
 pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
@@ -35,7 +32,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
             let settings = BrowserConfig { listen: *listen, to: to.clone(), limits, timeouts, log };
             let proxy = BrowserProxy::start(messenger, settings)?;
             ready(json, "browser", &proxy.address().to_string());
-            wait(&wish);
+            wish.wait(Duration::MAX);
         }
         HttpProxy::Server { config, peer, origin, tunnel, name, timeout, options } => {
             let origin = origin_of(origin).ok_or_else(|| {
@@ -51,7 +48,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
             let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), limits, timeouts, log };
             let _proxy = OriginProxy::start(messenger, settings)?;
             ready(json, "server", &origin.to_string());
-            wait(&wish);
+            wish.wait(Duration::MAX);
         }
     }
     Ok(())
@@ -86,10 +83,5 @@ fn ready(json: bool, side: &str, address: &str) {
             "browser" => out::talk(&format!("browsers may connect to http://{address}, as their proxy or as a site")),
             _ => out::talk(&format!("sends the other side's requests to {address}")),
         }
-    }
-}
-fn wait(wish: &Wish) {
-    while !wish.is_made() {
-        std::thread::sleep(LOOK);
     }
 }

@@ -1,22 +1,18 @@
 //! `trib node`.
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
-};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     io::Read,
     net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{RecvTimeoutError, Sender, channel},
+        mpsc::{Sender, channel},
     },
 };
 use tributary::{
     ApiError, Daemon, NodeConfig, Notice,
     log::{self as levels, LogLevel},
 };
-use tributary_core::Duration;
 use tributary_gateway::Gateway;
 use tributary_terminal::{log, out};
 
@@ -25,12 +21,9 @@ use crate::{
     args,
     hook::Hook,
     service::{self, Watchdog},
-    signals::INTERRUPTED,
+    signals::{self, INTERRUPTED},
     tables,
 };
-
-/// How often the daemon looks whether its node still lives.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs a daemon until a signal, the end of stdin if requested, or the death of its node.
 pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiError> {
@@ -39,7 +32,7 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     let at_once = Arc::new(AtomicBool::new(true));
     watch_signals(sender.clone(), Arc::clone(&at_once))?;
     if node.stop_with_stdin {
-        watch_stdin(sender)?;
+        watch_stdin(sender.clone())?;
     }
     let config = load_with(&node.config, &node.peer)?;
     set_log(&config, debug);
@@ -59,10 +52,11 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     announce(&daemon, gateway.as_ref().map(Gateway::address), json)?;
     let label = daemon.api().config().label.clone();
     let watchdog = Watchdog::start(&daemon.shared_api())?;
+    watch_node(&daemon, sender)?;
     service::ready(&label);
     loop {
-        match endings.recv_timeout(LOOK) {
-            Ok(Wake::End(why)) => {
+        match endings.recv().expect("the thread that waits for signals never ends") {
+            Wake::End(why) => {
                 tracing::info!("stopping: {why}");
                 service::stopping(why);
                 drop(watchdog);
@@ -70,14 +64,12 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
                 drop(gateway);
                 return daemon.stop();
             }
-            Ok(Wake::Reload) => {
+            Wake::Reload => {
                 service::reloading();
                 reload(node, &daemon, debug);
                 service::ready(&label);
             }
-            // A stopped node cannot report that; a request shows it.
-            Err(RecvTimeoutError::Timeout) => daemon.api().turn()?,
-            Err(RecvTimeoutError::Disconnected) => unreachable!("the thread that waits for signals never ends"),
+            Wake::Gone(error) => return Err(error),
         }
     }
 }
@@ -88,6 +80,8 @@ enum Wake {
     End(&'static str),
     /// It must reload its config.
     Reload,
+    /// Its node has ended.
+    Gone(ApiError),
 }
 
 /// Reads the config again. An error in it leaves the daemon as it is.
@@ -137,27 +131,22 @@ fn announce(daemon: &Daemon, at: Option<SocketAddr>, json: bool) -> Result<(), A
 /// Forwards a signal, or exits the process if `at_once`, which holds after a first signal. SIGHUP exits nothing: a
 /// daemon outlives its terminal.
 fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), ApiError> {
-    let failed = |error: std::io::Error| ApiError::io("listen for", "signals", &error);
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
-    let watch = move || {
-        for signal in signals.forever() {
-            if signal == SIGHUP {
-                let _ = sender.send(Wake::Reload);
-                continue;
-            }
-            if at_once.swap(true, Ordering::SeqCst) {
-                std::process::exit(INTERRUPTED);
-            }
-            let why = match signal {
-                SIGINT => "interrupted",
-                _ => "SIGTERM",
-            };
-            // The receiver is gone only if the program ends already.
-            let _ = sender.send(Wake::End(why));
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).map_err(failed)?;
-    Ok(())
+    signals::watch(&[SIGINT, SIGTERM, SIGHUP], move |signal| {
+        let wake = match signal {
+            SIGHUP => Wake::Reload,
+            _ if at_once.swap(true, Ordering::SeqCst) => std::process::exit(INTERRUPTED),
+            SIGINT => Wake::End("interrupted"),
+            _ => Wake::End("SIGTERM"),
+        };
+        // The receiver is gone only if the program ends already.
+        let _ = sender.send(wake);
+    })
+}
+fn watch_node(daemon: &Daemon, sender: Sender<Wake>) -> Result<(), ApiError> {
+    let api = daemon.shared_api();
+    let watch = move || drop(sender.send(Wake::Gone(api.wait_for_end())));
+    let spawned = std::thread::Builder::new().name("end".into()).spawn(watch);
+    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'end'", &error))
 }
 fn watch_stdin(sender: Sender<Wake>) -> Result<(), ApiError> {
     let watch = move || {

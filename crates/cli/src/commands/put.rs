@@ -2,12 +2,13 @@
 use std::{path::Path, sync::Arc};
 use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term};
 use tributary_content::PublicKey;
+use tributary_core::Duration;
 use tributary_terminal::out;
 
 use super::{
     answer::print,
     daemons,
-    executor::{Executor, LOOK, Own, aside, executor, milliseconds, wait_for_neighbour},
+    executor::{Executor, Own, aside, executor, milliseconds, wait_for_neighbour},
     load::load_with,
 };
 use crate::{args, signals::Wish};
@@ -62,9 +63,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         out::talk(&format!("{error}"));
     }
     out::talk("publishing until Ctrl-C");
-    while !wish.is_made() {
-        std::thread::sleep(LOOK);
-    }
+    wish.wait(Duration::MAX);
     drop(control);
     api.stop()
 }

@@ -18,8 +18,6 @@ use crate::{args::Control, signals::Wish, tables};
 
 /// Time from one drawing to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of checks for a signal.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Another screen, without a cursor; and back to the one before (xterm's private modes).
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l";
@@ -43,10 +41,7 @@ pub(crate) fn run(control: &Control, json: bool) -> Result<(), ApiError> {
         let (rows, columns) = terminal.size();
         screen.draw(&page(&now, &before, usize::from(columns), usize::from(rows)))?;
         before = now;
-        let drawn = before.at;
-        while drawn.is_some_and(|drawn| drawn.elapsed() < INTERVAL) && !wish.is_made() {
-            std::thread::sleep(LOOK);
-        }
+        wish.wait(before.at.map_or(Duration::ZERO, |drawn| INTERVAL.saturating_sub(drawn.elapsed())));
     }
     Ok(())
 }

@@ -171,6 +171,10 @@ impl Runtime {
     pub(crate) fn post(&self, command: impl FnOnce(&mut BoxedNode, Time) + Send + 'static) -> Result<(), ApiError> {
         Ok(self.driver.post(command)?)
     }
+    /// Waits until the node's thread has ended.
+    pub(crate) fn wait_for_end(&self) -> ApiError {
+        self.driver.wait_for_end().into()
+    }
     /// The node for other threads.
     pub(crate) fn remote(&self) -> Remote {
         Remote { driver: Arc::clone(&self.driver), events: Arc::clone(&self.events) }
