@@ -44,6 +44,7 @@ pub fn run<N: Endpoint>(make: impl Fn(Part, &str, u64) -> N, route: impl Fn(&mut
     let star = || Star::new(&make, &route);
     believes_nobody_if_two_disagree(star());
     believes_no_majority(star());
+    ends_when_another_key_appears(star());
     believes_the_pinned_key(star());
     takes_the_newest_version(star());
     goes_on_when_a_newer_version_appears(star());
@@ -79,6 +80,20 @@ fn believes_no_majority<N: Endpoint>(mut star: Star<N>) {
     let fetch = star.fetch(MemoryOpener::pinned(key_of(1).public()), None);
     let report = star.end_of(&fetch);
     assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+}
+
+/// A second key appears while a first fetch runs: nobody knows who is right, and nothing is remembered.
+fn ends_when_another_key_appears<N: Endpoint>(mut star: Star<N>) {
+    star.publish(0, 1, 1);
+    let opener = MemoryOpener::new();
+    let fetch = star.fetch(opener.clone(), Some(Rate::from_bits_per_second(100_000)));
+    star.run(Duration::from_millis(1_000));
+    assert!(star.report(&fetch).bytes > 0);
+    star.publish(1, 2, 1);
+    let report = star.end_of(&fetch);
+    let reason = report.failure.as_deref().unwrap_or("no failure");
+    assert!(reason.contains("claimed by several publishers"), "{reason}: {report:#?}");
+    assert!(!opener.knows_publisher(&name()) && report.stored_bytes < OBJECT_BYTES as u64, "{report:#?}");
 }
 
 /// One source with the pinned key against two others.

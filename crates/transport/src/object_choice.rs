@@ -41,15 +41,17 @@ pub enum Choice {
     Contested(String),
 }
 
-/// A fetch's judgement of a source by the object that it offers.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A fetch's judgement of a source by the object that it offers; the best one of several offers counts.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Standing {
-    /// It offers the chosen object.
-    Wanted,
-    /// It is honest and offers another version, which the text names.
-    Superseded(String),
     /// It claims a name without the right to it; the text describes the conflict.
     Faulty(String),
+    /// It has as much right to the name as the chosen publisher and offers other bytes: the fetch ends, for this reason.
+    Contested(String),
+    /// It is honest and offers another version, which the text names.
+    Superseded(String),
+    /// It offers the chosen object.
+    Wanted,
 }
 
 /// Why a manifest may not be fetched under a name.
@@ -88,14 +90,7 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
     // If a key is pinned or remembered, `check` has left only its candidates.
     let is_agreed = claims.len() > 1 && candidates.iter().all(|manifest| manifest.continues(candidates[0]));
     if claims.len() > 1 && !is_agreed {
-        let claim = |(count, manifest): &(usize, &Manifest)| {
-            format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
-        };
-        let claims = claims.values().map(claim).collect::<Vec<_>>().join(", ");
-        return Choice::Contested(format!(
-            "'{name}' is claimed by several publishers, and none of their keys is pinned or remembered: {claims}; name the \
-             right one with --publisher KEY"
-        ));
+        return Choice::Contested(contest(name, claims.values().map(|(count, manifest)| (*count, *manifest))));
     }
     let keys = claims.len();
     // Where several keys agree, the copy with the fewest readers sets the access of the received object.
@@ -119,6 +114,17 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
     Choice::Object { manifest: manifest.clone(), advice, is_agreed }
 }
 
+fn contest<'a>(name: &Name, claims: impl Iterator<Item = (usize, &'a Manifest)>) -> String {
+    let claim = |(count, manifest): (usize, &Manifest)| {
+        format!("{count} source{} with key {}", if count == 1 { "" } else { "s" }, manifest.publisher)
+    };
+    let claims = claims.map(claim).collect::<Vec<_>>().join(", ");
+    format!(
+        "'{name}' is claimed by several publishers, and none of their keys is pinned or remembered: {claims}; name the \
+         right one with --publisher KEY"
+    )
+}
+
 /// The standing of a source that offers `offered` while the fetch transfers `chosen`. `check` is the result of
 /// [`check`] for the offer.
 pub fn standing(offered: &Manifest, check: Result<(), Unfit>, chosen: &Manifest) -> Standing {
@@ -132,10 +138,8 @@ pub fn standing(offered: &Manifest, check: Result<(), Unfit>, chosen: &Manifest)
             offered.version, chosen.version
         ))
     } else {
-        Standing::Faulty(format!(
-            "offers another file under this name, signed by {} and not by {}",
-            offered.publisher, chosen.publisher
-        ))
+        // A known key would have failed the check of one of them.
+        Standing::Contested(contest(&chosen.name, [(1, chosen), (1, offered)].into_iter()))
     }
 }
 
@@ -175,11 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_of_the_same_key_are_another_version_and_of_another_key_a_fault() {
+    fn other_bytes_of_the_same_key_are_another_version_and_of_another_key_a_contest_or_a_fault() {
         let of = |offered: Manifest| standing(&offered, Ok(()), &manifest(1, 2));
         assert_eq!(of(manifest(1, 2)), Standing::Wanted);
         assert!(matches!(of(manifest(1, 3)), Standing::Superseded(_)));
-        assert!(matches!(of(manifest(2, 2)), Standing::Faulty(_)));
+        assert!(matches!(of(manifest(2, 2)), Standing::Contested(_)));
+        let unfit = standing(&manifest(2, 2), Err(Unfit::OtherName(name())), &manifest(1, 2));
+        assert!(matches!(unfit, Standing::Faulty(_)));
     }
 
     #[test]

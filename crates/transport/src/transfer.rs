@@ -406,6 +406,7 @@ impl Transfer {
                     self.distrust(now, source, Evidence::Offer, reason);
                     continue;
                 }
+                Standing::Contested(reason) => return self.fail(now, reason),
             }
             // The network offers the source again, so it is back, unless it has reported that it lacks the object.
             if !self.sources.reopen(source) {

@@ -295,15 +295,14 @@ impl Incoming {
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         self.record.on_present();
         let Some(opener) = self.opener.as_ref() else { return Opened::No };
-        let checked: Vec<(&Announcer, &Manifest, Result<(), object_choice::Unfit>)> = found
+        let checked: Vec<(&Announcer, &Manifest, Result<(), Unfit>)> = found
             .iter()
             .map(|(device, manifest)| (device, manifest, object_choice::check(&**opener, &self.name, manifest)))
             .collect();
         let opened = if self.reassembly.is_none() { self.choose_object(&checked) } else { Opened::No };
-        self.judge_sources(checked);
-        opened
+        self.judge_sources(checked).map_or(opened, Opened::Failed)
     }
-    fn choose_object(&mut self, checked: &[(&Announcer, &Manifest, Result<(), object_choice::Unfit>)]) -> Opened {
+    fn choose_object(&mut self, checked: &[(&Announcer, &Manifest, Result<(), Unfit>)]) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
         let trusted = checked.iter().filter(|(.., check)| check.is_ok()).map(|(_, manifest, _)| *manifest);
         match object_choice::choose(&**opener, &self.name, trusted) {
@@ -327,14 +326,11 @@ impl Incoming {
             }
         }
     }
-    fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), object_choice::Unfit>)>) {
+    /// Judges the sources by the objects that they announce; returns why the fetch has to end, if another publisher has
+    /// as much right to the name.
+    fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), Unfit>)>) -> Option<String> {
         let chosen = self.reassembly.as_ref().map(Reassembly::manifest);
         let is_chosen = chosen.is_some();
-        let rank = |standing: &Standing| match standing {
-            Standing::Wanted => 2,
-            Standing::Superseded(_) => 1,
-            Standing::Faulty(_) => 0,
-        };
         let mut standings: BTreeMap<Guid, (&Announcer, Standing)> = BTreeMap::new();
         for (device, manifest, check) in checked {
             let standing = match (check, chosen) {
@@ -343,9 +339,7 @@ impl Incoming {
                 (Ok(()), None) => Standing::Wanted,
             };
             let known = standings.entry(device.guid).or_insert_with(|| (device, standing.clone()));
-            if rank(&standing) > rank(&known.1) {
-                known.1 = standing;
-            }
+            known.1 = standing.max(known.1.clone());
         }
         for (guid, (device, standing)) in standings {
             let Some(source) = self.number_of(&guid).or_else(|| {
@@ -361,6 +355,7 @@ impl Incoming {
                     self.conflicts.remove(&source);
                 }
                 Standing::Superseded(reason) => self.record.extend(self.sources.close(source, reason)),
+                Standing::Contested(reason) => return Some(reason),
                 Standing::Faulty(reason) => {
                     let distrusted = self.sources.distrust(source, Evidence::Offer, reason);
                     self.conflicts.extend(distrusted.into_iter().map(|event| (source, event)));
@@ -370,6 +365,7 @@ impl Incoming {
         if is_chosen {
             self.report_conflicts();
         }
+        None
     }
     /// Reports the objections to sources, now that no other object can be chosen.
     pub(super) fn report_conflicts(&mut self) {

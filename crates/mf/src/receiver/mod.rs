@@ -42,7 +42,7 @@ use tributary_transport::{
     Fetch,
     fetches::{FetchTable, Fetching},
     messaging::GetOptions,
-    object_choice::{self, Choice, Standing},
+    object_choice::{self, Choice, Standing, Unfit},
     patience::Patience,
     record::Record,
     sources::{self, Evidence, Sources},

@@ -61,8 +61,9 @@ const PROBES_MAX: usize = 64;
 const UNTRUSTED_MAX: usize = 8;
 /// How long sources may show a manifest with another packet size than others without delivering anything right.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum wait for further answers to the first probes after the first answer, while the name's publisher is unknown.
-const GATHER_MAX: Duration = Duration::from_millis(250);
+/// Wait for further answers to the first probes after the first answer, while the name's publisher is unknown: a
+/// publisher farther away may contest the name.
+const GATHER: Duration = Duration::from_millis(250);
 /// Paths whose producers cannot be distinguished share the rest of a link: all are one group (PTP eq. 2 sums over all
 /// paths in use).
 const GROUP_OF_ALL: u16 = 0;
@@ -607,11 +608,10 @@ impl Fetching {
         }
         self.gathered_late = None;
     }
-    /// Whether the answers to other probes that were sent at `sent` or before are waited for, as long again as the first
-    /// answer took.
+    /// Whether the answers to other probes that were sent at `sent` or before are waited for.
     fn gathers(&mut self, now: Time, sent: Time) -> bool {
         if self.gathering == Gathering::NotBegun {
-            self.gathering = Gathering::Until(now + now.since(sent).min(GATHER_MAX));
+            self.gathering = Gathering::Until(now + GATHER);
         }
         let is_open = matches!(self.gathering, Gathering::Until(until) if now < until);
         let is_answered = !self.probes.values().any(|probe| probe.sent <= sent);
