@@ -232,11 +232,12 @@ fn a_request_for_paths_that_is_lost_is_repeated() {
 fn what_was_refused_for_good_is_not_published_any_more() {
     let mut star = Star::new(&["rn-1", "tm-1"], |config| {
         config.resolver = config.label == "rn-1";
+        config.limits.records_max = 3;
         config.topology_manager = (config.label == "tm-1").then_some(1);
     });
     star.run(3_000);
-    // The second name is a scope already.
-    for (text, published) in [("/s/file", 1), ("/s", 1), ("/t", 2)] {
+    // The second name would be the fourth record, after the root, `/s` and `/s/file`.
+    for (text, published) in [("/s/file", 1), ("/t", 1), ("/s", 2)] {
         let key = SigningKey::from_secret(&[1; 32]);
         let object = MemoryObject::new(text.parse().unwrap(), alloc::vec![7; 1_000], &key).unwrap();
         let now = star.now;

@@ -367,7 +367,8 @@ impl Rendezvous {
         Ok(Verdict::Store { entry, registers })
     }
 
-    /// The rules of PSI, operation by operation. `live`: the client's own entry exists already.
+    /// The rules of PSI, operation by operation. `live`: the client's own entry exists already. A name may be an item and
+    /// a scope, since a publisher above a name has no say in it.
     #[expect(clippy::too_many_lines, reason = "one exhaustive match over the operations; each arm is short")]
     fn check_operation(
         &self,
@@ -386,9 +387,6 @@ impl Rendezvous {
                 if manifest.len() > config.manifest_bytes_max {
                     return Err(Limit::ManifestBytes.reached(config.manifest_bytes_max));
                 }
-                if record.is_scope() {
-                    return Err(Rejection::IsScope);
-                }
                 limit(&|| record.publishers().count(), config.publishers_max, Limit::Publishers)?;
                 let (label, manifest, object_bytes) = (label.clone(), manifest.clone(), *object_bytes);
                 let child = ChildState::Item { publishers: 1, bytes: object_bytes };
@@ -396,12 +394,8 @@ impl Rendezvous {
                 (Some(value), *lease, (!exists).then_some((child, *scopes)))
             }
             Operation::Unpublish if live => (None, Duration::ZERO, None),
-            Operation::Unpublish if record.is_scope() => return Err(Rejection::IsScope),
             Operation::Unpublish => return Err(Rejection::NotPublished),
             Operation::PublishScope { lease, scopes } => {
-                if record.is_item() {
-                    return Err(Rejection::IsItem);
-                }
                 if !live && record.scope_publishers().next().is_some() {
                     return Err(Rejection::AlreadyPublished);
                 }
@@ -410,9 +404,7 @@ impl Rendezvous {
             }
             Operation::UnpublishScope => {
                 if !live {
-                    return Err(if record.is_item() {
-                        Rejection::IsItem
-                    } else if record.scope_publishers().next().is_some() {
+                    return Err(if record.scope_publishers().next().is_some() {
                         Rejection::NotAuthorised
                     } else if exists {
                         Rejection::NotPublished
@@ -426,18 +418,15 @@ impl Rendezvous {
                 (None, Duration::ZERO, None)
             }
             Operation::Subscribe { k, metric, lease, .. } => {
-                if record.is_scope() {
+                if record.is_scope() && !record.is_item() {
                     return Err(Rejection::IsScope);
                 }
                 limit(&|| record.subscription_count(), config.subscriptions_max, Limit::Subscriptions)?;
                 (Some(EntryValue::Subscription { k: *k, metric: *metric }), *lease, None)
             }
             Operation::SubscribeScope { known, lease } => {
-                if record.is_item() {
-                    return Err(Rejection::IsItem);
-                }
                 if !live && !record.is_scope() {
-                    return Err(Rejection::NoSuchScope);
+                    return Err(if record.is_item() { Rejection::IsItem } else { Rejection::NoSuchScope });
                 }
                 limit(&|| record.scope_subscribers().count(), config.scope_subscribers_max, Limit::ScopeSubscribers)?;
                 (Some(EntryValue::ScopeSubscriber { home, known: *known }), *lease, None)
@@ -449,9 +438,6 @@ impl Rendezvous {
                 (None, Duration::ZERO, None)
             }
             Operation::SetChild { child, lease, scopes, .. } => {
-                if record.is_item() {
-                    return Err(Rejection::IsItem);
-                }
                 if *child == ChildState::Absent {
                     return Ok((None, Duration::ZERO, None));
                 }

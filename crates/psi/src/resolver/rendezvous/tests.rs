@@ -530,6 +530,29 @@ fn a_scope_tells_what_is_in_it_then_that_it_is_listed_then_what_changes() {
 }
 
 #[test]
+fn an_item_claims_no_name_below_it_and_a_name_below_claims_no_item() {
+    for order in [["/lab", "/lab/tools/one"], ["/lab/tools/one", "/lab"]] {
+        let mut world = World::new(8, Faults::NONE, 5, 4);
+        for (publisher, name) in (1..).zip(order) {
+            world.publish(publisher, name);
+            world.seconds(1);
+            assert!(world.rejections(publisher).is_empty(), "{order:?}");
+            world.subscribe(3, name, publisher as u32);
+        }
+        let now = world.now();
+        world.client(4).subscribe_scope(now, &name("/lab"));
+        world.seconds(1);
+        assert!(world.matches.values().filter(|request| request.publishers.len() == 1).count() == 2, "{order:?}");
+        assert!(world.events_of(4).contains(&ResolverEvent::Listed { name: "/lab".into(), entries: 1 }), "{order:?}");
+        let now = world.now();
+        let above = if order[0] == "/lab" { 1 } else { 2 };
+        world.client(above).unpublish(now, &name("/lab"));
+        world.seconds(2);
+        assert_eq!(world.events_of(4), [], "the names below stay");
+    }
+}
+
+#[test]
 fn the_root_lists_the_outermost_names_even_if_there_are_none() {
     let mut world = World::new(7, Faults::NONE, 3, 2);
     let now = world.now();
@@ -657,10 +680,7 @@ fn every_rejection_reaches_the_application() {
     expect(&mut world, 2, Rejection::NotPublished, &|c, t| c.unpublish_scope(t, &name("/s")));
     expect(&mut world, 2, Rejection::NotSubscribed, &|c, t| c.unsubscribe(t, &name("/s/i"), 1));
     expect(&mut world, 2, Rejection::NotSubscribed, &|c, t| c.unsubscribe_scope(t, &name("/s")));
-    expect(&mut world, 2, Rejection::IsScope, &put("/s", CREATE));
     expect(&mut world, 2, Rejection::IsScope, &|c, t| c.subscribe(t, &name("/s"), 1, 1, PathMetric::Hops));
-    expect(&mut world, 2, Rejection::IsItem, &put("/s/i/below", CREATE));
-    expect(&mut world, 2, Rejection::IsItem, &|c, t| c.publish_scope(t, &name("/s/i"), CREATE));
     expect(&mut world, 2, Rejection::IsItem, &|c, t| c.subscribe_scope(t, &name("/s/i")));
     expect(&mut world, 2, Rejection::Malformed, &put("/", CREATE));
     expect(&mut world, 2, Rejection::LimitReached(Limit::Publishers, 1), &put("/s/i", CREATE));
