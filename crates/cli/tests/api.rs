@@ -215,6 +215,8 @@ fn pages_of_other_sites_neither_read_nor_change_anything() {
     let page = site.ask_with("GET", "/page.html", "", "");
     assert!(page.field("content-security-policy").unwrap().starts_with("sandbox"), "{}", page.head);
     assert!(!page.head.contains("allow-same-origin"));
+    assert_eq!(page.field("cross-origin-resource-policy"), Some("same-origin"));
+    assert_eq!(site.ask_with("GET", "/page.html", "Sec-Fetch-Site: cross-site\r\n", "").status, 403);
 }
 
 #[test]

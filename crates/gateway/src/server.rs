@@ -32,7 +32,10 @@ use tributary::{ApiError, LocalApi};
 use tributary_net::disk::ObjectCache;
 
 use crate::{
-    api::{Kind, Service, guard::Connection},
+    api::{
+        Kind, Service,
+        guard::{self, Connection},
+    },
     body::{Content, Part},
     conditions::{self, Validators, Wanted},
     config::GatewayConfig,
@@ -261,10 +264,18 @@ fn wants_page<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET && accept.is_some_and(|accept| accept.contains("text/html"))
 }
 async fn object_answer(shared: &Shared, request: &Request<Incoming>) -> Response<Content> {
+    let embedding = match shared.config.cross_site || place::is_mirror(request, &shared.config) {
+        true => Some("cross-origin"),
+        false => guard::embedding(request.headers()),
+    };
+    let Some(embedding) = embedding else {
+        return refusal(&Failure::new(403, "pages of other sites embed objects only with 'cross_site' in [http]"));
+    };
     let mut response = match respond(shared, request).await {
         Ok(response) => response,
         Err(failure) => refusal(&failure),
     };
+    response.headers_mut().insert("cross-origin-resource-policy", HeaderValue::from_static(embedding));
     // Pages of all publishers have one origin: without this a script in one object could read every other. Recordings
     // have no scripts, and a browser that plays one in a sandbox treats its own requests as cross-origin.
     if !place::is_mirror(request, &shared.config) && !is_recording(&response) {

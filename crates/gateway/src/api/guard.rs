@@ -139,13 +139,22 @@ fn check_site(headers: &HeaderMap) -> Result<(), Refusal> {
     if headers.get_all("sec-fetch-site").iter().any(|site| site != "same-origin" && site != "none") {
         return Err(Refusal::CrossSite);
     }
-    let host = text(headers, "host").unwrap_or_default();
-    let is_own = |origin: &str| {
-        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
-    };
-    let is_foreign = headers.get_all(header::ORIGIN).iter().any(|origin| !origin.to_str().is_ok_and(is_own));
-    if is_foreign { Err(Refusal::CrossSite) } else { Ok(()) }
+    let is_own = headers.get_all(header::ORIGIN).iter().all(|origin| is_own(headers, origin.to_str().ok()));
+    if is_own { Ok(()) } else { Err(Refusal::CrossSite) }
+}
+/// Which sites' pages may embed an object, as a value of `Cross-Origin-Resource-Policy`; `None` if the page that requests
+/// it may not. Pages of objects are sandboxed, so their requests come from no site, and their address tells.
+pub(crate) fn embedding(headers: &HeaderMap) -> Option<&'static str> {
+    match (text(headers, "sec-fetch-site"), text(headers, "sec-fetch-dest")) {
+        (Some("cross-site"), _) if is_own(headers, text(headers, "referer")) => Some("cross-origin"),
+        (Some("cross-site"), dest) if dest != Some("document") => None,
+        _ => Some("same-origin"),
+    }
+}
+/// Whether a request is for the host of this address.
+fn is_own(headers: &HeaderMap, url: Option<&str>) -> bool {
+    let path = url.and_then(|url| url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")));
+    path.is_some_and(|path| path.split('/').next() == text(headers, "host"))
 }
 /// The API takes no bodies of the types that forms send: browsers without `Sec-Fetch-Site` send only those without a
 /// preflight.
@@ -238,6 +247,23 @@ mod tests {
             &[("origin", "127.0.0.1:8080")],
         ] {
             assert_eq!(site(foreign), Err(Refusal::CrossSite), "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn only_pages_of_this_gateway_embed_its_objects() {
+        let (cross, own) = (("sec-fetch-site", "cross-site"), ("referer", "http://127.0.0.1:8080/lab/page.html"));
+        for (list, embedding) in [
+            (&[][..], Some("same-origin")),
+            (&[("sec-fetch-site", "same-origin")], Some("same-origin")),
+            (&[cross, ("sec-fetch-dest", "document")], Some("same-origin")),
+            (&[cross, ("sec-fetch-dest", "image"), own], Some("cross-origin")),
+            (&[cross], None),
+            (&[cross, ("sec-fetch-dest", "iframe")], None),
+            (&[cross, ("referer", "http://evil.example/")], None),
+            (&[cross, ("referer", "http://127.0.0.1:8080.evil.example/")], None),
+        ] {
+            assert_eq!(super::embedding(&fields(list)), embedding, "{list:?}");
         }
     }
 

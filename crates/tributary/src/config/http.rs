@@ -30,6 +30,8 @@ pub struct HttpConfig {
     pub token_file: Option<PathBuf>,
     /// Maximum bytes of an uploaded file.
     pub upload_bytes_max: u64,
+    /// Whether pages of other sites may embed its objects.
+    pub cross_site: bool,
     /// Names of the gateway, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Hosts that it mirrors.
@@ -61,6 +63,7 @@ impl HttpConfig {
             api: true,
             token_file: None,
             upload_bytes_max: 4 << 30,
+            cross_site: false,
             hosts: Vec::new(),
             mirrors: Vec::new(),
         }

@@ -709,6 +709,7 @@ pub(super) fn http(section: Section<'_>, folder: &Path, state_dir: &Path) -> Opt
     http.api = section.flag("api").unwrap_or(http.api);
     http.upload_bytes_max = size(&section, "upload_size", 1 << 10, 1 << 50).unwrap_or(http.upload_bytes_max);
     http.token_file = section.path("token_file", folder);
+    http.cross_site = section.flag("cross_site").unwrap_or(http.cross_site);
     http.hosts = section.texts("hosts").unwrap_or_default().into_iter().map(|host| host.value).collect();
     for mirror in section.sections("mirror") {
         let (host, name) =
