@@ -369,7 +369,6 @@ impl Rendezvous {
 
     /// The rules of PSI, operation by operation. `live`: the client's own entry exists already. A name may be an item and
     /// a scope, since a publisher above a name has no say in it.
-    #[expect(clippy::too_many_lines, reason = "one exhaustive match over the operations; each arm is short")]
     fn check_operation(
         &self,
         record: &Record,
