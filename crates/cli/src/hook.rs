@@ -7,7 +7,7 @@ use std::{
     thread::JoinHandle,
 };
 use tributary::{
-    ApiError, Notice,
+    ApiError, Notice, spawn,
     views::{DoneView, ReceivedView},
 };
 
@@ -29,9 +29,7 @@ impl Hook {
     pub(crate) fn new(command: &str) -> Result<Hook, ApiError> {
         let (objects, waiting) = channel::<Object>();
         let command = command.to_string();
-        let work = move || waiting.iter().for_each(|object| run(&command, &object));
-        let thread = std::thread::Builder::new().name("on-done".into()).spawn(work);
-        let thread = thread.map_err(|error| ApiError::io("start", "the thread of --on-done", &error))?;
+        let thread = spawn("on-done", move || waiting.iter().for_each(|object| run(&command, &object)))?;
         Ok(Hook { objects: Some(objects), thread: Some(thread) })
     }
     /// The hook of an option.

@@ -8,7 +8,7 @@ use std::{
     },
     thread::JoinHandle,
 };
-use tributary::{ApiError, LocalApi};
+use tributary::{ApiError, LocalApi, spawn};
 use tributary_core::Duration;
 
 /// The daemon serves: its sockets are open, and the config's publications are published.
@@ -59,9 +59,7 @@ impl Watchdog {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("watchdog".into()).spawn(work);
-        let thread = thread.map_err(|error| ApiError::io("start", "the thread 'watchdog'", &error))?;
-        Ok(Watchdog { end: Some(end), thread: Some(thread) })
+        Ok(Watchdog { end: Some(end), thread: Some(spawn("watchdog", work)?) })
     }
 }
 impl Drop for Watchdog {

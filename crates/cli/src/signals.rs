@@ -5,7 +5,7 @@ use signal_hook::{
     iterator::Signals,
 };
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use tributary::{ApiError, ErrorKind};
+use tributary::{ApiError, ErrorKind, spawn};
 use tributary_core::Duration;
 
 /// Exit code of a program that a second signal kills.
@@ -16,10 +16,8 @@ pub(crate) const INTERRUPTED_MESSAGE: &str = "interrupted";
 
 /// Calls `notice` on a thread of its own for each of the signals.
 pub(crate) fn watch(signals: &[i32], notice: impl Fn(i32) + Send + 'static) -> Result<(), ApiError> {
-    let failed = |error: std::io::Error| ApiError::io("listen for", "signals", &error);
-    let mut signals = Signals::new(signals).map_err(failed)?;
-    let work = move || signals.forever().for_each(notice);
-    std::thread::Builder::new().name("signals".into()).spawn(work).map(drop).map_err(failed)
+    let mut signals = Signals::new(signals).map_err(|error| ApiError::io("listen for", "signals", &error))?;
+    spawn("signals", move || signals.forever().for_each(notice)).map(drop)
 }
 
 /// Whether a signal has asked the program to exit.

@@ -1,6 +1,6 @@
 //! Errors in the form for people: the operation, its object, the reason, and a remedy.
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, thread::JoinHandle};
 use tributary_core::printable;
 
 /// Why an operation failed.
@@ -70,6 +70,19 @@ impl ApiError {
         ApiError::new(ErrorKind::Io, format!("cannot {operation} '{what}': {error}"))
     }
 }
+
+/// Starts a thread called `name`.
+///
+/// # Errors
+/// [`ApiError`] if the system has none.
+pub fn spawn<R: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<JoinHandle<R>, ApiError> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))
+}
+
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Other nodes word network failures: their text must not start a line.

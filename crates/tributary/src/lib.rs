@@ -58,7 +58,7 @@ pub mod views;
 pub use api::{Api, Flow};
 pub use config::{ConfigErrors, NodeConfig};
 pub use control::{ControlSocket, Daemon, SocketApi};
-pub use error::{ApiError, ErrorKind};
+pub use error::{ApiError, ErrorKind, spawn};
 pub use families::{Credential, key_chain};
 pub use family::Family;
 pub use local::LocalApi;

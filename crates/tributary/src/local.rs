@@ -11,7 +11,7 @@ use tributary_net::disk::{ObjectCache, OnOpen};
 use crate::{
     api::{Api, Flow},
     config::{Invitation, NodeConfig},
-    error::{ApiError, ErrorKind},
+    error::{ApiError, ErrorKind, spawn},
     families::BoxedNode,
     log,
     node::{LocalNode, queue::State},
@@ -193,8 +193,7 @@ impl LocalApi {
                 std::thread::sleep(QUEUE_LOOK);
             }
         };
-        let spawned = std::thread::Builder::new().name("queue".into()).spawn(work);
-        spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'queue'", &error))
+        spawn("queue", work).map(drop)
     }
     fn enqueue(self: &Arc<Self>, get: Get) -> Result<Notice, ApiError> {
         if get.output == Output::Stream {
@@ -260,10 +259,7 @@ impl LocalApi {
         while let Some((number, get)) = self.node.queue.take(room) {
             let begun = claimed.take_if(|(of, _)| *of == number).map(|(_, begun)| begun);
             let api = Arc::clone(self);
-            let spawned =
-                std::thread::Builder::new().name("fetch".into()).spawn(move || api.run_queued(number, get, begun));
-            if let Err(error) = spawned {
-                let error = ApiError::io("start", "the thread of a fetch", &error);
+            if let Err(error) = spawn("fetch", move || api.run_queued(number, get, begun)) {
                 self.note_end(number, "a fetch", Err(&error));
                 return;
             }

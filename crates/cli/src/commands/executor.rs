@@ -6,7 +6,7 @@ use std::{
         mpsc::{RecvTimeoutError, channel},
     },
 };
-use tributary::{Api, ApiError, ControlSocket, ErrorKind, LocalApi, NodeConfig, Request, SocketApi};
+use tributary::{Api, ApiError, ControlSocket, ErrorKind, LocalApi, NodeConfig, Request, SocketApi, spawn};
 use tributary_core::Duration;
 use tributary_terminal::out;
 
@@ -151,8 +151,7 @@ pub(super) fn aside<R: Send + 'static>(
 ) -> Result<R, ApiError> {
     let (tell, done) = channel();
     // The receiver is gone if the program ends.
-    let thread = std::thread::Builder::new().name(name.into()).spawn(move || drop(tell.send(work())));
-    thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))?;
+    spawn(name, move || drop(tell.send(work())))?;
     loop {
         wish.check()?;
         match done.recv_timeout(LOOK) {

@@ -12,6 +12,7 @@ use std::{
 use tributary::{
     ApiError, Daemon, NodeConfig, Notice,
     log::{self as levels, LogLevel},
+    spawn,
 };
 use tributary_gateway::Gateway;
 use tributary_terminal::{log, out};
@@ -125,8 +126,7 @@ fn announce(daemon: &Daemon, at: Option<SocketAddr>, json: bool) -> Result<(), A
             }
         }
     };
-    let spawned = std::thread::Builder::new().name("announce".into()).spawn(tell);
-    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'announce'", &error))
+    spawn("announce", tell).map(drop)
 }
 /// Forwards a signal, or exits the process if `at_once`, which holds after a first signal. SIGHUP exits nothing: a
 /// daemon outlives its terminal.
@@ -144,9 +144,7 @@ fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), A
 }
 fn watch_node(daemon: &Daemon, sender: Sender<Wake>) -> Result<(), ApiError> {
     let api = daemon.shared_api();
-    let watch = move || drop(sender.send(Wake::Gone(api.wait_for_end())));
-    let spawned = std::thread::Builder::new().name("end".into()).spawn(watch);
-    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'end'", &error))
+    spawn("end", move || drop(sender.send(Wake::Gone(api.wait_for_end())))).map(drop)
 }
 fn watch_stdin(sender: Sender<Wake>) -> Result<(), ApiError> {
     let watch = move || {
@@ -155,6 +153,5 @@ fn watch_stdin(sender: Sender<Wake>) -> Result<(), ApiError> {
         while matches!(stdin.read(&mut buffer), Ok(count) if count > 0) {}
         let _ = sender.send(Wake::End("standard input has ended"));
     };
-    let spawned = std::thread::Builder::new().name("stdin".into()).spawn(watch);
-    spawned.map(drop).map_err(|error| ApiError::io("watch", "standard input", &error))
+    spawn("stdin", watch).map(drop)
 }

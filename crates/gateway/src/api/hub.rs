@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request};
+use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request, spawn};
 
 use crate::metrics::ledger::Ledger;
 
@@ -72,8 +72,7 @@ impl Hub {
             }
             of_thread.state().clients.clear();
         };
-        let spawned = std::thread::Builder::new().name("events".into()).spawn(watch);
-        spawned.map_err(|error| ApiError::io("start", "the thread 'events'", &error))?;
+        spawn("events", watch)?;
         Ok(hub)
     }
     /// Listens from now on, or from the event after `last` if that is still known.

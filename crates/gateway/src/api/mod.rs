@@ -39,7 +39,7 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use tokio::sync::{Semaphore, mpsc};
-use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request};
+use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request, spawn};
 
 use self::{
     guard::{Connection, Guard},
@@ -343,8 +343,7 @@ impl Service {
                 let _ = sender.blocking_send(Err(error));
             }
         };
-        let spawned = std::thread::Builder::new().name("request".into()).spawn(work);
-        spawned.map_err(|error| ApiError::io("start", "the thread of a request", &error))?;
+        spawn("request", work)?;
         let first = lines.recv().await.ok_or_else(gone)??;
         let (written, bytes) = mpsc::channel(1);
         let write = move |notice: &Notice| {

@@ -20,7 +20,7 @@ use tributary_net::{Clock, owner::is_unix_peer_owner};
 use super::protocol::{Call, Reply, read_line};
 use crate::{
     api::{Api, Flow},
-    error::{ApiError, ErrorKind},
+    error::{ApiError, ErrorKind, spawn},
     local::LocalApi,
     operations::file_watch::{self, Watching},
     request::Request,
@@ -61,9 +61,23 @@ impl ControlSocket {
     pub fn open(path: &Path, api: Arc<LocalApi>) -> Result<Self, ApiError> {
         remove_stale(path)?;
         let listener = bind_private(path)?;
-        watch_copies(&api)?;
-        watch_policies(&api)?;
-        watch_files(&api)?;
+        if let Some(age_max) = api.copies_age_max() {
+            repeat("copies", &api, move |api| {
+                if let Err(error) = api.withdraw_old_copies() {
+                    tracing::warn!("cannot withdraw old copies: {error}");
+                }
+                Some(age_max.min(COPIES_LOOK))
+            })?;
+        }
+        repeat("policies", &api, LocalApi::apply_policies)?;
+        let mut watching = None;
+        repeat("watching", &api, move |api| {
+            // The system watches for few programs: not for one that has nothing to watch.
+            if watching.is_some() || !api.node().publications.watched().is_empty() {
+                watching.get_or_insert_with(Watching::new).look(api.node());
+            }
+            Some(file_watch::LOOK)
+        })?;
         let ended = Arc::new(AtomicBool::new(false));
         api.start_queue(&ended)?;
         let clients = Arc::<AtomicUsize>::default();
@@ -73,10 +87,7 @@ impl ControlSocket {
             clients: Arc::clone(&clients),
             ended: Arc::clone(&ended),
         });
-        let thread = std::thread::Builder::new()
-            .name("control".into())
-            .spawn(move || accept(&listener, &shared))
-            .map_err(|error| ApiError::io("start the thread of the control socket", path.display(), &error))?;
+        let thread = spawn("control", move || accept(&listener, &shared))?;
         Ok(ControlSocket { path: path.into(), ended, clients, thread: Some(thread) })
     }
     /// Clients that are served now.
@@ -100,51 +111,19 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Keeps the policies of faces up to date while the node runs.
-fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
+/// Works while the node runs, on a thread called `name`, and pauses as long as `work` tells; `None` ends it.
+fn repeat(
+    name: &str,
+    api: &Arc<LocalApi>,
+    mut work: impl FnMut(&LocalApi) -> Option<Duration> + Send + 'static,
+) -> Result<(), ApiError> {
     let api = Arc::downgrade(api);
-    let look = move || {
-        while let Some(pause) = api.upgrade().and_then(|api| api.apply_policies()) {
+    let turns = move || {
+        while let Some(pause) = api.upgrade().and_then(|api| work(&api)) {
             std::thread::sleep(pause);
         }
     };
-    let spawned = std::thread::Builder::new().name("policies".into()).spawn(look);
-    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'policies'", &error))
-}
-
-/// Publishes changed files again while the node runs.
-fn watch_files(api: &Arc<LocalApi>) -> Result<(), ApiError> {
-    let api = Arc::downgrade(api);
-    let look = move || {
-        let mut watching = None;
-        while let Some(api) = api.upgrade() {
-            // The system watches for few programs: not for one that has nothing to watch.
-            if watching.is_some() || !api.node().publications.watched().is_empty() {
-                watching.get_or_insert_with(Watching::new).look(api.node());
-            }
-            drop(api);
-            std::thread::sleep(file_watch::LOOK);
-        }
-    };
-    let spawned = std::thread::Builder::new().name("watching".into()).spawn(look);
-    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'watching'", &error))
-}
-
-/// Withdraws outdated copies while the node runs, if an age limit is set.
-fn watch_copies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
-    let Some(age_max) = api.copies_age_max() else { return Ok(()) };
-    let (api, pause) = (Arc::downgrade(api), age_max.min(COPIES_LOOK));
-    let look = move || {
-        loop {
-            std::thread::sleep(pause);
-            let Some(api) = api.upgrade() else { return };
-            if let Err(error) = api.withdraw_old_copies() {
-                tracing::warn!("cannot withdraw old copies: {error}");
-            }
-        }
-    };
-    let spawned = std::thread::Builder::new().name("copies".into()).spawn(look);
-    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'copies'", &error))
+    spawn(name, turns).map(drop)
 }
 /// Longest interval between checks for outdated copies.
 const COPIES_LOOK: Duration = Duration::from_secs(60);

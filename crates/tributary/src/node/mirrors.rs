@@ -9,7 +9,7 @@ use tributary_web::{ClientOptions, Origin, Uplink, Url, node::Host, s3};
 use super::runtime::Remote;
 use crate::{
     config::FaceConfig,
-    error::{ApiError, ErrorKind},
+    error::{ApiError, ErrorKind, spawn},
     request::WebMirrors,
 };
 
@@ -86,8 +86,7 @@ impl Mirrors {
                 remote.events().note(&format!("no mirror is used: {error}"));
             }
         };
-        let thread = std::thread::Builder::new().name("web".into()).spawn(work);
-        thread.map(drop).map_err(|error| ApiError::io("start a thread for", "mirrors", &error))
+        spawn("web", work).map(drop)
     }
 }
 

@@ -20,7 +20,7 @@ use tributary_net::{Clock, DriverError, DriverHandle, StreamFaceConfig};
 use super::{driver_config::datagram_face, event_bus::EventBus};
 use crate::{
     config::{FaceConfig, NamedPeer, is_own},
-    error::ApiError,
+    error::{ApiError, spawn},
     families::BoxedNode,
 };
 
@@ -74,8 +74,7 @@ impl PeerLookups {
             states: Arc::clone(&states),
             clock: Clock::new(),
         };
-        let spawned = std::thread::Builder::new().name("lookups".into()).spawn(move || thread.run(&stopped));
-        spawned.map_err(|error| ApiError::io("start", "the thread 'lookups'", &error))?;
+        spawn("lookups", move || thread.run(&stopped))?;
         Ok(Some(PeerLookups { states, _running: running }))
     }
     /// The latest lookup of a neighbour; `None` before the first one, and for those without a name.
