@@ -5,7 +5,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -13,7 +12,7 @@ use tokio::{
     sync::{OnceCell, oneshot, watch},
     time::Instant,
 };
-use tributary::{ApiError, ErrorKind, Flow, Get, LocalApi, Output};
+use tributary::{ApiError, ErrorKind, Flow, Get, LocalApi, Output, spawn};
 use tributary_content::{Name, ObjectKind};
 use tributary_net::disk::{CachedObject, ObjectCache};
 
@@ -178,8 +177,7 @@ impl Sessions {
         });
         let (sessions, is_stopped, of) = (Arc::clone(self), Arc::clone(&session.is_stopped), name.clone());
         let work = move || sessions.fetch(&of, &is_stopped, &tell);
-        let begun = thread::Builder::new().name("session".into()).spawn(work);
-        begun.map_err(|error| Failure::new(503, format!("there is no thread for it: {error}")))?;
+        spawn("session", work).map_err(|error| Failure::new(503, error.message))?;
         if let Some(before) = open.insert(name.clone(), Arc::clone(&session)) {
             lock(&self.replaced).push(before);
         }

@@ -53,7 +53,8 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     announce(&daemon, gateway.as_ref().map(Gateway::address), json)?;
     let label = daemon.api().config().label.clone();
     let watchdog = Watchdog::start(&daemon.shared_api())?;
-    watch_node(&daemon, sender)?;
+    let api = daemon.shared_api();
+    spawn("end", move || drop(sender.send(Wake::Gone(api.wait_for_end()))))?;
     service::ready(&label);
     loop {
         match endings.recv().expect("the thread that waits for signals never ends") {
@@ -141,10 +142,6 @@ fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), A
         // The receiver is gone only if the program ends already.
         let _ = sender.send(wake);
     })
-}
-fn watch_node(daemon: &Daemon, sender: Sender<Wake>) -> Result<(), ApiError> {
-    let api = daemon.shared_api();
-    spawn("end", move || drop(sender.send(Wake::Gone(api.wait_for_end())))).map(drop)
 }
 fn watch_stdin(sender: Sender<Wake>) -> Result<(), ApiError> {
     let watch = move || {

@@ -32,7 +32,7 @@ use tributary_content::{
     StoreOpener, Wanted, Wishes,
 };
 
-use super::{FindKey, Sealed, TrustStore, background::lock, io_error, refusal};
+use super::{Sealed, StoreHooks, TrustStore, background::lock, io_error, opener::Remember, refusal};
 use crate::bell::Bell;
 
 /// The folder of the objects, and its size. Clones are one cache.
@@ -509,6 +509,8 @@ pub struct CacheOpener {
     pub bell: Bell,
     /// Gets the object.
     pub on_open: OnOpen,
+    /// Whether verified content binds the name to its publisher's key.
+    pub binds_key: bool,
 }
 impl StoreOpener for CacheOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
@@ -517,24 +519,31 @@ impl StoreOpener for CacheOpener {
     fn knows_publisher(&self, name: &Name) -> bool {
         self.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
     }
+    fn bind_no_key(&mut self) {
+        self.binds_key = false;
+    }
     fn resumes(&self, _: &Manifest) -> bool {
         false
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let key = match &self.sealed {
-            Sealed::Open(keys) if manifest.is_sealed => Some(find_key(&**keys, manifest)?),
+            Sealed::Open(keys) if manifest.is_sealed => Some(keys.find_key(manifest)?),
             Sealed::Open(_) | Sealed::Keep => None,
         };
         let object = self.cache.object(manifest, key.as_ref(), &self.bell)?;
         (self.on_open)(object.clone());
         let held = object.0.lock().held.clone();
         let tree = object.0.lock().tree.clone();
-        Ok(Box::new(CacheStore { trust: self.trust.clone(), pinned: self.publisher, object, held, tree }))
+        let remember = Remember {
+            trust: self.trust.clone(),
+            name: manifest.name.clone(),
+            publisher: manifest.publisher,
+            pinned: self.publisher,
+            binds_key: self.binds_key,
+        };
+        Ok(Box::new(CacheStore { remember, object, held, tree }))
     }
-}
-fn find_key(keys: &dyn FindKey, manifest: &Manifest) -> Result<ObjectKey, StoreError> {
-    keys.find_key(manifest)
 }
 impl fmt::Debug for CacheOpener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -544,8 +553,7 @@ impl fmt::Debug for CacheOpener {
 
 /// The store of a fetch into a cache.
 struct CacheStore {
-    trust: TrustStore,
-    pinned: Option<PublicKey>,
+    remember: Remember,
     object: CachedObject,
     held: Bitmap,
     tree: Option<HashTree>,
@@ -592,11 +600,7 @@ impl ChunkStore for CacheStore {
     }
     fn finish(&mut self) -> Result<(), StoreError> {
         // A name is bound to a publisher's key only after a chunk of that publisher was verified.
-        if self.held.count() > 0 {
-            let manifest = &self.object.0.manifest;
-            self.trust.check_and_remember(&manifest.name, &manifest.publisher, self.pinned.as_ref())?;
-        }
-        Ok(())
+        if self.held.count() > 0 { self.remember.before_finish() } else { Ok(()) }
     }
     fn wishes(&self) -> Option<Arc<dyn Wishes>> {
         Some(self.object.0.clone())

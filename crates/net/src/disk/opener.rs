@@ -163,6 +163,10 @@ impl Questions {
     pub fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.trust.check(&manifest.name, &manifest.publisher, self.publisher.as_ref())
     }
+    /// Whether the publisher of a name is known.
+    pub fn knows_publisher(&self, name: &Name) -> bool {
+        self.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
+    }
 }
 
 /// Opens stores on a thread of [`Storage`], so that the node waits for no disk. `inner` decides again from the state of
@@ -184,7 +188,7 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
         self.questions.trusts(manifest)
     }
     fn knows_publisher(&self, name: &Name) -> bool {
-        self.questions.publisher.is_some() || matches!(self.questions.trust.known(name), Ok(Some(_)))
+        self.questions.knows_publisher(name)
     }
     fn bind_no_key(&mut self) {
         lock(&self.inner).bind_no_key();
@@ -267,12 +271,12 @@ impl StoreOpener for DiskOpener {
 /// Binds a name to the key of its publisher when every chunk of an object under that key is verified, just before the
 /// object gets its final name. An announcement alone binds nothing: a forger who cannot serve the object leaves no
 /// trace, and cannot shut the true publisher out later.
-struct Remember {
-    trust: TrustStore,
-    name: Name,
-    publisher: PublicKey,
-    pinned: Option<PublicKey>,
-    binds_key: bool,
+pub(super) struct Remember {
+    pub(super) trust: TrustStore,
+    pub(super) name: Name,
+    pub(super) publisher: PublicKey,
+    pub(super) pinned: Option<PublicKey>,
+    pub(super) binds_key: bool,
 }
 impl StoreHooks for Remember {
     fn before_finish(&mut self) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use std::{
 use super::protocol::{Call, End, Reply, VERSION, read_line, to_line};
 use crate::{
     api::{Api, Flow},
-    error::{ApiError, ErrorKind},
+    error::{ApiError, ErrorKind, spawn},
     notice::Notice,
     request::Request,
 };
@@ -74,8 +74,7 @@ impl SocketApi {
             // Before the connection closes, so that the result is known here when the daemon notices.
             let _ = copied.send(result);
         };
-        let thread = std::thread::Builder::new().name("stream".into()).spawn(copy);
-        thread.map_err(|error| self.lost(&error))?;
+        spawn("stream", copy)?;
         Ok((token, copying))
     }
     fn read(&self, reader: &mut BufReader<UnixStream>) -> Result<Reply, ApiError> {

@@ -155,7 +155,7 @@ impl Files {
             Sink::Stream(stream) => Destination::Stream(stream),
             Sink::Cache(cache, on_open) => {
                 let (trust, bell) = (self.trust.clone(), self.storage.bell().clone());
-                let inner = CacheOpener { cache, trust, publisher, sealed, bell, on_open };
+                let inner = CacheOpener { cache, trust, publisher, sealed, bell, on_open, binds_key: true };
                 return Ok(self.in_background(get, inner, self.questions(publisher)?, findings));
             }
         };
@@ -261,6 +261,33 @@ pub(crate) fn unfinished_at(path: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use tributary_content::ChunkIndex;
+    use tributary_core::Duration;
+    use tributary_net::Bell;
+
+    #[test]
+    fn a_cache_remembers_the_publisher_of_verified_content_unless_several_sign_it() {
+        for is_contested in [false, true] {
+            let home = tempfile::tempdir().expect("a folder");
+            fs::write(home.path().join("file"), b"theirs").expect("writable");
+            let (trust, cache) = (TrustStore::new(home.path().join("trust")), home.path().join("cache"));
+            let cache = ObjectCache::open(&cache, 1 << 20, Duration::from_secs(60)).expect("writable");
+            let key = SigningKey::from_secret(&[1; 32]);
+            let name: Name = "/lab/file".parse().expect("a name");
+            let object = publish(&home.path().join("file"), name.clone(), &key, &PublishOptions::default());
+            let mut object = object.expect("publishable").object;
+            let (sealed, bell, on_open) = (Sealed::Keep, Bell::default(), Box::new(drop));
+            let of_opener = trust.clone();
+            let mut opener =
+                CacheOpener { cache, trust: of_opener, publisher: None, sealed, bell, on_open, binds_key: true };
+            if is_contested {
+                opener.bind_no_key();
+            }
+            let mut store = opener.open(object.manifest()).expect("it is trusted");
+            store.put_chunk(ChunkIndex(0), &object.read_chunk(ChunkIndex(0)).expect("readable")).expect("writable");
+            store.finish().expect("it is whole");
+            assert_eq!(trust.known(&name).expect("readable").is_none(), is_contested);
+        }
+    }
 
     #[test]
     fn nobody_writes_into_the_folder_of_another_publisher() {

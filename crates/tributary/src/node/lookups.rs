@@ -221,6 +221,9 @@ impl StoreOpener for Look {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.questions.trusts(manifest)
     }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.questions.knows_publisher(name)
+    }
     fn resumes(&self, _: &Manifest) -> bool {
         false
     }
