@@ -461,8 +461,12 @@ impl Layer {
     }
     fn on_unknown(&mut self, now: Time, id: FaceId, index: SessionIndex) {
         let Some(face) = self.faces.get_mut(&id) else { return };
-        let is_current = face.current.as_ref().is_some_and(|session| session.theirs == index);
-        if is_current && face.may_initiate(now) {
+        let Some(current) = face.current.as_mut().filter(|session| session.theirs == index) else { return };
+        // The neighbour was started again: its next session is no simultaneous one, however soon it comes.
+        current.leads = false;
+        if face.previous.as_ref().is_some_and(|second| second.since > current.since) {
+            core::mem::swap(&mut face.current, &mut face.previous);
+        } else if face.may_initiate(now) {
             face.not_before = now + HINTED_INTERVAL;
             self.initiate(now, id);
         }
