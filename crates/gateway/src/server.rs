@@ -264,10 +264,8 @@ fn wants_page<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET && accept.is_some_and(|accept| accept.contains("text/html"))
 }
 async fn object_answer(shared: &Shared, request: &Request<Incoming>) -> Response<Content> {
-    let embedding = match shared.config.cross_site || place::is_mirror(request, &shared.config) {
-        true => Some("cross-origin"),
-        false => guard::embedding(request.headers()),
-    };
+    let is_open = shared.config.cross_site || place::is_mirror(request, &shared.config);
+    let embedding = if is_open { Some("cross-origin") } else { guard::embedding(request.headers()) };
     let Some(embedding) = embedding else {
         return refusal(&Failure::new(403, "pages of other sites embed objects only with 'cross_site' in [http]"));
     };
