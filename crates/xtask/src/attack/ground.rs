@@ -35,7 +35,6 @@ pub(super) struct Ground<'a> {
     stage: &'a Stage,
     family: Family,
     publisher: Daemon,
-    receiver: NodeSpec,
     pub(super) relay: Arc<Relay>,
 }
 
@@ -59,26 +58,18 @@ impl<'a> Ground<'a> {
     /// If it does not start.
     pub(super) fn new(trib: &'a Trib, stage: &'a Stage, family: Family, file: &Path) -> Outcome<Ground<'a>> {
         let word = family.word();
-        let (roles, routes): (&'static [&'static str], _) = match family {
-            Family::Psi => (&["sender", "router", "resolver", "topology-manager"], ""),
-            Family::Ndn => (&["sender", "router"], "routes = [\"/\"]\n"),
-            Family::Mf => (&["sender", "router", "resolver"], ""),
+        let roles: &'static [&'static str] = match family {
+            Family::Psi => &["sender", "router", "resolver", "topology-manager"],
+            Family::Ndn => &["sender", "router"],
+            Family::Mf => &["sender", "router", "resolver"],
         };
         let (front, back) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
-        let face = |peer, more: &str| Face { egress: Some(LINK.into()), more: more.into(), ..Face::to(peer) };
         let publisher = NodeSpec {
             label: format!("{word}-publisher"),
             family: Some(word),
             roles,
-            faces: vec![face(back.local_addr()?, "")],
+            faces: vec![Face { egress: Some(LINK.into()), ..Face::to(back.local_addr()?) }],
             publish: Some((NAME.into(), file.into())),
-            ..NodeSpec::default()
-        };
-        let receiver = NodeSpec {
-            label: format!("{word}-receiver"),
-            family: Some(word),
-            roles: &["receiver"],
-            faces: vec![face(front.local_addr()?, routes)],
             ..NodeSpec::default()
         };
         let publisher = trib.node(stage, &publisher)?;
@@ -86,7 +77,7 @@ impl<'a> Ground<'a> {
             publisher.wait_until_published()?;
         }
         let relay = Relay::start(front, back, publisher.address)?;
-        Ok(Ground { trib, stage, family, publisher, receiver, relay })
+        Ok(Ground { trib, stage, family, publisher, relay })
     }
     /// Where the publisher listens.
     pub(super) fn address(&self) -> SocketAddr {
@@ -101,16 +92,28 @@ impl<'a> Ground<'a> {
         let log = self.stage.path(&format!("{}-publisher.stderr", self.family.word()));
         fs::metadata(log).map_or(0, |log| log.len())
     }
-    /// Fetches the file with a fresh receiver; returns the seconds.
+    /// Fetches the file with a fresh receiver whose packets take `delay` to the relay; returns the seconds.
     ///
     /// # Errors
     /// If it does not arrive.
-    pub(super) fn fetch(&self) -> Outcome<f64> {
-        let output: PathBuf = self.stage.path(&format!("{}-output", self.receiver.label));
+    pub(super) fn fetch(&self, delay: Duration) -> Outcome<f64> {
+        let word = self.family.word();
+        let receiver = NodeSpec {
+            label: format!("{word}-receiver"),
+            family: Some(word),
+            roles: &["receiver"],
+            faces: vec![Face {
+                egress: Some(format!("{LINK}, delay = \"{}ms\"", delay.as_millis())),
+                more: if self.family == Family::Ndn { "routes = [\"/\"]\n".into() } else { String::new() },
+                ..Face::to(self.relay.front.local_addr()?)
+            }],
+            ..NodeSpec::default()
+        };
+        let output: PathBuf = self.stage.path(&format!("{}-output", receiver.label));
         if output.exists() {
             fs::remove_file(&output)?;
         }
-        let get = self.trib.get_here(self.stage, &self.receiver, NAME, &output)?;
+        let get = self.trib.get_here(self.stage, &receiver, NAME, &output)?;
         Ok(Done::read(&get.finish(PATIENCE)?.lines)?.seconds)
     }
     /// Sends each kind of message of the family once, each from a separate address, and counts the bytes of the

@@ -6,8 +6,9 @@
 //!       └──────── flood, 20,000/s ──────────┘
 //! ```
 //! For each family and each kind of flood: the rate of a file with and without the flood, and the publisher's
-//! additional memory and log lines. And for each message of the family, from an unproven address: the bytes that leave
-//! per byte received. A limit that does not hold is printed, and fails the command.
+//! additional memory and log lines. For newcomers at several distances: the delay that a flood of handshakes adds. And
+//! for each message of the family, from an unproven address: the bytes that leave per byte received. A limit that does
+//! not hold is printed, and fails the command.
 mod flood;
 mod ground;
 
@@ -97,14 +98,14 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
         print_line(&format!(
             "{word:4} {count} messages of strangers      at most {factor:.2} bytes out per byte in ({name})  {verdict}"
         ));
-        let alone = (0..ALONE).map(|_| ground.fetch()).collect::<Outcome<Vec<_>>>()?;
+        let alone = (0..ALONE).map(|_| ground.fetch(Duration::ZERO)).collect::<Outcome<Vec<_>>>()?;
         let (least, most) =
             alone.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), s| (least.min(*s), most.max(*s)));
         print_line(&format!("{word:4} {ALONE} fetches without a flood         {least:.2} to {most:.2} s"));
         for kind in Kind::ALL.iter().filter(|kind| arguments.only.as_ref().is_none_or(|only| only.contains(kind))) {
             let before = (ground.memory(), ground.log_bytes());
             let flood = Flood::start(*kind, *family, &ground, arguments.rate)?;
-            let seconds = ground.fetch();
+            let seconds = ground.fetch(Duration::ZERO);
             let sent = flood.stop();
             // What a flood left behind must not fall to the next one.
             std::thread::sleep(REST);
@@ -120,6 +121,20 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
                 "{word:4} {kind:28} goodput {share:.3}, memory +{mib:.1} MiB, log +{log} bytes, {sent} packets/s  {verdict}"
             ));
         }
+        drop(ground);
+        for delay in NEWCOMERS {
+            let ground = Ground::new(&trib, &stage, *family, &file)?;
+            let alone = ground.fetch(delay)?;
+            let flood = Flood::start(Kind::HandshakesFromMany, *family, &ground, arguments.rate)?;
+            let seconds = ground.fetch(delay).unwrap_or(f64::INFINITY);
+            let sent = flood.stop();
+            let verdict = judge(seconds - alone <= JOIN_MAX);
+            print_line(&format!(
+                "{word:4} a newcomer {:3} ms away          has the file after {seconds:.1} s, without a flood {alone:.1} s, \
+                 {sent} packets/s  {verdict}",
+                delay.as_millis()
+            ));
+        }
     }
     if broken > 0 {
         return Err(format!("{broken} attacks exceed their limits").into());
@@ -130,3 +145,8 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
 /// Fetches without a flood; the fastest is the reference.
 const ALONE: usize = 5;
 const REST: Duration = Duration::from_millis(500);
+/// Round trips of newcomers.
+const NEWCOMERS: [Duration; 4] =
+    [Duration::from_millis(20), Duration::from_millis(120), Duration::from_millis(300), Duration::from_millis(600)];
+/// Seconds that a flood may keep a newcomer from joining.
+const JOIN_MAX: f64 = 15.0;
