@@ -186,11 +186,15 @@ impl PathMtu {
         self.round = None;
         self.is_used = false;
     }
+    /// The bytes of the probe with this number and the time since it was sent, while that is remembered.
+    pub fn round_trip_of(&self, now: Time, number: u32) -> Option<(usize, Duration)> {
+        let (probe, at) = self.sent.iter().find(|(probe, _)| probe.number == number)?;
+        Some((probe.size as usize, now.since(*at)))
+    }
     /// The neighbour has answered the probe with this number.
     pub fn on_answer(&mut self, now: Time, number: u32) {
-        if let Some((probe, at)) = self.sent.iter().find(|(probe, _)| probe.number == number) {
-            let round_trip = now.since(*at);
-            self.pace.on_round_trip(now, probe.size as usize, round_trip);
+        if let Some((bytes, round_trip)) = self.round_trip_of(now, number) {
+            self.pace.on_round_trip(now, bytes, round_trip);
             self.patience = self.patience.max((round_trip * 2).min(RAISE_INTERVAL));
         }
         let Some(round) = &mut self.round else { return };

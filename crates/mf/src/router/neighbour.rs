@@ -74,8 +74,6 @@ const CHECK_BEHIND: (u32, usize) = (8, 1_472);
 const ANSWER_BEHIND: u32 = 4;
 /// The first MTU probe waits for this many times a full-length datagram's time on the link.
 const MTU_PARTS: u32 = 20;
-/// Maximum probes whose answers show the time per byte.
-const PROBES_SENT_MAX: usize = 16;
 /// The datagram size that every link carries (RFC 791: the size that every host accepts).
 const DATAGRAM_BYTES_MIN: u32 = 576;
 
@@ -148,7 +146,6 @@ pub enum Change {
 pub struct Neighbour {
     identity: Identity,
     public: tributary_content::PublicKey,
-    interval: Duration,
     rhythm: Rhythm,
     window: u32,
     faces: BTreeMap<FaceId, Face>,
@@ -166,7 +163,7 @@ pub struct Neighbour {
     signatures: (u64, u64),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Face {
     mtu: u32,
     /// Only a node that receives hellos on this face can echo it.
@@ -189,8 +186,6 @@ struct Face {
     /// The intervals of sent and received hellos.
     ramp: Ramp,
     cadence: Cadence,
-    /// The latest length probes: number, bytes, and time.
-    probed: VecDeque<(u32, usize, Time)>,
     /// Bytes in both directions on this face, without hellos.
     carried: u64,
     /// The same at the last hello, when more than a packet was last carried between two hellos, and whether that is
@@ -254,7 +249,6 @@ impl Neighbour {
         Neighbour {
             identity,
             public,
-            interval: rhythm.hello,
             rhythm,
             window,
             faces: BTreeMap::new(),
@@ -327,46 +321,12 @@ impl Neighbour {
         let state = Face {
             mtu,
             nonce: self.draw_nonce(face),
-            awaits_proof: false,
-            ended_nonces: VecDeque::new(),
-            proven_nonce: None,
-            sequence: 0,
-            replied: 0,
-            greetings: 0,
-            sent: VecDeque::new(),
-            pace: LinkPace::default(),
-            ramp: Ramp::default(),
-            cadence: Cadence::default(),
-            probed: VecDeque::new(),
-            carried: 0,
-            carried_at_hello: 0,
             busy_at: now,
-            is_idle: false,
             next_hello: now,
-            sent_at: Time::ZERO,
-            heard_nonce: 0,
-            proven: false,
-            accepted: false,
-            up: None,
-            silent: None,
             alive_at: now,
-            check: None,
-            checked_at: None,
-            heard_sequence: 0,
-            heard_at: None,
-            heard: 0,
             last_up: now,
-            path_mtu: None,
-            rtt: None,
-            rtt_min: None,
-            loaded: false,
-            rtt_sampled: None,
-            heard_count: 0,
-            counted_from: 0,
-            unanswered: 0..0,
-            holds: false,
             sampled_at: now,
-            samples: VecDeque::new(),
+            ..Face::default()
         };
         self.faces.insert(face, state);
     }
@@ -455,7 +415,7 @@ impl Neighbour {
             face.path_mtu = Some(search);
             face.put_mtu_off(now);
             (face.ramp, face.cadence) = (Ramp::default(), Cadence::default());
-            face.next_hello = now + self.interval;
+            face.next_hello = now + self.rhythm.hello;
             self.changes.push_back(Change::Up(face_id, peer));
             // At once: packets before the proof would count as from an earlier run.
             self.send_hello(now, face_id);
@@ -480,7 +440,7 @@ impl Neighbour {
         };
         state.check = Some((now, 0));
         state.checked_at = Some(now);
-        if now.since(state.alive_at) <= state.expected_interval(self.interval) * LATE {
+        if now.since(state.alive_at) <= state.expected_interval(self.rhythm.hello) * LATE {
             // Perhaps only long packets are lost.
             state.path_mtu.iter_mut().for_each(|search| search.check(now));
         }
@@ -497,14 +457,15 @@ impl Neighbour {
         match message {
             MtuMessage::Probe(probe) => self.send_mtu(face, MtuMessage::Answer(probe.number)),
             MtuMessage::Answer(number) => {
-                if let Some((_, bytes, sent)) = state.probed.iter().find(|(probe, ..)| *probe == number) {
-                    state.pace.on_round_trip(now, *bytes, now.since(*sent));
+                let search = state.path_mtu.as_ref();
+                if let Some((bytes, round_trip)) = search.and_then(|search| search.round_trip_of(now, number)) {
+                    state.pace.on_round_trip(now, bytes, round_trip);
                     self.measured = true;
                     state.put_mtu_off(now);
                     state.shorten_interval(&self.rhythm);
                 }
                 state.path_mtu.iter_mut().for_each(|search| search.on_answer(now, number));
-                self.on_mtu(now, face);
+                self.on_mtu(face);
             }
         }
         Ok(())
@@ -532,7 +493,7 @@ impl Neighbour {
         }
     }
     /// Sends the path MTU search's probes, and reports its result.
-    fn on_mtu(&mut self, now: Time, face: FaceId) {
+    fn on_mtu(&mut self, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face) else { return };
         let (Some(search), Some(peer)) = (&mut state.path_mtu, &mut state.up) else { return };
         let probes: Vec<MtuProbe> = core::iter::from_fn(|| search.poll_probe()).collect();
@@ -540,24 +501,15 @@ impl Neighbour {
             peer.datagram_bytes = search.size();
             self.changes.push_back(Change::Mtu(face, search.size()));
         }
-        probes.into_iter().for_each(|probe| self.send_probe(now, face, probe));
-    }
-    fn send_probe(&mut self, now: Time, face: FaceId, probe: MtuProbe) {
-        if let Some(state) = self.faces.get_mut(&face) {
-            state.probed.push_back((probe.number, probe.size as usize, now));
-            if state.probed.len() > PROBES_SENT_MAX {
-                state.probed.pop_front();
-            }
-        }
-        self.send_mtu(face, MtuMessage::Probe(probe));
+        probes.into_iter().for_each(|probe| self.send_mtu(face, MtuMessage::Probe(probe)));
     }
     /// Sends a longer datagram where hellos alone would make a long link seem slow.
     fn probe_length(&mut self, now: Time, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face) else { return };
-        let seems_slow = state.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS) > self.interval;
+        let seems_slow = state.pace.interval(self.rhythm.hello, HELLO_BYTES, HELLO_PARTS) > self.rhythm.hello;
         if seems_slow && !state.pace.tells_lengths() {
             state.path_mtu.iter_mut().for_each(|search| search.probe_smallest(now));
-            self.on_mtu(now, face);
+            self.on_mtu(face);
         }
     }
     fn send_mtu(&mut self, face: FaceId, message: MtuMessage) {
@@ -573,7 +525,7 @@ impl Neighbour {
     }
     /// Whether no hello has arrived for a while at a face with a present or former neighbour.
     pub fn awaits_hello(&self, now: Time, face: FaceId) -> bool {
-        let late = |face: &Face| now.since(face.alive_at) > face.expected_interval(self.interval) * LATE;
+        let late = |face: &Face| now.since(face.alive_at) > face.expected_interval(self.rhythm.hello) * LATE;
         self.faces.get(&face).is_some_and(|face| face.silent.is_some() || face.up.is_some() && late(face))
     }
     /// A packet has arrived that only the neighbour can have sent: it is present, or present again. Packets that a link
@@ -604,11 +556,11 @@ impl Neighbour {
     pub fn handle_timeout(&mut self, now: Time) {
         let ids: Vec<FaceId> = self.faces.keys().copied().collect();
         for id in ids {
-            if self.faces.get(&id).and_then(|face| face.late_at(self.interval)).is_some_and(|at| at <= now) {
+            if self.faces.get(&id).and_then(|face| face.late_at(self.rhythm.hello)).is_some_and(|at| at <= now) {
                 self.check(now, id);
             }
             let Some(face) = self.faces.get_mut(&id) else { continue };
-            let expected = face.expected_interval(self.interval);
+            let expected = face.expected_interval(self.rhythm.hello);
             let silent = now.since(face.alive_at) > expected * MISSED_MAX;
             let patience = face.check_interval() * CHECKS_MAX;
             let holds = face.holds;
@@ -631,7 +583,7 @@ impl Neighbour {
                     search.on_silence(now);
                 }
                 search.handle_timeout(now);
-                self.on_mtu(now, id);
+                self.on_mtu(id);
             }
             if says {
                 self.send_hello(now, id);
@@ -650,12 +602,12 @@ impl Neighbour {
     /// When to call [`Neighbour::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let silence = |face: &Face| {
-            let silence = face.expected_interval(self.interval) * MISSED_MAX;
+            let silence = face.expected_interval(self.rhythm.hello) * MISSED_MAX;
             face.up.as_ref().map(|_| face.alive_at + silence + Duration::from_nanos(1))
         };
         let search = |face: &Face| face.up.as_ref().and(face.path_mtu.as_ref()).and_then(PathMtu::poll_timeout);
         let greets = |face: &Face| (!face.awaits_proof).then_some(face.next_hello);
-        let late = |face: &Face| face.late_at(self.interval);
+        let late = |face: &Face| face.late_at(self.rhythm.hello);
         self.faces.values().flat_map(|face| [greets(face), silence(face), search(face), late(face)]).flatten().min()
     }
     /// All faces and their neighbours.
@@ -742,7 +694,7 @@ impl Neighbour {
                 Some(_) if face.check.is_some() => face.check_interval().max(spaced),
                 Some(_) => {
                     let target = face.hello_interval(&self.rhythm);
-                    face.ramp.on_sent(now, self.interval, target)
+                    face.ramp.on_sent(now, self.rhythm.hello, target)
                 }
                 None if face.heard_at.is_some() && !face.proven => {
                     // A neighbour is present and answers each hello: the timer covers losses. The link's speed is still
@@ -763,7 +715,7 @@ impl Neighbour {
                     face.pace.interval(self.rhythm.search, HELLO_BYTES, SEARCH_PARTS).max(spaced).max(slowly)
                 }
             };
-        if now.since(face.sampled_at) >= self.interval * SAMPLE_INTERVALS {
+        if now.since(face.sampled_at) >= self.rhythm.hello * SAMPLE_INTERVALS {
             face.take_sample(now);
         }
         let probe = match face.heard_at {
