@@ -47,21 +47,12 @@ pub struct Wrong {
 /// What a source that is in doubt sends again, while others send the object: it is kept apart.
 #[derive(Debug)]
 pub struct Check {
-    chunks: RangeInclusive<u32>,
-    cut: (u32, u32),
+    /// The chunks to send again: only the unit, in chunks of its length, if exactly one unit is wrong.
+    pub chunks: RangeInclusive<u32>,
+    /// Their required cut: bytes per chunk, and the object's number of chunks.
+    pub cut: (u32, u32),
     unit: Option<u32>,
     parts: Unit,
-}
-
-impl Check {
-    /// The chunks to send again: only the unit, in chunks of its length, if exactly one unit is wrong.
-    pub fn chunks(&self) -> RangeInclusive<u32> {
-        self.chunks.clone()
-    }
-    /// Their required cut: bytes per chunk, and the object's number of chunks.
-    pub fn cut(&self) -> (u32, u32) {
-        self.cut
-    }
 }
 
 /// What a chunk shows about a suspect source.
@@ -77,7 +68,8 @@ pub enum Verdict {
 
 /// One object that is being received.
 pub struct Reassembly {
-    writer: ObjectWriter,
+    /// Verifies and stores its units. Nothing may be [taken](Reassembly::take) before it is open.
+    pub writer: ObjectWriter,
     /// How the latest chunk was cut. Senders may cut differently, so received data is tracked in bytes.
     cut: Option<(u32, u32)>,
     units: BTreeMap<u32, Unit>,
@@ -128,8 +120,8 @@ impl Origin {
 #[derive(Debug, Default)]
 struct Unit {
     bytes: Vec<u8>,
-    /// Received bytes: first byte and end of runs that neither touch nor overlap.
-    here: BTreeMap<u32, u32>,
+    /// Which bytes were received.
+    here: RangeSet,
     parts: Vec<(Origin, u32)>,
 }
 
@@ -144,26 +136,20 @@ impl Unit {
         self.bytes.extend_from_slice(behind);
     }
     fn covers(&self, first: u32, until: u32) -> bool {
-        self.here.range(..=first).next_back().is_some_and(|(_, end)| *end >= until)
+        self.here.len_between(first, until) >= u64::from(until.saturating_sub(first))
     }
-    /// Marks bytes as received; returns those that were new.
-    fn cover(&mut self, first: u32, until: u32) -> Vec<(u32, u32)> {
-        let touching = self.here.range(..=until).rev().take_while(|(_, end)| **end >= first);
-        let mut touching: Vec<(u32, u32)> = touching.map(|(start, end)| (*start, *end)).collect();
-        touching.reverse();
-        let (mut at, mut new) = (first, Vec::new());
-        for (start, end) in &touching {
-            if at < *start {
-                new.push((at, *start));
+    /// Takes the bytes `first` to `until` out of a payload, from `offset` on; returns how many are new.
+    fn take(&mut self, first: u32, until: u32, payload: &Payload, offset: usize) -> u32 {
+        let gaps: Vec<(u32, u32)> = self.here.gaps(first, until).collect();
+        for (new, end) in &gaps {
+            let (mut to, from) = (*new as usize, offset + (new - first) as usize);
+            for part in payload.range(from, from + (end - new) as usize) {
+                self.put(to, part);
+                to += part.len();
             }
-            at = at.max(*end);
-            self.here.remove(start);
         }
-        if at < until {
-            new.push((at, until));
-        }
-        self.here.insert(touching.first().map_or(first, |(start, _)| first.min(*start)), at.max(until));
-        new
+        self.here.insert(first, until);
+        gaps.into_iter().map(|(new, end)| end - new).sum()
     }
     fn filled(&self) -> u32 {
         self.parts.iter().map(|(_, bytes)| bytes).sum()
@@ -206,10 +192,6 @@ impl Reassembly {
     pub fn may_succeed_later(&self) -> bool {
         self.may_succeed_later
     }
-    /// Whether the store is open. Nothing may be [taken](Reassembly::take) before.
-    pub fn is_open(&self) -> bool {
-        self.writer.is_open()
-    }
     /// Takes the store's answers, from this or another thread; false if there were none.
     ///
     /// # Errors
@@ -227,10 +209,6 @@ impl Reassembly {
         }
         Ok(any)
     }
-    /// Whether the store has unanswered tasks.
-    pub fn awaits_storage(&self) -> bool {
-        self.writer.awaits_storage()
-    }
     /// Starts syncing data that a power cut could lose; returns true if there is nothing to sync.
     ///
     /// # Errors
@@ -242,35 +220,21 @@ impl Reassembly {
     }
     /// Whether all of a chunk, cut by `chunk_bytes`, is verified and survives a loss of power.
     pub fn is_durable(&self, number: u32, chunk_bytes: u32) -> bool {
-        let Some(index) = number.checked_sub(1) else { return self.writer.is_tree_durable() };
-        let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest().size.min(start + u64::from(chunk_bytes));
-        let mut units = parts(start..end, self.manifest().chunk_size);
-        start < end && units.all(|(unit, ..)| self.writer.are_durable(unit..unit + 1))
+        let Some(bytes) = self.bytes_of(number, chunk_bytes) else { return self.writer.is_tree_durable() };
+        let mut units = parts(bytes.clone(), self.manifest().chunk_size);
+        bytes.start < bytes.end && units.all(|(unit, ..)| self.writer.are_durable(unit..unit + 1))
     }
     /// The object.
     pub fn manifest(&self) -> &Manifest {
         self.writer.manifest()
     }
-    /// The bytes of the transfer, and how many are stored.
-    pub fn sizes(&self) -> (u64, u64) {
-        self.writer.sizes()
-    }
     /// Whether the store wants a part of the object only, and its readers may change which.
     pub fn is_selective(&self) -> bool {
         self.writer.wanted().is_some()
     }
-    /// Reads the current wishes of the store's readers; true if they have changed.
-    pub fn refresh_wishes(&mut self) -> bool {
-        self.writer.refresh_wishes()
-    }
     /// Whether everything that the store's readers want now is verified, though they may want more.
     pub fn awaits_wishes(&self) -> bool {
         self.writer.may_want_more() && self.writer.has_all_wanted()
-    }
-    /// Whether the readers' wishes may change without a wake-up.
-    pub fn must_be_looked_at(&self) -> bool {
-        self.writer.must_be_looked_at()
     }
     /// Chunks, cut by `chunk_bytes`, that are wanted and missing, most urgent first.
     pub fn wanted(&self, chunk_bytes: u32) -> impl Iterator<Item = u32> {
@@ -285,10 +249,6 @@ impl Reassembly {
             .chain(windows.iter().flat_map(numbers))
             .filter(move |number| !self.has(*number, chunk_bytes))
     }
-    /// Bytes that are verified and stored.
-    pub fn stored_bytes(&self) -> u64 {
-        self.writer.stored_bytes()
-    }
     /// The next unit stored since the last call.
     pub fn poll_stored(&mut self) -> Option<Stored> {
         self.stored.pop_front()
@@ -296,10 +256,6 @@ impl Reassembly {
     /// Bytes received but not stored.
     pub fn buffered_bytes(&self) -> u64 {
         self.buffered
-    }
-    /// Whether everything is stored.
-    pub fn is_complete(&self) -> bool {
-        self.writer.is_complete()
     }
     /// Gives the object its final name, or starts to; true once it has it.
     ///
@@ -324,12 +280,15 @@ impl Reassembly {
         self.is_verified(unit) || self.units.get(&unit).is_some_and(|state| state.covers(first, until))
     }
     /// Whether a chunk, cut by `chunk_bytes`, has been received.
-    fn has(&self, number: u32, chunk_bytes: u32) -> bool {
-        let Some(index) = number.checked_sub(1) else { return self.writer.has_tree() };
-        let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest().size.min(start + u64::from(chunk_bytes));
-        let mut parts = parts(start..end, self.manifest().chunk_size);
-        start < end && parts.all(|(unit, first, until)| self.is_here(unit, first, until))
+    pub fn has(&self, number: u32, chunk_bytes: u32) -> bool {
+        let Some(bytes) = self.bytes_of(number, chunk_bytes) else { return self.writer.has_tree() };
+        let mut parts = parts(bytes.clone(), self.manifest().chunk_size);
+        bytes.start < bytes.end && parts.all(|(unit, first, until)| self.is_here(unit, first, until))
+    }
+    /// The bytes of the object in a chunk, cut by `chunk_bytes`; `None` for its description.
+    fn bytes_of(&self, number: u32, chunk_bytes: u32) -> Option<Range<u64>> {
+        let start = u64::from(number.checked_sub(1)?) * u64::from(chunk_bytes);
+        Some(start..self.manifest().size.min(start + u64::from(chunk_bytes)))
     }
     /// Whether all of a chunk of some cut is verified.
     pub fn holds(&self, number: u32, chunk_bytes: u32, count: u32, len: usize) -> bool {
@@ -348,10 +307,6 @@ impl Reassembly {
     pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
         number < count && !self.has(number, chunk_bytes)
-    }
-    /// Whether a chunk, cut by `chunk_bytes`, is missing.
-    pub fn is_missing_of(&self, number: u32, chunk_bytes: u32) -> bool {
-        !self.has(number, chunk_bytes)
     }
     /// How the last chunk was cut, and into how many the object is then.
     pub fn cut(&self) -> Option<(u32, u32)> {
@@ -390,11 +345,9 @@ impl Reassembly {
         if count != chunk_count(self.manifest().size, chunk_bytes) {
             return Err("cuts the object into another number of chunks");
         }
-        let Some(index) = number.checked_sub(1) else { return Ok(0..0) };
-        let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest().size.min(start + u64::from(chunk_bytes));
-        match bytes as u64 == end.saturating_sub(start) {
-            true => Ok(start..end),
+        let Some(range) = self.bytes_of(number, chunk_bytes) else { return Ok(0..0) };
+        match bytes as u64 == range.end.saturating_sub(range.start) {
+            true => Ok(range),
             false => Err("sends a chunk of another length"),
         }
     }
@@ -428,13 +381,7 @@ impl Reassembly {
             return Verdict::Open;
         };
         let offset = self.manifest().chunk_offset(ChunkIndex(wrong));
-        for (new, end) in check.parts.cover(first, until) {
-            let (mut to, from) = (new as usize, (offset + u64::from(new) - before) as usize);
-            for part in payload.range(from, from + (end - new) as usize) {
-                check.parts.put(to, part);
-                to += part.len();
-            }
-        }
+        check.parts.take(first, until, payload, (offset + u64::from(first) - before) as usize);
         if !self.writer.has_tree() || !check.parts.covers(0, self.manifest().chunk_len(ChunkIndex(wrong))) {
             return Verdict::Open;
         }
@@ -484,14 +431,10 @@ impl Reassembly {
                 bytes.reserve_exact(unit_len as usize);
                 Unit { bytes, ..Unit::default() }
             });
-            for (new, end) in state.cover(first, until) {
-                let mut to = new as usize;
-                for part in payload.range(from + (new - first) as usize, from + (end - first) as usize) {
-                    state.put(to, part);
-                    to += part.len();
-                }
-                state.parts.push((origin, end - new));
-                self.buffered += u64::from(end - new);
+            let new = state.take(first, until, payload, from);
+            if new > 0 {
+                state.parts.push((origin, new));
+                self.buffered += u64::from(new);
             }
             if state.covers(0, unit_len) {
                 full.push(unit);
@@ -512,15 +455,11 @@ impl Reassembly {
         let filled = self.units.remove(&unit).map_or(0, |unit| unit.filled());
         self.buffered = self.buffered.saturating_sub(u64::from(filled)) + length;
         let unit_len = bytes.len() as u32;
-        let state =
-            Unit { bytes, here: BTreeMap::from([(0, unit_len)]), parts: alloc::vec![(Origin::Mirror, unit_len)] };
+        let mut state = Unit { bytes, parts: alloc::vec![(Origin::Mirror, unit_len)], ..Unit::default() };
+        state.here.insert(0, unit_len);
         self.units.insert(unit, state);
         self.waiting.insert(unit);
         self.store_waiting()
-    }
-    /// Whether the hash list has arrived.
-    pub fn has_tree(&self) -> bool {
-        self.writer.has_tree()
     }
     /// Whether a unit is missing: not verified, and not complete and about to be.
     pub fn is_missing_unit(&self, unit: u32) -> bool {
@@ -545,10 +484,7 @@ impl Reassembly {
     /// The hash list in chunk 0, after the manifest. The object's manifest is known, while another sender of the same
     /// bytes may have its own.
     fn head(&self, payload: &Bytes) -> Result<HashTree, String> {
-        let parts = payload
-            .split_first_chunk::<2>()
-            .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
-        let (_, tree) = parts.ok_or("sends a description that is cut")?;
+        let (_, tree) = split_head(payload).ok_or("sends a description that is cut")?;
         HashTree::decode(self.manifest(), tree).map_err(|error| error.to_string())
     }
     fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
@@ -631,9 +567,12 @@ fn wrong_chunk(reason: &str, number: u32, (origin, bytes): (Origin, usize)) -> T
 
 /// The manifest in an unsolicited chunk 0.
 pub fn manifest_of(payload: &[u8]) -> Option<Manifest> {
+    Manifest::decode(split_head(payload)?.0).ok()
+}
+/// The manifest and the hash list in chunk 0.
+fn split_head(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = payload.split_first_chunk::<2>()?;
-    let (manifest, _) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
-    Manifest::decode(manifest).ok()
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
 #[cfg(test)]

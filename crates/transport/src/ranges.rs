@@ -85,6 +85,21 @@ impl RangeSet {
         }
         len
     }
+    /// The ranges of `first .. end` that are not in the set, ascending.
+    pub fn gaps(&self, first: u32, end: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut at = first;
+        core::iter::from_fn(move || {
+            while at < end {
+                let (start, stop) = self.range_from(at).unwrap_or((end, end));
+                let gap = (at, start.min(end));
+                at = stop.min(end);
+                if gap.0 < gap.1 {
+                    return Some(gap);
+                }
+            }
+            None
+        })
+    }
     /// All ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges.iter().map(|(&first, &end)| (first, end))

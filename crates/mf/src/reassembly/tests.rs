@@ -48,7 +48,7 @@ fn chunks_of_different_cuts_make_one_object() {
     assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
     assert_eq!(reassembly.buffered_bytes(), 10_000);
     assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(SourceId(2)), 0), Taken::Kept);
-    assert!(reassembly.is_complete() && reassembly.finish().expect("it is kept"));
+    assert!(reassembly.writer.is_complete() && reassembly.finish().expect("it is kept"));
     assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
     let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();
     let sent = |from: u16| {

@@ -5,7 +5,7 @@ impl Receiver {
     /// Gives a complete object its name, and notifies its custodians; see [`Receiver::settle`].
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
-        let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };
+        let Some(reassembly) = fetch.reassembly.as_mut().filter(|it| it.writer.is_complete()) else { return };
         // The bytes are synced before the object gets its name: the custodians' notices then stay true in any case.
         let synced = if fetch.custody.is_empty() { Ok(true) } else { reassembly.sync() };
         let finished = match synced {

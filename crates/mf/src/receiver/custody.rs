@@ -81,7 +81,7 @@ impl Receiver {
         if fetch.custody.is_empty() {
             return;
         }
-        let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_open()) else { return };
+        let Some(reassembly) = fetch.reassembly.as_mut().filter(|it| it.writer.is_open()) else { return };
         if let Err(reason) = reassembly.sync() {
             return self.fail(now, id, reason);
         }

@@ -61,7 +61,7 @@ impl Receiver {
             return self.answer_ended(header, tag, has_all);
         }
         let Some(reassembly) = &fetch.reassembly else { return };
-        if !reassembly.is_open() {
+        if !reassembly.writer.is_open() {
             return self.keep_early(now, (header.source, tag.transfer), header, payload);
         }
         if !self.admits(id, header, tag, payload) {
@@ -188,7 +188,7 @@ impl Receiver {
         }
         fetch.nack.restart(now, timeout);
         if let Some(window) = fetch.windows.take_complete(self.has_several_ways) {
-            fetch.windows.set_status(now, window);
+            fetch.windows.status = Some((now, window));
         }
         // Retransmitted chunks overtake others, so they show no gap.
         if !header.flags.contains(Flags::REPEATED) && fetch.find_gaps(now, tag.number, timeout) {

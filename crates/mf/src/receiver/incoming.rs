@@ -163,6 +163,7 @@ impl Arrivals {
 pub(super) type Source = sources::Source<Peer>;
 
 /// The state of a source as a device of the network.
+#[derive(Default)]
 pub(super) struct Peer {
     pub(super) guid: Guid,
     pub(super) hops: u32,
@@ -179,14 +180,6 @@ pub(super) struct Peer {
     pub(super) late_packets: u64,
     /// Its address if it may be sending and is reachable, as far as known.
     pub(super) serves: Option<NetworkAddress>,
-}
-
-/// The node from which to request missing chunks.
-pub(super) enum Target {
-    /// The nearest holder that the network finds (anycast).
-    Nearest,
-    /// This source.
-    Source(Guid),
 }
 
 /// The state of the store after announcements were considered.
@@ -317,7 +310,7 @@ impl Incoming {
                 self.content = Guid::of_content(&manifest.publisher, &manifest.name);
                 match Reassembly::new(manifest, &mut **opener) {
                     Ok(reassembly) => {
-                        let is_open = reassembly.is_open();
+                        let is_open = reassembly.writer.is_open();
                         self.reassembly = Some(reassembly);
                         if is_open { Opened::Yes } else { Opened::Begun }
                     }
@@ -388,13 +381,13 @@ impl Incoming {
         self.sources.iter().any(|(other, source)| other != number && is_sure(source))
     }
     /// Chooses where to request missing chunks: the network picks the nearest holder unless a source must be avoided;
-    /// then the receiver requests the sources one by one by GUID. `None` without a source.
-    fn choose_target(&mut self, now: Time) -> Option<Target> {
+    /// then the receiver requests the sources one by one by GUID. `None` without a source, and in it for the nearest.
+    fn choose_target(&mut self, now: Time) -> Option<Option<Guid>> {
         let is_there = |source: &Source| is_there(source, now);
         let pools: [&dyn Fn(&Source) -> bool; 3] = [&is_there, &is_sure, &Source::is_usable];
         let pool = pools.into_iter().find(|fits| self.sources.iter().any(|(_, source)| fits(source)))?;
         if self.nack.in_vain == 0 && self.sources.iter().all(|(_, source)| is_there(source)) {
-            return Some(Target::Nearest);
+            return Some(None);
         }
         let last = self.serving.requested.and_then(|guid| self.number_of(&guid));
         let mut fit = self.sources.iter().filter(|(_, source)| pool(source)).map(|(number, _)| number);
@@ -402,18 +395,14 @@ impl Incoming {
         let next = core::iter::once(first).chain(fit).find(|number| Some(*number) > last).unwrap_or(first);
         let source = self.sources.get_mut(next)?;
         source.state.trial = None;
-        Some(Target::Source(source.state.guid))
+        Some(Some(source.state.guid))
     }
 
     // Chooses the target of requests, and stops senders that are no longer it.
 
     /// Chooses the target of requests; false without a source. `stopped` gets the messages that stop the others.
     pub(super) fn aim(&mut self, now: Time, stopped: &mut VecDeque<Outgoing>) -> bool {
-        let target = match self.choose_target(now) {
-            None => return false,
-            Some(Target::Nearest) => None,
-            Some(Target::Source(guid)) => Some(guid),
-        };
+        let Some(target) = self.choose_target(now) else { return false };
         let sends = target.and_then(|guid| self.source_of(&guid)).is_some_and(|source| source.state.sends());
         self.serving.on_request(now, target, sends);
         if let Some(guid) = target {
@@ -526,14 +515,14 @@ impl Incoming {
     /// Records corrupted chunks. Returns when they are requested again, and whether that is one request more.
     pub(super) fn on_corrupt(&mut self, now: Time, chunks: RangeInclusive<u32>, timeout: Duration) -> (Time, bool) {
         self.caches.avoid = true;
-        let status = self.windows.status();
+        let status = self.windows.status;
         let pause = self.missing.on_corrupt(now, chunks, timeout, status.is_some());
         if let Some(pause) = pause {
             let again = (now + pause, self.windows.highest());
             let (at, window) = status.map_or(again, |status| status.min(again));
-            self.windows.set_status(at, window);
+            self.windows.status = Some((at, window));
         }
-        (self.windows.status().map_or(now, |(at, _)| at), pause.is_some())
+        (self.windows.status.map_or(now, |(at, _)| at), pause.is_some())
     }
     /// Looks for gaps before an arrived chunk; true if it found a new one.
     pub(super) fn find_gaps(&mut self, now: Time, number: u32, timeout: Duration) -> bool {
@@ -545,7 +534,7 @@ impl Incoming {
     }
     /// Since when only the limit may prevent a further grant to the sender.
     pub(super) fn grant_since(&self) -> Option<Time> {
-        let status = self.windows.status().filter(|(_, window)| self.credit.grants(*window)).map(|(at, _)| at);
+        let status = self.windows.status.filter(|(_, window)| self.credit.grants(*window)).map(|(at, _)| at);
         self.credit.request_since.or(status)
     }
 
@@ -559,8 +548,8 @@ impl Incoming {
     /// The chunks to request next, most urgent first, if readers want only a part: as many as keep `room` in flight.
     fn next_wanted(&mut self, chunk_bytes: u32, room: usize) -> Vec<u32> {
         let Some(reassembly) = &mut self.reassembly else { return Vec::new() };
-        reassembly.refresh_wishes();
-        self.requested_chunks.retain(|number| reassembly.is_missing_of(*number, chunk_bytes));
+        reassembly.writer.refresh_wishes();
+        self.requested_chunks.retain(|number| !reassembly.has(*number, chunk_bytes));
         let room = room.saturating_sub(self.requested_chunks.len());
         reassembly.wanted(chunk_bytes).filter(|number| !self.requested_chunks.contains(number)).take(room).collect()
     }
@@ -607,7 +596,7 @@ impl Incoming {
     }
     /// The bytes of the object, and how many are stored.
     pub(super) fn sizes(&self) -> (u64, u64) {
-        self.reassembly.as_ref().map_or(self.final_sizes, Reassembly::sizes)
+        self.reassembly.as_ref().map_or(self.final_sizes, |it| it.writer.sizes())
     }
     /// Whether the sender continues until it is told to stop.
     pub(super) fn answers_the_end(&self) -> bool {
@@ -697,17 +686,7 @@ pub(super) fn is_there(source: &Source, now: Time) -> bool {
 
 impl Peer {
     pub(super) fn new(guid: Guid) -> Peer {
-        Peer {
-            guid,
-            hops: 0,
-            retries: 0,
-            trial: None,
-            away_until: Time::ZERO,
-            rtt: None,
-            packets: 0,
-            late_packets: 0,
-            serves: None,
-        }
+        Peer { guid, ..Peer::default() }
     }
     /// It did not answer, or was reported as gone.
     pub(super) fn on_away(&mut self, now: Time, timeout: Duration) {

@@ -66,7 +66,7 @@ impl Receiver {
             }
         }
         let mut step = BulkStep { is_ended: fetch.record.is_ended(), ..BulkStep::default() };
-        let is_known = |reassembly: &&Reassembly| reassembly.is_open() && reassembly.has_tree();
+        let is_known = |reassembly: &&Reassembly| reassembly.writer.is_open() && reassembly.writer.has_tree();
         if let Some(reassembly) = fetch.reassembly.as_ref().filter(is_known).filter(|_| !step.is_ended) {
             let (size, chunk_size) = (reassembly.manifest().size, reassembly.manifest().chunk_size);
             step.shape = Some(BulkShape { size, chunk_size });

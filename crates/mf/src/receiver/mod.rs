@@ -307,7 +307,7 @@ impl Receiver {
         let had_source = fetch.sources.any_usable();
         let opened = fetch.consider(found);
         let has_first = !had_source && fetch.sources.any_usable();
-        let is_open = fetch.reassembly.as_ref().is_some_and(Reassembly::is_open);
+        let is_open = fetch.reassembly.as_ref().is_some_and(|it| it.writer.is_open());
         match opened {
             // There was no source to request from when the store was opened, or since.
             Opened::No if has_first && is_open => self.request(now, id),
@@ -320,7 +320,7 @@ impl Receiver {
     fn on_open(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = &fetch.reassembly else { return };
-        let (bytes, stored) = reassembly.sizes();
+        let (bytes, stored) = reassembly.writer.sizes();
         fetch.record.on_open(bytes, stored);
         if !is_pushed(fetch.transfer) {
             self.request(now, id);
@@ -334,15 +334,15 @@ impl Receiver {
     }
     /// Takes the answers of stores on other threads.
     pub fn handle_storage(&mut self, now: Time) {
-        let awaits = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_storage);
+        let awaits = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(|it| it.writer.awaits_storage());
         let ids: Vec<TransferId> = self.fetches.iter().filter(|(_, fetch)| awaits(fetch)).map(|(id, _)| id).collect();
         self.handle_wishes(now);
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(id) else { continue };
             let Some(reassembly) = &mut fetch.reassembly else { continue };
-            let was_open = reassembly.is_open();
+            let was_open = reassembly.writer.is_open();
             let answered = reassembly.handle_storage();
-            let is_open = reassembly.is_open();
+            let is_open = reassembly.writer.is_open();
             // Includes what was stored before a failure.
             fetch.take_stored();
             match answered {
@@ -368,7 +368,7 @@ impl Receiver {
         let ids: Vec<TransferId> = selective.map(|(id, _)| id).collect();
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(id) else { continue };
-            if fetch.reassembly.as_mut().is_some_and(Reassembly::refresh_wishes) {
+            if fetch.reassembly.as_mut().is_some_and(|it| it.writer.refresh_wishes()) {
                 self.on_wishes(now, id);
             }
         }

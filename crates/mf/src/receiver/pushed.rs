@@ -151,7 +151,7 @@ impl Receiver {
                 self.fail(now, id, error.to_string());
             }
             Ok(reassembly) => {
-                let is_open = reassembly.is_open();
+                let is_open = reassembly.writer.is_open();
                 let id = self.begin_pushed(now, header, tag, name, size, Some(reassembly));
                 let before = self.pushed.take_early(&key);
                 if is_open {

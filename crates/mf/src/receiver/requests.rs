@@ -28,7 +28,7 @@ impl Receiver {
         });
         let wanted = wanted.min(u32::try_from(limited).unwrap_or(u32::MAX));
         let is_free = fetch.options.chunk_bytes.is_none() && fetch.credit.rate(shared).is_none();
-        if is_free && fetch.windows.last_begun().is_none() {
+        if is_free && fetch.windows.highest.is_none() {
             // Smaller chunks make no smaller window.
             let more = u16::try_from(config.chunk_bytes / wanted.max(1)).unwrap_or(u16::MAX).max(1);
             fetch.credit.window_chunks = config.window_chunks.saturating_mul(more).min(config.window_chunks_max);
@@ -60,9 +60,9 @@ impl Receiver {
         self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
         let missing = match reassembly.is_selective() {
             true => fetch.requested_chunks.len() as u64 * u64::from(chunk_bytes),
-            false => size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes()),
+            false => size.saturating_sub(reassembly.writer.stored_bytes() + reassembly.buffered_bytes()),
         };
-        fetch.credit.on_request(now, shared, missing, fetch.windows.last_begun(), chunk_bytes);
+        fetch.credit.on_request(now, shared, missing, fetch.windows.highest, chunk_bytes);
         fetch.nack.restart(now, fetch.nack_timeout(config));
     }
     /// Sends the status message if it is due.
@@ -72,7 +72,7 @@ impl Receiver {
         if fetch.record.is_ended() {
             return;
         }
-        let Some((_, window)) = fetch.windows.status().filter(|(at, _)| *at <= now) else { return };
+        let Some((_, window)) = fetch.windows.status.filter(|(at, _)| *at <= now) else { return };
         let ready = fetch.credit.ready_at(shared);
         // Missing chunks are reported at once; the window opens when the limit allows it.
         let waits = ready > now && fetch.credit.grants(window);
@@ -83,7 +83,8 @@ impl Receiver {
             (&fetch.reassembly, fetch.serving.sender, fetch.object)
         else {
             // No one is sending, so no one needs the status.
-            return fetch.windows.clear_status();
+            fetch.windows.status = None;
+            return;
         };
         let chunk_bytes = reassembly.cut().map_or(self.config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
         let fill = Fill {
@@ -96,7 +97,8 @@ impl Receiver {
         let advice = if waits { 0 } else { fetch.credit.advised_window(now, shared, ready, size, fill) };
         if advice == 0 && fetch.credit.is_stopped && !fetch.missing.any() {
             // The sender has been stopped.
-            return fetch.windows.set_status(now + LOOK_AGAIN, window);
+            fetch.windows.status = Some((now + LOOK_AGAIN, window));
+            return;
         }
         fetch.credit.is_stopped = advice == 0 && !waits;
         if advice > 0 {
@@ -119,8 +121,8 @@ impl Receiver {
         };
         match fetch.credit.is_stopped {
             _ if waits => {}
-            true => fetch.windows.set_status(now + LOOK_AGAIN, window),
-            false => fetch.windows.clear_status(),
+            true => fetch.windows.status = Some((now + LOOK_AGAIN, window)),
+            false => fetch.windows.status = None,
         }
         self.outbox.push_back(match fetch.caches.avoid {
             // The network finds the source: the address may belong to storage that answers on its behalf.

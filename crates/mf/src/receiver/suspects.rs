@@ -48,7 +48,7 @@ impl Receiver {
             trial.requests += 1;
             // A silent source is not known to be faulty, and is not requested forever.
             trial.due = if trial.requests < RETRIES_MAX { now + timeout } else { Time::MAX };
-            let ((chunk_bytes, count), wanted) = (trial.check.cut(), trial.check.chunks());
+            let ((chunk_bytes, count), wanted) = (trial.check.cut, trial.check.chunks.clone());
             bytes += u64::from(chunk_bytes) * wanted.clone().count() as u64;
             let request = TransportMessage::Request {
                 transfer,

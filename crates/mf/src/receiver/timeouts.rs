@@ -50,11 +50,11 @@ impl Receiver {
     /// Polls the readers' wishes for a part of an object, if no wake-up reports their changes.
     fn look_at_reader(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
-        let must_look = |reassembly: &&mut Reassembly| reassembly.must_be_looked_at();
+        let must_look = |reassembly: &&mut Reassembly| reassembly.writer.must_be_looked_at();
         let Some(reassembly) = fetch.reassembly.as_mut().filter(must_look) else { return };
         if fetch.reader_checked_at + LOOK_AGAIN <= now {
             fetch.reader_checked_at = now;
-            if reassembly.refresh_wishes() {
+            if reassembly.writer.refresh_wishes() {
                 self.on_wishes(now, id);
             }
         }
@@ -102,9 +102,9 @@ impl Receiver {
             fetch.nack.put_off(ready + timeout);
         }
         let Some(reassembly) = &fetch.reassembly else { return };
-        if reassembly.awaits_storage() {
+        if reassembly.writer.awaits_storage() {
             fetch.patience.restart(now);
-            let has_all = !reassembly.is_open() || reassembly.missing().next().is_none();
+            let has_all = !reassembly.writer.is_open() || reassembly.missing().next().is_none();
             if has_all && fetch.nack.due <= now {
                 fetch.nack.restart(now, timeout);
             }
@@ -137,7 +137,7 @@ impl Receiver {
             fetch.serving.sender = None;
             self.request(now, id);
         } else {
-            fetch.windows.set_status(now, fetch.windows.highest());
+            fetch.windows.status = Some((now, fetch.windows.highest()));
             self.send_status(now, id);
         }
         if let Some(fetch) = self.fetches.get_mut(id) {
@@ -148,10 +148,10 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.fetches.running().flat_map(|(_, fetch)| {
             let ready = fetch.credit.ready_at(&self.fetches.shared.limit);
-            let status = fetch.windows.status();
+            let status = fetch.windows.status;
             let status = status.map(|(at, window)| if fetch.credit.grants(window) { at.max(ready) } else { at });
             let request = fetch.credit.request_since.map(|since| since.max(ready));
-            let looks = |reassembly: &Reassembly| reassembly.awaits_reader() || reassembly.must_be_looked_at();
+            let looks = |reassembly: &Reassembly| reassembly.awaits_reader() || reassembly.writer.must_be_looked_at();
             let reader = fetch.reassembly.as_ref().is_some_and(looks);
             let reader = reader.then(|| fetch.reader_checked_at + LOOK_AGAIN);
             let gathered = fetch.gathered.as_ref().map(|(until, _)| *until);

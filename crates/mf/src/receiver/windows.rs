@@ -13,11 +13,12 @@ const LATE_PART: usize = 4;
 pub(super) struct Windows {
     /// Incomplete windows: their chunks, and the arrived ones.
     open: BTreeMap<u32, (u16, BTreeSet<u32>)>,
-    highest: Option<u32>,
+    /// The latest one that has started.
+    pub(super) highest: Option<u32>,
     /// The latest window taken as complete.
     taken: Option<u32>,
     /// When the next status message is due, and the window that it acknowledges.
-    status: Option<(Time, u32)>,
+    pub(super) status: Option<(Time, u32)>,
     sequence: u32,
 }
 
@@ -52,10 +53,6 @@ impl Windows {
     pub(super) fn highest(&self) -> u32 {
         self.highest.unwrap_or(0)
     }
-    /// The same; `None` before the first.
-    pub(super) fn last_begun(&self) -> Option<u32> {
-        self.highest
-    }
     /// A new sender starts with new windows; the report on the last one is still sent.
     pub(super) fn on_sender_change(&mut self) {
         self.open.clear();
@@ -67,20 +64,10 @@ impl Windows {
         self.status = None;
     }
 
-    /// When the next status message is due, and the window that it acknowledges.
-    pub(super) fn status(&self) -> Option<(Time, u32)> {
-        self.status
-    }
-    pub(super) fn set_status(&mut self, at: Time, window: u32) {
-        self.status = Some((at, window));
-    }
-    pub(super) fn clear_status(&mut self) {
-        self.status = None;
-    }
     /// Makes the next status message due now, whichever window it acknowledges.
     pub(super) fn hasten_status(&mut self, now: Time) {
         let window = self.status.map_or(self.highest(), |(_, window)| window);
-        self.set_status(now, window);
+        self.status = Some((now, window));
     }
     /// The number of the next status message: the sender drops older ones.
     pub(super) fn next_sequence(&mut self) -> u32 {
