@@ -4,7 +4,7 @@ use core::fmt;
 use tributary_content::{Name, ObjectId, PublicKey};
 use tributary_core::wire_table;
 
-use crate::wire::fields::GUID;
+use crate::wire::fields::{ADDRESS, GUID};
 
 /// A globally unique identifier (paper §3): a flat, self-certifying name of a device, a content, a group or a context.
 ///
@@ -192,14 +192,16 @@ wire_table! {
     }
 }
 
-/// The router that is responsible for a chunk in transit until a node further on has it on a disk (custodian, RFC 5050
-/// §5.10).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Custodian {
-    /// The router.
-    pub guid: Guid,
-    /// Its address.
-    pub address: NetworkAddress,
+wire_table! {
+    /// The router that is responsible for a chunk in transit until a node further on has it on a disk (custodian, RFC
+    /// 5050 §5.10).
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub struct Custodian {
+        /// The router.
+        pub guid: Guid = GUID => "custodian",
+        /// Its address.
+        pub address: NetworkAddress = ADDRESS => "custodian's address",
+    }
 }
 
 impl Custodian {

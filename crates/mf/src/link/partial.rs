@@ -19,14 +19,23 @@ use bytes::Bytes;
 use tributary_content::{ChunkRepository, MemoryRepository, ObjectId, StoreError};
 use tributary_core::{
     ByteCount, Duration, Time,
-    wire::{Reader, WireError, Writer},
+    wire::{
+        Wire,
+        codec::{Own, U32},
+    },
+    wire_table,
 };
 use tributary_transport::ranges::RangeSet;
 
 use super::buffer::{Chunk, Slot};
 use crate::{
     ids::Guid,
-    wire::{ChunkHeader, chunk::CHUNK_BYTES_MAX},
+    wire::{
+        ChunkHeader,
+        chunk::CHUNK_BYTES_MAX,
+        fields::{GUID, MILLIS},
+        transport::OBJECT,
+    },
 };
 
 /// Overhead of a piece in the repository: its head and index entries.
@@ -34,17 +43,29 @@ const PIECE_OVERHEAD_BYTES: u64 = 512;
 /// Maximum number of parts.
 const PARTS_MAX: usize = 1_024;
 
-/// Identifies a chunk of a neighbour. The transfer number is left out, because a rebooted source sends the same bytes
-/// under a new one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct PartKey {
-    neighbour: Guid,
-    source: Guid,
-    destination: Guid,
-    object: ObjectId,
-    number: u32,
-    chunk_bytes: u32,
-    payload_bytes: u32,
+wire_table! {
+    /// Identifies a chunk of a neighbour. The transfer number is left out, because a rebooted source sends the same bytes
+    /// under a new one.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub struct PartKey {
+        neighbour: Guid = GUID => "neighbour",
+        source: Guid = GUID => "source",
+        destination: Guid = GUID => "destination",
+        object: ObjectId = OBJECT => "object id",
+        number: u32 = U32 => "chunk number",
+        chunk_bytes: u32 = U32 => "chunk bytes",
+        payload_bytes: u32 = U32 => "payload bytes",
+    }
+}
+
+wire_table! {
+    /// The head of a piece in the repository.
+    struct Head {
+        key: PartKey = Own => "key",
+        offset: u32 = U32 => "offset",
+        /// The end of its lifetime by the repository's clock.
+        ends_at: Duration = MILLIS => "end",
+    }
 }
 
 impl PartKey {
@@ -64,7 +85,7 @@ impl PartKey {
 }
 
 /// The stored bytes of one chunk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Part {
     here: RangeSet,
     pieces: Vec<Piece>,
@@ -148,11 +169,13 @@ impl Partials {
         let mut partials = Partials { repository, bytes_max: bytes_max.0, lifetime, ..Partials::default() };
         for (id, head, bytes) in found {
             partials.next_id = partials.next_id.max(id + 1);
-            let decoded = decode_head(&head).ok().zip(u32::try_from(bytes).ok());
-            let kept = decoded.filter(|((key, offset, _), bytes)| offset.saturating_add(*bytes) <= key.payload_bytes);
+            let decoded = Head::decode(&head).ok().zip(u32::try_from(bytes).ok());
+            let kept = decoded.filter(|(Head { key, offset, .. }, bytes)| {
+                key.payload_bytes <= CHUNK_BYTES_MAX && offset.saturating_add(*bytes) <= key.payload_bytes
+            });
             match kept {
                 // The lifetime bounds the remaining time if the clock was set back.
-                Some(((key, offset, ends_at), bytes)) if ends_at > clock => {
+                Some((Head { key, offset, ends_at }, bytes)) if ends_at > clock => {
                     let until = now + ends_at.saturating_sub(clock).min(lifetime);
                     partials.insert(key, Piece { id, offset, bytes }, until);
                 }
@@ -207,7 +230,9 @@ impl Partials {
             return;
         }
         let (id, ends_at) = (self.next_id, self.repository.clock().saturating_add(lifetime));
-        if self.repository.put(id, &encode_head(&key, offset, ends_at), fragments).is_ok() {
+        let mut head = Vec::with_capacity(104);
+        Head { key, offset, ends_at }.encode(&mut head);
+        if self.repository.put(id, &head, fragments).is_ok() {
             self.next_id += 1;
             self.is_dirty = true;
             self.insert(key, Piece { id, offset, bytes }, now + lifetime);
@@ -308,13 +333,7 @@ impl Partials {
     }
     fn insert(&mut self, key: PartKey, piece: Piece, until: Time) {
         self.uses += 1;
-        let part = self.parts.entry(key).or_insert_with(|| Part {
-            here: RangeSet::new(),
-            pieces: Vec::new(),
-            until,
-            used_at: 0,
-            slot: None,
-        });
+        let part = self.parts.entry(key).or_default();
         (part.used_at, part.until) = (self.uses, part.until.max(until));
         part.here.insert(piece.offset, piece.offset + piece.bytes);
         part.pieces.push(piece);
@@ -346,34 +365,6 @@ impl Partials {
         // A piece that cannot be removed expires after the next start.
         self.is_dirty |= self.repository.remove(id).is_ok();
     }
-}
-
-/// Encodes the head of a piece: key, offset, and end of its lifetime in milliseconds of the repository's clock.
-fn encode_head(key: &PartKey, offset: u32, ends_at: Duration) -> Vec<u8> {
-    let mut head = Vec::with_capacity(104);
-    [key.neighbour, key.source, key.destination].iter().for_each(|guid| head.put(&guid.0));
-    head.put(&key.object.0);
-    [key.number, key.chunk_bytes, key.payload_bytes, offset].into_iter().for_each(|value| head.put_u32(value));
-    head.put_u64(u64::try_from(ends_at.as_millis()).unwrap_or(u64::MAX));
-    head
-}
-fn decode_head(head: &[u8]) -> Result<(PartKey, u32, Duration), WireError> {
-    let mut reader = Reader::new(head);
-    let key = PartKey {
-        neighbour: Guid(reader.array("neighbour")?),
-        source: Guid(reader.array("source")?),
-        destination: Guid(reader.array("destination")?),
-        object: ObjectId(reader.array("object id")?),
-        number: reader.u32("chunk number")?,
-        chunk_bytes: reader.u32("chunk bytes")?,
-        payload_bytes: reader.u32("payload bytes")?,
-    };
-    if key.payload_bytes > CHUNK_BYTES_MAX {
-        return Err(WireError::Value { field: "payload bytes", found: u64::from(key.payload_bytes) });
-    }
-    let (offset, ends_at) = (reader.u32("offset")?, Duration::from_millis(reader.u64("end")?));
-    reader.end()?;
-    Ok((key, offset, ends_at))
 }
 
 #[cfg(test)]

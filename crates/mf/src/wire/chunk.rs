@@ -14,7 +14,8 @@ use tributary_transport::messaging::InNetwork;
 pub use tributary_transport::messaging::Reliability;
 
 use super::{
-    Fields, Reader, WireError, Writer,
+    Reader, WireError, Writer,
+    fields::{ADDRESS, GUID, PLACE},
     transport::{CHUNK_BYTES, OBJECT, RELIABILITY},
 };
 use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token};
@@ -228,12 +229,10 @@ impl ChunkHeader {
         if payload_bytes > CHUNK_BYTES_MAX {
             return Err(WireError::Value { field: "payload bytes", found: u64::from(payload_bytes) });
         }
-        let (source, source_address) = (reader.guid("source")?, reader.address("source address")?);
-        let destination = reader.guid("destination")?;
-        let addresses = reader.list("addresses", ADDRESSES_MAX, |reader| match reader.address("address")? {
-            NetworkAddress::NONE => Err(WireError::Value { field: "address", found: 0 }),
-            address => Ok(address),
-        })?;
+        let (source, source_address) =
+            (GUID.read(&mut reader, "source")?, ADDRESS.read(&mut reader, "source address")?);
+        let destination = GUID.read(&mut reader, "destination")?;
+        let addresses = reader.list("addresses", ADDRESSES_MAX, |reader| PLACE.read(reader, "address"))?;
         let kind = match kind {
             0 => match DataTag::read(&mut reader)? {
                 DataTag { number, count, .. } if number >= count => {
@@ -246,12 +245,7 @@ impl ChunkHeader {
             3 => ChunkKind::LinkState,
             found => return Err(WireError::Value { field: "chunk kind", found: u64::from(found) }),
         };
-        let custodian = match has_custodian {
-            true => {
-                Some(Custodian { guid: reader.guid("custodian")?, address: reader.address("custodian's address")? })
-            }
-            false => None,
-        };
+        let custodian = has_custodian.then(|| Custodian::read(&mut reader)).transpose()?;
         let header = ChunkHeader {
             kind,
             flags,
@@ -287,10 +281,7 @@ impl ChunkHeader {
             ChunkKind::Transport(token) => out.put_u64(token.0),
             ChunkKind::Names | ChunkKind::LinkState => {}
         }
-        if let Some(Custodian { guid, address }) = custodian {
-            out.put(&guid.0);
-            out.put_u32(address.0);
-        }
+        custodian.iter().for_each(|custodian| custodian.encode(out));
     }
     /// Length of the encoded header.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]

@@ -3,8 +3,12 @@ use alloc::{string::String, vec::Vec};
 use core::ops::BitOr;
 
 use tributary_content::{PublicKey, Signature, SigningKey};
+use tributary_core::{
+    wire::{Codec, Wire, codec::U32},
+    wire_table,
+};
 
-use super::{Fields, LABEL_BYTES_MAX, PacketType, Reader, WireError, Writer};
+use super::{LABEL_BYTES_MAX, PacketType, Reader, WireError, Writer, fields::ADDRESS};
 use crate::ids::{Guid, NetworkAddress};
 
 /// What a node does for others.
@@ -53,15 +57,17 @@ impl BitOr for Roles {
     }
 }
 
-/// An echo of the other side's hello, with which that side measures the link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Probe {
-    /// The last hello heard; 0 for none.
-    pub sequence: u32,
-    /// How long ago it arrived, in microseconds.
-    pub held_us: u32,
-    /// Which of the earlier hellos arrived: bit `i` is hello `sequence - 1 - i`.
-    pub heard: u32,
+wire_table! {
+    /// An echo of the other side's hello, with which that side measures the link.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Probe {
+        /// The last hello heard; 0 for none.
+        pub sequence: u32 = U32 => "heard sequence",
+        /// How long ago it arrived, in microseconds.
+        pub held_us: u32 = U32 => "held",
+        /// Which of the earlier hellos arrived: bit `i` is hello `sequence - 1 - i`.
+        pub heard: u32 = U32 => "heard hellos",
+    }
 }
 
 /// A hello to the neighbour on a link. It travels one hop.
@@ -112,21 +118,15 @@ impl Hello {
         PacketType::Hello.expect(&mut reader)?;
         let (roles, wants_answer, accepts) = reader
             .choice("roles", |byte| Some((Roles::from_bits(byte & 0x3f)?, byte & 0x40 != 0, byte & 0x80 != 0)))?;
-        let sequence = reader.u32("sequence")?;
-        let probe = Probe {
-            sequence: reader.u32("heard sequence")?,
-            held_us: reader.u32("held")?,
-            heard: reader.u32("heard hellos")?,
-        };
         Ok(Hello {
             roles,
             accepts,
             wants_answer,
-            sequence,
-            probe,
+            sequence: reader.u32("sequence")?,
+            probe: Probe::read(&mut reader)?,
             nonce: reader.u64("nonce")?,
             echo: reader.u64("echoed nonce")?,
-            address: reader.address("address")?,
+            address: ADDRESS.read(&mut reader, "address")?,
             datagram_bytes: reader.u16("datagram bytes")?,
             window: reader.u32("window")?,
             key: PublicKey(reader.array("key")?),
@@ -145,9 +145,8 @@ impl Hello {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.wants_answer) << 6 | u8::from(self.accepts) << 7;
         out.put(&[PacketType::Hello.first_byte(), self.roles.bits() | flags]);
-        for value in [self.sequence, self.probe.sequence, self.probe.held_us, self.probe.heard] {
-            out.put_u32(value);
-        }
+        out.put_u32(self.sequence);
+        self.probe.encode(out);
         out.put_u64(self.nonce);
         out.put_u64(self.echo);
         out.put_u32(self.address.0);

@@ -35,11 +35,12 @@ pub struct DataHeader {
 }
 
 /// What a chunk counts against where it arrives.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Class {
     /// Messages of names, transport and routing: few packets, never held up by back-pressure.
     Control,
     /// Data of objects: counts against the back-pressure buffer.
+    #[default]
     Bulk,
 }
 

@@ -30,7 +30,6 @@ pub mod routing;
 pub mod transport;
 
 pub use chunk::{ADDRESSES_MAX, ChunkHeader, ChunkKind, DataTag, Flags, Reliability};
-use fields::Fields;
 pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, OPEN_KEY, seal, unseal};

@@ -13,7 +13,11 @@ use tributary_core::{
 use tributary_directory::holdings::Ascending;
 use tributary_trust::{Identity, UnixTime};
 
-use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX, fields::GUID};
+use super::{
+    Reader, WireError, Writer,
+    chunk::ADDRESSES_MAX,
+    fields::{ADDRESS, GUID, PLACE},
+};
 use crate::ids::{Guid, NetworkAddress, Weighted};
 
 /// A device's records in one bucket, without deletions: the [marks](crate::resolver::mark) of places, GUIDs and
@@ -52,7 +56,7 @@ pub enum Readers {
 
 impl Readers {
     fn decode(reader: &mut Reader<'_>) -> Result<Readers, WireError> {
-        let devices = reader.list("readers", READERS_MAX, |reader| reader.guid("reader"))?;
+        let devices = reader.list("readers", READERS_MAX, |reader| GUID.read(reader, "reader"))?;
         match devices.windows(2).find(|pair| pair[0] >= pair[1]) {
             Some(pair) => Err(WireError::Value { field: "reader", found: u64::from(pair[1].0[0]) }),
             None => Ok(Readers::Only(devices.into_iter().collect())),
@@ -119,8 +123,7 @@ wire_table! {
 }
 
 const WEIGHTED: Of<Weighted> = Of(
-    |reader, field| match (reader.address(field)?, reader.u8("weight")?) {
-        (NetworkAddress::NONE, _) => Err(WireError::Value { field, found: 0 }),
+    |reader, field| match (PLACE.read(reader, field)?, reader.u8("weight")?) {
         (_, 0) => Err(WireError::Value { field: "weight", found: 0 }),
         binding => Ok(binding),
     },
@@ -686,8 +689,8 @@ impl SealedHead {
     pub fn decode(bytes: &[u8]) -> Result<(SealedHead, &[u8]), WireError> {
         let mut reader = Reader::new(bytes);
         reader.choice("message kind", |kind| (kind == SEALED).then_some(()))?;
-        let from = (reader.address("from")?, reader.u64("life")?);
-        let to = (reader.address("to")?, reader.u64("life")?);
+        let from = (ADDRESS.read(&mut reader, "from")?, reader.u64("life")?);
+        let to = (ADDRESS.read(&mut reader, "to")?, reader.u64("life")?);
         let head = SealedHead { from, to, number: reader.u64("number")? };
         Ok((head, reader.rest()))
     }

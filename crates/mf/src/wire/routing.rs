@@ -11,8 +11,8 @@ use tributary_core::{
 };
 
 use super::{
-    Fields, LABEL_BYTES_MAX, Roles, WireError, Writer,
-    fields::{ADDRESS, GUID},
+    LABEL_BYTES_MAX, Roles, WireError, Writer,
+    fields::{ADDRESS, GUID, PLACE},
 };
 use crate::ids::{Guid, NetworkAddress};
 
@@ -38,10 +38,10 @@ wire_table! {
     ///
     /// `address 4 | guid 20 | sequence 8 | boot number 8 | roles 1 | storage free in percent 1 | label | links: neighbour 4,
     /// SETT 4, LETT 4`
-    #[derive(Clone, PartialEq, Eq, Debug)]
+    #[derive(Clone, PartialEq, Eq, Debug, Default)]
     pub struct LinkState {
         /// Whose it is.
-        pub router: NetworkAddress = ROUTER => "router",
+        pub router: NetworkAddress = PLACE => "router",
         /// The router's GUID.
         pub guid: Guid = GUID => "guid",
         /// Later ones are newer.
@@ -60,13 +60,6 @@ wire_table! {
     }
 }
 
-const ROUTER: Of<NetworkAddress> = Of(
-    |reader, field| match reader.address(field)? {
-        NetworkAddress::NONE => Err(WireError::Value { field, found: 0 }),
-        address => Ok(address),
-    },
-    |address, out| out.put_u32(address.0),
-);
 const ROLES: Of<Roles> =
     Of(|reader, field| reader.choice(field, Roles::from_bits), |roles, out| out.put_u8(roles.bits()));
 const PERCENT: Of<u8> =

@@ -298,7 +298,7 @@ impl TransportMessage {
     }
 }
 
-pub(super) const OBJECT: Of<ObjectId> =
+pub(crate) const OBJECT: Of<ObjectId> =
     Of(|reader, field| reader.array(field).map(ObjectId), |object, out| out.put(&object.0));
 const CHUNKS: Of<ChunkRanges> = Of(|reader, _| ChunkRanges::decode(reader), ChunkRanges::encode);
 pub(super) const CHUNK_BYTES: Of<u32> = Of(

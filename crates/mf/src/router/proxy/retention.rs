@@ -9,44 +9,42 @@
 //! ```
 //! A later record of a chunk counts instead of an earlier one, which is removed when the later one is durable: a node that is
 //! killed in between has one of the two.
+use tributary_core::{
+    wire::{Reader, Wire, Writer, codec::Choice},
+    wire_table,
+};
+
 use super::*;
+use crate::wire::fields::MILLIS;
 
 /// The first byte of a decision; the first bytes of chunks' heads have the flags of `head.rs`.
 const RECORD: u8 = 4;
-const RECORD_BYTES: usize = 26;
 
-/// A decision about a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Term {
-    /// When its lifetime ends, by the repository's clock.
-    ends_at: Duration,
-    /// The remaining lifetime at the decision: an upper bound if the clock was set back since.
-    left: Duration,
-    pub(super) on_hold: bool,
+wire_table! {
+    /// A decision about a chunk.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(super) struct Term {
+        /// When its lifetime ends, by the repository's clock.
+        ends_at: Duration = MILLIS => "end",
+        /// The remaining lifetime at the decision: an upper bound if the clock was set back since.
+        left: Duration = MILLIS => "left",
+        pub(super) on_hold: bool = Choice(&[false, true]) => "on hold",
+    }
 }
 
 impl Term {
-    fn encode(&self, chunk: u64) -> Vec<u8> {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).to_be_bytes();
-        let mut record = Vec::with_capacity(RECORD_BYTES);
-        record.push(RECORD);
-        record.extend_from_slice(&chunk.to_be_bytes());
-        record.extend_from_slice(&millis(self.ends_at));
-        record.extend_from_slice(&millis(self.left));
-        record.push(u8::from(self.on_hold));
+    fn record(&self, chunk: u64) -> Vec<u8> {
+        let mut record = Vec::with_capacity(26);
+        record.put_u8(RECORD);
+        record.put_u64(chunk);
+        self.encode(&mut record);
         record
     }
     /// The number of its chunk, and the term; `None` for other records.
-    fn decode(record: &[u8]) -> Option<(u64, Term)> {
-        let record: &[u8; RECORD_BYTES] =
-            record.try_into().ok().filter(|record: &&[u8; RECORD_BYTES]| record[0] == RECORD)?;
-        let number = |at: usize| record[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let term = Term {
-            ends_at: Duration::from_millis(number(9)),
-            left: Duration::from_millis(number(17)),
-            on_hold: record[RECORD_BYTES - 1] == 1,
-        };
-        Some((number(1), term))
+    fn of_record(record: &[u8]) -> Option<(u64, Term)> {
+        let mut reader = Reader::new(record.strip_prefix(&[RECORD])?);
+        let record = (reader.u64("chunk").ok()?, Term::read(&mut reader).ok()?);
+        reader.end().ok().map(|()| record)
     }
     /// The remaining lifetime at a time of the repository's clock.
     pub(super) fn left_at(&self, clock: Duration) -> Duration {
@@ -77,7 +75,7 @@ impl Terms {
         let mut terms = BTreeMap::new();
         let mut useless = Vec::new();
         found.retain(|(record, head, _)| {
-            let Some((chunk, term)) = Term::decode(head) else { return true };
+            let Some((chunk, term)) = Term::of_record(head) else { return true };
             terms.insert(chunk, term);
             useless.extend(self.records.insert(chunk, *record));
             false
@@ -168,7 +166,7 @@ impl Proxy {
             let record = self.next_id;
             self.next_id += 1;
             self.terms.committing.insert(id, term);
-            self.repository.put(record, &term.encode(id), &[])?;
+            self.repository.put(record, &term.record(id), &[])?;
             self.terms.superseded.extend(self.terms.records.insert(id, record));
         }
         Ok(())
