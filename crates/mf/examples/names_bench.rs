@@ -151,7 +151,7 @@ impl Service {
         Service {
             now: Time::ZERO,
             front,
-            replicas: addresses.into_iter().map(|address| (address, Replica::default())).collect(),
+            replicas: addresses.into_iter().map(|address| (address, Replica::new(1_000_000))).collect(),
             clients: (1..=2).map(client).collect(),
             mail: BTreeMap::new(),
             number: 0,

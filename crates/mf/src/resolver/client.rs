@@ -160,40 +160,33 @@ impl Watched {
     }
 }
 
+/// An unanswered request, and when its answer is late.
 #[derive(Clone, PartialEq, Debug)]
-enum Open {
+struct Open {
+    due: Time,
+    what: What,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum What {
     Put {
         guid: Guid,
         place: Guid,
         version: u64,
-        due: Time,
     },
     Lookup {
         place: Guid,
-        due: Time,
         tries: u32,
     },
     /// The next page of a watched place.
     Next {
         place: Guid,
         after: RecordKey,
-        due: Time,
         tries: u32,
     },
     Renewal {
-        due: Time,
         stated: BTreeMap<u16, Holding>,
     },
-}
-
-impl Open {
-    fn due(&self) -> Time {
-        match self {
-            Open::Put { due, .. } | Open::Lookup { due, .. } | Open::Next { due, .. } | Open::Renewal { due, .. } => {
-                *due
-            }
-        }
-    }
 }
 
 impl GnrsClient {
@@ -404,8 +397,7 @@ impl GnrsClient {
     }
     /// Renews the buckets left out of a renewal once no put is open.
     fn renew_postponed(&mut self, now: Time) {
-        let is_open = |open: &Open| matches!(open, Open::Renewal { .. });
-        if self.reachable && !self.postponed.is_empty() && self.puts_open == 0 && !self.open.values().any(is_open) {
+        if self.reachable && !self.postponed.is_empty() && self.puts_open == 0 && !self.is_renewing() {
             let postponed = core::mem::take(&mut self.postponed);
             self.send_renewals(now, Some(&postponed));
         }
@@ -416,14 +408,12 @@ impl GnrsClient {
         let (record, version) = (own.record.encode(), own.record.statement().version);
         let request = self.number();
         self.puts_open += 1;
-        self.open.insert(request, Open::Put { guid, place, version, due: now + self.patience });
-        self.look(now + self.patience);
+        self.open(now, request, What::Put { guid, place, version });
         self.outbox.push_back(NameMessage::Put { request, place, record });
     }
     /// The service was too busy for a put: it is put again soon, with fewer in parallel.
     fn on_busy(&mut self, now: Time, request: u32) {
-        let Some(Open::Put { guid, place, .. }) = self.open.remove_if(request, |open| matches!(open, Open::Put { .. }))
-        else {
+        let Some(What::Put { guid, place, .. }) = self.close(request, |what| matches!(what, What::Put { .. })) else {
             return;
         };
         self.puts_open -= 1;
@@ -437,8 +427,7 @@ impl GnrsClient {
     }
     /// Removes an open put; `None` if there is none or a newer record exists.
     fn close_put(&mut self, now: Time, request: u32) -> Option<(Guid, Guid)> {
-        let Some(Open::Put { guid, place, version, .. }) =
-            self.open.remove_if(request, |open| matches!(open, Open::Put { .. }))
+        let Some(What::Put { guid, place, version }) = self.close(request, |what| matches!(what, What::Put { .. }))
         else {
             return None;
         };
@@ -470,11 +459,10 @@ impl GnrsClient {
         if holdings.is_empty() {
             return;
         }
-        let (request, lease_ms, due) = (self.number(), self.lease_ms(), now + self.patience);
+        let (request, lease_ms) = (self.number(), self.lease_ms());
         let stated = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
-        self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
-        self.open.insert(request, Open::Renewal { due, stated });
-        self.look(due);
+        self.open.retain(|_, open| !matches!(open.what, What::Renewal { .. }));
+        self.open(now, request, What::Renewal { stated });
         let author = Guid::of(&self.key.public(), &[]);
         self.outbox.push_back(NameMessage::Renew { request, author, lease_ms, holdings });
     }
@@ -486,8 +474,8 @@ impl GnrsClient {
         }
     }
     fn busy_buckets(&self) -> BTreeSet<u16> {
-        let puts = self.open.values().filter_map(|open| match open {
-            Open::Put { place, .. } => Some(bucket_of(place)),
+        let puts = self.open.values().filter_map(|open| match &open.what {
+            What::Put { place, .. } => Some(bucket_of(place)),
             _ => None,
         });
         puts.collect()
@@ -533,20 +521,29 @@ impl GnrsClient {
     }
     fn send_next(&mut self, now: Time, place: Guid, after: RecordKey, tries: u32) {
         let request = self.number();
-        self.open.retain(|_, open| !matches!(open, Open::Next { place: known, .. } if *known == place));
-        self.open.insert(request, Open::Next { place, after, due: now + self.patience, tries });
+        self.open.retain(|_, open| !matches!(open.what, What::Next { place: known, .. } if known == place));
+        self.open(now, request, What::Next { place, after, tries });
         if self.reachable {
             self.outbox.push_back(NameMessage::Next { request, place, after });
         }
-        self.look(now + self.patience);
     }
     fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
         let request = self.number();
-        self.open.insert(request, Open::Lookup { place, due: now + self.patience, tries });
+        self.open(now, request, What::Lookup { place, tries });
         if self.reachable {
             self.outbox.push_back(NameMessage::Lookup { request, place });
         }
+    }
+    fn open(&mut self, now: Time, request: u32, what: What) {
+        self.open.insert(request, Open { due: now + self.patience, what });
         self.look(now + self.patience);
+    }
+    /// Ends an open request if it is one of these.
+    fn close(&mut self, request: u32, is_it: impl Fn(&What) -> bool) -> Option<What> {
+        self.open.extract_if(request..=request, |_, open| is_it(&open.what)).next().map(|(_, open)| open.what)
+    }
+    fn is_renewing(&self) -> bool {
+        self.open.values().any(|open| matches!(open.what, What::Renewal { .. }))
     }
     /// Makes [`GnrsClient::handle_timeout`] check everything at this time.
     fn look(&mut self, at: Time) {
@@ -554,7 +551,7 @@ impl GnrsClient {
     }
     /// Finds when something is due next.
     fn set_due(&mut self) {
-        let open = self.open.values().map(Open::due);
+        let open = self.open.values().map(|open| open.due);
         let own = Some(self.renew_at.min(self.postponed_at)).filter(|_| self.reachable);
         let watches = self.watches.values().map(|watched| watched.renew_at).filter(|_| self.reachable);
         let puts = Some(self.puts_paused_until).filter(|_| self.reachable && !self.waiting.is_empty());
@@ -598,11 +595,10 @@ impl GnrsClient {
         records: &[Vec<u8>],
     ) {
         // Request 0 is the first answer to a watch.
-        let is_lookup =
-            self.open.get(&request).is_some_and(|open| matches!(open, Open::Lookup { place: at, .. } if *at == place));
-        let is_next = self.open.get(&request).is_some_and(
-            |open| matches!(open, Open::Next { place: at, after: behind, .. } if *at == place && Some(*behind) == after),
-        );
+        let open = self.open.get(&request).map(|open| &open.what);
+        let is_lookup = matches!(open, Some(What::Lookup { place: at, .. }) if *at == place);
+        let is_next =
+            matches!(open, Some(What::Next { place: at, after: behind, .. }) if *at == place && Some(*behind) == after);
         if is_lookup || is_next {
             self.open.remove(&request);
         } else if after.is_some() {
@@ -637,16 +633,6 @@ impl GnrsClient {
     }
 }
 
-/// Removes an entry if it is one of these.
-trait RemoveIf {
-    fn remove_if(&mut self, request: u32, is_it: impl Fn(&Open) -> bool) -> Option<Open>;
-}
-impl RemoveIf for BTreeMap<u32, Open> {
-    fn remove_if(&mut self, request: u32, is_it: impl Fn(&Open) -> bool) -> Option<Open> {
-        self.get(&request).filter(|open| is_it(open))?;
-        self.remove(&request)
-    }
-}
 /// An attachment is put again after this part (one eighth) of its lifetime.
 const ATTACHMENT_PARTS: u32 = 8;
 /// Renewals of a record take at most this part (one sixtieth) of a slow link.
@@ -696,7 +682,7 @@ impl NameResolver for GnrsClient {
         self.send_record(now, body, true);
     }
     fn lookup(&mut self, now: Time, place: Guid) {
-        let known = |open: &Open| matches!(open, Open::Lookup { place: known, .. } if *known == place);
+        let known = |open: &Open| matches!(open.what, What::Lookup { place: known, .. } if known == place);
         if self.open.values().any(known) || self.open.len() >= LOOKUPS_MAX {
             return;
         }
@@ -736,13 +722,12 @@ impl NameResolver for GnrsClient {
     fn on_reachable(&mut self, now: Time) {
         self.reachable = true;
         for open in self.open.values_mut() {
-            match open {
-                Open::Lookup { due, tries, .. } | Open::Next { due, tries, .. } => {
-                    (*due, *tries) = (now, tries.saturating_sub(1));
-                }
-                Open::Put { due, .. } => *due = now,
-                Open::Renewal { .. } => {}
+            match &mut open.what {
+                What::Lookup { tries, .. } | What::Next { tries, .. } => *tries = tries.saturating_sub(1),
+                What::Put { .. } => {}
+                What::Renewal { .. } => continue,
             }
+            open.due = now;
         }
         (self.due, self.renew_at) = (now, now);
         self.watches.values_mut().for_each(|watched| watched.renew_at = now);
@@ -781,13 +766,11 @@ impl NameResolver for GnrsClient {
                     self.refused.insert(key);
                     self.answers.push_back(Answer::Refused(key.0, refusal));
                 } else if refusal == Refusal::Unreachable || refusal.is_of_engine() {
-                    self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }));
+                    self.close(request, |what| matches!(what, What::Renewal { .. }));
                 }
             }
             NameMessage::Renewed { request, missing } => {
-                if let Some(Open::Renewal { stated, .. }) =
-                    self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }))
-                {
+                if let Some(What::Renewal { stated }) = self.close(request, |it| matches!(it, What::Renewal { .. })) {
                     self.on_missing(now, &stated, &missing);
                     self.send_waiting(now);
                 }
@@ -817,23 +800,21 @@ impl NameResolver for GnrsClient {
         if self.due > now {
             return;
         }
-        let overdue = |(request, open): (&u32, &Open)| (open.due() <= now).then(|| (*request, open.clone()));
-        let late: Vec<(u32, Open)> = self.open.iter().filter_map(overdue).collect();
-        for (request, open) in late {
-            self.open.remove(&request);
-            match open {
-                Open::Put { guid, place, version, .. } => {
+        let late: Vec<(u32, Open)> = self.open.extract_if(.., |_, open| open.due <= now).collect();
+        for (_, open) in late {
+            match open.what {
+                What::Put { guid, place, version } => {
                     self.puts_open -= 1;
                     if self.own.get(&guid).is_some_and(|own| own.record.statement().version == version) {
                         self.wait(guid, place);
                     }
                 }
-                Open::Lookup { place, tries, .. } if tries < TRIES => self.send_lookup(now, place, tries + 1),
-                Open::Lookup { place, .. } => self.answers.push_back(Answer::Found(place, Vec::new())),
-                Open::Next { place, after, tries, .. } if tries < TRIES => self.send_next(now, place, after, tries + 1),
+                What::Lookup { place, tries } if tries < TRIES => self.send_lookup(now, place, tries + 1),
+                What::Lookup { place, .. } => self.answers.push_back(Answer::Found(place, Vec::new())),
+                What::Next { place, after, tries } if tries < TRIES => self.send_next(now, place, after, tries + 1),
                 // The renewal of the watch begins with the first page again.
-                Open::Next { .. } => {}
-                Open::Renewal { .. } => self.renew_at = now,
+                What::Next { .. } => {}
+                What::Renewal { .. } => self.renew_at = now,
             }
         }
         self.send_waiting(now);
@@ -841,7 +822,7 @@ impl NameResolver for GnrsClient {
             if self.renew_at <= now {
                 self.send_renewal(now);
             } else if self.postponed_at <= now {
-                match self.open.values().any(|open| matches!(open, Open::Renewal { .. })) {
+                match self.is_renewing() {
                     true => self.postpone(now, core::iter::empty()),
                     false => {
                         let postponed = core::mem::take(&mut self.postponed);

@@ -29,7 +29,7 @@ const NOTIFIED_MIN: Duration = Duration::from_secs(15);
 const WATCHED_MAX: usize = 65_536;
 
 /// The service of one access router.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Front {
     /// Maximum open requests.
     open_max: usize,
@@ -77,7 +77,7 @@ impl Question {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Watched {
     watchers: BTreeMap<Asker, Time>,
     renew_at: Time,
@@ -140,20 +140,7 @@ impl Reader {
 impl Front {
     /// The front of the router `node`; records have `replicas` replicas.
     pub fn new(node: Guid, replicas: usize) -> Front {
-        Front {
-            open_max: OPEN_MAX,
-            node,
-            replicas,
-            members: Vec::new(),
-            placed: BTreeMap::new(),
-            next_request: 0,
-            open: BTreeMap::new(),
-            watched: BTreeMap::new(),
-            watch_order: WatchOrder::default(),
-            outbox: VecDeque::new(),
-            answers: VecDeque::new(),
-            due: Time::MAX,
-        }
+        Front { open_max: OPEN_MAX, node, replicas, due: Time::MAX, ..Front::default() }
     }
     /// Has [`Front::handle_timeout`] look at everything.
     fn look(&mut self, at: Time) {
@@ -247,12 +234,7 @@ impl Front {
         if self.watched.len() >= WATCHED_MAX && !self.watched.contains_key(&place) {
             return false;
         }
-        let watched = self.watched.entry(place).or_insert_with(|| Watched {
-            watchers: BTreeMap::new(),
-            renew_at: Time::ZERO,
-            is_known: false,
-            notified: BTreeMap::new(),
-        });
+        let watched = self.watched.entry(place).or_default();
         let until = now + Duration::from_millis(u64::from(lease_ms));
         let is_new = watched.watchers.insert(asker, until).is_none();
         let reader = Reader::of(asker, self.node);

@@ -171,6 +171,17 @@ impl WatchOrder {
     }
 }
 
+/// Reads a record that is put at a place.
+fn admit(identity: Option<&Identity>, now: Time, place: &Guid, bytes: &[u8]) -> Result<NameRecord, Refusal> {
+    let record = NameRecord::decode(bytes).map_err(|_| Refusal::Forged)?;
+    let holds = identity.is_none_or(|identity| record.holds(identity, now));
+    match record.places().contains(place) {
+        false => Err(Refusal::Misplaced),
+        true if !holds => Err(Refusal::Ended),
+        true => Ok(record),
+    }
+}
+
 /// One number for all known records of a place, by author, GUID and version; 0 for none.
 ///
 /// It is a sum of hashes, so a replica updates it with one addition per change.

@@ -13,7 +13,7 @@ use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 use tributary_trust::{Identity, UnixTime};
 
-use super::{Asker, Records, WatchOrder, bucket_on, mark, page};
+use super::{Asker, Records, WatchOrder, admit, bucket_on, mark, page};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::{ChunkRepository, Damage},
@@ -41,6 +41,7 @@ const WAITING_MAX: usize = 16_384;
 pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 /// The records of one node of the service.
+#[derive(Default)]
 pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
@@ -145,44 +146,10 @@ struct Lease {
     holding: Holding,
 }
 
-impl Default for Replica {
-    fn default() -> Replica {
-        Replica::new(RECORDS_HELD_MAX)
-    }
-}
-
 impl Replica {
     /// A replica that holds at most `records_max` records.
     pub fn new(records_max: usize) -> Replica {
-        Replica {
-            places: BTreeMap::new(),
-            records: 0,
-            records_max,
-            identity: None,
-            expiries: BTreeSet::new(),
-            leases: BTreeMap::new(),
-            watched: BTreeSet::new(),
-            repository: None,
-            next_id: 0,
-            unread: None,
-            unwritten: BTreeSet::new(),
-            writing: None,
-            gone: Vec::new(),
-            waiting: Vec::new(),
-            promised: Vec::new(),
-            commit_at: None,
-            failure: None,
-            outbox: VecDeque::new(),
-            watch_order: WatchOrder::default(),
-            to_hand: BTreeSet::new(),
-            next_to_hand: VecDeque::new(),
-            handing: BTreeMap::new(),
-            next_handing: 0,
-            refused_by: BTreeSet::new(),
-            notes: VecDeque::new(),
-            swept_at: Time::ZERO,
-            forged: 0,
-        }
+        Replica { records_max, ..Replica::default() }
     }
     /// Records could not be written: they are written again later. Unanswered requesters repeat their puts.
     fn on_failed(&mut self, now: Time, writing: BTreeMap<Slot, Writing>, error: StoreError) {
@@ -330,17 +297,13 @@ impl Replica {
         if self.unread.is_some() {
             return refused(Refusal::Full);
         }
-        let Ok(record) = NameRecord::decode(&bytes) else {
-            self.forged += 1;
-            return refused(Refusal::Forged);
+        let record = match admit(self.identity.as_ref(), now, &place, &bytes) {
+            Ok(record) => record,
+            Err(refusal) => {
+                self.forged += u64::from(refusal != Refusal::Ended);
+                return refused(refusal);
+            }
         };
-        if !record.places().contains(&place) {
-            self.forged += 1;
-            return refused(Refusal::Misplaced);
-        }
-        if self.identity.as_ref().is_some_and(|identity| !record.holds(identity, now)) {
-            return refused(Refusal::Ended);
-        }
         let (slot, version) = ((place, record.key()), record.statement().version);
         let held = self.held(&slot);
         if let Some(held) = held

@@ -51,7 +51,7 @@ impl Service {
         Service {
             now: Time::ZERO,
             front,
-            replicas: addresses.into_iter().map(|address| (address, Replica::default())).collect(),
+            replicas: addresses.into_iter().map(|address| (address, Replica::new(1_000_000))).collect(),
             clients: (1..=clients).map(client).collect(),
             deaf: None,
             lost: Vec::new(),
@@ -329,7 +329,7 @@ fn what_is_said_anew_after_author_and_replicas_have_forgotten_that_it_was_delete
     service.run(Duration::from_secs(1));
     service.answers(1);
     // All but the front restart: the author with low versions, which replicas accept.
-    service.replicas.values_mut().for_each(|replica| *replica = Replica::default());
+    service.replicas.values_mut().for_each(|replica| *replica = Replica::new(1_000_000));
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
     service.clients[0].1.on_reachable(now);
     service.put(0, 9);
@@ -459,12 +459,12 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
         replica.settle(Time::from_millis(1));
         replica.poll_message().unwrap().1
     };
-    let mut replica = Replica::default();
+    let mut replica = Replica::new(1_000_000);
     replica.restore(Time::ZERO, Box::new(disk.clone())).unwrap();
     assert_eq!(put(&mut replica, &signed(4, 1)), NameMessage::Done { request: 1, replicas: 1 });
     assert_eq!(put(&mut replica, &signed(5, 2)), NameMessage::Done { request: 1, replicas: 1 });
     drop(replica);
-    let mut replica = Replica::default();
+    let mut replica = Replica::new(1_000_000);
     assert_eq!(replica.restore(Time::ZERO, Box::new(disk.clone())), Ok(1));
     replica.handle(Time::from_millis(2), asker, NameMessage::Lookup { request: 2, place });
     let records = Vec::from([signed(5, 2).encode()]);
@@ -488,7 +488,7 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     *disk.1.lock().unwrap() = None;
     drop(replica);
     // The disk cannot be read at first: until then no record is accepted.
-    let mut replica = Replica::default();
+    let mut replica = Replica::new(1_000_000);
     disk.2.store(true, Ordering::Relaxed);
     assert!(replica.restore(Time::ZERO, Box::new(disk.clone())).is_err());
     let refused = NameMessage::Refused { request: 1, refusal: Refusal::Full };
@@ -690,7 +690,7 @@ fn a_record_that_its_disk_has_at_another_place_is_not_restored() {
     for (place, restored) in [(device(1), 1), (device(2), 0)] {
         let mut disk = MemoryRepository::default();
         disk.put(1, &place.0, &[signed(1, 4).encode().into()]).expect("memory");
-        assert_eq!(Replica::default().restore(Time::ZERO, Box::new(disk)), Ok(restored));
+        assert_eq!(Replica::new(1_000_000).restore(Time::ZERO, Box::new(disk)), Ok(restored));
     }
 }
 
@@ -725,7 +725,7 @@ proptest! {
         order in prop::collection::vec(any::<prop::sample::Index>(), 20),
     ) {
         let records = history(1, &gone);
-        let mut replica = Replica::default();
+        let mut replica = Replica::new(1_000_000);
         let asker = Asker { guid: Guid::NONE, address: NetworkAddress(9) };
         let shuffled = order.iter().map(|at| at.get(&records)).chain(records.iter().rev());
         for record in shuffled {
@@ -789,7 +789,7 @@ proptest! {
         order in prop::collection::vec(any::<prop::sample::Index>(), 20),
         first: u32,
     ) {
-        let mut replica = Replica::default();
+        let mut replica = Replica::new(1_000_000);
         let [watcher, author] = [5, 9].map(|address| Asker { guid: Guid::NONE, address: NetworkAddress(address) });
         let numbered: Vec<(u32, bool)> = (0..).zip(&wanted).map(|(at, wanted)| (first.wrapping_add(at), *wanted)).collect();
         for (number, wanted) in order.iter().map(|at| at.get(&numbered)).chain(numbered.iter().rev()) {
@@ -841,7 +841,7 @@ fn a_replica_that_knows_nothing_yet_hides_nothing() {
     service.run(Duration::from_secs(1));
     // The two nearest ones have restarted and have received no hand-over so far.
     for nearest in 0..2 {
-        service.replicas.insert(service.front.members()[nearest], Replica::default());
+        service.replicas.insert(service.front.members()[nearest], Replica::new(1_000_000));
     }
     assert_eq!(service.lookup(1, device(1)), [7]);
     assert_eq!(service.lookup(1, device(9)), [0; 0], "nobody has that");
@@ -910,7 +910,7 @@ fn a_listing_longer_than_an_answer_comes_in_pages_and_is_renewed_without_being_s
     service.clients[0].1.delete(now, gone);
     service.run(Duration::from_secs(1));
     assert!(matches!(&service.answers(1)[..], [Answer::Changed(_, record)] if record.is_deletion()));
-    service.replicas.values_mut().for_each(|replica| *replica = Replica::default());
+    service.replicas.values_mut().for_each(|replica| *replica = Replica::new(1_000_000));
     service.run(LIFE);
     service.watch(1, listing("/many"));
     assert_eq!(service.listed(1, listing("/many")).len(), 599, "replicas that have lost everything are told again");
@@ -954,7 +954,7 @@ fn a_device_renews_all_its_names_by_one_message_and_puts_again_what_a_replica_ha
     assert_eq!(puts, 0, "nothing is put again");
     assert!((5..=50).contains(&renewals), "one for each of five replicas each 10 s: {renewals}");
     // One of them restarts. Only its own records are put again, and where others have them nothing changes.
-    let lost = service.replicas.insert(NetworkAddress(3), Replica::default()).unwrap().size().1;
+    let lost = service.replicas.insert(NetworkAddress(3), Replica::new(1_000_000)).unwrap().size().1;
     service.run(LIFE / 2);
     assert_eq!(service.replicas[&NetworkAddress(3)].size().1, lost);
     // It declares nothing anymore: all of it ends.
@@ -1131,14 +1131,14 @@ mod ends {
     #[test]
     fn a_record_says_when_it_ends_and_nobody_brings_it_back() {
         let old = record(1, Some(7), Some(START + RECORD_SPAN));
-        let mut open = Replica::default();
+        let mut open = Replica::new(1_000_000);
         assert_eq!(
             put(&mut open, Time::ZERO, &record(1, Some(7), None)),
             TAKEN,
             "without an authority there is no end"
         );
         let new = || {
-            let mut replica = Replica::default();
+            let mut replica = Replica::new(1_000_000);
             replica.set_identity(&identity());
             replica
         };

@@ -12,7 +12,7 @@ use tributary_directory::{
 
 use super::{
     super::{
-        Asker, page,
+        Asker, admit, page,
         replica::{LIFETIME_MAX, MEMORY, WATCHERS_MAX, lifetime_of},
     },
     Found, Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ids::Guid,
-    wire::{Holding, NameMessage, NameRecord, RECORD_SPAN, RecordKey, Refusal, bucket_of, names::RECORDS_MAX},
+    wire::{Holding, NameMessage, RECORD_SPAN, RecordKey, Refusal, bucket_of, names::RECORDS_MAX},
 };
 
 impl Stored {
@@ -43,7 +43,7 @@ impl Stored {
                 }
                 let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
                 if !self.watch(now, from, request, place, lease, known) {
-                    self.outbox.push_back((from, NameMessage::Refused { request, refusal: Refusal::Full }));
+                    self.refuse_to(from, request, Refusal::Full);
                 }
             }
             _ => {}
@@ -52,7 +52,7 @@ impl Stored {
     /// Opens a request; refuses it and returns `None` at the limit.
     fn open(&mut self, now: Time, to: Asker, request: u32, what: What, left: u8) -> Option<u64> {
         if self.jobs.len() >= OPEN_MAX || self.outside.open() >= 4 * OPEN_MAX {
-            self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Busy }));
+            self.refuse_to(to, request, Refusal::Busy);
             return None;
         }
         self.job_next += 1;
@@ -67,19 +67,9 @@ impl Stored {
     // Put.
 
     fn put(&mut self, now: Time, from: Asker, request: u32, place: Guid, bytes: Vec<u8>) {
-        let record = NameRecord::decode(&bytes).map_err(|_| Refusal::Forged).and_then(|record| {
-            let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
-            match record.places().contains(&place) {
-                false => Err(Refusal::Misplaced),
-                true if !holds => Err(Refusal::Ended),
-                true => Ok(record),
-            }
-        });
-        let record = match record {
+        let record = match admit(self.identity.as_ref(), now, &place, &bytes) {
             Ok(record) => record,
-            Err(refusal) => {
-                return self.outbox.push_back((from, NameMessage::Refused { request, refusal }));
-            }
+            Err(refusal) => return self.refuse_to(from, request, refusal),
         };
         let (slot, author) = ((place, record.key()), record.author());
         let (is_deletion, body) = (record.is_deletion(), &record.statement().body);

@@ -113,7 +113,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
         let mut now = Time::from_millis(1);
         for _ in 0..2 + machine.random.below(4) {
             let store = Path::new("/home/store/names");
-            let mut replica = Replica::default();
+            let mut replica = Replica::new(1_000_000);
             let repository = DiskRepository::in_steps(Arc::clone(&machine.fs), store, 3, Arc::new(Reading::default));
             replica.restore(now, Box::new(repository)).expect("nothing fails");
             for (author, acknowledged) in acknowledged.iter().enumerate() {
