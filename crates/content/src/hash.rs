@@ -24,7 +24,7 @@ impl fmt::Debug for Hash {
 
 /// Identifies the bytes of an object ([`Manifest::object_id`](crate::Manifest::object_id)), or one publication of them
 /// ([`Manifest::publication_id`](crate::Manifest::publication_id)): the first 16 bytes of a BLAKE3 hash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectId(pub [u8; 16]);
 
 impl ObjectId {

@@ -11,7 +11,7 @@ use tributary_core::{Duration, Time};
 use crate::{
     ids::{Guid, Weighted},
     link::Slot,
-    wire::{NameRecord, Readers, RecordBody},
+    wire::{NameRecord, Readers, RecordBody, Statement},
 };
 
 /// How long to wait for an answer before a name counts as unbound.
@@ -37,20 +37,15 @@ pub(crate) struct Groups {
     is_news: bool,
 }
 
+/// What records say of a GUID, by author: where a device is, a group's members, or that a device is attached.
+type Declared = BTreeMap<Guid, (RecordBody, Readers)>;
+
 #[derive(Debug)]
 struct Known {
-    /// By author.
-    declared: BTreeMap<Guid, (Declared, Readers)>,
+    declared: Declared,
     is_answered: bool,
     queried_at: Time,
     used_at: Time,
-}
-
-#[derive(Clone, Debug)]
-enum Declared {
-    Device(Vec<Weighted>),
-    Group { members: Vec<Guid>, proxy: Guid },
-    Member,
 }
 
 /// Whom a chunk for a group is for.
@@ -87,23 +82,23 @@ impl Groups {
                     continue;
                 }
                 match declared {
-                    Declared::Device(addresses) => drop(members.devices.insert(guid, addresses)),
-                    Declared::Group { proxy, .. } if !proxy.is_none() && proxy != own && guid != group => {
+                    RecordBody::Device(addresses) => drop(members.devices.insert(guid, addresses)),
+                    RecordBody::Group { proxy, .. } if !proxy.is_none() && proxy != own && guid != group => {
                         match self.look(now, proxy) {
                             Some(declared) => {
                                 let places = declared.into_values().find_map(|(declared, _)| match declared {
-                                    Declared::Device(addresses) => Some(addresses),
-                                    Declared::Group { .. } | Declared::Member => None,
+                                    RecordBody::Device(addresses) => Some(addresses),
+                                    _ => None,
                                 });
                                 members.groups.insert(guid, places.unwrap_or_default());
                             }
                             None => is_known = false,
                         }
                     }
-                    Declared::Group { members, .. } => {
+                    RecordBody::Group { members, .. } => {
                         open.extend(members.into_iter().map(|member| (member, depth + 1)))
                     }
-                    Declared::Member => open.push((author, depth + 1)),
+                    _ => open.push((author, depth + 1)),
                 }
             }
         }
@@ -122,8 +117,8 @@ impl Groups {
             }
             let declared = self.look(now, guid).unwrap_or_default();
             let group = declared.into_iter().find_map(|(author, (declared, readers))| match declared {
-                Declared::Group { members, .. } if readers.contain(&own) || author == own => Some(members),
-                Declared::Group { .. } | Declared::Device(_) | Declared::Member => None,
+                RecordBody::Group { members, .. } if readers.contain(&own) || author == own => Some(members),
+                _ => None,
             });
             match group {
                 Some(members) => open.extend(members.into_iter().map(|member| (member, depth + 1))),
@@ -135,10 +130,10 @@ impl Groups {
     /// Whether a GUID is a group or a name with attached devices, by its records; `None` during the lookup.
     pub(crate) fn is_group(&mut self, now: Time, guid: Guid) -> Option<bool> {
         let declared = self.look(now, guid)?;
-        Some(declared.values().any(|(declared, _)| !matches!(declared, Declared::Device(_))))
+        Some(declared.values().any(|(declared, _)| !matches!(declared, RecordBody::Device(_))))
     }
     /// The records of a GUID; looks them up if they are unknown.
-    fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Declared, Readers)>> {
+    fn look(&mut self, now: Time, guid: Guid) -> Option<Declared> {
         if let Some(known) = self.names.get_mut(&guid) {
             known.used_at = now;
             return (known.is_answered || now.since(known.queried_at) >= PATIENCE).then(|| known.declared.clone());
@@ -197,19 +192,10 @@ impl Groups {
     }
 }
 
-fn declared(record: &NameRecord) -> Option<(Declared, Readers)> {
-    let declared = match &record.statement().body {
-        RecordBody::Device(addresses) => Declared::Device(addresses.clone()),
-        RecordBody::Group { members, proxy, .. } => Declared::Group { members: members.clone(), proxy: *proxy },
-        RecordBody::Attached { .. } => Declared::Member,
-        RecordBody::Content(_)
-        | RecordBody::Deleted(_)
-        | RecordBody::ContentDeleted { .. }
-        | RecordBody::Detached { .. }
-        | RecordBody::Scope { .. }
-        | RecordBody::ScopeGone { .. } => return None,
-    };
-    Some((declared, record.statement().readers.clone()))
+fn declared(record: &NameRecord) -> Option<(RecordBody, Readers)> {
+    let Statement { body, readers, .. } = record.statement();
+    let is_meant = matches!(body, RecordBody::Device(_) | RecordBody::Group { .. } | RecordBody::Attached { .. });
+    is_meant.then(|| (body.clone(), readers.clone()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tributary_core::{Duration, Time};
 use crate::{
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     reports::Reports,
-    wire::{ChunkHeader, transport::MEMBERS_LISTED_MAX},
+    wire::{ChunkHeader, ChunkRanges, TransportMessage, transport::MEMBERS_LISTED_MAX},
 };
 
 /// How long requests and completions are collected.
@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(crate) struct Relays(BTreeMap<(Guid, u32), Relay>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Relay {
     object: ObjectId,
     token: Token,
@@ -60,8 +60,17 @@ struct Relay {
 pub(crate) enum Task {
     /// Send a chunk from the local copy to each of these.
     Repair(ChunkKey, Vec<Guid>),
-    /// Request the chunks missing here upstream: source, transfer, object, upstream, sequence, numbers, proxies left.
-    Request(Asking),
+    /// Send a message to the source: the chunks missing here, or the members that have everything.
+    Send {
+        /// The source, and the address of the next proxy on the way there.
+        to: (Guid, NetworkAddress),
+        /// The token of the transfer.
+        token: Token,
+        /// The message.
+        message: TransportMessage,
+        /// Proxies that a request may still visit.
+        proxies_left: u8,
+    },
     /// All members behind this router have everything: its copies are no longer needed.
     Release {
         /// Source and destination.
@@ -73,40 +82,6 @@ pub(crate) enum Task {
         /// The token of the transfer.
         token: Token,
     },
-    /// Report complete members upstream.
-    Completed {
-        /// The source.
-        source: Guid,
-        /// The transfer.
-        transfer: u32,
-        /// The object.
-        object: ObjectId,
-        /// The token of the transfer.
-        token: Token,
-        /// Where to.
-        upstream: NetworkAddress,
-        /// Who.
-        members: Vec<Guid>,
-    },
-}
-
-/// A request for chunks that this proxy does not have.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Asking {
-    /// The source.
-    pub(crate) source: Guid,
-    pub(crate) transfer: u32,
-    pub(crate) object: ObjectId,
-    /// The token of the transfer.
-    pub(crate) token: Token,
-    /// Where to.
-    pub(crate) upstream: NetworkAddress,
-    /// Counts up.
-    pub(crate) sequence: u32,
-    /// The missing chunks.
-    pub(crate) missing: Vec<u32>,
-    /// Proxies that the request may still visit.
-    pub(crate) proxies_left: u8,
 }
 
 impl Relays {
@@ -122,17 +97,7 @@ impl Relays {
             token: tag.token,
             count: tag.count,
             group: header.destination,
-            upstream: header.source_address,
-            requests: BTreeMap::new(),
-            proxies_left: 0,
-            awaited: BTreeMap::new(),
-            heard: BTreeMap::new(),
-            completed: BTreeSet::new(),
-            done: BTreeSet::new(),
-            members: None,
-            due: None,
-            sequence: 0,
-            used_at: now,
+            ..Relay::default()
         });
         relay.upstream = header.source_address;
         relay.used_at = now;
@@ -197,10 +162,11 @@ impl Relays {
                 continue;
             }
             relay.due = None;
+            let (transfer, object, token, to) = (*transfer, relay.object, relay.token, (*source, relay.upstream));
+            let flow = Flow { source: *source, destination: relay.group };
             let mut missing = Vec::new();
             for (number, who) in core::mem::take(&mut relay.requests) {
-                let flow = Flow { source: *source, destination: relay.group };
-                let key = ChunkKey { flow, object: relay.object, transfer: *transfer, number };
+                let key = ChunkKey { flow, object, transfer, number };
                 if has(&key) {
                     tasks.push(Task::Repair(key, who.into_iter().collect()));
                 } else if relay.proxies_left > 0 {
@@ -211,27 +177,19 @@ impl Relays {
             }
             if !missing.is_empty() {
                 relay.sequence += 1;
-                tasks.push(Task::Request(Asking {
-                    source: *source,
-                    transfer: *transfer,
-                    object: relay.object,
-                    token: relay.token,
-                    upstream: relay.upstream,
-                    sequence: relay.sequence,
-                    missing,
-                    proxies_left: relay.proxies_left - 1,
-                }));
+                let (sequence, missing) = (relay.sequence, ChunkRanges::from_ascending(missing));
+                let message =
+                    TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
+                tasks.push(Task::Send { to, token, message, proxies_left: relay.proxies_left - 1 });
             }
             relay.proxies_left = 0;
             let completed: Vec<Guid> = core::mem::take(&mut relay.completed).into_iter().collect();
             for members in completed.chunks(MEMBERS_LISTED_MAX) {
-                let (source, transfer, object, token) = (*source, *transfer, relay.object, relay.token);
-                let (upstream, members) = (relay.upstream, members.into());
-                tasks.push(Task::Completed { source, transfer, object, token, upstream, members });
+                let message = TransportMessage::Completed { transfer, object, members: members.into() };
+                tasks.push(Task::Send { to, token, message, proxies_left: 0 });
             }
             if !completed.is_empty() && relay.is_done() {
-                let flow = Flow { source: *source, destination: relay.group };
-                tasks.push(Task::Release { flow, transfer: *transfer, object: relay.object, token: relay.token });
+                tasks.push(Task::Release { flow, transfer, object, token });
             }
         }
         tasks
@@ -283,8 +241,10 @@ mod tests {
     }
     fn requested(tasks: &[Task]) -> Vec<(Vec<u32>, u8)> {
         let requested = tasks.iter().filter_map(|task| match task {
-            Task::Request(asking) => Some((asking.missing.clone(), asking.proxies_left)),
-            Task::Repair(..) | Task::Completed { .. } | Task::Release { .. } => None,
+            Task::Send { message: TransportMessage::Status { missing, .. }, proxies_left, .. } => {
+                Some((missing.iter().collect(), *proxies_left))
+            }
+            Task::Repair(..) | Task::Send { .. } | Task::Release { .. } => None,
         });
         requested.collect()
     }
@@ -368,7 +328,11 @@ mod tests {
             relays.on_complete(now, SOURCE, 7, &[Guid([member; 20])]);
         }
         let tasks = relays.poll_tasks(now + COLLECT, |_| false);
-        assert!(matches!(&tasks[..], [Task::Completed { members, .. }] if members.len() == 39), "{tasks:?}");
+        let told = |task: &Task| match task {
+            Task::Send { message: TransportMessage::Completed { members, .. }, .. } => Some(members.len()),
+            _ => None,
+        };
+        assert!(tasks.iter().map(told).eq([Some(39)]), "{tasks:?}");
         assert_eq!(relays.poll_tasks(now + COLLECT * 2, |_| false), []);
     }
 

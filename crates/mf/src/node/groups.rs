@@ -4,8 +4,8 @@
 use super::*;
 use crate::{
     ids::{ChunkKey, Weighted, weighted},
-    relay::{Asking, Task},
-    wire::{ADDRESSES_MAX, ChunkRanges, Reliability},
+    relay::Task,
+    wire::{ADDRESSES_MAX, Reliability},
 };
 
 impl MfNode {
@@ -300,21 +300,16 @@ impl MfNode {
                 let copies = self.repairs(now, &header, who);
                 self.router.originate_copies(now, copies, &payload.into());
             }
-            Task::Request(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
-                self.events.count("requests sent upstream");
-                let missing = ChunkRanges::from_ascending(missing);
-                let message =
-                    TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
-                self.send_message(now, (source, upstream), token, &message, (Flags::NONE, proxies_left));
+            Task::Send { to, token, message, proxies_left } => {
+                if let TransportMessage::Status { .. } = message {
+                    self.events.count("requests sent upstream");
+                }
+                self.send_message(now, to, token, &message, (Flags::NONE, proxies_left));
             }
             Task::Release { flow, transfer, object, token } => {
                 if let Some(proxy) = &mut self.proxy {
                     proxy.on_complete(token, &flow, transfer, object);
                 }
-            }
-            Task::Completed { source, transfer, object, token, upstream, members } => {
-                let message = TransportMessage::Completed { transfer, object, members };
-                self.send_message(now, (source, upstream), token, &message, (Flags::NONE, 0));
             }
         }
     }
