@@ -1,5 +1,5 @@
 //! The chunks that a node stores for others: a trait that a driver injects, and a repository in memory.
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -57,6 +57,13 @@ pub trait ChunkRepository: Send {
     /// Damage found since the chunks were listed.
     fn damage(&self) -> Damage {
         Damage::default()
+    }
+}
+
+impl Default for Box<dyn ChunkRepository> {
+    /// In memory, as of a node without a disk.
+    fn default() -> Self {
+        Box::new(MemoryRepository::default())
     }
 }
 

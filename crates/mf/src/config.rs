@@ -144,7 +144,7 @@ impl GroupConfig {
 }
 
 /// The measure against chunks that block others (paper §3.4.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HolRelief {
     /// Blocked chunks stay, and so does everything queued behind them.
     Off,
@@ -152,6 +152,7 @@ pub enum HolRelief {
     Proxy,
     /// Each destination has a share of the buffer and a window, so few chunks block others; those are pushed to the
     /// proxy.
+    #[default]
     Windows,
 }
 

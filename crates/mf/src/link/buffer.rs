@@ -26,18 +26,19 @@ const WEIGHT_MIN: u64 = 1 << 8;
 pub struct Slot(u32);
 
 /// The origin of a chunk in the buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Origin {
     /// From a neighbour, identified by this hop id.
     Face(FaceId, HopId),
     /// From this node.
+    #[default]
     Local,
     /// From the store of this node.
     Store,
 }
 
 /// How a chunk arrived over its last hop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arrival {
     /// When its first packet arrived.
     pub begun: Time,
@@ -48,7 +49,7 @@ pub struct Arrival {
 }
 
 /// A chunk, perhaps incomplete.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chunk {
     /// Its header, once packet 0 has arrived.
     pub header: Option<ChunkHeader>,
@@ -162,7 +163,7 @@ pub fn cut(payload: &Payload, first: usize, rest: usize) -> Vec<Bytes> {
 /// Holds chunks: data of objects up to a capacity in packets, control chunks up to another one.
 ///
 /// A chunk is admitted as a unit when its first packet arrives, so that a started chunk can always be finished.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Buffer {
     chunks: BTreeMap<Slot, Chunk>,
     next: u32,
@@ -187,20 +188,7 @@ pub struct Buffer {
 impl Buffer {
     /// An empty buffer for `capacity` packets of data (paper: B) and `control_capacity` packets of control chunks.
     pub fn new(capacity: u32, control_capacity: u32) -> Buffer {
-        Buffer {
-            chunks: BTreeMap::new(),
-            next: 0,
-            capacity,
-            used: 0,
-            copies: BTreeMap::new(),
-            control_capacity,
-            control_used: 0,
-            shared: false,
-            destinations: BTreeMap::new(),
-            weights: BTreeMap::new(),
-            largest: 0,
-            peak: 0,
-        }
+        Buffer { capacity, control_capacity, ..Buffer::default() }
     }
     /// Gives every destination a share from now on.
     pub fn share(&mut self) {
@@ -296,17 +284,13 @@ impl Buffer {
             return None;
         }
         Some(self.insert(Chunk {
-            header: None,
             fragments: vec![None; usize::from(count)],
             missing: count,
-            first_missing: 0,
-            end: 0,
             class,
             origin,
             packets: u32::from(count),
             left: u32::from(count),
-            copies: None,
-            arrival: None,
+            ..Chunk::default()
         }))
     }
     /// Takes a complete chunk of this node. Control chunks are always taken; for data the caller checks
@@ -332,7 +316,6 @@ impl Buffer {
         self.insert(Chunk {
             header: Some(header),
             fragments: fragments.into_iter().map(Some).collect(),
-            missing: 0,
             first_missing: count,
             end: count,
             class,
@@ -340,7 +323,7 @@ impl Buffer {
             packets: u32::from(count),
             left: u32::from(count),
             copies,
-            arrival: None,
+            ..Chunk::default()
         })
     }
     fn insert(&mut self, chunk: Chunk) -> Slot {

@@ -38,7 +38,7 @@ pub enum Arrived {
 }
 
 /// Chunks that arrive over one face.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Incoming {
     face: FaceId,
     arriving: BTreeMap<HopId, Arriving>,
@@ -61,7 +61,7 @@ pub struct Incoming {
     pub data_at: Time,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Arriving {
     slot: Slot,
     count: u16,
@@ -80,20 +80,7 @@ struct Arriving {
 impl Incoming {
     /// Nothing has arrived.
     pub fn new(face: FaceId) -> Incoming {
-        Incoming {
-            face,
-            arriving: BTreeMap::new(),
-            finished: BTreeMap::new(),
-            finished_order: VecDeque::new(),
-            answers: VecDeque::new(),
-            refused: VecDeque::new(),
-            spoilt: VecDeque::new(),
-            full: BTreeMap::new(),
-            yields: false,
-            advertised: 0,
-            active_at: Time::ZERO,
-            data_at: Time::ZERO,
-        }
+        Incoming { face, ..Incoming::default() }
     }
     /// The chunks in arrival, and when the latest packet of each came.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, Time)> {
@@ -161,13 +148,8 @@ impl Incoming {
                 self.arriving.entry(header.hop).or_insert(Arriving {
                     slot,
                     count: header.count,
-                    duplicates: 0,
-                    highest: 0,
-                    arrival: Arrival { begun: now, late: 0, is_resumed: false },
-                    heard: now,
-                    awaits: false,
-                    destination: None,
-                    contradictions: 0,
+                    arrival: Arrival { begun: now, ..Arrival::default() },
+                    ..Arriving::default()
                 })
             }
         };

@@ -15,11 +15,11 @@ mod windows;
 
 pub use buffer::{Arrival, Buffer, Chunk, Origin, Slot};
 pub use incoming::{Arrived, Incoming};
-pub use outgoing::{Outgoing, OutgoingStats, Sent};
+pub use outgoing::{Outgoing, OutgoingStats};
 pub use partial::{PartKey, Partials};
 pub use windows::{Backlog, Room};
 
-use tributary_core::{ByteCount, Duration};
+use tributary_core::ByteCount;
 
 /// Settings of a hop.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,21 +32,8 @@ pub struct HopConfig {
     /// busy. Default: [`Forwarding::CutThrough`], which reduces the cost of a move to another access router from 0.43
     /// to 0.28 s.
     pub forwarding: Forwarding,
-    /// The least time that a CSYN's answer is waited for. Default: 20 ms.
-    pub rto_min: Duration,
-    /// The same before the first round trip. Default: 200 ms. The prototype has 2 s between routers and 100 ms at hosts.
-    pub rto_initial: Duration,
-    /// Maximum of the same timeout. Default: 1 s.
-    pub rto_max: Duration,
     /// Packets in flight before the link is measured. Default: 32.
     pub window_initial_packets: u32,
-    /// Maximum bytes in flight. Default: 16 MiB.
-    pub window_bytes_max: u64,
-    /// Size of a burst, as time at the pace. Default: 1 ms.
-    pub quantum: Duration,
-    /// How long an incomplete chunk is kept for an absent neighbour; longer while more than half of the buffer is free.
-    /// Default: 60 s.
-    pub arriving_lifetime: Duration,
     /// Maximum size of the partial store in bytes; zero disables it. It counts against a router's storage, and its parts
     /// are evicted before any complete chunk. Default: 64 MiB.
     pub partial_bytes_max: ByteCount,
@@ -57,13 +44,7 @@ impl Default for HopConfig {
         HopConfig {
             csyn_packets: 16,
             forwarding: Forwarding::CutThrough,
-            rto_min: Duration::from_millis(20),
-            rto_initial: Duration::from_millis(200),
-            rto_max: Duration::from_secs(1),
             window_initial_packets: 32,
-            window_bytes_max: 16 << 20,
-            quantum: Duration::from_millis(1),
-            arriving_lifetime: Duration::from_secs(60),
             partial_bytes_max: ByteCount(64 << 20),
         }
     }

@@ -92,7 +92,7 @@ impl Hop {
                 self.forth.enqueue(self.now, datagram);
             }
         }
-        while let Some(Sent::Done(slot)) = self.out.poll_done() {
+        while let Some(slot) = self.out.poll_done() {
             self.out_buffer.remove(slot);
         }
     }
@@ -284,7 +284,7 @@ fn the_timeout_of_a_hop_follows_its_round_trip_time() {
         }
         // The first answer may exceed the initial timeout, which has no sample yet; later ones do not.
         let before = hop.out.stats.timeouts;
-        assert!(before <= u64::from(rtt > HopConfig::default().rto_initial) * 3, "{rtt:?}: {before} in vain");
+        assert!(before <= u64::from(rtt > outgoing::RTO_INITIAL) * 3, "{rtt:?}: {before} in vain");
         hop.forth.apply(hop.now, LinkChange::State(LinkState::Down));
         let (start, mut queue) = (hop.now, Vec::from([hop.put(30, vec![7; 1_000].into())]));
         let mut wait_for = |timeouts| {
@@ -295,8 +295,8 @@ fn the_timeout_of_a_hop_follows_its_round_trip_time() {
             hop.now.since(start)
         };
         let (first, second) = (wait_for(before + 1), wait_for(before + 2));
-        assert!(first > rtt && first <= rtt * 2 + HopConfig::default().rto_min, "{rtt:?}: {first:?}");
-        let twice = (first * 2).min(HopConfig::default().rto_max.max(first));
+        assert!(first > rtt && first <= rtt * 2 + outgoing::RTO_MIN, "{rtt:?}: {first:?}");
+        let twice = (first * 2).min(outgoing::RTO_MAX.max(first));
         assert!((second - first).abs_diff(twice) <= first / 4, "{rtt:?}: {first:?}, {second:?}");
         hop.forth.apply(hop.now, LinkChange::State(LinkState::Up));
         assert!(hop.run(&mut queue, limit, |hop| hop.received.contains_key(&30)));

@@ -139,6 +139,7 @@ impl Window {
     }
 }
 
+#[derive(Default)]
 struct Destination {
     window: Window,
     drain: Drain,
@@ -189,15 +190,7 @@ impl Windows {
             let oldest = idle.min_by_key(|(_, known)| known.used_at).map(|(guid, _)| *guid);
             oldest.map(|guid| self.destinations.remove(&guid));
         }
-        let destination = self.destinations.entry(guid).or_insert_with(|| Destination {
-            window: Window::default(),
-            drain: Drain::default(),
-            hop,
-            used_at: now,
-            probe_at: Time::MAX,
-            probes: 0,
-            is_requested: false,
-        });
+        let destination = self.destinations.entry(guid).or_default();
         destination.window.begin(hop, next_csyn, packets);
         destination.drain.on_begin(packets);
         (destination.hop, destination.used_at) = (hop, now);

@@ -52,7 +52,7 @@ pub enum Verdict {
 }
 
 /// An object that is arriving.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Stream {
     leader: FlowId,
     /// Chunks that the leader did not request, and their size.
@@ -75,18 +75,7 @@ pub struct Stream {
 
 impl Stream {
     fn new(now: Time, leader: FlowId, held: (ChunkRanges, u32)) -> Stream {
-        Stream {
-            leader,
-            held,
-            face: None,
-            heard_at: now,
-            has_stopped: false,
-            has_left: false,
-            waiting: BTreeMap::new(),
-            joined: BTreeMap::new(),
-            lacking: BTreeSet::new(),
-            starves_since: None,
-        }
+        Stream { leader, held, heard_at: now, ..Stream::default() }
     }
     fn due(&self, lifetime: Duration) -> Time {
         let patience = if self.has_left { lifetime / LEFT_PART } else { lifetime };

@@ -1,16 +1,12 @@
 //! The next step of a chunk: a device attached here, the chunk's addresses, or its name's current addresses (late
 //! binding).
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_core::{Duration, FaceId, Time};
 
 use super::{
-    RouterConfig, StoreReason,
+    Hop, Router, StoreReason, WINDOW_FULL,
     link_state::{Route, Topology},
-    neighbour::Peer,
 };
 use crate::{
     ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted, weighted},
@@ -160,37 +156,20 @@ pub struct Binding {
     pub version: Option<u64>,
 }
 
-/// Everything that the choice depends on.
-pub(super) struct Chooser<'a> {
-    pub(super) now: Time,
-    pub(super) store_ratio: f64,
-    pub(super) config: &'a RouterConfig,
-    pub(super) topology: Option<&'a Topology>,
-    pub(super) attached: &'a BTreeMap<Guid, FaceId>,
-    /// The readers that attached devices have set.
-    pub(super) rules: &'a BTreeMap<Guid, Readers>,
-    pub(super) bindings: &'a Bindings,
-    pub(super) diverted: &'a BTreeMap<Guid, Time>,
-    /// Faces whose neighbours may be gone.
-    pub(super) suspects: &'a BTreeSet<FaceId>,
-    /// Packets that wait for a face.
-    pub(super) load: &'a dyn Fn(FaceId) -> u32,
-    /// The queue of a face and behind it on the way to the destination.
-    pub(super) waiting: &'a dyn Fn(FaceId) -> Option<Backlog>,
-    /// Packets of the chunk.
-    pub(super) packets: &'a dyn Fn() -> u32,
-    pub(super) peers: &'a dyn Fn() -> Vec<(FaceId, &'a Peer)>,
-}
-
-impl Chooser<'_> {
-    pub(super) fn way(&self, header: &ChunkHeader) -> Way {
+impl Router {
+    /// Where a chunk would go now.
+    pub(super) fn way(&self, now: Time, header: &ChunkHeader) -> Way {
+        self.way_unless_worse(now, header, self.config.store_ratio)
+    }
+    /// The same; a path counts as bad if it is worse than usual by this factor.
+    pub(super) fn way_unless_worse(&self, now: Time, header: &ChunkHeader, store_ratio: f64) -> Way {
         let own = self.config.address;
         let here = own.is_some_and(|own| header.addresses.contains(&own));
         if header.destination == self.config.guid || (header.destination.is_none() && here) {
             return Way::Local;
         }
         if let Some(face) = self.attached.get(&header.destination).filter(|_| !header.destination.is_none()) {
-            return match self.is_hidden_here(header) {
+            return match self.is_hidden_here(now, header) {
                 true => Way::Store(StoreReason::Away),
                 false => Way::Face(*face, NetworkAddress::NONE),
             };
@@ -198,7 +177,7 @@ impl Chooser<'_> {
         if header.kind == ChunkKind::LinkState {
             return Way::Drop("link state of another link");
         }
-        let Some(topology) = self.topology else { return self.entered_by_host() };
+        let Some(topology) = &self.topology else { return self.entered_by_host(header) };
         // Skips addresses of this router, which are outdated.
         let elsewhere = |addresses: &[NetworkAddress]| -> Vec<NetworkAddress> {
             addresses.iter().filter(|address| Some(**address) != own).copied().collect()
@@ -208,8 +187,8 @@ impl Chooser<'_> {
             return Way::Drop("no destination");
         }
         let old = |bound: &&[NetworkAddress]| !addresses.iter().any(|address| bound.contains(address));
-        let serves = self.serves(header);
-        if let Some(bound) = self.bindings.news(self.now, &header.destination).filter(old)
+        let serves = self.serves(now, header);
+        if let Some(bound) = self.bindings.news(now, &header.destination).filter(old)
             && !header.destination.is_none()
             && serves
         {
@@ -217,56 +196,63 @@ impl Chooser<'_> {
         }
         let unknown = addresses.iter().all(|address| topology.route(*address).is_none());
         if !header.destination.is_none() && (here || unknown) {
-            match self.bindings.look(self.now, &header.destination) {
+            match self.bindings.look(now, &header.destination) {
                 None => return Way::Resolve,
                 // The name does not exist for this source.
                 Some(bound) if !serves || elsewhere(bound).is_empty() => return Way::Store(StoreReason::Away),
                 Some(bound) => addresses = elsewhere(bound),
             }
         }
-        self.by_address(topology, header, &addresses)
+        self.by_address(now, topology, header, &addresses, store_ratio)
     }
-    /// See [`Router::is_hidden`](super::Router::is_hidden).
-    pub(super) fn is_hidden(&self, header: &ChunkHeader) -> bool {
+    /// Whether the destination of a chunk does not exist for its source, which is not among its readers.
+    pub fn is_hidden(&self, now: Time, header: &ChunkHeader) -> bool {
         match self.attached.contains_key(&header.destination) {
-            true => self.is_hidden_here(header),
-            false => !self.serves(header),
+            true => self.is_hidden_here(now, header),
+            false => !self.serves(now, header),
         }
     }
     /// Whether the destination of a chunk may be bound for its source. Routers' own messages to hosts reach every host.
-    fn serves(&self, header: &ChunkHeader) -> bool {
-        self.bindings.serves(self.now, &header.destination, &header.source) || self.is_router(&header.source)
+    fn serves(&self, now: Time, header: &ChunkHeader) -> bool {
+        self.bindings.serves(now, &header.destination, &header.source) || self.is_router(&header.source)
     }
     fn is_router(&self, guid: &Guid) -> bool {
         let knows = |topology: &Topology| topology.reachable().any(|(state, _)| state.guid == *guid);
-        *guid == self.config.guid || self.topology.is_some_and(knows)
+        *guid == self.config.guid || self.topology.as_ref().is_some_and(knows)
     }
     /// Whether an attached host's chunk without an address is for another attached host whose readers exclude it.
-    fn is_hidden_here(&self, header: &ChunkHeader) -> bool {
+    fn is_hidden_here(&self, now: Time, header: &ChunkHeader) -> bool {
         let may = self.rules.get(&header.destination).is_none_or(|rule| rule.contain(&header.source));
         let is_from_here = header.addresses.is_empty() && self.attached.contains_key(&header.source);
-        is_from_here && !(may && self.serves(header))
+        is_from_here && !(may && self.serves(now, header))
     }
     /// A host leaves the path to its access routers, and takes the one with the shortest queue.
-    fn entered_by_host(&self) -> Way {
-        let routers = (self.peers)().into_iter().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
-        match routers.min_by_key(|(face, _)| (self.suspects.contains(face), (self.load)(*face), *face)) {
+    fn entered_by_host(&self, header: &ChunkHeader) -> Way {
+        let routers = self.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
+        match routers.min_by_key(|(face, _)| (self.suspects.contains(face), self.load(*face, &header.destination), *face)) {
             Some((face, _)) => Way::Face(face, NetworkAddress::NONE),
             None => Way::Wait,
         }
     }
-    fn by_address(&self, topology: &Topology, header: &ChunkHeader, addresses: &[NetworkAddress]) -> Way {
+    fn by_address(
+        &self,
+        now: Time,
+        topology: &Topology,
+        header: &ChunkHeader,
+        addresses: &[NetworkAddress],
+        store_ratio: f64,
+    ) -> Way {
         let routes = addresses.iter().filter_map(|address| Some((*address, topology.route(*address)?)));
         let routes: Vec<_> = routes.collect();
         let far = |address: NetworkAddress, short_us| {
-            weighted(short_us, self.bindings.weight(self.now, &header.destination, address))
+            weighted(short_us, self.bindings.weight(now, &header.destination, address))
         };
         let Some(nearest) = routes.iter().min_by_key(|(address, route)| far(*address, route.short_us)) else {
             return Way::Store(StoreReason::NoRoute);
         };
         let parts = routes.iter().any(|(_, route)| route.face != nearest.1.face);
         let (address, route) = match header.service {
-            ServiceId::Multihoming if parts => self.split(header, &routes).unwrap_or(*nearest),
+            ServiceId::Multihoming if parts => self.split(now, header, &routes).unwrap_or(*nearest),
             // While the paths are common, all addresses stay.
             ServiceId::Multihoming if routes.len() > 1 => (NetworkAddress::NONE, nearest.1),
             // A copy keeps all addresses that it is for.
@@ -279,7 +265,7 @@ impl Chooser<'_> {
         if self.diverted.contains_key(&header.destination) && topology.is_depleted(address) {
             return Way::Store(StoreReason::Depleted);
         }
-        if self.config.stores && route.is_bad(self.store_ratio) {
+        if self.config.stores && route.is_bad(store_ratio) {
             return Way::Store(StoreReason::BadPath);
         }
         Way::Face(route.face, address)
@@ -290,13 +276,14 @@ impl Chooser<'_> {
     /// block the whole transfer's window.
     fn split<'b>(
         &self,
+        now: Time,
         header: &ChunkHeader,
         routes: &[(NetworkAddress, &'b Route)],
     ) -> Option<(NetworkAddress, &'b Route)> {
-        let sent = |address: NetworkAddress| self.bindings.sent(self.now, &header.destination, address);
-        let weight = |address: NetworkAddress| self.bindings.weight(self.now, &header.destination, address);
-        let waiting = |route: &Route| (self.waiting)(route.face).unwrap_or_default();
-        let packets = (self.packets)();
+        let sent = |address: NetworkAddress| self.bindings.sent(now, &header.destination, address);
+        let weight = |address: NetworkAddress| self.bindings.weight(now, &header.destination, address);
+        let waiting = |route: &Route| self.waiting(now, route.face, &header.destination);
+        let packets = self.packets_of(header);
         let due = routes.iter().min_by_key(|(address, route)| (sent(*address), route.short_us))?;
         let by_weight = routes.iter().all(|(address, _)| sent(*address).is_some());
         if by_weight && waiting(due.1).packets <= packets {
@@ -311,6 +298,17 @@ impl Chooser<'_> {
             (ways[*at].ready_after(packets, unit).saturating_add(route.short_us * 1_000), route.short_us)
         })?;
         Some(routes[at])
+    }
+    /// Packets that wait for a face, and behind the neighbour for a destination as its window shows.
+    fn load(&self, face: FaceId, destination: &Guid) -> u32 {
+        let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(destination).min(WINDOW_FULL);
+        self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
+    }
+    /// The queue of a face and behind it on the way to a destination.
+    fn waiting(&self, now: Time, face: FaceId, destination: &Guid) -> Backlog {
+        let Some(hop) = self.hops.get(&face) else { return Backlog::default() };
+        let there = hop.outgoing.backlog(now, destination);
+        Backlog { packets: hop.queued + there.packets, ..there }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::wire::{ChunkRanges, DataTag, TransportMessage};
 const CHUNK_OVERHEAD_BYTES: u64 = 128;
 
 /// Chunks of objects that passed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ContentCache {
     capacity: u64,
     used: u64,
@@ -32,7 +32,7 @@ pub struct ContentCache {
     pub misses: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cached {
     chunk_bytes: u32,
     count: u32,
@@ -43,15 +43,7 @@ struct Cached {
 impl ContentCache {
     /// An empty cache; nothing is kept if `capacity` is zero.
     pub fn new(capacity: ByteCount) -> ContentCache {
-        ContentCache {
-            capacity: capacity.0,
-            used: 0,
-            recency: Recency::new(),
-            objects: BTreeMap::new(),
-            arriving: Arriving::default(),
-            hits: 0,
-            misses: 0,
-        }
+        ContentCache { capacity: capacity.0, ..ContentCache::default() }
     }
     /// Keeps a passing chunk that bypassed copies and replaces the one here, which may have been corrupted. It never
     /// starts an object.
@@ -84,12 +76,8 @@ impl ContentCache {
             description = known.chunks.get(&0).cloned().filter(|_| tag.number != 0);
             self.remove(&tag.object);
         }
-        let object = self.objects.entry(tag.object).or_insert_with(|| Cached {
-            chunk_bytes: tag.chunk_bytes,
-            count: tag.count,
-            chunks: BTreeMap::new(),
-            bytes: 0,
-        });
+        let object = self.objects.entry(tag.object).or_default();
+        (object.chunk_bytes, object.count) = (tag.chunk_bytes, tag.count);
         self.recency.touch(tag.object);
         if let Some(description) = description {
             let bytes = description.len() as u64 + CHUNK_OVERHEAD_BYTES;

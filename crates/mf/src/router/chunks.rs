@@ -269,48 +269,6 @@ impl Router {
             }
         }
     }
-    /// Where a chunk would go now.
-    pub(super) fn way(&self, now: Time, header: &ChunkHeader) -> Way {
-        self.way_unless_worse(now, header, self.config.store_ratio)
-    }
-    pub(super) fn way_unless_worse(&self, now: Time, header: &ChunkHeader, store_ratio: f64) -> Way {
-        self.choose(now, header, store_ratio, |chooser| chooser.way(header))
-    }
-    /// Whether the destination of a chunk does not exist for its source, which is not among its readers.
-    pub fn is_hidden(&self, now: Time, header: &ChunkHeader) -> bool {
-        self.choose(now, header, self.config.store_ratio, |chooser| chooser.is_hidden(header))
-    }
-    fn choose<R>(
-        &self,
-        now: Time,
-        header: &ChunkHeader,
-        store_ratio: f64,
-        choose: impl FnOnce(&binding::Chooser<'_>) -> R,
-    ) -> R {
-        choose(&binding::Chooser {
-            now,
-            store_ratio,
-            config: &self.config,
-            topology: self.topology.as_ref(),
-            attached: &self.attached,
-            rules: &self.rules,
-            bindings: &self.bindings,
-            diverted: &self.diverted,
-            suspects: &self.suspects,
-            // The queues here and behind the neighbour, as its window shows.
-            load: &|face| {
-                let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(&header.destination).min(WINDOW_FULL);
-                self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
-            },
-            waiting: &|face| {
-                let hop = self.hops.get(&face)?;
-                let there = hop.outgoing.backlog(now, &header.destination);
-                Some(Backlog { packets: hop.queued + there.packets, ..there })
-            },
-            packets: &|| self.packets_of(header),
-            peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),
-        })
-    }
     /// Takes a chunk out: it is for this node, stored, or answered. The neighbour may forget it.
     pub fn consume(&mut self, slot: Slot) -> Option<Chunk> {
         self.stats.consumed += 1;

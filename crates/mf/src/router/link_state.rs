@@ -53,7 +53,7 @@ impl Route {
 }
 
 /// A router's view of the network.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Topology {
     own: LinkState,
     /// The face that each neighbour is reached by.
@@ -86,21 +86,8 @@ impl Topology {
     /// A router that knows only itself, with the boot number `boot`.
     pub fn new(router: NetworkAddress, guid: Guid, boot: u64, label: String, roles: Roles) -> Topology {
         let own = LinkState { router, guid, sequence: 1, boot, roles, storage_free: 100, label, links: Vec::new() };
-        Topology {
-            own,
-            faces: BTreeMap::new(),
-            states: BTreeMap::new(),
-            routes: BTreeMap::new(),
-            outbox: VecDeque::new(),
-            claims: BTreeMap::new(),
-            vouched_only: false,
-            announce_at: None,
-            refresh_at: Time::ZERO,
-            cost_at: Time::ZERO,
-            changed: true,
-            depleted_percent: DEPLETED_PERCENT,
-            routers_max: ROUTERS_MAX,
-        }
+        let (depleted_percent, routers_max) = (DEPLETED_PERCENT, ROUTERS_MAX);
+        Topology { own, changed: true, depleted_percent, routers_max, ..Topology::default() }
     }
     /// Limits the number of other routers in the topology.
     pub fn with_routers_max(self, routers_max: usize) -> Topology {

@@ -46,8 +46,8 @@ use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     link::{
-        Arrived, Backlog, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, PartKey, Partials, Room,
-        Sent, Slot,
+        Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, PartKey, Partials, Room,
+        Slot,
         buffer::{Copies, cut},
     },
     payload::Payload,
@@ -74,6 +74,8 @@ const QUEUE_KEPT: usize = 2;
 /// Distance between the first hop ids of successive faces: 2^32 divided by the golden ratio, which keeps those of any
 /// number of faces far apart.
 const HOPS_APART: u32 = 0x9E37_79B9;
+/// How long an incomplete chunk is kept for an absent neighbour; longer while more than half of the buffer is free.
+const ARRIVING_LIFETIME: Duration = Duration::from_secs(60);
 /// Longest silence about a chunk from a present neighbour, which queries its unfinished chunks more often.
 const ABANDONED: Duration = Duration::from_secs(10);
 /// Age from which on an arriving chunk is written to the partial store; faster chunks are written once, complete.
@@ -91,7 +93,7 @@ pub(crate) const NO_SHARE: &str = "its flow, source or destination has its share
 pub(crate) const NO_ROOM: &str = "the store is full";
 
 /// Settings of the forwarding part of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RouterConfig {
     /// The node's GUID.
     pub guid: Guid,
@@ -221,6 +223,7 @@ impl Hop {
 }
 
 /// The forwarding part of a node; see the [module](self).
+#[derive(Default)]
 pub struct Router {
     config: RouterConfig,
     /// All chunks in transit through this node.
@@ -267,31 +270,7 @@ impl Router {
         if config.relief == HolRelief::Windows {
             buffer.share();
         }
-        Router {
-            buffer,
-            config,
-            hops: BTreeMap::new(),
-            attached: BTreeMap::new(),
-            rules: BTreeMap::new(),
-            rule_versions: BTreeMap::new(),
-            topology,
-            bindings: Bindings::default(),
-            unresolved: BTreeMap::new(),
-            waiting: Vec::new(),
-            cut: BTreeMap::new(),
-            partials: Partials::default(),
-            copying: BTreeMap::new(),
-            diverted: BTreeMap::new(),
-            suspects: BTreeSet::new(),
-            relief_after: Time::ZERO,
-            relieved_at: Time::ZERO,
-            loose_until: Time::ZERO,
-            retired_hops: 0,
-            outputs: VecDeque::new(),
-            last_face: FaceId(0),
-            keeps_own: false,
-            stats: RouterStats::default(),
-        }
+        Router { config, buffer, topology, ..Router::default() }
     }
 
     // Neighbours.
@@ -482,7 +461,6 @@ impl Router {
     }
     /// Forgets old state: call it about once a second.
     pub fn expire(&mut self, now: Time) {
-        let lifetime = self.config.hop.arriving_lifetime;
         let faces: Vec<FaceId> = self.hops.keys().copied().collect();
         for face in faces {
             self.keep_arriving(now, face, KEPT_FROM);
@@ -490,9 +468,9 @@ impl Router {
             let has_room = self.buffer.free() > self.buffer.capacity() / 2;
             let Some(hop) = self.hops.get_mut(&face) else { continue };
             let (moving, awaited) = match (hop.peer.is_some(), has_room) {
-                (true, _) => (lifetime.min(ABANDONED), lifetime),
+                (true, _) => (ARRIVING_LIFETIME.min(ABANDONED), ARRIVING_LIFETIME),
                 (false, true) => (Duration::MAX, Duration::MAX),
-                (false, false) => (lifetime, lifetime),
+                (false, false) => (ARRIVING_LIFETIME, ARRIVING_LIFETIME),
             };
             let given_up = hop.incoming.expire(now, moving, awaited, &self.buffer);
             self.give_up(given_up);

@@ -286,7 +286,7 @@ impl Router {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let neighbour = hop.guid;
         let mut done = Vec::new();
-        while let Some(Sent::Done(slot)) = hop.outgoing.poll_done() {
+        while let Some(slot) = hop.outgoing.poll_done() {
             done.push(slot);
         }
         for slot in done {

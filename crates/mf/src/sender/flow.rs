@@ -1,6 +1,7 @@
 //! One object in transfer to one receiver.
 use super::*;
 
+#[derive(Default)]
 pub(super) struct Outflow {
     pub(super) object: ObjectId,
     /// Capability that messages about the flow must carry.
@@ -84,6 +85,7 @@ impl Waiting {
 
 /// The end-to-end window (paper §3.4.2). Two windows may be in flight, so that the one message per window arrives in
 /// time.
+#[derive(Default)]
 pub(super) struct Windows {
     /// Per window: first chunk, end, and chunks to send; empty for objects too small for flow control.
     pub(super) begun: Vec<(u32, u32, u16)>,

@@ -10,15 +10,17 @@ const REMIND: Duration = Duration::from_secs(3);
 const MEMBERS_MAX: usize = 4_096;
 
 /// How many members of a group should get it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Wanted {
     /// All.
+    #[default]
     All,
     /// The nearest one, chosen by the network.
     One,
 }
 
 /// A source's state of its receivers.
+#[derive(Default)]
 pub(super) struct Group {
     wanted: Wanted,
     members: BTreeMap<Guid, Member>,
@@ -53,16 +55,7 @@ impl Member {
 
 impl Group {
     pub(super) fn new(wanted: Wanted) -> Group {
-        Group {
-            wanted,
-            members: BTreeMap::new(),
-            is_known: wanted == Wanted::One,
-            requests: BTreeMap::new(),
-            repair_at: None,
-            single: BTreeSet::new(),
-            remind_at: None,
-            remind_after: REMIND,
-        }
+        Group { wanted, is_known: wanted == Wanted::One, remind_after: REMIND, ..Group::default() }
     }
     fn member(&mut self, guid: Guid) -> Option<&mut Member> {
         let room = self.members.len() < MEMBERS_MAX || self.members.contains_key(&guid);

@@ -78,6 +78,7 @@ pub fn is_pushed(transfer: u32) -> bool {
 }
 
 /// The sending flows of a node.
+#[derive(Default)]
 pub struct Sender {
     own: Guid,
     /// What the tokens of pushed transfers are derived from.
@@ -143,28 +144,7 @@ impl Failure {
 impl Sender {
     /// Without flows. Pushed transfers are numbered from `first_transfer`, and their tokens are derived from `secret`.
     pub fn new(own: Guid, config: EndConfig, first_transfer: u32, secret: &[u8; 32]) -> Sender {
-        Sender {
-            own,
-            secret: *secret,
-            config,
-            objects: Catalogue::default(),
-            lent: BTreeSet::new(),
-            flows: Flows::default(),
-            next_transfer: first_transfer,
-            messages: VecDeque::new(),
-            reading: Reading::default(),
-            members: BTreeMap::new(),
-            untold_groups: BTreeSet::new(),
-            untold_flows: BTreeSet::new(),
-            unrecognised: BTreeMap::new(),
-            failures: VecDeque::new(),
-            expired: VecDeque::new(),
-            lacking: Vec::new(),
-            ended: BTreeMap::new(),
-            ended_order: VecDeque::new(),
-            chunks: (0, 0),
-            unknown: 0,
-        }
+        Sender { own, secret: *secret, config, next_transfer: first_transfer, ..Sender::default() }
     }
 
     // Objects.

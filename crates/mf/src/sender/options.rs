@@ -2,7 +2,7 @@
 use super::*;
 
 /// How an object is sent to receivers that did not request it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
     /// Bytes of the object in a chunk.
     pub chunk_bytes: u32,
@@ -30,11 +30,7 @@ impl SendOptions {
             chunk_bytes: config.chunk_bytes,
             reliability: config.reliability,
             in_network: if config.delegate { InNetwork::Delegate } else { InNetwork::Store },
-            priority: 0,
-            lifetime: None,
-            service: ServiceId::Unicast,
-            recognises: false,
-            proxies: 0,
+            ..SendOptions::default()
         }
     }
 }

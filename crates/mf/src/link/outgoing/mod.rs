@@ -40,6 +40,13 @@ const SUSPENDED_MAX: usize = 64;
 const SENDING_MAX: usize = 256;
 /// Packets declared lost too early raise the threshold up to this many.
 const REORDER_MAX: u64 = 64;
+/// The timeout of a CSYN before the first round trip, its minimum and its maximum. The prototype has 2 s between routers
+/// and 100 ms at hosts.
+pub(super) const RTO_INITIAL: Duration = Duration::from_millis(200);
+pub(super) const RTO_MIN: Duration = Duration::from_millis(20);
+pub(super) const RTO_MAX: Duration = Duration::from_secs(1);
+/// Maximum bytes in flight.
+const WINDOW_BYTES_MAX: u64 = 16 << 20;
 /// Samples of the delivery rate that survive an interruption.
 const RATES_MAX: usize = 16;
 /// Minimum time between two queries for a closed window.
@@ -54,13 +61,6 @@ const FIRST_WINDOW_PACKETS_MIN: u32 = 4;
 const UNHEARD_TIMEOUTS_MAX: u32 = 64;
 /// In `order`: has been acknowledged.
 const ACKNOWLEDGED: u64 = u64::MAX;
-
-/// The fate of a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sent {
-    /// The neighbour has all of it.
-    Done(Slot),
-}
 
 /// Chunks that leave over one face.
 pub struct Outgoing {
@@ -100,7 +100,7 @@ pub struct Outgoing {
     /// Since when the neighbour's window has kept a chunk waiting.
     blocked_since: Option<Time>,
     probe_at: Time,
-    done: VecDeque<Sent>,
+    done: VecDeque<Slot>,
     /// Bytes of the longest datagram acknowledged since the last query.
     arrived: u32,
     /// Counters.
@@ -149,14 +149,14 @@ impl Outgoing {
     /// the node, and at each of its faces; so are the numbers of CSYNs, which do not wrap.
     pub fn new(config: HopConfig, datagram_bytes: u32, first_hop: u32) -> Outgoing {
         let transfer = TransferConfig {
-            window_bytes_max: config.window_bytes_max,
+            window_bytes_max: WINDOW_BYTES_MAX,
             window_initial_packets: config.window_initial_packets,
             shares_queues: false,
             // A hop requests nothing: a window covers what arrives between two acknowledgements.
             request_burst: TransferConfig::default().request_duration,
-            rto_min: config.rto_min,
-            rto_initial: config.rto_initial,
-            rto_max: config.rto_max,
+            rto_min: RTO_MIN,
+            rto_initial: RTO_INITIAL,
+            rto_max: RTO_MAX,
             ..TransferConfig::default()
         };
         let first_csyn = (first_hop >> 2).max(1);
@@ -164,7 +164,7 @@ impl Outgoing {
             controller: window::controller(&transfer, u64::from(datagram_bytes), Time::ZERO),
             transfer,
             rates: VecDeque::new(),
-            rtt: RttEstimator::new(config.rto_initial, config.rto_min, config.rto_max),
+            rtt: RttEstimator::new(RTO_INITIAL, RTO_MIN, RTO_MAX),
             config,
             datagram_bytes: datagram_bytes as usize,
             sending: Vec::new(),
@@ -208,8 +208,8 @@ impl Outgoing {
         let bearable = FIRST_WINDOW_TIME.as_nanos() / airtime.as_nanos().max(1);
         let packets = u32::try_from(bearable).unwrap_or(u32::MAX);
         let packets = packets.clamp(FIRST_WINDOW_PACKETS_MIN, self.config.window_initial_packets.max(1));
-        let rto = self.config.rto_initial.max(answer_time + airtime * packets);
-        self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
+        let rto = RTO_INITIAL.max(answer_time + airtime * packets);
+        self.rtt = RttEstimator::new(rto, RTO_MIN, RTO_MAX);
         if packets != self.transfer.window_initial_packets {
             self.transfer.window_initial_packets = packets;
             self.controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
@@ -308,21 +308,10 @@ impl Outgoing {
             class,
             hop: HopId(self.next_hop),
             order: vec![0; usize::from(count)],
-            first_open: 0,
-            sent_end: 0,
             ever_sent: vec![false; usize::from(count)],
             left: count,
-            next: 0,
-            again: VecDeque::new(),
-            since_csyn: 0,
-            last_csyn: 0,
-            queried: false,
             query_at: Time::MAX,
-            timeouts: 0,
-            duplicates: 0,
-            parked: false,
-            resumed: false,
-            asks: false,
+            ..Sending::default()
         };
         sending.asks = complete && may_be_there && sending.may_ask();
         self.has_asked |= sending.asks;
@@ -464,7 +453,7 @@ impl Outgoing {
             CackState::Complete => {
                 self.stats.chunks += 1;
                 self.windows.end(cack.hop);
-                self.done.push_back(Sent::Done(sending.slot));
+                self.done.push_back(sending.slot);
                 self.sending.remove(at);
             }
             CackState::Held => sending.query_at = now + self.rtt.rto() * 4,
@@ -644,7 +633,7 @@ impl Outgoing {
         core::mem::take(&mut self.arrived)
     }
     /// Returns a chunk that the neighbour has completely received.
-    pub fn poll_done(&mut self) -> Option<Sent> {
+    pub fn poll_done(&mut self) -> Option<Slot> {
         self.done.pop_front()
     }
     /// When to poll for packets again.

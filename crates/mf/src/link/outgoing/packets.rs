@@ -3,12 +3,15 @@ use alloc::vec::Vec;
 
 use tributary_core::{Duration, Rate, Time, TransmitBuf};
 
-use super::{CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN, Query, UNHEARD_TIMEOUTS_MAX};
+use super::{CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN, Query, RTO_MAX, UNHEARD_TIMEOUTS_MAX};
 use crate::{
     ids::HopId,
     link::buffer::{Buffer, Chunk},
     wire::{Class, Csyn, DataHeader},
 };
+
+/// Size of a burst, as time at the pace.
+const QUANTUM: Duration = Duration::from_millis(1);
 
 /// Queries about control chunks that are repeated within one timeout of the hop, at most.
 const REPEATED_MAX: u32 = 32;
@@ -35,7 +38,7 @@ impl Outgoing {
         self.query_again(now, out);
         self.unpark(now);
         let allowance = self.allowance();
-        let quantum_end = now + self.config.quantum;
+        let quantum_end = now + QUANTUM;
         for class in [Class::Control, Class::Bulk] {
             for at in 0..self.sending.len() {
                 let sending = &self.sending[at];
@@ -159,7 +162,7 @@ impl Outgoing {
         let bytes = fragment.len() as u64 + OVERHEAD_BYTES;
         self.in_flight += bytes;
         if class == Class::Bulk {
-            let start = self.pace_at.max(now - self.config.quantum);
+            let start = self.pace_at.max(now - QUANTUM);
             self.pace_at = allowance.rate.map_or(now, |rate| start + rate.time_for(bytes));
         }
         let horizon = self.order.saturating_sub(self.reorder);
@@ -200,7 +203,7 @@ impl Outgoing {
         if let Some(sending) = at.and_then(|at| self.sending.get_mut(at)) {
             let patience = self.rtt.rto() * 2u32.pow(sending.timeouts.min(6));
             let most = match self.rtt.smoothed() {
-                Some(_) => self.config.rto_max.max(self.rtt.rto()),
+                Some(_) => RTO_MAX.max(self.rtt.rto()),
                 None => self.rtt.rto() * UNHEARD_TIMEOUTS_MAX,
             };
             sending.since_csyn = 0;

@@ -14,6 +14,7 @@ use crate::{
 const ASKING_MIN: usize = 8;
 
 /// The state of each packet, and the queries about them.
+#[derive(Default)]
 pub(super) struct Sending {
     pub(super) slot: Slot,
     pub(super) key: Option<ChunkKey>,

@@ -16,7 +16,7 @@ use alloc::{
 };
 
 use tributary_content::ObjectId;
-use tributary_core::{Duration, Time};
+use tributary_core::{Duration, Time, TimerTable};
 use tributary_transport::rtt::RttEstimator;
 
 use super::{LATELY_MAX, Proxy, Release, Stored, Waiting};
@@ -57,26 +57,21 @@ struct Transit {
     due: Option<Time>,
 }
 
-/// Chunks of a transfer that were refused or lost, and when they are tried again.
-struct Resting {
-    ids: BTreeSet<u64>,
-    until: Time,
-}
-
 /// The chunks in transit by transfer, which the [`ChunkKey`] of its chunk 0 names.
 #[derive(Default)]
 pub(super) struct Transits {
     open: BTreeMap<ChunkKey, Transit>,
     due: BTreeSet<(Time, ChunkKey)>,
-    resting: BTreeMap<ChunkKey, Resting>,
-    resting_due: BTreeSet<(Time, ChunkKey)>,
+    /// Chunks of each transfer that were refused or lost, and when they are tried again.
+    resting: BTreeMap<ChunkKey, BTreeSet<u64>>,
+    resting_due: TimerTable<ChunkKey>,
     /// The chunks that each neighbour has in its memory.
     via: BTreeMap<Guid, BTreeSet<u64>>,
     /// The chunks that each vanished neighbour had accepted, and in which of its runs.
     lost_with: BTreeMap<Guid, (u64, BTreeSet<u64>)>,
     begun: u64,
     /// Destinations to which nothing is sent for a while.
-    holds: BTreeSet<(Time, Guid)>,
+    holds: TimerTable<Guid>,
     pub(super) answers: VecDeque<Answer>,
 }
 
@@ -87,7 +82,6 @@ pub(super) struct Window {
     bytes: u64,
     /// Objects that may be in transit: the configured number, unless some were refused.
     objects: u32,
-    hold_until: Option<Time>,
     pause: Duration,
     rtt: RttEstimator,
 }
@@ -98,7 +92,6 @@ impl Window {
             open: BTreeMap::new(),
             bytes: 0,
             objects: config.custody_objects,
-            hold_until: None,
             pause: REFUSED_PAUSE,
             rtt: RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
         }
@@ -193,11 +186,10 @@ impl Proxy {
         stored.rests = false;
         let transfer = transfer_of(&stored.key);
         let Some(resting) = self.transits.resting.get_mut(&transfer) else { return };
-        resting.ids.remove(&id);
-        if resting.ids.is_empty() {
-            let until = resting.until;
+        resting.remove(&id);
+        if resting.is_empty() {
             self.transits.resting.remove(&transfer);
-            self.transits.resting_due.remove(&(until, transfer));
+            self.transits.resting_due.stop(&transfer);
         }
     }
     /// A neighbour has a chunk of this custodian in its memory.
@@ -263,22 +255,18 @@ impl Proxy {
                 }
             }
         }
-        while let Some((_, transfer)) = self.transits.resting_due.first().copied().filter(|(due, _)| *due <= now) {
+        while let Some(transfer) = self.transits.resting_due.pop_due(now) {
             self.wake(&transfer);
         }
-        while let Some((until, guid)) = self.transits.holds.first().copied().filter(|(until, _)| *until <= now) {
-            self.transits.holds.remove(&(until, guid));
-            if let Some(destination) = self.destinations.get_mut(&guid) {
-                destination.window.hold_until = None;
-                self.ready.insert(guid);
-            }
+        while let Some(guid) = self.transits.holds.pop_due(now) {
+            self.ready.insert(guid);
         }
     }
     /// When the next of these is due.
     pub(super) fn custody_due(&self) -> Option<Time> {
         let Transits { due, resting_due, holds, .. } = &self.transits;
-        let firsts = [due.first().map(|(at, _)| *at), resting_due.first().map(|(at, _)| *at)];
-        firsts.into_iter().chain([holds.first().map(|(at, _)| *at)]).flatten().min()
+        let firsts = [resting_due.next().map(|(at, _)| at), holds.next().map(|(at, _)| at)];
+        firsts.into_iter().chain([due.first().map(|(at, _)| *at)]).flatten().min()
     }
     /// Sends a chunk again as soon as there is a path.
     fn again(&mut self, id: u64) {
@@ -289,8 +277,8 @@ impl Proxy {
     }
     /// What rested of a transfer waits again.
     fn wake(&mut self, transfer: &ChunkKey) {
-        let Some(Resting { ids, until }) = self.transits.resting.remove(transfer) else { return };
-        self.transits.resting_due.remove(&(until, *transfer));
+        let Some(ids) = self.transits.resting.remove(transfer) else { return };
+        self.transits.resting_due.stop(transfer);
         for id in ids {
             self.chunks.entry(id).and_modify(|stored| stored.rests = false);
             self.again(id);
@@ -298,10 +286,7 @@ impl Proxy {
     }
     /// Routes have changed: lost chunks are tried again.
     pub(super) fn wake_lost(&mut self) {
-        let held = |transfer: &ChunkKey| {
-            let destination = self.destinations.get(&transfer.flow.destination);
-            destination.is_some_and(|destination| destination.window.hold_until.is_some())
-        };
+        let held = |transfer: &ChunkKey| self.transits.holds.due(&transfer.flow.destination).is_some();
         let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(|transfer| !held(transfer)).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));
     }
@@ -311,12 +296,9 @@ impl Proxy {
             self.unwait(*id);
             let Some(stored) = self.chunks.get_mut(id) else { continue };
             (stored.rests, stored.owed) = (true, true);
-            let resting =
-                self.transits.resting.entry(transfer).or_insert_with(|| Resting { ids: BTreeSet::new(), until });
-            self.transits.resting_due.remove(&(resting.until, transfer));
-            resting.until = resting.until.max(until);
-            resting.ids.insert(*id);
-            self.transits.resting_due.insert((resting.until, transfer));
+            self.transits.resting.entry(transfer).or_default().insert(*id);
+            let known = self.transits.resting_due.due(&transfer);
+            self.transits.resting_due.set(transfer, known.map_or(until, |known| known.max(until)));
         }
     }
     /// The neighbour is gone, and the chunks in its memory may be too: they take another route if there is one. If the
@@ -417,9 +399,9 @@ impl Proxy {
             }
             window.pause = REFUSED_PAUSE;
             window.objects = (window.objects + 1).min(most);
-            if let Some(until) = window.hold_until.take() {
+            if self.transits.holds.due(&key.flow.destination).is_some() {
                 // It has space for others again; it may have kept the refused chunks, or reports that it is ready.
-                self.transits.holds.remove(&(until, key.flow.destination));
+                self.transits.holds.stop(&key.flow.destination);
                 self.ready.insert(key.flow.destination);
             }
         }
@@ -445,21 +427,18 @@ impl Proxy {
         let Some(destination) = self.destinations.get_mut(guid) else { return now + REFUSED_PAUSE };
         let window = &mut destination.window;
         window.objects = 1;
-        if let Some(until) = window.hold_until {
+        if let Some(until) = self.transits.holds.due(guid) {
             return until;
         }
         let until = now + window.pause;
         window.pause = (window.pause * 2).min(REFUSED_PAUSE_MAX);
-        window.hold_until = Some(until);
-        self.transits.holds.insert((until, *guid));
+        self.transits.holds.set(*guid, until);
         until
     }
     /// A destination has space again: refused chunks are tried at once.
     fn end_hold(&mut self, guid: &Guid) {
         let Some(destination) = self.destinations.get_mut(guid) else { return };
-        if let Some(until) = destination.window.hold_until.take() {
-            self.transits.holds.remove(&(until, *guid));
-        }
+        self.transits.holds.stop(guid);
         destination.window.pause = REFUSED_PAUSE;
         self.ready.insert(*guid);
         let of_it = |transfer: &&ChunkKey| transfer.flow.destination == *guid;
@@ -468,13 +447,12 @@ impl Proxy {
     }
     /// The destination has appeared: after a restart it may have space.
     pub fn forget_refusals(&mut self, guid: &Guid) {
-        if self.destinations.get(guid).is_some_and(|destination| destination.window.hold_until.is_some()) {
+        if self.transits.holds.due(guid).is_some() {
             self.end_hold(guid);
         }
     }
     pub(super) fn forget_window(&mut self, guid: &Guid) {
-        let window = self.destinations.get(guid).and_then(|destination| destination.window.hold_until);
-        window.into_iter().for_each(|until| _ = self.transits.holds.remove(&(until, *guid)));
+        self.transits.holds.stop(guid);
     }
     /// A chunk is durable here: notifies its previous custodian, once.
     pub(super) fn notify_previous(&mut self, id: u64) {
@@ -527,7 +505,7 @@ impl Proxy {
         may: &impl Fn(&ChunkHeader) -> Release,
     ) -> Option<(Option<Waiting>, Release)> {
         let destination = self.destinations.get(guid)?;
-        let held = destination.window.hold_until.is_some_and(|until| until > now);
+        let held = self.transits.holds.due(guid).is_some_and(|until| until > now);
         let mut begun = match destination.window.may_send(&self.config) {
             _ if held => destination.window.open.values().copied().collect(),
             None => return None,
@@ -578,7 +556,7 @@ impl Transits {
         ids
     }
     pub(super) fn rests(&self, id: u64) -> bool {
-        self.resting.values().any(|resting| resting.ids.contains(&id))
+        self.resting.values().any(|resting| resting.contains(&id))
     }
 }
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The chunks in the store, and their places in its indexes.
 use super::*;
+use crate::reassembly::manifest_of;
 
 /// Bytes that a transfer sends before it is another one's turn: the largest usual chunk.
 pub(super) const TURN_BYTES: u64 = 1 << 20;
@@ -24,9 +25,8 @@ pub(super) struct Stored {
     pub(super) sends: u32,
     /// Whether it outlives a kill: a commit was done since it was put.
     pub(super) durable: bool,
-    /// When it is sent to its receiver again, and the pause after that. A receiver that does not know the object cannot
-    /// request it.
-    pub(super) remind: Option<(Time, Duration)>,
+    /// The pause before it is sent to its receiver again. A receiver that does not know the object cannot request it.
+    pub(super) remind_after: Option<Duration>,
     /// The name of its object, if this is the description.
     pub(super) name: Option<String>,
 }
@@ -132,7 +132,6 @@ impl Proxy {
         }
         let (place, rests, sends, durable, owed) = (Place::Here, false, 0, false, false);
         let is_pushed_to_one = is_pushed(key.transfer) && !header.is_for_group();
-        let remind = None;
         let stored = Stored {
             header,
             key,
@@ -147,7 +146,7 @@ impl Proxy {
             rests,
             sends,
             durable,
-            remind,
+            remind_after: None,
             name: None,
         };
         self.chunks.insert(id, stored);
@@ -165,10 +164,8 @@ impl Proxy {
     /// Sets when a delegated manifest is sent to its receiver again.
     pub(super) fn remind_after(&mut self, now: Time, id: u64, after: Duration) {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.delegated) else { return };
-        if let Some((at, _)) = stored.remind.replace((now + after, after)) {
-            self.reminders.remove(&(at, id));
-        }
-        self.reminders.insert((now + after, id));
+        stored.remind_after = Some(after);
+        self.reminders.set(id, now + after);
     }
     /// A chunk must be forwarded: it waits for that.
     pub(super) fn take_back(&mut self, id: u64, reason: StoreReason) {
@@ -229,9 +226,7 @@ impl Proxy {
         self.untold.remove(&id);
         self.deadlines.remove(&(stored.until, id));
         self.forget_term(id);
-        if let Some((at, _)) = stored.remind {
-            self.reminders.remove(&(at, id));
-        }
+        self.reminders.stop(&id);
         self.change_flow(key.flow, |flow| {
             flow.bytes -= stored.bytes;
             flow.delegated -= u32::from(stored.delegated);
@@ -260,10 +255,4 @@ impl Proxy {
             }
         }
     }
-}
-
-/// The manifest at the beginning of the description of an object.
-fn manifest_of(head: &[u8]) -> Option<Manifest> {
-    let (length, rest) = head.split_first_chunk::<2>()?;
-    Manifest::decode(rest.get(..usize::from(u16::from_be_bytes(*length)))?).ok()
 }

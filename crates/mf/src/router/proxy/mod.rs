@@ -29,8 +29,8 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{Manifest, ObjectId, StoreError};
-use tributary_core::{ByteCount, Duration, Time};
+use tributary_content::{ObjectId, StoreError};
+use tributary_core::{ByteCount, Duration, Time, TimerTable};
 
 pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
 
@@ -63,6 +63,7 @@ const LATELY: Duration = Duration::from_secs(3);
 const REPORT_BACKOFF_MAX: u32 = 64;
 
 /// The proxy of a router; see the [module](self).
+#[derive(Default)]
 pub struct Proxy {
     config: ProxyConfig,
     own: (Guid, NetworkAddress),
@@ -86,7 +87,7 @@ pub struct Proxy {
     transits: Transits,
     deadlines: BTreeSet<(Time, u64)>,
     /// Delegated descriptions by when they are sent to their receivers again.
-    reminders: BTreeSet<(Time, u64)>,
+    reminders: TimerTable<u64>,
     used: u64,
     /// Bytes of the last chunk that did not fit.
     needed: u64,
@@ -156,47 +157,7 @@ impl Proxy {
             Ok(listed) => listed,
             Err(error) => return Err((error, repository)),
         };
-        let mut proxy = Proxy {
-            config,
-            own,
-            repository,
-            chunks: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            flows: BTreeMap::new(),
-            destinations: BTreeMap::new(),
-            ready: BTreeSet::new(),
-            tried_last: Guid::NONE,
-            by_ways: BTreeSet::new(),
-            timers: BTreeSet::new(),
-            transits: Transits::default(),
-            order: BTreeSet::new(),
-            sources: BTreeMap::new(),
-            largest: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
-            reminders: BTreeSet::new(),
-            used: 0,
-            needed: 0,
-            next_id,
-            clock: 0,
-            dirty: false,
-            uncommitted: Vec::new(),
-            committing: None,
-            reports: BTreeMap::new(),
-            full_reports: BTreeSet::new(),
-            report_at: None,
-            untold: BTreeSet::new(),
-            untold_from: 0,
-            lately: VecDeque::new(),
-            terms,
-            report_backoff: 1,
-            watches: VecDeque::new(),
-            lookups: VecDeque::new(),
-            capped: VecDeque::new(),
-            failure: None,
-            unrecognised: None,
-            expired: BTreeMap::new(),
-            stats: ProxyStats::default(),
-        };
+        let mut proxy = Proxy { config, own, repository, next_id, terms, report_backoff: 1, ..Proxy::default() };
         for (id, head, bytes) in found {
             let Some((delegated, ends_at, header)) = decode_head(&head) else { continue };
             if let Some(key) = header.key() {
@@ -532,10 +493,10 @@ impl Proxy {
             self.note_expired(id);
             self.drop_stored(now, id);
         }
-        while let Some((_, id)) = self.reminders.first().copied().filter(|(at, _)| *at <= now) {
+        while let Some(id) = self.reminders.pop_due(now) {
             let Some(stored) = self.chunks.get(&id) else { break };
             let (to, is_idle) = (stored.key.flow.destination, !stored.owed && stored.place == Place::Here);
-            let after = stored.remind.map_or(REMIND, |(_, after)| after);
+            let after = stored.remind_after.unwrap_or(REMIND);
             self.remind_after(now, id, (after * 2).min(REMIND_MAX));
             if is_idle {
                 self.stats.reminded += 1;

@@ -192,7 +192,7 @@ impl Proxy {
     pub fn poll_timeout(&self) -> Option<Time> {
         let lifetime = self.deadlines.first().map(|(until, _)| *until);
         let timer = self.timers.first().map(|(at, _)| *at);
-        let reminder = self.reminders.first().map(|(at, _)| *at);
+        let reminder = self.reminders.next().map(|(at, _)| at);
         [lifetime, timer, reminder, self.report_at, self.custody_due()].into_iter().flatten().min()
     }
 }
