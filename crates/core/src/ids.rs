@@ -80,3 +80,34 @@ impl fmt::Debug for NodeId {
         write!(f, "NodeId({:x})", self.0)
     }
 }
+
+/// Gives a newtype of eight bits, of which `known` have a meaning, the operations of a set.
+#[macro_export]
+macro_rules! bit_set {
+    ($type:ident, $known:expr) => {
+        impl $type {
+            /// The set with these bits; `None` if one of them has no meaning.
+            pub fn from_bits(bits: u8) -> Option<$type> {
+                (bits & !$known == 0).then_some($type(bits))
+            }
+            /// Its bits in encodings.
+            pub fn bits(self) -> u8 {
+                self.0
+            }
+            /// Whether all of `others` are in this set.
+            pub fn contains(self, others: $type) -> bool {
+                self.0 & others.0 == others.0
+            }
+            /// This set without `others`.
+            pub fn without(self, others: $type) -> $type {
+                $type(self.0 & !others.0)
+            }
+        }
+        impl core::ops::BitOr for $type {
+            type Output = $type;
+            fn bitor(self, others: $type) -> $type {
+                $type(self.0 | others.0)
+            }
+        }
+    };
+}

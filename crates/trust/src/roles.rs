@@ -18,33 +18,12 @@ impl Roles {
     pub const ALL: [(&'static str, Roles); 3] =
         [("router", Roles::ROUTER), ("resolver", Roles::RESOLVER), ("topology-manager", Roles::TOPOLOGY_MANAGER)];
 
-    /// Whether all of `roles` are among these.
-    pub fn contains(self, roles: Roles) -> bool {
-        self.0 & roles.0 == roles.0
-    }
-    /// The roles in this set that are not in `others`.
-    pub fn without(self, others: Roles) -> Roles {
-        Roles(self.0 & !others.0)
-    }
-    /// Their bits in encodings: 1 router, 2 resolver, 4 topology manager.
-    pub fn bits(self) -> u8 {
-        self.0
-    }
-    /// The reverse of [`Roles::bits`]; `None` if a bit is set that no role has.
-    pub fn from_bits(bits: u8) -> Option<Roles> {
-        (bits & !0b111 == 0).then_some(Roles(bits))
-    }
     /// The words of these roles; none for a host.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         Self::ALL.into_iter().filter(move |(_, role)| self.contains(*role)).map(|(word, _)| word)
     }
 }
-impl BitOr for Roles {
-    type Output = Roles;
-    fn bitor(self, other: Roles) -> Roles {
-        Roles(self.0 | other.0)
-    }
-}
+tributary_core::bit_set!(Roles, 7);
 impl FromIterator<Roles> for Roles {
     fn from_iter<I: IntoIterator<Item = Roles>>(roles: I) -> Roles {
         roles.into_iter().fold(Roles::HOST, BitOr::bitor)

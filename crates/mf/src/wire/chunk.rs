@@ -1,9 +1,10 @@
 //! The header of a chunk: once per chunk, at the front of its packet 0 (reference/mobilityfirst, layouts).
 use alloc::vec::Vec;
-use core::ops::{BitOr, BitOrAssign};
+use core::ops::BitOrAssign;
 
 use tributary_content::ObjectId;
 use tributary_core::{
+    bit_set,
     wire::{
         Codec, Wire,
         codec::{Of, U16, U32},
@@ -50,30 +51,16 @@ impl Flags {
     pub const REPEATED: Flags = Flags(16);
     /// Storage on the way sends it in the name of its source.
     pub const STORED: Flags = Flags(32);
-    const KNOWN: u8 = 63;
     /// On the wire alone: the header ends with its [`custodian`](ChunkHeader::custodian).
     const CUSTODY: u8 = 64;
 
-    /// Whether all of `other` are set.
-    pub fn contains(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
     /// The storage on the way that a request or chunk demands, if any.
     pub fn in_network(self) -> Option<InNetwork> {
         let marked = [InNetwork::Nothing, InNetwork::Delegate];
         marked.into_iter().find(|storage| self.contains(Flags::from(*storage)))
     }
-    /// These without `other`.
-    pub fn without(self, other: Flags) -> Flags {
-        Flags(self.0 & !other.0)
-    }
 }
-impl BitOr for Flags {
-    type Output = Flags;
-    fn bitor(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-}
+bit_set!(Flags, 63);
 impl From<InNetwork> for Flags {
     /// The flags of a chunk; those of a request apply to the chunks that answer it.
     fn from(in_network: InNetwork) -> Flags {
@@ -216,9 +203,9 @@ impl ChunkHeader {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("chunk kind")?;
         // Messages have no custodian.
-        let known = Flags::KNOWN | if kind == 0 { Flags::CUSTODY } else { 0 };
-        let flags = reader.choice("flags", |byte| (byte & !known == 0).then_some(byte))?;
-        let (flags, has_custodian) = (Flags(flags & Flags::KNOWN), flags & Flags::CUSTODY != 0);
+        let custody = if kind == 0 { Flags::CUSTODY } else { 0 };
+        let (flags, has_custodian) =
+            reader.choice("flags", |byte| Some((Flags::from_bits(byte & !custody)?, byte & custody != 0)))?;
         let service = reader.u16("service")?;
         let service =
             ServiceId::from_number(service).ok_or(WireError::Value { field: "service", found: u64::from(service) })?;

@@ -1,9 +1,9 @@
 //! Hello: finds neighbours, measures links, and authenticates attached devices.
 use alloc::{string::String, vec::Vec};
-use core::ops::BitOr;
 
 use tributary_content::{PublicKey, Signature, SigningKey};
 use tributary_core::{
+    bit_set,
     wire::{Codec, Wire, codec::U32},
     wire_table,
 };
@@ -24,20 +24,7 @@ impl Roles {
     pub const RESOLVER: Roles = Roles(2);
     /// It stores chunks for absent devices.
     pub const PROXY: Roles = Roles(4);
-    const KNOWN: u8 = 7;
 
-    /// The roles encoded in these bits; `None` if there are unknown ones.
-    pub fn from_bits(bits: u8) -> Option<Roles> {
-        (bits & !Roles::KNOWN == 0).then_some(Roles(bits))
-    }
-    /// As bits.
-    pub fn bits(self) -> u8 {
-        self.0
-    }
-    /// Whether all of `other` are among these.
-    pub fn contains(self, other: Roles) -> bool {
-        self.0 & other.0 == other.0
-    }
     /// The roles that are also in `allowed`.
     pub fn within(self, allowed: Roles) -> Roles {
         Roles(self.0 & allowed.0)
@@ -50,12 +37,7 @@ impl Roles {
         router | resolver
     }
 }
-impl BitOr for Roles {
-    type Output = Roles;
-    fn bitor(self, other: Roles) -> Roles {
-        Roles(self.0 | other.0)
-    }
-}
+bit_set!(Roles, 7);
 
 wire_table! {
     /// An echo of the other side's hello, with which that side measures the link.

@@ -69,7 +69,7 @@ pub(super) const ANY_NODE: Of<NodeId> =
     Of(|reader, field| reader.u64(field).map(NodeId), |node, out| out.put_u64(node.0));
 pub(super) const FACE: Of<FaceId> = Of(|reader, field| reader.u32(field).map(FaceId), |face, out| out.put_u32(face.0));
 pub(super) const ROLES: Of<Roles> =
-    Of(|reader, field| Roles::from_bits(reader.u8(field)?), |roles, out| out.put_u8(roles.bits()));
+    Of(|reader, field| reader.choice(field, Roles::from_bits), |roles, out| out.put_u8(roles.bits()));
 pub(super) const TERM: Of<u32> = Of(|reader, _| reader.term(), |term, out| out.put_u32(*term));
 pub(super) const FID: Of<Fid> = Of(|reader, field| reader.fid(field), Fid::encode);
 pub(super) const LOCATION: Of<Option<Location>> =
