@@ -8,7 +8,7 @@ use tributary_mf::{
     wire::{
         ADDRESSES_MAX, CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag,
         Flags, Hello, LABEL_BYTES_MAX, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Probe, Reliability,
-        Roles, SealedHead, TransportMessage, Wire, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX,
+        Roles, SealedHead, TransportBody, TransportMessage, Wire, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX,
         names::RECORDS_MAX, routing::ADJACENCIES_MAX, seal, transport::RANGES_MAX, unseal,
     },
 };
@@ -105,17 +105,17 @@ pub fn mf_chunk(data: &[u8]) {
 pub fn mf_transport(data: &[u8]) {
     let Some(message) = exact(data, TransportMessage::decode, TransportMessage::encode) else { return };
     let chunks = match &message {
-        TransportMessage::Request { held: chunks, .. }
-        | TransportMessage::Status { missing: chunks, .. }
-        | TransportMessage::Ack { chunks, .. }
-        | TransportMessage::Stored { chunks, .. }
-        | TransportMessage::Dropped { chunks, .. }
-        | TransportMessage::Push { chunks, .. }
-        | TransportMessage::Custody { chunks, .. } => chunks,
-        TransportMessage::Unavailable { .. }
-        | TransportMessage::Unreadable { .. }
-        | TransportMessage::Completed { .. }
-        | TransportMessage::KeptFor { .. } => return,
+        TransportMessage { body: TransportBody::Request { held: chunks, .. }, .. }
+        | TransportMessage { body: TransportBody::Status { missing: chunks, .. }, .. }
+        | TransportMessage { body: TransportBody::Ack { chunks, .. }, .. }
+        | TransportMessage { body: TransportBody::Stored { chunks, .. }, .. }
+        | TransportMessage { body: TransportBody::Dropped { chunks, .. }, .. }
+        | TransportMessage { body: TransportBody::Push { chunks, .. }, .. }
+        | TransportMessage { body: TransportBody::Custody { chunks, .. }, .. } => chunks,
+        TransportMessage { body: TransportBody::Unavailable, .. }
+        | TransportMessage { body: TransportBody::Unreadable { .. }, .. }
+        | TransportMessage { body: TransportBody::Completed { .. }, .. }
+        | TransportMessage { body: TransportBody::KeptFor { .. }, .. } => return,
     };
     assert!(chunks.runs().len() <= RANGES_MAX);
     for pair in chunks.runs().windows(2) {

@@ -5,7 +5,7 @@ use tributary_mf::{
     wire::{
         Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, CustodyState, DataHeader,
         DataTag, Flags, Hello, Holding, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody,
-        Refusal, Reliability, Roles, SealedHead, Statement, TransportMessage, Wire,
+        Refusal, Reliability, Roles, SealedHead, Statement, TransportBody, TransportMessage, Wire,
     },
 };
 
@@ -105,63 +105,39 @@ pub(crate) fn all() -> Vec<Seed> {
     let messages = [
         (
             "request",
-            TransportMessage::Request {
-                transfer,
-                object: object_id,
+            TransportBody::Request {
                 chunk_bytes: 1 << 16,
                 reliability: Reliability::Ack,
                 buffer_chunks: 8,
                 held: chunk_ranges.clone(),
-            },
+            }
+            .about(transfer, object_id),
         ),
         (
             "status",
-            TransportMessage::Status {
-                transfer,
-                object: object_id,
-                window: 2,
-                advice_chunks: 16,
-                sequence: 4,
-                missing: chunk_ranges.clone(),
-            },
+            TransportBody::Status { window: 2, advice_chunks: 16, sequence: 4, missing: chunk_ranges.clone() }
+                .about(transfer, object_id),
         ),
-        ("ack", TransportMessage::Ack { transfer, object: object_id, complete: true, chunks: ChunkRanges::default() }),
+        ("ack", TransportBody::Ack { complete: true, chunks: ChunkRanges::default() }.about(transfer, object_id)),
         (
             "stored",
-            TransportMessage::Stored {
-                flow,
-                transfer,
-                object: object_id,
-                proxy: guid(3),
-                address: NetworkAddress(7),
-                chunks: chunk_ranges.clone(),
-            },
+            TransportBody::Stored { flow, proxy: guid(3), address: NetworkAddress(7), chunks: chunk_ranges.clone() }
+                .about(transfer, object_id),
         ),
         (
             "dropped",
-            TransportMessage::Dropped {
-                flow,
-                transfer,
-                object: object_id,
-                proxy: guid(3),
-                chunks: chunk_ranges.clone(),
-            },
+            TransportBody::Dropped { flow, proxy: guid(3), chunks: chunk_ranges.clone() }.about(transfer, object_id),
         ),
         (
             "custody",
-            TransportMessage::Custody {
-                flow,
-                transfer,
-                object: object_id,
-                state: CustodyState::Taken,
-                chunks: chunk_ranges.clone(),
-            },
+            TransportBody::Custody { flow, state: CustodyState::Taken, chunks: chunk_ranges.clone() }
+                .about(transfer, object_id),
         ),
-        ("kept-for", TransportMessage::KeptFor { flow, transfer, object: object_id, lifetime_ms: 3_600_000 }),
-        ("push", TransportMessage::Push { flow, transfer, object: object_id, chunks: chunk_ranges }),
-        ("unavailable", TransportMessage::Unavailable { transfer, object: object_id }),
-        ("unreadable", TransportMessage::Unreadable { transfer, object: object_id, why: Unavailable::Changed }),
-        ("completed", TransportMessage::Completed { transfer, object: object_id, members: vec![guid(4), guid(5)] }),
+        ("kept-for", TransportBody::KeptFor { flow, lifetime_ms: 3_600_000 }.about(transfer, object_id)),
+        ("push", TransportBody::Push { flow, chunks: chunk_ranges }.about(transfer, object_id)),
+        ("unavailable", TransportBody::Unavailable.about(transfer, object_id)),
+        ("unreadable", TransportBody::Unreadable { why: Unavailable::Changed }.about(transfer, object_id)),
+        ("completed", TransportBody::Completed { members: vec![guid(4), guid(5)] }.about(transfer, object_id)),
     ];
     for (name, message) in &messages {
         add("mf_transport", name, encoded(|out| message.encode(out)));
@@ -252,8 +228,7 @@ pub(crate) fn all() -> Vec<Seed> {
 /// A source's request for the maximum number of chunks: a node that iterated over them would hang.
 fn push_of_all(source: Guid) -> Vec<u8> {
     let (flow, chunks) = (Flow { source, destination: guid(2) }, ChunkRanges::from_ascending([0]));
-    let mut bytes =
-        encoded(|out| TransportMessage::Push { flow, transfer: 6, object: OBJECT, chunks: chunks.clone() }.encode(out));
+    let mut bytes = encoded(|out| TransportBody::Push { flow, chunks: chunks.clone() }.about(6, OBJECT).encode(out));
     let count = bytes.len() - 4;
     bytes[count..].fill(0xff);
     bytes

@@ -7,7 +7,7 @@ use tributary_core::{Duration, Time};
 
 use crate::{
     ids::{ChunkKey, Custodian, Flow, Token},
-    wire::{ChunkHeader, ChunkRanges, CustodyState, TransportMessage},
+    wire::{ChunkHeader, ChunkRanges, CustodyState, TransportBody, TransportMessage},
 };
 
 /// How long answers to a custodian are collected.
@@ -87,7 +87,7 @@ impl Answers {
                 self.answers.insert((custodian, token, flow, transfer, object, kind), (state, rest));
             }
             self.messages += 1;
-            let message = TransportMessage::Custody { transfer, object, flow, state, chunks };
+            let message = TransportBody::Custody { flow, state, chunks }.about(transfer, object);
             return Some((custodian, Token(token), message));
         }
         self.due = None;

@@ -31,10 +31,11 @@ pub(crate) struct Groups {
     names: BTreeMap<Guid, Known>,
     /// Chunks that wait for the lookup of their destination.
     waiting: Vec<Slot>,
-    watches: VecDeque<(Guid, bool)>,
+    /// Names to start (true) or stop (false) watching.
+    pub(crate) watches: VecDeque<(Guid, bool)>,
     changed: bool,
-    /// The same for lookups started by [`Groups::take_news`].
-    is_news: bool,
+    /// Whether any record has arrived since this was taken.
+    pub(crate) is_news: bool,
 }
 
 /// What records say of a GUID, by author: where a device is, a group's members, or that a device is attached.
@@ -161,10 +162,6 @@ impl Groups {
         }
         (self.changed, self.is_news) = (true, true);
     }
-    /// Whether any record has arrived since the last call.
-    pub(crate) fn take_news(&mut self) -> bool {
-        core::mem::take(&mut self.is_news)
-    }
     /// A chunk waits until its group is known.
     pub(crate) fn wait(&mut self, slot: Slot) {
         self.waiting.push(slot);
@@ -172,10 +169,6 @@ impl Groups {
     /// Chunks to resolve again, if any record has arrived.
     pub(crate) fn take_waiting(&mut self) -> Vec<Slot> {
         if core::mem::take(&mut self.changed) { core::mem::take(&mut self.waiting) } else { Vec::new() }
-    }
-    /// Returns a name to start (true) or stop (false) watching.
-    pub(crate) fn poll_watch(&mut self) -> Option<(Guid, bool)> {
-        self.watches.pop_front()
     }
     /// Whether a name is watched for a group.
     pub(crate) fn uses(&self, guid: &Guid) -> bool {
@@ -234,7 +227,7 @@ mod tests {
         (record.guid(), record)
     }
     fn requested(groups: &mut Groups) -> Vec<Guid> {
-        core::iter::from_fn(|| groups.poll_watch()).filter(|(_, on)| *on).map(|(guid, _)| guid).collect()
+        core::iter::from_fn(|| groups.watches.pop_front()).filter(|(_, on)| *on).map(|(guid, _)| guid).collect()
     }
 
     #[test]
@@ -296,9 +289,9 @@ mod tests {
         let mut groups = Groups::default();
         let listed = |groups: &mut Groups, own: u8, guid: Guid| groups.listed(now, device(own), guid);
         assert_eq!(listed(&mut groups, 8, top.0), [top.0].into(), "no device has this GUID");
-        assert!(!groups.take_news());
+        assert!(!core::mem::take(&mut groups.is_news));
         groups.handle_found(top.0, core::slice::from_ref(&top.1));
-        assert!(groups.take_news() && !groups.take_news());
+        assert!(core::mem::take(&mut groups.is_news) && !core::mem::take(&mut groups.is_news));
         assert_eq!(listed(&mut groups, 8, top.0), [device(1), inner.0].into());
         // A proxy elsewhere changes nothing.
         groups.handle_found(inner.0, core::slice::from_ref(&inner.1));

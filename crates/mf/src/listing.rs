@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Listings {
     scopes: BTreeMap<Guid, Scope>,
-    events: VecDeque<ResolverEvent>,
+    pub(crate) events: VecDeque<ResolverEvent>,
 }
 
 #[derive(Debug)]
@@ -134,9 +134,5 @@ impl Listings {
                 self.events.push_back(ResolverEvent::Disappeared { name: text });
             }
         }
-    }
-    /// The next event.
-    pub(crate) fn poll_event(&mut self) -> Option<ResolverEvent> {
-        self.events.pop_front()
     }
 }

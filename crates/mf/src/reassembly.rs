@@ -19,7 +19,7 @@ use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 /// What a chunk did.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Taken {
-    /// It is kept; everything that it completes is verified and stored, see [`Reassembly::poll_stored`].
+    /// It is kept; everything that it completes is verified and stored, see [`Reassembly::stored`].
     Kept,
     /// It had already arrived.
     Duplicate,
@@ -70,17 +70,20 @@ pub enum Verdict {
 pub struct Reassembly {
     /// Verifies and stores its units. Nothing may be [taken](Reassembly::take) before it is open.
     pub writer: ObjectWriter,
-    /// How the latest chunk was cut. Senders may cut differently, so received data is tracked in bytes.
-    cut: Option<(u32, u32)>,
+    /// How the latest chunk was cut, and into how many the object is then. Senders may cut differently, so received data
+    /// is tracked in bytes.
+    pub cut: Option<(u32, u32)>,
     units: BTreeMap<u32, Unit>,
     /// Complete units that wait for the hash list, or for the reader of an in-order stream.
     waiting: BTreeSet<u32>,
     /// Verified units that the store is writing: their bytes stay buffered until it has finished.
     storing: BTreeMap<u32, Stored>,
-    may_succeed_later: bool,
-    buffered: u64,
-    /// Stored and not reported yet.
-    stored: VecDeque<Stored>,
+    /// Whether the store's failure is temporary.
+    pub may_succeed_later: bool,
+    /// Bytes received but not stored.
+    pub buffered: u64,
+    /// Units stored and not reported yet.
+    pub stored: VecDeque<Stored>,
 }
 
 /// A unit that was verified and stored.
@@ -188,10 +191,6 @@ impl Reassembly {
         self.may_succeed_later |= matches!(error, StoreError::Later { .. });
         error.to_string()
     }
-    /// Whether the store's failure is temporary.
-    pub fn may_succeed_later(&self) -> bool {
-        self.may_succeed_later
-    }
     /// Takes the store's answers, from this or another thread; false if there were none.
     ///
     /// # Errors
@@ -249,14 +248,6 @@ impl Reassembly {
             .chain(windows.iter().flat_map(numbers))
             .filter(move |number| !self.has(*number, chunk_bytes))
     }
-    /// The next unit stored since the last call.
-    pub fn poll_stored(&mut self) -> Option<Stored> {
-        self.stored.pop_front()
-    }
-    /// Bytes received but not stored.
-    pub fn buffered_bytes(&self) -> u64 {
-        self.buffered
-    }
     /// Gives the object its final name, or starts to; true once it has it.
     ///
     /// # Errors
@@ -307,10 +298,6 @@ impl Reassembly {
     pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
         number < count && !self.has(number, chunk_bytes)
-    }
-    /// How the last chunk was cut, and into how many the object is then.
-    pub fn cut(&self) -> Option<(u32, u32)> {
-        self.cut
     }
     /// Drops unverified data.
     pub fn restart(&mut self) {

@@ -12,7 +12,7 @@ use tributary_core::{Duration, Time};
 use crate::{
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     reports::Reports,
-    wire::{ChunkHeader, ChunkRanges, TransportMessage, transport::MEMBERS_LISTED_MAX},
+    wire::{ChunkHeader, ChunkRanges, TransportBody, TransportMessage, transport::MEMBERS_LISTED_MAX},
 };
 
 /// How long requests and completions are collected.
@@ -179,13 +179,13 @@ impl Relays {
                 relay.sequence += 1;
                 let (sequence, missing) = (relay.sequence, ChunkRanges::from_ascending(missing));
                 let message =
-                    TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
+                    TransportBody::Status { window: 0, advice_chunks: 1, sequence, missing }.about(transfer, object);
                 tasks.push(Task::Send { to, token, message, proxies_left: relay.proxies_left - 1 });
             }
             relay.proxies_left = 0;
             let completed: Vec<Guid> = core::mem::take(&mut relay.completed).into_iter().collect();
             for members in completed.chunks(MEMBERS_LISTED_MAX) {
-                let message = TransportMessage::Completed { transfer, object, members: members.into() };
+                let message = TransportBody::Completed { members: members.into() }.about(transfer, object);
                 tasks.push(Task::Send { to, token, message, proxies_left: 0 });
             }
             if !completed.is_empty() && relay.is_done() {
@@ -241,9 +241,11 @@ mod tests {
     }
     fn requested(tasks: &[Task]) -> Vec<(Vec<u32>, u8)> {
         let requested = tasks.iter().filter_map(|task| match task {
-            Task::Send { message: TransportMessage::Status { missing, .. }, proxies_left, .. } => {
-                Some((missing.iter().collect(), *proxies_left))
-            }
+            Task::Send {
+                message: TransportMessage { body: TransportBody::Status { missing, .. }, .. },
+                proxies_left,
+                ..
+            } => Some((missing.iter().collect(), *proxies_left)),
             Task::Repair(..) | Task::Send { .. } | Task::Release { .. } => None,
         });
         requested.collect()
@@ -329,7 +331,9 @@ mod tests {
         }
         let tasks = relays.poll_tasks(now + COLLECT, |_| false);
         let told = |task: &Task| match task {
-            Task::Send { message: TransportMessage::Completed { members, .. }, .. } => Some(members.len()),
+            Task::Send { message: TransportMessage { body: TransportBody::Completed { members }, .. }, .. } => {
+                Some(members.len())
+            }
             _ => None,
         };
         assert!(tasks.iter().map(told).eq([Some(39)]), "{tasks:?}");

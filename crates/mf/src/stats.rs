@@ -142,7 +142,7 @@ impl MfNode {
     fn table_limits(&self) -> BTreeMap<&'static str, u64> {
         let records = self.replica.iter().map(|_| ("name_records", u64::from(self.config.records_max)));
         let routers = self.router.topology.iter().map(|_| ("routers", u64::from(self.config.routers_max)));
-        let partial = ("partial_bytes", self.router.partials.bytes_max());
+        let partial = ("partial_bytes", self.router.partials.bytes_max);
         records.chain(routers).chain(Some(partial).filter(|(_, most)| *most > 0)).collect()
     }
     fn tables(&self) -> BTreeMap<&'static str, u64> {
@@ -157,7 +157,7 @@ impl MfNode {
         if let Some(proxy) = &self.proxy {
             tables.insert("stored_chunks", proxy.holdings().count() as u64);
         }
-        if self.router.partials.bytes_max() > 0 {
+        if self.router.partials.bytes_max > 0 {
             tables.insert("partial_bytes", self.router.partials.used().0);
         }
         tables

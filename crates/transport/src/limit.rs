@@ -2,7 +2,7 @@
 use tributary_core::{Duration, Rate, Time};
 
 /// A token bucket: lets `rate` pass on average and at most one `burst` at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TokenBucket {
     rate: Option<Rate>,
     burst: Duration,

@@ -6,7 +6,7 @@ use tributary_core::{Duration, Time};
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// Ends a fetch when no source has answered for its patience.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Patience {
     /// `None` waits for ever.
     limit: Option<Duration>,

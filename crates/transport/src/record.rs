@@ -8,7 +8,7 @@ use tributary_core::{
 
 /// The common record of a fetch in all families. It starts with [`Record::on_open`] and ends once, by
 /// [`Record::complete`] or [`Record::fail`]; each adds its event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Record {
     started: Time,
     ended: Option<Time>,
@@ -27,17 +27,7 @@ pub struct Record {
 impl Record {
     /// The record of a fetch that was started at `started`.
     pub fn new(started: Time) -> Record {
-        Record {
-            started,
-            ended: None,
-            failure: None,
-            is_absent: false,
-            resumed_bytes: 0,
-            cached_bytes: 0,
-            retransmitted_bytes: 0,
-            duplicate_bytes: 0,
-            events: VecDeque::new(),
-        }
+        Record { started, ..Record::default() }
     }
     /// Whether it has ended, one way or the other.
     pub fn is_ended(&self) -> bool {

@@ -12,6 +12,12 @@ pub trait Wire: Sized {
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError>;
     /// Appends it to `out`.
     fn encode(&self, out: &mut Vec<u8>);
+    /// It alone.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
     /// Reads it from bytes that are nothing else.
     fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);

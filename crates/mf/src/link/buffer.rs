@@ -55,7 +55,8 @@ pub struct Chunk {
     pub header: Option<ChunkHeader>,
     /// Its payload, cut as it arrived.
     fragments: Vec<Option<Bytes>>,
-    missing: u16,
+    /// How many packets have not arrived.
+    pub(super) missing: u16,
     /// All packets before this one have arrived.
     first_missing: u16,
     /// No packet from this one on has arrived.
@@ -85,10 +86,6 @@ impl Chunk {
     /// Packets of the complete chunk.
     pub fn count(&self) -> u16 {
         self.fragments.len() as u16
-    }
-    /// Packets that have arrived.
-    pub fn packets_here(&self) -> u16 {
-        self.count() - self.missing
     }
     /// Whether the bytes match the header.
     pub fn adds_up(&self) -> bool {

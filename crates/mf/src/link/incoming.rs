@@ -127,7 +127,7 @@ impl Incoming {
                 // Only one of both is the neighbour's: the majority decides.
                 arriving.contradictions = arriving.contradictions.saturating_add(1);
                 let slot = arriving.slot;
-                if buffer.chunk(slot).is_some_and(|chunk| chunk.packets_here() >= arriving.contradictions) {
+                if buffer.chunk(slot).is_some_and(|chunk| chunk.count() - chunk.missing >= arriving.contradictions) {
                     return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
                 }
                 self.arriving.remove(&header.hop);

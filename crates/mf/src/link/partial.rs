@@ -112,8 +112,9 @@ struct Piece {
 /// Stores parts of chunks in a repository; see the [module](self).
 pub struct Partials {
     repository: Box<dyn ChunkRepository>,
-    /// Limit of the config, and the free space of the chunk store.
-    bytes_max: u64,
+    /// The limit in bytes of the config; zero disables the store.
+    pub bytes_max: u64,
+    /// The free space of the chunk store.
     room: u64,
     /// Maximum lifetime, and the lifetime of chunks that state none.
     lifetime: Duration,
@@ -125,8 +126,10 @@ pub struct Partials {
     durable_until: u64,
     committing_until: Option<u64>,
     is_dirty: bool,
-    is_failing: bool,
-    dropped: u64,
+    /// Whether the last commit failed.
+    pub is_failing: bool,
+    /// Number of parts evicted since this was taken.
+    pub dropped: u64,
     /// Number of resumed chunks, and of payload bytes that their senders did not repeat.
     pub resumed: (u64, u64),
 }
@@ -190,18 +193,6 @@ impl Partials {
     pub fn used(&self) -> ByteCount {
         ByteCount(self.used)
     }
-    /// The limit in bytes; zero disables the store.
-    pub fn bytes_max(&self) -> u64 {
-        self.bytes_max
-    }
-    /// Whether the last commit failed.
-    pub fn is_failing(&self) -> bool {
-        self.is_failing
-    }
-    /// Number of parts evicted since the last call.
-    pub fn take_dropped(&mut self) -> u64 {
-        core::mem::take(&mut self.dropped)
-    }
     /// Sets the free space of the chunk store; parts beyond it are evicted.
     pub fn set_room(&mut self, room: u64) {
         self.room = room;
@@ -230,9 +221,7 @@ impl Partials {
             return;
         }
         let (id, ends_at) = (self.next_id, self.repository.clock().saturating_add(lifetime));
-        let mut head = Vec::with_capacity(104);
-        Head { key, offset, ends_at }.encode(&mut head);
-        if self.repository.put(id, &head, fragments).is_ok() {
+        if self.repository.put(id, &Head { key, offset, ends_at }.to_bytes(), fragments).is_ok() {
             self.next_id += 1;
             self.is_dirty = true;
             self.insert(key, Piece { id, offset, bytes }, now + lifetime);

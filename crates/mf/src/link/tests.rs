@@ -92,7 +92,7 @@ impl Hop {
                 self.forth.enqueue(self.now, datagram);
             }
         }
-        while let Some(slot) = self.out.poll_done() {
+        while let Some(slot) = self.out.done.pop_front() {
             self.out_buffer.remove(slot);
         }
     }
@@ -259,7 +259,7 @@ fn a_receiver_without_room_blocks_the_sender_and_an_open_window_frees_it() {
     let limit = hop.now + Duration::from_secs(5);
     hop.run(&mut queue, limit, |_| false);
     assert_eq!((hop.waiting.len(), hop.received.len()), (2, 0), "358 packets each, 800 fit");
-    assert!(hop.out.blocked_since().is_some() && hop.in_buffer.peak <= 800);
+    assert!(hop.out.blocked_since.is_some() && hop.in_buffer.peak <= 800);
     let packets = hop.out.stats.packets;
     let limit = hop.now + Duration::from_secs(5);
     hop.run(&mut queue, limit, |_| false);

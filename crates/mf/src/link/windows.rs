@@ -154,7 +154,7 @@ struct Destination {
 
 /// The windows of one neighbour.
 #[derive(Default)]
-pub(super) struct Windows {
+pub(crate) struct Windows {
     link: Window,
     destinations: BTreeMap<Guid, Destination>,
     hops: BTreeMap<HopId, Guid>,
@@ -217,11 +217,11 @@ impl Windows {
         self.destinations.clear();
     }
     /// Packets of any destination that may start.
-    pub(super) fn link_room(&self) -> u32 {
+    pub(crate) fn link_room(&self) -> u32 {
         self.link.packets.unwrap_or(0).saturating_sub(self.link.begun_packets)
     }
     /// Packets that may start for a destination, regardless of the link's window.
-    pub(super) fn destination_room(&self, guid: &Guid) -> u32 {
+    pub(crate) fn destination_room(&self, guid: &Guid) -> u32 {
         let Some(Destination { window, .. }) = self.destinations.get(guid) else { return u32::MAX };
         match window.packets {
             Some(packets) => packets.saturating_sub(window.begun_packets),
@@ -230,7 +230,7 @@ impl Windows {
         }
     }
     /// The queue at the neighbour for a destination.
-    pub(super) fn backlog(&self, now: Time, guid: &Guid) -> Backlog {
+    pub(crate) fn backlog(&self, now: Time, guid: &Guid) -> Backlog {
         self.destinations.get(guid).map(|destination| destination.drain.backlog(now)).unwrap_or_default()
     }
     /// Whether a chunk may start.

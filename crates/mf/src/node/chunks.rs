@@ -131,15 +131,16 @@ impl MfNode {
         }
         self.router.forward(now, slot);
     }
+    /// The message of the transport in a buffered chunk.
+    pub(super) fn message(&self, slot: Slot) -> Option<TransportMessage> {
+        TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes()).ok()
+    }
     /// Detects in passing messages that a transfer ends which others have joined.
     fn on_end_of_transfer(&mut self, slot: Slot, header: &ChunkHeader) {
-        let (receiver, transfer, object) = match TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes())
-        {
-            Ok(TransportMessage::Ack { transfer, object, complete: true, .. }) => (header.source, transfer, object),
-            Ok(
-                TransportMessage::Unavailable { transfer, object }
-                | TransportMessage::Unreadable { transfer, object, .. },
-            ) => (header.destination, transfer, object),
+        let Some(TransportMessage { transfer, object, body }) = self.message(slot) else { return };
+        let receiver = match body {
+            TransportBody::Ack { complete: true, .. } => header.source,
+            TransportBody::Unavailable | TransportBody::Unreadable { .. } => header.destination,
             _ => return,
         };
         self.cache.arriving.on_end(&object, (receiver, transfer));
@@ -205,7 +206,7 @@ impl MfNode {
         let payload = self.router.buffer.payload(slot).to_bytes();
         let request = TransportMessage::decode(&payload);
         let passes = header.flags.contains(Flags::NO_CACHE);
-        if let Ok(TransportMessage::Request { object, chunk_bytes, held, .. }) = &request
+        if let Ok(TransportMessage { object, body: TransportBody::Request { chunk_bytes, held, .. }, .. }) = &request
             && passes
         {
             self.cache.keep_only(object, held, *chunk_bytes);
@@ -225,7 +226,9 @@ impl MfNode {
     }
     /// Answers a request from the cache, at once or when its object has come; false if it is to go on to a source.
     fn answer_from_cache(&mut self, now: Time, pending: &Pending) -> bool {
-        let Ok(message @ TransportMessage::Request { object, .. }) = TransportMessage::decode(&pending.payload) else {
+        let Ok(message @ TransportMessage { object, body: TransportBody::Request { .. }, .. }) =
+            TransportMessage::decode(&pending.payload)
+        else {
             return false;
         };
         let cut = match self.cache.look(&object) {
@@ -258,7 +261,7 @@ impl MfNode {
     }
     /// Where the arrival of an object stops, the first starving flow requests the missing chunks from a source.
     pub(super) fn replace_leaders(&mut self, now: Time) -> bool {
-        for (object, id) in self.sender.take_lacking() {
+        for (object, id) in core::mem::take(&mut self.sender.lacking) {
             self.cache.arriving.on_lack(object, id);
         }
         let mut moved = false;
@@ -274,9 +277,7 @@ impl MfNode {
             match starving.and_then(|(id, pending)| Some((id, pending.header, self.sender.hand_over(id)?))) {
                 Some((id, header, request)) => {
                     self.cache.arriving.lead(now, id, &request, stream);
-                    let mut payload = Vec::new();
-                    request.encode(&mut payload);
-                    self.send_on(now, Pending { header, payload: payload.into() });
+                    self.send_on(now, Pending { header, payload: request.to_bytes().into() });
                 }
                 None => self.cache.arriving.restore(object, stream),
             }
@@ -286,7 +287,7 @@ impl MfNode {
     /// The chunks of a requested object that are on their way to the receiver through this node, from any source: a
     /// request that is repeated during an outage must not deliver them twice. Only chunks of the same cut count.
     fn under_way(&self, header: &ChunkHeader, request: &TransportMessage, cut: (u32, u32)) -> BTreeSet<u32> {
-        let (transfer, object) = request.about();
+        let (transfer, object) = (request.transfer, request.object);
         let sent = self.router.data_for(&header.source);
         let stored = self.proxy.iter().flat_map(|proxy| proxy.waiting_for(&header.source, object, transfer));
         let is_of = |tag: &&DataTag| {
@@ -298,14 +299,15 @@ impl MfNode {
     /// Sends delegated copies of missing chunks; true if their producer need not see the message.
     pub(super) fn answer_for_producer(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
-        let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
+        if !self.proxy.as_ref().is_some_and(|proxy| proxy.answers_for(&flow)) {
+            return false;
+        }
+        let (Some(message), Some(proxy)) = (self.message(slot), &mut self.proxy) else { return false };
+        let TransportMessage { transfer, object, body } = message;
         let token = header.token().unwrap_or_default();
         let asks_past_copies = header.flags.contains(Flags::NO_CACHE);
-        let payload = self.router.buffer.payload(slot).to_bytes();
-        match TransportMessage::decode(&payload) {
-            Ok(TransportMessage::Status { transfer, object, missing, .. })
-                if !missing.is_empty() && !asks_past_copies =>
-            {
+        match body {
+            TransportBody::Status { missing, .. } if !missing.is_empty() && !asks_past_copies => {
                 let left = proxy.handle_push(now, token, &flow, transfer, object, &missing);
                 let done = left.is_empty() || !self.router.is_attached(&header.destination);
                 if done {
@@ -313,7 +315,7 @@ impl MfNode {
                 }
                 done
             }
-            Ok(TransportMessage::Ack { transfer, object, complete: true, .. }) => {
+            TransportBody::Ack { complete: true, .. } => {
                 proxy.on_complete(token, &flow, transfer, object);
                 false
             }
@@ -324,23 +326,23 @@ impl MfNode {
     /// requests the object elsewhere, unless copies here answer for the source.
     fn on_undeliverable(&mut self, now: Time, slot: Slot, reason: &'static str) {
         let Some(header) = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
-        let message = TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes());
+        let message = self.message(slot);
         self.router.drop_chunk(slot, reason);
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
         if self.proxy.as_ref().is_some_and(|proxy| proxy.answers_for(&flow)) {
             return;
         }
-        let (transfer, object) = match message {
-            Ok(
-                TransportMessage::Request { transfer, object, .. }
-                | TransportMessage::Status { transfer, object, .. }
-                | TransportMessage::Ack { transfer, object, complete: false, .. },
-            ) if !is_pushed(transfer) => (transfer, object),
-            _ => return,
+        let Some(TransportMessage { transfer, object, body }) = message else { return };
+        let is_of_receiver = match body {
+            TransportBody::Request { .. } | TransportBody::Status { .. } => true,
+            TransportBody::Ack { complete, .. } => !complete,
+            _ => false,
         };
+        if !is_of_receiver || is_pushed(transfer) {
+            return;
+        }
         self.cache.arriving.on_end(&object, (header.source, transfer));
-        let mut payload = Vec::new();
-        TransportMessage::Unavailable { transfer, object }.encode(&mut payload);
+        let payload = TransportBody::Unavailable.about(transfer, object).to_bytes();
         let kind = ChunkKind::Transport(header.token().unwrap_or_default());
         let mut answer = ChunkHeader::new(kind, header.destination, header.source, header.source_address);
         answer.source_address = self.config.address;
@@ -358,13 +360,13 @@ impl MfNode {
             let (used, capacity) = proxy.usage();
             self.router.partials.set_room(capacity.0.saturating_sub(used.0));
         }
-        let is_known = self.router.partials.is_failing();
+        let is_known = self.router.partials.is_failing;
         if let Err(error) = self.router.partials.settle(now)
             && !is_known
         {
             self.events.push(Event::Note(format!("cannot keep the chunks that were interrupted: {error}")));
         }
-        for _ in 0..self.router.partials.take_dropped() {
+        for _ in 0..core::mem::take(&mut self.router.partials.dropped) {
             self.events.on_dropped(FaceId::default(), "part of a chunk beyond partial_size", 0);
         }
     }
@@ -428,7 +430,7 @@ impl MfNode {
         match (opened, &mut self.router.topology, &self.signed) {
             (Ok(state), Some(topology), Some(signed)) => {
                 if let (Some(seals), Some(key)) = (&mut self.seals, signed.key_of(state.router)) {
-                    seals.meet(state.router, key, signed.identity());
+                    seals.meet(state.router, key, &signed.identity);
                 }
                 if !topology.handle_state(now, from, state) {
                     self.refuse_router(from, message.len());

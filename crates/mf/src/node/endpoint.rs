@@ -21,7 +21,7 @@ impl Endpoint for MfNode {
         self.resolver.set_identity(now, identity);
         self.replica.iter_mut().for_each(|replica| replica.set_identity(identity));
         if let Some(topology) = &mut self.router.topology {
-            topology.require_vouching();
+            topology.vouched_only = true;
             match &mut self.signed {
                 Some(signed) => signed.set_identity(now, identity.clone()),
                 None => self.signed = Some(SignedStates::new(identity.clone(), self.config.routers_max as usize)),

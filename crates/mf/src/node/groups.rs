@@ -162,26 +162,19 @@ impl MfNode {
         if !is_meant || header.flags.contains(Flags::NO_CACHE) {
             return false;
         }
-        let source = header.destination;
-        match TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes()) {
-            Ok(TransportMessage::Status { transfer, missing, sequence, .. })
-                if self.relays.knows(&source, transfer, header.token()) =>
-            {
+        let (source, own) = (header.destination, [header.source]);
+        let Some(TransportMessage { transfer, body, .. }) = self.message(slot) else { return false };
+        if !self.relays.knows(&source, transfer, header.token()) {
+            return false;
+        }
+        match body {
+            TransportBody::Status { missing, sequence, .. } => {
                 let from = (header.source, sequence, header.proxies_left);
                 self.relays.on_missing(now, source, transfer, from, missing.iter());
             }
-            Ok(TransportMessage::Ack { transfer, complete, .. })
-                if self.relays.knows(&source, transfer, header.token()) =>
-            {
-                if complete {
-                    self.relays.on_complete(now, source, transfer, &[header.source]);
-                }
-            }
-            Ok(TransportMessage::Completed { transfer, members, .. })
-                if self.relays.knows(&source, transfer, header.token()) =>
-            {
-                self.relays.on_complete(now, source, transfer, &members);
-            }
+            TransportBody::Ack { complete: false, .. } => {}
+            TransportBody::Ack { .. } => self.relays.on_complete(now, source, transfer, &own),
+            TransportBody::Completed { members } => self.relays.on_complete(now, source, transfer, &members),
             _ => return false,
         }
         self.router.consume(slot);
@@ -232,11 +225,11 @@ impl MfNode {
             moved = true;
             self.spread(now, slot);
         }
-        while let Some((guid, on)) = self.groups.poll_watch() {
+        while let Some((guid, on)) = self.groups.watches.pop_front() {
             moved = true;
             if on { self.resolver.watch(now, guid) } else { self.unwatch_unless_used(now, guid) }
         }
-        let is_news = self.groups.take_news();
+        let is_news = core::mem::take(&mut self.groups.is_news);
         if is_news {
             moved = true;
             self.apply_rules(now);
@@ -301,7 +294,7 @@ impl MfNode {
                 self.router.originate_copies(now, copies, &payload.into());
             }
             Task::Send { to, token, message, proxies_left } => {
-                if let TransportMessage::Status { .. } = message {
+                if let TransportBody::Status { .. } = message.body {
                     self.events.count("requests sent upstream");
                 }
                 self.send_message(now, to, token, &message, (Flags::NONE, proxies_left));

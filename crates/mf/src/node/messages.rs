@@ -8,9 +8,10 @@ use crate::{
 
 impl MfNode {
     pub(super) fn on_transport(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
-        match message {
-            TransportMessage::Request { .. } => self.sender.handle_request(now, header, message, None),
-            TransportMessage::Push { flow, transfer, object, chunks } => {
+        let TransportMessage { transfer, object, body } = message;
+        match body {
+            TransportBody::Request { .. } => self.sender.handle_request(now, header, message, None),
+            TransportBody::Push { flow, chunks } => {
                 // Only the source of a flow may release its chunks.
                 if let (Some(proxy), Some(token)) =
                     (self.proxy.as_mut().filter(|_| flow.source == header.source), header.token())
@@ -19,35 +20,34 @@ impl MfNode {
                     if !chunks.is_empty() {
                         // The proxy has promised the chunks, but has lost them: their source must send them.
                         let (flow, transfer, object, proxy) = (*flow, *transfer, *object, self.guid);
-                        let dropped = TransportMessage::Dropped { flow, transfer, object, proxy, chunks };
+                        let dropped = TransportBody::Dropped { flow, proxy, chunks }.about(transfer, object);
                         self.notify_source(now, (flow.source, header.source_address), token, &dropped);
                     }
                 }
             }
-            TransportMessage::Custody { flow, transfer, object, state, chunks } => {
+            TransportBody::Custody { flow, state, chunks } => {
                 if let (Some(proxy), Some(token)) = (self.proxy.as_mut(), header.token()) {
                     let about = (flow, *transfer, *object);
                     proxy.on_custody(now, &header.source, token, about, *state, chunks);
                 }
             }
-            TransportMessage::Unreadable { .. } => self.receiver.handle_message(now, header, message),
-            TransportMessage::Unavailable { transfer, .. } if !is_pushed(*transfer) => {
+            TransportBody::Unreadable { .. } => self.receiver.handle_message(now, header, message),
+            TransportBody::Unavailable if !is_pushed(*transfer) => {
                 self.receiver.handle_message(now, header, message);
             }
-            TransportMessage::Unavailable { .. }
-            | TransportMessage::Status { .. }
-            | TransportMessage::Ack { .. }
-            | TransportMessage::Completed { .. }
-            | TransportMessage::Stored { .. }
-            | TransportMessage::KeptFor { .. }
-            | TransportMessage::Dropped { .. } => {
+            TransportBody::Unavailable
+            | TransportBody::Status { .. }
+            | TransportBody::Ack { .. }
+            | TransportBody::Completed { .. }
+            | TransportBody::Stored { .. }
+            | TransportBody::KeptFor { .. }
+            | TransportBody::Dropped { .. } => {
                 if self.sender.is_forged(header, message) {
                     return self.events.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
                 }
                 let flows = self.sender.flows();
                 self.sender.handle_message(now, header, message);
-                if let TransportMessage::Ack { transfer, complete: true, .. }
-                | TransportMessage::Unavailable { transfer, .. } = message
+                if let TransportBody::Ack { complete: true, .. } | TransportBody::Unavailable = body
                     && self.sender.flows() < flows
                 {
                     self.router.withdraw(&header.source, *transfer);
@@ -159,11 +159,10 @@ impl MfNode {
     ) {
         let mut header = ChunkHeader::new(ChunkKind::Transport(token), self.guid, to, address);
         (header.flags, header.proxies_left) = options;
-        if let TransportMessage::Request { .. } = message {
+        if let TransportBody::Request { .. } = message.body {
             header.service = ServiceId::ContentRequest;
         }
-        let mut payload = Vec::new();
-        message.encode(&mut payload);
+        let payload = message.to_bytes();
         header.payload_bytes = payload.len() as u32;
         if self.config.router && header.service == ServiceId::ContentRequest && to != self.guid {
             // A router's own requests go through its own cache and its own choice of the nearest.

@@ -84,7 +84,7 @@ impl Messaging for MfNode {
         self.settle(now);
     }
     fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions) {
-        self.receiver.set_nack_timeout(options.nack_timeout.unwrap_or(self.config.transfer.nack_timeout));
+        self.receiver.config.nack_timeout = options.nack_timeout.unwrap_or(self.config.transfer.nack_timeout);
         self.receiver.accept(acceptor);
         self.receiver.take_early(now);
         self.settle(now);

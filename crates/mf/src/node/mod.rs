@@ -66,7 +66,7 @@ use crate::{
     sender::{SendOptions, Sender},
     wire::{
         ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, OPEN_KEY, PacketType,
-        Readers, RecordBody, Roles, TransportMessage, Wire, WireError, seal, unseal,
+        Readers, RecordBody, Roles, TransportBody, TransportMessage, Wire, WireError, seal, unseal,
     },
 };
 
@@ -183,8 +183,10 @@ pub struct MfNode {
 
 /// A router's initial topology.
 fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
-    let topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
-    topology.with_depleted_percent(config.proxy.depleted_percent).with_routers_max(config.routers_max as usize)
+    let mut topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
+    topology.depleted_percent = config.proxy.depleted_percent;
+    topology.routers_max = config.routers_max as usize;
+    topology
 }
 
 impl MfNode {

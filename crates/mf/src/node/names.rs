@@ -101,9 +101,7 @@ impl MfNode {
     /// Between a host and its access router, which know each other by their hellos.
     fn send_names(&mut self, now: Time, to: Guid, address: NetworkAddress, message: &NameMessage) {
         let header = ChunkHeader::new(ChunkKind::Names, self.guid, to, address);
-        let mut payload = Vec::new();
-        message.encode(&mut payload);
-        self.originate(now, header, &payload.into(), Origin::Local);
+        self.originate(now, header, &message.to_bytes().into(), Origin::Local);
     }
     /// To another router.
     fn send_sealed(&mut self, now: Time, to: NetworkAddress, message: &NameMessage) {
@@ -279,7 +277,7 @@ impl MfNode {
                 }
             }
         }
-        while let Some(event) = self.listings.poll_event() {
+        while let Some(event) = self.listings.events.pop_front() {
             self.events.push(Event::Resolver(event));
         }
     }

@@ -23,7 +23,7 @@ impl MfNode {
     }
     pub(super) fn settle_neighbour(&mut self, now: Time) -> bool {
         let mut moved = false;
-        while let Some(change) = self.neighbour.poll_change() {
+        while let Some(change) = self.neighbour.changes.pop_front() {
             moved = true;
             let (face, peer, up) = match change {
                 Change::Up(face, peer) => (face, peer, true),
@@ -81,7 +81,7 @@ impl MfNode {
                 self.on_attachment(now, up);
             }
         }
-        if self.neighbour.poll_cleared() {
+        if core::mem::take(&mut self.neighbour.cleared) {
             moved = true;
             self.report_suspects();
             if !self.config.router {
@@ -91,7 +91,7 @@ impl MfNode {
         while let Some(packet) = self.neighbour.poll_packet() {
             self.hellos.push_back(packet);
         }
-        if self.neighbour.poll_measured() || moved {
+        if core::mem::take(&mut self.neighbour.measured) || moved {
             self.report_slowness(now);
         }
         moved
@@ -156,7 +156,7 @@ impl MfNode {
         self.receiver.set_accesses(routers.len(), self.slowest_access());
         let address = self.own_address();
         if let Some(outbox) = &mut self.proxy {
-            outbox.set_address(address);
+            outbox.own.1 = address;
             outbox.on_ways(now);
         }
         let addresses = self.accesses();
@@ -192,8 +192,7 @@ impl MfNode {
                 // Without a certificate its statements would be rejected.
                 Some(signed) => signed.message(now, face, &state, is_own),
                 None => {
-                    let mut message = Vec::with_capacity(256);
-                    state.encode(&mut message);
+                    let mut message = state.to_bytes();
                     seal(&OPEN_KEY, &mut message);
                     Some(message)
                 }
@@ -272,13 +271,13 @@ impl MfNode {
                 self.unwatch_unless_used(now, Guid::of_name(&name));
             }
         }
-        while let Some((name, reason)) = self.sender.poll_failure() {
+        while let Some((name, reason)) = self.sender.failures.pop_front() {
             self.events.push(match reason == LIFETIME_OVER {
                 true => Event::Note(format!("'{name}' is no longer sent: {reason}")),
                 false => Event::Unreadable { name, reason },
             });
         }
-        while let Some((to, transfer)) = self.sender.poll_expired() {
+        while let Some((to, transfer)) = self.sender.expired.pop_front() {
             moved = true;
             self.router.withdraw(&to, transfer);
         }
@@ -328,14 +327,14 @@ impl MfNode {
             moved = true;
             self.router.originate(now, header, &payload.into(), Origin::Store);
         }
-        while let Some((guid, on)) = self.proxy.as_mut().and_then(Proxy::poll_watch) {
+        while let Some((guid, on)) = self.proxy.as_mut().and_then(|proxy| proxy.watches.pop_front()) {
             moved = true;
             match on {
                 true => self.resolver.watch(now, guid),
                 false => self.unwatch_unless_used(now, guid),
             }
         }
-        while let Some(guid) = self.proxy.as_mut().and_then(Proxy::poll_lookup) {
+        while let Some(guid) = self.proxy.as_mut().and_then(|proxy| proxy.lookups.pop_front()) {
             moved = true;
             self.resolver.lookup(now, guid);
         }
@@ -355,14 +354,15 @@ impl MfNode {
             moved = true;
             self.notify_source(now, (to, address), token, &message);
         }
-        while let Some(((destination, name), chunks)) = self.proxy.as_mut().and_then(Proxy::poll_expired) {
+        while let Some(((destination, name), chunks)) = self.proxy.as_mut().and_then(|proxy| proxy.expired.pop_first())
+        {
             let chunks = match chunks {
                 1 => "1 chunk".to_string(),
                 _ => format!("{chunks} chunks"),
             };
             self.events.push(Event::Note(format!("'{name}' has expired: {chunks} for {destination} deleted")));
         }
-        while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
+        while let Some(error) = self.proxy.as_mut().and_then(|proxy| proxy.failure.take()) {
             self.on_store_failed(&error);
         }
         moved

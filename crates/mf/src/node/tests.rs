@@ -268,7 +268,7 @@ fn a_push_of_another_or_without_the_token_sends_nothing_and_whoever_stores_says_
     assert_eq!((report.stored_chunks, report.is_over), (2, false), "the source believes its router");
     // The receiver is known to be away; a push makes the store check whether it may send.
     let (now, chunks) = (world.now, ChunkRanges::from_ascending([0, 1]));
-    let push = TransportMessage::Push { flow: key.flow, transfer: key.transfer, object: key.object, chunks };
+    let push = TransportBody::Push { flow: key.flow, chunks }.about(key.transfer, key.object);
     let token =
         world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
     // The receiver knows the token too, from its chunks, but may not release other chunks.
@@ -308,14 +308,15 @@ fn a_push_and_a_nack_of_all_numbers_there_are_stop_no_router() {
     kept.put(now, &delegated, &payload.into(), Kept::Delegated).unwrap();
     let (source, receiver, kind) = (key.flow.source, key.flow.destination, ChunkKind::Transport(tag.token));
     let ChunkKey { flow, transfer, object, .. } = key;
-    let push = TransportMessage::Push { flow, transfer, object, chunks: first.clone() };
+    let push = TransportBody::Push { flow, chunks: first.clone() }.about(transfer, object);
     let said = ChunkHeader::new(kind, source, world.guid(0), NetworkAddress::NONE);
     let before = world.nodes[1].sender.report(transfer).unwrap();
     world.nodes[0].on_transport(now, &said, &about_all(&push));
     world.run(1_000);
     let after = world.nodes[1].sender.report(transfer).unwrap();
     assert_eq!((before.dropped_chunks, after.dropped_chunks), (0, 0), "all that it has sent is there");
-    let nack = TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence: 1, missing: first };
+    let nack =
+        TransportBody::Status { window: 0, advice_chunks: 1, sequence: 1, missing: first }.about(transfer, object);
     let mut bytes = Vec::new();
     about_all(&nack).encode(&mut bytes);
     let said = ChunkHeader::new(kind, receiver, source, NetworkAddress::NONE);
@@ -334,7 +335,7 @@ fn a_source_is_told_what_it_pushes_in_vain_and_sends_it_itself() {
     let (now, ChunkKey { flow, transfer, object, .. }) = (world.now, key);
     world.nodes[0].proxy.as_mut().unwrap().on_complete(token, &flow, transfer, object);
     let chunks = ChunkRanges::from_ascending([0, 1]);
-    let push = TransportMessage::Push { flow, transfer, object, chunks };
+    let push = TransportBody::Push { flow, chunks }.about(transfer, object);
     let said = ChunkHeader::new(ChunkKind::Transport(token), flow.source, world.guid(0), NetworkAddress::NONE);
     world.nodes[0].on_transport(now, &said, &push);
     world.run(3_000);
@@ -399,12 +400,7 @@ fn who_asks_past_a_cache_that_is_wrong_sets_it_right_for_the_next() {
 #[test]
 fn an_acknowledgement_without_the_token_ends_nothing() {
     let (mut world, key) = stored_for_one_that_is_away();
-    let ack = TransportMessage::Ack {
-        transfer: key.transfer,
-        object: key.object,
-        complete: true,
-        chunks: ChunkRanges::default(),
-    };
+    let ack = TransportBody::Ack { complete: true, chunks: ChunkRanges::default() }.about(key.transfer, key.object);
     let token =
         world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
     let now = world.now;

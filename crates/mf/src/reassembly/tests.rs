@@ -11,15 +11,15 @@ fn what_there_is_no_room_for_is_refused_unless_all_waits_for_it() {
     let room = 12_000;
     let take = |reassembly: &mut Reassembly, number: u32| {
         let first = (number as usize - 1) * 5_000;
-        let left = room - reassembly.buffered_bytes().min(room);
+        let left = room - reassembly.buffered.min(room);
         let payload = bytes.slice(first..first + 5_000).into();
         reassembly.take(number, (5_000, 21), &payload, Origin::Source(SourceId(1)), left)
     };
     let taken = [20, 18, 16, 14].map(|number| take(&mut reassembly, number));
     assert_eq!(taken, [Taken::Kept, Taken::Kept, Taken::Refused, Taken::Refused]);
     assert_eq!([2, 1, 3].map(|number| take(&mut reassembly, number)), [Taken::Kept, Taken::Kept, Taken::Refused]);
-    assert_eq!((reassembly.buffered_bytes(), take(&mut reassembly, 20)), (20_000, Taken::Duplicate));
-    assert_eq!((reassembly.shed(7_000), reassembly.buffered_bytes()), (10_000, 10_000), "what came for the end goes");
+    assert_eq!((reassembly.buffered, take(&mut reassembly, 20)), (20_000, Taken::Duplicate));
+    assert_eq!((reassembly.shed(7_000), reassembly.buffered), (10_000, 10_000), "what came for the end goes");
     assert!(reassembly.is_missing(20) && reassembly.is_missing(18) && !reassembly.is_missing(1));
 }
 
@@ -46,15 +46,15 @@ fn chunks_of_different_cuts_make_one_object() {
         assert!(!reassembly.is_missing(number));
     }
     assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
-    assert_eq!(reassembly.buffered_bytes(), 10_000);
+    assert_eq!(reassembly.buffered, 10_000);
     assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(SourceId(2)), 0), Taken::Kept);
     assert!(reassembly.writer.is_complete() && reassembly.finish().expect("it is kept"));
     assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
-    let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();
+    let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.stored.pop_front()).collect();
     let sent = |from: u16| {
         let parts = stored.iter().flat_map(|stored| &stored.parts);
         parts.filter(|(origin, _)| *origin == Origin::Source(SourceId(from))).map(|(_, bytes)| bytes).sum::<u32>()
     };
     assert_eq!(sent(1) + sent(2), 10_000, "each byte counts once");
-    assert_eq!(reassembly.buffered_bytes(), 0);
+    assert_eq!(reassembly.buffered, 0);
 }

@@ -33,7 +33,7 @@ impl Receiver {
         fetch.record.fail(now, reason);
         let is_pushed = is_pushed(fetch.transfer);
         // Chunks that a custodian keeps and that the disk cannot take may come again when there is space.
-        let may_succeed = fetch.close().is_some_and(|reassembly| reassembly.may_succeed_later());
+        let may_succeed = fetch.close().is_some_and(|reassembly| reassembly.may_succeed_later);
         let comes_again = is_pushed && !fetch.custody.is_empty() && may_succeed;
         // Tells the sender to stop.
         match is_pushed {

@@ -54,7 +54,7 @@ impl Receiver {
         if fetch.reliability == Reliability::DontCare {
             return;
         }
-        if fetch.missing.corrupt_since().is_some_and(|since| now.since(since) >= CORRUPT_LIFETIME) {
+        if fetch.missing.corrupt_since.is_some_and(|since| now.since(since) >= CORRUPT_LIFETIME) {
             let reason = format!(
                 "all chunks of '{}' have been wrong for {} s; the last one {}; its source or a node on the way is faulty",
                 fetch.name,

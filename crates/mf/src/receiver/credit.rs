@@ -11,12 +11,13 @@ const LIMITED_WINDOW_MAX: Duration = Duration::from_millis(400);
 const LIMITED_WINDOWS: u64 = 50_000;
 
 /// The credit of the sender of one transfer.
+#[derive(Default)]
 pub(super) struct Credit {
-    limit: TokenBucket,
+    pub(super) limit: TokenBucket,
     /// Missing bytes that no sender has credit for.
-    ungranted: u64,
-    /// The last acknowledged window: the sender may start two more.
-    granted: Option<u32>,
+    pub(super) ungranted: u64,
+    /// The last acknowledged window: the sender may start two more, and a new one starts with a new window.
+    pub(super) granted: Option<u32>,
     /// The chunk size that was requested.
     chunk_bytes: u32,
     /// Chunks of a window.
@@ -57,24 +58,13 @@ impl Fill {
 
 impl Credit {
     pub(super) fn new(window_chunks: u16, limit: Option<Rate>) -> Credit {
-        Credit {
-            limit: TokenBucket::new(limit, LIMIT_BURST),
-            ungranted: 0,
-            granted: None,
-            chunk_bytes: 0,
-            window_chunks,
-            request_since: None,
-            is_stopped: false,
-        }
+        Credit { limit: TokenBucket::new(limit, LIMIT_BURST), window_chunks, ..Credit::default() }
     }
     /// A mirror delivered `bytes` bytes, which are deducted from the senders' credit.
     pub(super) fn on_mirror(&mut self, now: Time, shared: &mut TokenBucket, bytes: u64) {
         self.ungranted = self.ungranted.saturating_sub(bytes);
         self.limit.on_pass(now, bytes);
         shared.on_pass(now, bytes);
-    }
-    pub(super) fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
-        self.limit.set_rate(now, rate);
     }
     /// When the limits admit more; `shared` is the limit over all transfers.
     pub(super) fn ready_at(&self, shared: &TokenBucket) -> Time {
@@ -87,18 +77,6 @@ impl Credit {
     /// Whether acknowledging this window allows the sender to send more.
     pub(super) fn grants(&self, window: u32) -> bool {
         self.ungranted > 0 && self.granted.is_none_or(|granted| granted < window)
-    }
-    /// The last window that was acknowledged.
-    pub(super) fn granted(&self) -> u32 {
-        self.granted.unwrap_or(0)
-    }
-    /// The source of a pushed object sends all of it: only the windows enforce the limits.
-    pub(super) fn on_pushed(&mut self, bytes: u64) {
-        self.ungranted = bytes;
-    }
-    /// A new sender starts with a new window.
-    pub(super) fn on_sender_change(&mut self) {
-        self.granted = None;
     }
     /// Makes the first windows of a request fit the limits and the buffer.
     pub(super) fn fit(&mut self, shared: &TokenBucket, chunk_bytes: u32, size: u64, buffer: u64) {

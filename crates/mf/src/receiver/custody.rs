@@ -100,7 +100,7 @@ impl Receiver {
         }
         let (flow, transfer, object) = (header.flow(), tag.transfer, tag.object);
         let (proxy, chunks) = (header.destination, ChunkRanges::from_ascending([tag.number]));
-        let dropped = TransportMessage::Dropped { flow, transfer, object, proxy, chunks };
+        let dropped = TransportBody::Dropped { flow, proxy, chunks }.about(transfer, object);
         self.outbox.push_back(Outgoing::answer(header, dropped));
     }
 }

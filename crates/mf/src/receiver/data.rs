@@ -8,7 +8,7 @@ impl Receiver {
         let Some(tag) = header.tag().filter(|tag| !is_pushed(tag.transfer)) else { return };
         let id = TransferId(tag.transfer);
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| fetch.is_of(tag)) else { return };
-        fetch.arrivals.on_packets(arrival.begun);
+        fetch.arrivals.begun = Some(arrival.begun);
         let (origin, requested_at) = (fetch.origin(header), fetch.take_answered(&header.source));
         let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(number)) else {
             return;
@@ -117,8 +117,8 @@ impl Receiver {
         }
         let (transfer, object) = (tag.transfer, tag.object);
         let message = match has_all || !is_pushed(transfer) {
-            true => TransportMessage::Ack { transfer, object, complete: true, chunks: ChunkRanges::default() },
-            false => TransportMessage::Unavailable { transfer, object },
+            true => TransportBody::Ack { complete: true, chunks: ChunkRanges::default() }.about(transfer, object),
+            false => TransportBody::Unavailable.about(transfer, object),
         };
         self.outbox.push_back(Outgoing::answer(header, message));
     }
@@ -149,7 +149,7 @@ impl Receiver {
         }
         let origin = fetch.origin(header);
         let Some(reassembly) = &mut fetch.reassembly else { return Taken::Refused };
-        let is_first = reassembly.cut().is_none();
+        let is_first = reassembly.cut.is_none();
         let taken = reassembly.take(tag.number, (tag.chunk_bytes, tag.count), payload, origin, room);
         if is_first && !is_pushed(tag.transfer) {
             fetch.credit.on_cut(now, shared, tag.chunk_bytes);
@@ -183,7 +183,7 @@ impl Receiver {
         if fetch.reliability == Reliability::Ack {
             let chunks = ChunkRanges::from_ascending([tag.number]);
             let (transfer, object) = (fetch.transfer, tag.object);
-            let ack = TransportMessage::Ack { transfer, object, complete: false, chunks };
+            let ack = TransportBody::Ack { complete: false, chunks }.about(transfer, object);
             self.outbox.push_back(Outgoing::answer(header, ack));
         }
         fetch.nack.restart(now, timeout);
@@ -203,11 +203,11 @@ impl Receiver {
 
     pub(super) fn buffered_bytes(&self) -> u64 {
         let running = self.fetches.iter().filter_map(|(_, fetch)| fetch.reassembly.as_ref());
-        running.map(Reassembly::buffered_bytes).sum()
+        running.map(|it| it.buffered).sum()
     }
     pub(super) fn buffered_of(&self, id: TransferId) -> u64 {
         let reassembly = self.fetches.get(id).and_then(|fetch| fetch.reassembly.as_ref());
-        reassembly.map_or(0, Reassembly::buffered_bytes)
+        reassembly.map_or(0, |it| it.buffered)
     }
     /// The bytes that a transfer may buffer: the unused part, and in any case its share.
     pub(super) fn buffer_of(&self, id: TransferId) -> u64 {
@@ -224,8 +224,8 @@ impl Receiver {
         while free < bytes {
             let others = self.fetches.iter_mut().filter(|(other, _)| *other != id);
             let others = others.filter_map(|(_, fetch)| fetch.reassembly.as_mut());
-            let largest = others.max_by_key(|other| other.buffered_bytes());
-            let Some(largest) = largest.filter(|other| other.buffered_bytes() > own + bytes) else { break };
+            let largest = others.max_by_key(|other| other.buffered);
+            let Some(largest) = largest.filter(|other| other.buffered > own + bytes) else { break };
             let shed = largest.shed(bytes - free);
             if shed == 0 {
                 break;

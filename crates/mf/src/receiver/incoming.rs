@@ -7,6 +7,7 @@ const VAIN_NACKS: u32 = 2;
 const RATE_TIME: Duration = Duration::from_secs(2);
 
 /// One object in transfer to this node: requested by a fetch, or pushed by its source.
+#[derive(Default)]
 pub(super) struct Incoming {
     pub(super) name: Name,
     /// Decides on trust, and opens the store; a pushed object was decided on before.
@@ -57,7 +58,7 @@ pub(super) struct Serving {
     /// The source of the last request; `None` left the choice to the network (anycast).
     pub(super) requested: Option<Guid>,
     /// When that was, until its answer, and the number of repetitions.
-    requested_at: Option<(Time, u32)>,
+    pub(super) requested_at: Option<(Time, u32)>,
     /// The sender and its address.
     pub(super) sender: Option<(Guid, NetworkAddress)>,
     /// Proxies on the way that may still answer requests for missing chunks (paper §3.5).
@@ -80,10 +81,6 @@ impl Serving {
         }
         let (at, repeats) = self.requested_at.take()?;
         (repeats == 0).then_some(at)
-    }
-    /// Stops waiting for the answer to the last request.
-    pub(super) fn forget_request(&mut self) {
-        self.requested_at = None;
     }
     pub(super) fn is_sent_by(&self, guid: &Guid) -> bool {
         self.sender.is_some_and(|(sender, _)| sender == *guid)
@@ -120,23 +117,20 @@ impl Caches {
 }
 
 /// The missing chunks that have arrived.
+#[derive(Default)]
 pub(super) struct Arrivals {
     /// When the last one was complete.
     pub(super) last_at: Time,
     started: Time,
     /// When the first packet of the current chunk arrived.
-    begun: Option<Time>,
+    pub(super) begun: Option<Time>,
     /// Recent chunks: first packet, last packet, bytes.
     recent: VecDeque<(Time, Time, u64)>,
 }
 
 impl Arrivals {
     fn new(now: Time) -> Arrivals {
-        Arrivals { last_at: now, started: now, begun: None, recent: VecDeque::new() }
-    }
-    /// A chunk is complete; its first packet arrived at `begun`.
-    pub(super) fn on_packets(&mut self, begun: Time) {
-        self.begun = Some(begun);
+        Arrivals { last_at: now, started: now, ..Arrivals::default() }
     }
     fn on_chunk(&mut self, now: Time, bytes: u64) {
         self.last_at = now;
@@ -202,7 +196,7 @@ impl Fetching for Incoming {
         self.record.was_in_vain()
     }
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
-        self.credit.set_limit(now, rate);
+        self.credit.limit.set_rate(now, rate);
     }
     fn report(&self, now: Time) -> TransferReport {
         let paths = self.sources.iter().map(|(id, source)| self.path_report(now, source, id)).collect();
@@ -226,31 +220,16 @@ impl Incoming {
     ) -> Incoming {
         Incoming {
             name,
-            opener: None,
-            options: GetOptions::default(),
             transfer,
             token,
             reliability,
-            object: None,
-            content: Guid::NONE,
-            reassembly: None,
-            final_sizes: (0, 0),
-            sources: Sources::default(),
-            conflicts: BTreeMap::new(),
-            gathered: None,
             record: Record::new(now),
             patience: Patience::new(now, None),
             credit: Credit::new(window_chunks, None),
-            windows: Windows::default(),
             nack: NackTimer::new(),
-            missing: Missing::default(),
-            requested_chunks: BTreeSet::new(),
-            serving: Serving::default(),
-            caches: Caches::default(),
-            custody: Custody::default(),
             arrivals: Arrivals::new(now),
             reader_checked_at: now,
-            mirrors: None,
+            ..Incoming::default()
         }
     }
     /// Whether its source pushes it to this node.
@@ -434,7 +413,7 @@ impl Incoming {
     pub(super) fn leave_sender(&mut self) {
         self.serving.sender = None;
         self.windows.on_sender_gone();
-        self.credit.on_sender_change();
+        self.credit.granted = None;
         self.missing.on_sender_gone();
     }
     /// When to probe a silent sender, if other sources could take over.
@@ -453,7 +432,7 @@ impl Incoming {
         self.serving.probes += 1;
         let (sender, object) = self.serving.sender.zip(self.object)?;
         let (transfer, chunks) = (self.transfer, ChunkRanges::default());
-        Some(self.message(sender, TransportMessage::Ack { transfer, object, complete: false, chunks }))
+        Some(self.message(sender, TransportBody::Ack { complete: false, chunks }.about(transfer, object)))
     }
     fn message(&self, (to, address): (Guid, NetworkAddress), message: TransportMessage) -> Outgoing {
         Outgoing { proxies: self.serving.proxies, ..Outgoing::new(to, address, self.token, message) }
@@ -477,7 +456,7 @@ impl Incoming {
         }
         if self.serving.on_chunk(header) {
             self.windows.on_sender_change();
-            self.credit.on_sender_change();
+            self.credit.granted = None;
             self.nack.in_vain = 0;
         }
         true
@@ -498,7 +477,7 @@ impl Incoming {
     /// Credits stored bytes to their senders; false if nothing was stored.
     pub(super) fn take_stored(&mut self) -> bool {
         let mut any = false;
-        while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
+        while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(|it| it.stored.pop_front()) {
             self.missing.on_verified();
             self.mirrors.iter_mut().for_each(|mirrors| mirrors.on_stored(index));
             for (origin, bytes) in parts.into_iter().filter(|(origin, _)| *origin != Origin::Mirror) {
@@ -559,7 +538,7 @@ impl Incoming {
             return None;
         }
         self.requested_chunks.clear();
-        self.missing.on_request();
+        self.missing.wanted.clear();
         let room = usize::from(self.credit.window_chunks.max(1)) * 2;
         let wanted: BTreeSet<u32> = self.next_wanted(chunk_bytes, room).into_iter().collect();
         // The gaps between and around this many runs fit into a message.
@@ -577,10 +556,10 @@ impl Incoming {
             return;
         }
         let Some(reassembly) = self.reassembly.as_ref().filter(|reassembly| reassembly.is_selective()) else { return };
-        let Some((chunk_bytes, _)) = reassembly.cut() else { return };
+        let Some((chunk_bytes, _)) = reassembly.cut else { return };
         let next = self.next_wanted(chunk_bytes, usize::from(self.credit.window_chunks.max(1)) * 2);
         if !next.is_empty() {
-            self.missing.want(next.iter().copied());
+            self.missing.wanted.extend(&next);
             self.requested_chunks.extend(next);
             self.windows.hasten_status(now);
         }
@@ -609,7 +588,7 @@ impl Incoming {
     pub(super) fn stop_messages(&mut self) -> Vec<Outgoing> {
         let Some(object) = self.object else { return Vec::new() };
         let (transfer, chunks) = (self.transfer, ChunkRanges::default());
-        let done = TransportMessage::Ack { transfer, object, complete: true, chunks };
+        let done = TransportBody::Ack { complete: true, chunks }.about(transfer, object);
         let sender = self.serving.sender.and_then(|sender| self.last_message(sender, done));
         let others =
             self.sources.iter_mut().filter(|source| sender.as_ref().is_none_or(|done| done.to != source.state.guid));
@@ -620,7 +599,7 @@ impl Incoming {
     pub(super) fn refusal(&self) -> Option<Outgoing> {
         let source = self.sources.first().map(|source| (source.state.guid, NetworkAddress::NONE));
         let (to, object) = self.serving.sender.or(source).zip(self.object)?;
-        self.last_message(to, TransportMessage::Unavailable { transfer: self.transfer, object })
+        self.last_message(to, TransportBody::Unavailable.about(self.transfer, object))
     }
     /// Why it fails when the patience with its sources is over.
     pub(super) fn silence_reason(&self, now: Time, is_attached: bool) -> String {
@@ -651,7 +630,7 @@ impl Incoming {
             (None, false, true) => (PathState::Active, "sends".into()),
             (None, false, false) => (PathState::Idle, "the network chose another source".into()),
         };
-        let cut = self.reassembly.as_ref().and_then(Reassembly::cut);
+        let cut = self.reassembly.as_ref().and_then(|it| it.cut);
         PathReport {
             path: PathId(id.0),
             source: id,
@@ -695,7 +674,7 @@ impl Peer {
     /// The message that stops it, if it may be sending.
     pub(super) fn stop_message(&mut self, transfer: u32, token: Token, object: ObjectId) -> Option<Outgoing> {
         let address = self.serves.take()?;
-        let message = TransportMessage::Ack { transfer, object, complete: true, chunks: ChunkRanges::default() };
+        let message = TransportBody::Ack { complete: true, chunks: ChunkRanges::default() }.about(transfer, object);
         Some(Outgoing::new(self.guid, address, token, message))
     }
     /// Whether it has sent chunks, and was not stopped.

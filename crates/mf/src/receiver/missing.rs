@@ -17,6 +17,7 @@ const RESTART_PATIENCE: Duration = Duration::from_millis(150);
 const CORRUPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The NACK timer of one transfer.
+#[derive(Default)]
 pub(super) struct NackTimer {
     /// When the next NACK is due without arrivals.
     pub(super) due: Time,
@@ -73,16 +74,16 @@ impl NackTimer {
 #[derive(Default)]
 pub(super) struct Missing {
     /// The NACK names all missing chunks.
-    all: bool,
-    /// While a router on the way recovers from a restart.
-    gaps: Option<Gaps>,
+    pub(super) all: bool,
+    /// While a router on the way recovers from a restart: gaps show what it has lost.
+    pub(super) gaps: Option<Gaps>,
     /// Corrupted chunks that are requested again.
     corrupt: BTreeSet<u32>,
     /// How often in a row that happened without a verified unit between, and since when.
     corrupt_in_a_row: u32,
-    corrupt_since: Option<Time>,
+    pub(super) corrupt_since: Option<Time>,
     /// Chunks that readers want, that the sender has not been asked for, and that are not in its flow otherwise.
-    wanted: BTreeSet<u32>,
+    pub(super) wanted: BTreeSet<u32>,
 }
 
 /// Chunks missing before those that arrive after a router's restart: routers send the chunks of a flow in order, so a
@@ -118,10 +119,6 @@ impl Gaps {
 }
 
 impl Missing {
-    /// Makes the next status message name all missing chunks.
-    pub(super) fn name_all(&mut self) {
-        self.all = true;
-    }
     /// Whether there is something to report.
     pub(super) fn any(&self) -> bool {
         self.all
@@ -154,18 +151,6 @@ impl Missing {
         }
     }
 
-    /// Readers want these chunks now.
-    pub(super) fn want(&mut self, chunks: impl Iterator<Item = u32>) {
-        self.wanted.extend(chunks);
-    }
-    /// A request names all wanted chunks.
-    pub(super) fn on_request(&mut self) {
-        self.wanted.clear();
-    }
-    /// A router on the way has restarted: gaps show what it has lost.
-    pub(super) fn watch_gaps(&mut self) {
-        self.gaps = Some(Gaps::default());
-    }
     /// Looks for gaps before an arrived chunk; true if there are new ones.
     pub(super) fn find_gaps(&mut self, now: Time, number: u32, timeout: Duration, reassembly: &Reassembly) -> bool {
         let Some(gaps) = &mut self.gaps else { return false };
@@ -197,10 +182,6 @@ impl Missing {
         };
         self.corrupt_in_a_row += 1;
         Some(pause)
-    }
-    /// Since when all arriving chunks have been corrupted.
-    pub(super) fn corrupt_since(&self) -> Option<Time> {
-        self.corrupt_since
     }
     /// A unit is verified.
     pub(super) fn on_verified(&mut self) {

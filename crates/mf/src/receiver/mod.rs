@@ -51,7 +51,7 @@ use tributary_transport::{
 use credit::{Credit, Fill, LIMITED_CHUNK};
 use custody::{Custody, CustodyAnswers};
 use incoming::{Incoming, Opened, Peer, is_there};
-use missing::{Missing, NackTimer};
+use missing::{Gaps, Missing, NackTimer};
 use pushed::Pushed;
 use suspects::Trial;
 use windows::Windows;
@@ -64,8 +64,8 @@ use crate::{
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::{chunk_count, is_pushed, on_wire},
     wire::{
-        ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX,
-        transport::RANGES_MAX,
+        ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportBody, TransportMessage,
+        chunk::HOPS_MAX, transport::RANGES_MAX,
     },
 };
 
@@ -135,7 +135,8 @@ pub enum Announced {
 
 /// The receiving transfers of a node.
 pub struct Receiver {
-    config: EndConfig,
+    /// Its settings.
+    pub config: EndConfig,
     /// What the tokens of fetches are derived from.
     secret: [u8; 32],
     fetches: FetchTable<Incoming>,
@@ -218,15 +219,11 @@ impl Receiver {
             *heard = at.max(*heard);
         }
     }
-    /// Sets how long the receiver waits for the next packet before a NACK names the missing chunks.
-    pub fn set_nack_timeout(&mut self, timeout: Duration) {
-        self.config.nack_timeout = timeout;
-    }
     /// Packets in flight may be lost, because an access router has restarted or chunks do not follow this node to its
     /// new place: shortens the NACK timeout.
     pub fn on_lost_way(&mut self, now: Time) {
         for (_, fetch) in self.fetches.running_mut() {
-            fetch.missing.watch_gaps();
+            fetch.missing.gaps = Some(Gaps::default());
             fetch.nack.on_router_restart(now, fetch.nack_timeout(&self.config));
         }
     }

@@ -4,11 +4,12 @@ use super::*;
 impl Receiver {
     /// Takes a message that is for a receiver.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
-        match message {
-            TransportMessage::Unavailable { transfer, object } => {
+        let TransportMessage { transfer, object, body } = message;
+        match body {
+            TransportBody::Unavailable => {
                 self.on_unavailable(now, header, TransferId(*transfer), *object);
             }
-            TransportMessage::Unreadable { transfer, object, why } => {
+            TransportBody::Unreadable { why } => {
                 self.on_unreadable(now, header, (*transfer, *object), *why);
             }
             _ => {}
@@ -37,7 +38,7 @@ impl Receiver {
         }
         if is_known && fetch.sources.iter().any(|(_, source)| is_there(source, now)) {
             fetch.leave_sender();
-            fetch.serving.forget_request();
+            fetch.serving.requested_at = None;
             return self.request(now, id);
         }
         fetch.nack.in_vain += 1;
@@ -65,7 +66,7 @@ impl Receiver {
             fetch.record.extend(fetch.sources.close_unavailable(number, why.to_string()));
         }
         fetch.leave_sender();
-        fetch.serving.forget_request();
+        fetch.serving.requested_at = None;
         if fetch.sources.any_usable() {
             return self.request(now, id);
         }

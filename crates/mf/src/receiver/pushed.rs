@@ -175,7 +175,8 @@ impl Receiver {
         let mut incoming =
             Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);
         (incoming.object, incoming.reassembly) = (Some(tag.object), reassembly);
-        incoming.credit.on_pushed(size);
+        // The source sends all of it: only the windows enforce the limits.
+        incoming.credit.ungranted = size;
         let guid = header.source;
         let _ = incoming.sources.add(node_of(&guid), &guid.to_string(), Peer::new(guid));
         self.insert(id, incoming);

@@ -33,7 +33,7 @@ impl Receiver {
             let more = u16::try_from(config.chunk_bytes / wanted.max(1)).unwrap_or(u16::MAX).max(1);
             fetch.credit.window_chunks = config.window_chunks.saturating_mul(more).min(config.window_chunks_max);
         }
-        let chunk_bytes = reassembly.cut().map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
+        let chunk_bytes = reassembly.cut.map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
         fetch.credit.fit(shared, chunk_bytes, size, buffer);
         let held = match fetch.held_back(chunk_bytes) {
             Some(held) => held,
@@ -44,14 +44,13 @@ impl Receiver {
             // Readers have everything that they want now.
             return;
         }
-        let message = TransportMessage::Request {
-            transfer: fetch.transfer,
-            object,
+        let message = TransportBody::Request {
             chunk_bytes,
             reliability: fetch.reliability,
             buffer_chunks: fetch.credit.window_chunks,
             held,
-        };
+        }
+        .about(fetch.transfer, object);
         let mut flags = fetch.options.in_network.map_or(Flags::NONE, Flags::from);
         if fetch.caches.avoid {
             flags |= Flags::NO_CACHE;
@@ -60,7 +59,7 @@ impl Receiver {
         self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
         let missing = match reassembly.is_selective() {
             true => fetch.requested_chunks.len() as u64 * u64::from(chunk_bytes),
-            false => size.saturating_sub(reassembly.writer.stored_bytes() + reassembly.buffered_bytes()),
+            false => size.saturating_sub(reassembly.writer.stored_bytes() + reassembly.buffered),
         };
         fetch.credit.on_request(now, shared, missing, fetch.windows.highest, chunk_bytes);
         fetch.nack.restart(now, fetch.nack_timeout(config));
@@ -86,10 +85,10 @@ impl Receiver {
             fetch.windows.status = None;
             return;
         };
-        let chunk_bytes = reassembly.cut().map_or(self.config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
+        let chunk_bytes = reassembly.cut.map_or(self.config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
         let fill = Fill {
             buffer,
-            buffered: reassembly.buffered_bytes(),
+            buffered: reassembly.buffered,
             chunk_bytes,
             window_chunks_max: self.config.window_chunks_max,
         };
@@ -104,12 +103,10 @@ impl Receiver {
         if advice > 0 {
             fetch.credit.on_advice(now, shared, window, advice, chunk_bytes);
         }
-        let acknowledged = if waits { fetch.credit.granted() } else { window };
+        let acknowledged = if waits { fetch.credit.granted.unwrap_or(0) } else { window };
         // Chunks that do not fit into the buffer would arrive for nothing.
         let missing_max = if fill.percent() < 50 { usize::MAX } else { fill.room().max(1) as usize };
-        let message = TransportMessage::Status {
-            transfer: fetch.transfer,
-            object,
+        let message = TransportBody::Status {
             window: on_wire(acknowledged),
             advice_chunks: advice,
             sequence: fetch.windows.next_sequence(),
@@ -118,7 +115,8 @@ impl Receiver {
                     (reassembly.is_selective() && !is_pushed(fetch.transfer)).then_some(&fetch.requested_chunks);
                 fetch.missing.take(reassembly, fetch.nack.in_vain, missing_max, requested_chunks)
             },
-        };
+        }
+        .about(fetch.transfer, object);
         match fetch.credit.is_stopped {
             _ if waits => {}
             true => fetch.windows.status = Some((now + LOOK_AGAIN, window)),

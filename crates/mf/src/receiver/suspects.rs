@@ -50,14 +50,13 @@ impl Receiver {
             trial.due = if trial.requests < RETRIES_MAX { now + timeout } else { Time::MAX };
             let ((chunk_bytes, count), wanted) = (trial.check.cut, trial.check.chunks.clone());
             bytes += u64::from(chunk_bytes) * wanted.clone().count() as u64;
-            let request = TransportMessage::Request {
-                transfer,
-                object,
+            let request = TransportBody::Request {
                 chunk_bytes,
                 reliability: fetch.reliability,
                 buffer_chunks: self.config.window_chunks,
                 held: ChunkRanges::from_ascending((0..count).filter(|number| !wanted.contains(number))),
-            };
+            }
+            .about(transfer, object);
             // The source ends its flow first: it would take a request for an existing flow as a repetition.
             self.outbox.extend(source.state.stop_message(transfer, token, object));
             source.state.serves = is_answered.then_some(NetworkAddress::NONE);

@@ -149,7 +149,9 @@ fn who_missed_the_answer_is_told_again_when_many_others_have_come_meanwhile() {
     assert!(receiver.fetches.all().count() <= ENDED_MAX + 1, "{}", receiver.fetches.all().count());
     while receiver.poll_message().is_some() || receiver.poll_answer().is_some() {}
     bring(&mut receiver, 0, Some(custodian));
-    let is_complete = |message: &Outgoing| matches!(message.message, TransportMessage::Ack { complete: true, .. });
+    let is_complete = |message: &Outgoing| {
+        matches!(message.message, TransportMessage { body: TransportBody::Ack { complete: true, .. }, .. })
+    };
     assert!(receiver.poll_message().is_some_and(|message| is_complete(&message)), "its source");
     assert_eq!(receiver.poll_answer().map(|answer| answer.state), Some(CustodyState::Over), "and its custodian");
     assert_eq!(receiver.strays, 0);
@@ -377,7 +379,9 @@ fn who_is_asked_again_sends_nothing_that_is_here_whole_units_or_not() {
     let again = loop {
         now += Duration::from_secs(1);
         receiver.handle_timeout(now);
-        let is_request = |message: &Outgoing| matches!(message.message, TransportMessage::Request { .. });
+        let is_request = |message: &Outgoing| {
+            matches!(message.message, TransportMessage { body: TransportBody::Request { .. }, .. })
+        };
         let requested_chunks: Vec<_> = core::iter::from_fn(|| receiver.poll_message()).filter(is_request).collect();
         if !requested_chunks.is_empty() {
             break sent_for(&mut receiver, now, &requested_chunks, &[1, 3, 4]);
@@ -440,12 +444,13 @@ fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_othe
     let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
     for (from, flip, ends) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
         let (mut receiver, _, id, requested_chunks) = fetch();
-        let TransportMessage::Request { transfer, object, .. } = requested_chunks[0].message else {
+        let TransportMessage { transfer, object, body: TransportBody::Request { .. } } = requested_chunks[0].message
+        else {
             panic!("{requested_chunks:?}")
         };
         let header = header_of(&requested_chunks[0], from, Token(requested_chunks[0].token.0 ^ flip));
         let why = Unavailable::Changed;
-        receiver.handle_message(NOW, &header, &TransportMessage::Unreadable { transfer, object, why });
+        receiver.handle_message(NOW, &header, &TransportBody::Unreadable { why }.about(transfer, object));
         let report = receiver.report(NOW, id).expect("it is known");
         assert_eq!(report.failure.is_some_and(|reason| reason.contains("changed at the source")), ends);
     }
@@ -456,12 +461,13 @@ fn only_who_was_asked_says_that_it_does_not_have_it() {
     let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
     for (from, flip, heard) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
         let (mut receiver, _, id, requested_chunks) = fetch();
-        let TransportMessage::Request { transfer, object, .. } = requested_chunks[0].message else {
+        let TransportMessage { transfer, object, body: TransportBody::Request { .. } } = requested_chunks[0].message
+        else {
             panic!("{requested_chunks:?}")
         };
         let header = header_of(&requested_chunks[0], from, Token(requested_chunks[0].token.0 ^ flip));
         let now = NOW + Duration::from_millis(10);
-        receiver.handle_message(now, &header, &TransportMessage::Unavailable { transfer, object });
+        receiver.handle_message(now, &header, &TransportBody::Unavailable.about(transfer, object));
         // The repetition comes sooner than after a silence.
         receiver.handle_timeout(now + EndConfig::default().nack_timeout / 2);
         let again = core::iter::from_fn(|| receiver.poll_message()).count();

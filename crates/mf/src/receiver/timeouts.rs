@@ -123,7 +123,7 @@ impl Receiver {
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let timeout = fetch.nack_timeout(&self.config);
-        fetch.missing.name_all();
+        fetch.missing.all = true;
         fetch.nack.on_timeout(now);
         if fetch.reliability == Reliability::DontCare && is_pushed(fetch.transfer) {
             return self.fail(now, id, "chunks are missing, and the sender does not care".into());

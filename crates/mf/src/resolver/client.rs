@@ -254,11 +254,15 @@ impl GnrsClient {
         };
         u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX)
     }
-    fn send_record(&mut self, now: Time, body: RecordBody, deleted: bool) {
+    /// A statement in a newer version; its end is set when it is signed.
+    fn statement(&mut self, body: RecordBody, readers: Readers) -> Statement {
         self.version += 1;
-        let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms(&body));
-        let (label, readers) = (self.label.clone(), Readers::All);
-        let mut statement = Statement { key, version, lifetime_ms, ends: None, label, body, readers };
+        let lifetime_ms = self.lifetime_ms(&body);
+        let (key, label) = (self.key.public(), self.label.clone());
+        Statement { key, version: self.version, lifetime_ms, ends: None, label, body, readers }
+    }
+    fn send_record(&mut self, now: Time, body: RecordBody, deleted: bool) {
+        let mut statement = self.statement(body, Readers::All);
         if let Some(readers) = statement.guid().and_then(|guid| self.readers.get(&guid)) {
             statement.readers = readers.clone();
         }
@@ -360,21 +364,12 @@ impl GnrsClient {
             if known.map(|own| &own.record.statement().readers) == readers.as_ref() {
                 continue;
             }
-            self.version += 1;
             let body = match readers {
                 Some(_) => RecordBody::Scope { name: scope },
                 None => RecordBody::ScopeGone { name: scope },
             };
             let deleted = readers.is_none();
-            let statement = Statement {
-                key: self.key.public(),
-                version: self.version,
-                lifetime_ms: self.lifetime_ms(&body),
-                ends: None,
-                label: self.label.clone(),
-                body,
-                readers: readers.unwrap_or_default(),
-            };
+            let statement = self.statement(body, readers.unwrap_or_default());
             self.sign(now, statement, deleted);
         }
     }

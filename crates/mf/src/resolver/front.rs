@@ -98,20 +98,16 @@ struct Notified {
 }
 
 impl Watched {
-    /// The records that a reader may see.
-    fn live(&self, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Notified)> {
-        self.notified.iter().filter(move |(_, notified)| !notified.is_deleted && reader.may_know(&notified.record))
+    /// The records behind `after` that a reader may see.
+    fn live(&self, after: Option<RecordKey>, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Notified)> {
+        let behind = self.notified.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        behind.filter(move |(_, notified)| !notified.is_deleted && reader.may_know(&notified.record))
     }
     fn digest(&self, reader: Reader) -> u64 {
-        digest(self.live(reader).map(|(key, notified)| (*key, notified.version)))
+        digest(self.live(None, reader).map(|(key, notified)| (*key, notified.version)))
     }
-    fn found(&self, place: Guid, reader: Reader) -> NameMessage {
-        page(0, place, None, self.live(reader).map(|(key, notified)| (key, &notified.record[..])))
-    }
-    fn next(&self, request: u32, place: Guid, after: RecordKey, reader: Reader) -> NameMessage {
-        let behind = self.notified.range((Bound::Excluded(after), Bound::Unbounded));
-        let live = behind.filter(|(_, notified)| !notified.is_deleted && reader.may_know(&notified.record));
-        page(request, place, Some(after), live.map(|(key, notified)| (key, &notified.record[..])))
+    fn page(&self, request: u32, place: Guid, after: Option<RecordKey>, reader: Reader) -> NameMessage {
+        page(request, place, after, self.live(after, reader).map(|(key, notified)| (key, &notified.record[..])))
     }
 }
 
@@ -204,7 +200,7 @@ impl Front {
             NameMessage::Next { request, place, after } => {
                 let reader = Reader::of(asker, self.node);
                 if let Some(watched) = self.watched.get(place).filter(|watched| watched.is_known) {
-                    let found = watched.next(*request, *place, *after, reader);
+                    let found = watched.page(*request, *place, Some(*after), reader);
                     return self.answers.push_back((asker, found));
                 }
                 *request
@@ -239,7 +235,7 @@ impl Front {
         let is_new = watched.watchers.insert(asker, until).is_none();
         let reader = Reader::of(asker, self.node);
         if watched.is_known && (is_new || known != watched.digest(reader)) {
-            let found = watched.found(place, reader);
+            let found = watched.page(0, place, None, reader);
             self.answers.push_back((asker, found));
             return true;
         }
@@ -267,17 +263,15 @@ impl Front {
         self.next_request = (self.next_request.wrapping_add(1) & !NameMessage::HAND_OVER_BIT).max(1);
         self.next_request
     }
-    fn query(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
+    fn query(&mut self, now: Time, asker: Option<Asker>, request: u32, mut message: NameMessage) {
         let number = self.number();
-        let message = match message {
-            NameMessage::Put { place, record, .. } => NameMessage::Put { request: number, place, record },
-            NameMessage::Lookup { place, .. } => NameMessage::Lookup { request: number, place },
-            NameMessage::Next { place, after, .. } => NameMessage::Next { request: number, place, after },
-            NameMessage::Renew { author, lease_ms, holdings, .. } => {
-                NameMessage::Renew { request: number, author, lease_ms, holdings }
-            }
-            other => other,
-        };
+        if let NameMessage::Put { request, .. }
+        | NameMessage::Lookup { request, .. }
+        | NameMessage::Next { request, .. }
+        | NameMessage::Renew { request, .. } = &mut message
+        {
+            *request = number;
+        }
         self.query_with(now, asker, request, message);
     }
     fn query_with(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
@@ -360,21 +354,10 @@ impl Front {
     }
     /// Takes an answer or a notification of a replica.
     pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: NameMessage) {
-        let number = match &message {
-            NameMessage::Done { request, .. }
-            | NameMessage::Stale { request, .. }
-            | NameMessage::Refused { request, .. }
-            | NameMessage::Found { request, .. }
-            | NameMessage::Page { request, .. }
-            | NameMessage::Renewed { request, .. } => *request,
-            NameMessage::Notify { place, record } => return drop(self.on_notify(now, *place, record)),
-            NameMessage::Put { .. }
-            | NameMessage::Lookup { .. }
-            | NameMessage::Watch { .. }
-            | NameMessage::Next { .. }
-            | NameMessage::Renew { .. }
-            | NameMessage::Many(_) => return,
-        };
+        if let NameMessage::Notify { place, record } = &message {
+            return drop(self.on_news(now, *place, record, true));
+        }
+        let Some(number) = message.answered() else { return };
         let Some(question) = self.open.get_mut(&number).filter(|question| question.queried.contains(&from)) else {
             return;
         };
@@ -528,7 +511,7 @@ impl Front {
                     watched.notified.retain(|_, notified| !is_over(notified));
                     watched.watchers.retain(|_, until| *until > now);
                     for asker in watched.watchers.keys().filter(|_| have_ended) {
-                        let found = watched.found(*place, Reader::of(*asker, self.node));
+                        let found = watched.page(0, *place, None, Reader::of(*asker, self.node));
                         self.answers.push_back((*asker, found));
                     }
                 }
@@ -544,11 +527,7 @@ impl Front {
         }
     }
     /// Forwards news to all watchers that may read it, once each. A watcher that may not, but knew the earlier record,
-    /// is sent what remains. Returns the record known here if that is newer.
-    fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.on_news(now, place, bytes, true)
-    }
-    /// The same; unless `tells`, watchers are not notified.
+    /// is sent what remains. Returns the record known here if that is newer. Unless `tells`, watchers are not notified.
     fn on_news(&mut self, now: Time, place: Guid, bytes: &[u8], tells: bool) -> Option<Vec<u8>> {
         let watched = self.watched.get_mut(&place)?;
         let record = NameRecord::decode(bytes).ok().filter(|record| record.places().contains(&place))?;
@@ -572,7 +551,7 @@ impl Front {
             if reader.may_know(bytes) {
                 self.answers.push_back((*asker, NameMessage::Notify { place, record: bytes.into() }));
             } else if knew(reader) {
-                self.answers.push_back((*asker, watched.found(place, reader)));
+                self.answers.push_back((*asker, watched.page(0, place, None, reader)));
             }
         }
         None

@@ -25,7 +25,7 @@ use tributary_core::{Duration, FaceId, Time};
 use super::Router;
 use crate::{
     ids::Guid,
-    wire::{ChunkHeader, ChunkRanges, TransportMessage},
+    wire::{ChunkHeader, ChunkRanges, TransportBody, TransportMessage},
 };
 
 /// The receiver of a transfer, and its number.
@@ -36,7 +36,7 @@ type FlowId = (Guid, u32);
 pub struct Pending {
     /// Its header.
     pub header: ChunkHeader,
-    /// The encoded [`TransportMessage::Request`].
+    /// The encoded request.
     pub payload: Bytes,
 }
 
@@ -131,7 +131,8 @@ impl Arriving {
         cut: Option<Option<(u32, u32)>>,
         holds: impl Fn(u32) -> bool,
     ) -> Verdict {
-        let TransportMessage::Request { transfer, object, chunk_bytes, held, .. } = message else {
+        let TransportMessage { transfer, object, body: TransportBody::Request { chunk_bytes, held, .. } } = message
+        else {
             return Verdict::Passes;
         };
         let id = (pending.header.source, *transfer);
@@ -176,7 +177,7 @@ impl Arriving {
     }
     /// A flow that had joined a stream goes to a source, with this request; those that are left follow it.
     pub fn lead(&mut self, now: Time, leader: FlowId, request: &TransportMessage, left: Stream) {
-        if let TransportMessage::Request { object, chunk_bytes, held, .. } = request {
+        if let TransportMessage { object, body: TransportBody::Request { chunk_bytes, held, .. }, .. } = request {
             let (joined, lacking) = (left.joined, left.lacking);
             let stream = Stream { joined, lacking, ..Stream::new(now, leader, (held.clone(), *chunk_bytes)) };
             self.insert(*object, stream);

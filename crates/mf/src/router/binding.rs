@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use tributary_core::{Duration, FaceId, Time};
 
 use super::{
-    Hop, Router, StoreReason, WINDOW_FULL,
+    Router, StoreReason, WINDOW_FULL,
     link_state::{Route, Topology},
 };
 use crate::{
@@ -229,7 +229,9 @@ impl Router {
     /// A host leaves the path to its access routers, and takes the one with the shortest queue.
     fn entered_by_host(&self, header: &ChunkHeader) -> Way {
         let routers = self.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
-        match routers.min_by_key(|(face, _)| (self.suspects.contains(face), self.load(*face, &header.destination), *face)) {
+        match routers
+            .min_by_key(|(face, _)| (self.suspects.contains(face), self.load(*face, &header.destination), *face))
+        {
             Some((face, _)) => Way::Face(face, NetworkAddress::NONE),
             None => Way::Wait,
         }
@@ -301,13 +303,14 @@ impl Router {
     }
     /// Packets that wait for a face, and behind the neighbour for a destination as its window shows.
     fn load(&self, face: FaceId, destination: &Guid) -> u32 {
-        let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(destination).min(WINDOW_FULL);
-        self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
+        let Some(hop) = self.hops.get(&face) else { return u32::MAX };
+        let windows = &hop.outgoing.windows;
+        hop.queued + WINDOW_FULL - windows.link_room().min(windows.destination_room(destination)).min(WINDOW_FULL)
     }
     /// The queue of a face and behind it on the way to a destination.
     fn waiting(&self, now: Time, face: FaceId, destination: &Guid) -> Backlog {
         let Some(hop) = self.hops.get(&face) else { return Backlog::default() };
-        let there = hop.outgoing.backlog(now, destination);
+        let there = hop.outgoing.windows.backlog(now, destination);
         Backlog { packets: hop.queued + there.packets, ..there }
     }
 }

@@ -34,10 +34,16 @@ pub struct ContentCache {
 
 #[derive(Debug, Default)]
 struct Cached {
-    chunk_bytes: u32,
-    count: u32,
+    /// The size of its chunks, and their number.
+    cut: (u32, u32),
     chunks: BTreeMap<u32, Bytes>,
     bytes: u64,
+}
+
+impl Cached {
+    fn is_whole(&self) -> bool {
+        self.chunks.len() == self.cut.1 as usize
+    }
 }
 
 impl ContentCache {
@@ -49,10 +55,7 @@ impl ContentCache {
     /// starts an object.
     pub fn replace(&mut self, tag: &DataTag, payload: impl FnOnce() -> Bytes) {
         let cut = (tag.chunk_bytes, tag.count);
-        let Some(known) = self.objects.get_mut(&tag.object).filter(|known| (known.chunk_bytes, known.count) == cut)
-        else {
-            return;
-        };
+        let Some(known) = self.objects.get_mut(&tag.object).filter(|known| known.cut == cut) else { return };
         let Some(chunk) = known.chunks.get_mut(&tag.number) else { return };
         let right = payload();
         if right.len() == chunk.len() {
@@ -68,16 +71,16 @@ impl ContentCache {
         if bytes > self.capacity || u64::from(tag.count) * u64::from(tag.chunk_bytes) > 2 * self.capacity {
             return;
         }
-        let fits = |known: &Cached| (known.chunk_bytes, known.count) == (tag.chunk_bytes, tag.count);
+        let cut = (tag.chunk_bytes, tag.count);
         let mut description = None;
-        if let Some(known) = self.objects.get(&tag.object).filter(|known| !fits(known)) {
+        if let Some(known) = self.objects.get(&tag.object).filter(|known| known.cut != cut) {
             // Cut in another way: the newer cut wins. The manifest is the same, and receivers that have it do not
             // request it again.
             description = known.chunks.get(&0).cloned().filter(|_| tag.number != 0);
             self.remove(&tag.object);
         }
         let object = self.objects.entry(tag.object).or_default();
-        (object.chunk_bytes, object.count) = (tag.chunk_bytes, tag.count);
+        object.cut = cut;
         self.recency.touch(tag.object);
         if let Some(description) = description {
             let bytes = description.len() as u64 + CHUNK_OVERHEAD_BYTES;
@@ -101,7 +104,7 @@ impl ContentCache {
     /// `chunk_bytes`: the others are dropped, and the answer replaces them.
     pub fn keep_only(&mut self, object: &ObjectId, held: &ChunkRanges, chunk_bytes: u32) {
         let Some(known) = self.objects.get_mut(object) else { return };
-        let held = held.recut(chunk_bytes, (known.chunk_bytes, known.count));
+        let held = held.recut(chunk_bytes, known.cut);
         let mut gone = 0;
         known.chunks.retain(|number, chunk| {
             let stays = held.contains(*number);
@@ -123,17 +126,14 @@ impl ContentCache {
     }
     /// How the object is cut and into how many chunks, if it is complete here: counts a request.
     pub fn look(&mut self, object: &ObjectId) -> Option<(u32, u32)> {
-        match self.objects.get(object).filter(|known| known.chunks.len() == known.count as usize) {
-            Some(known) => {
-                self.hits += 1;
-                self.recency.touch(*object);
-                Some((known.chunk_bytes, known.count))
-            }
-            None => {
-                self.misses += 1;
-                None
-            }
+        let whole = self.objects.get(object).filter(|known| known.is_whole());
+        let cut = whole.map(|known| known.cut);
+        self.hits += u64::from(cut.is_some());
+        self.misses += u64::from(cut.is_none());
+        if cut.is_some() {
+            self.recency.touch(*object);
         }
+        cut
     }
     /// Whether a chunk of it is here.
     pub fn holds(&self, object: &ObjectId, number: u32) -> bool {
@@ -141,22 +141,23 @@ impl ContentCache {
     }
     /// Whether all of an object is here.
     pub fn is_whole(&self, object: &ObjectId) -> bool {
-        self.objects.get(object).is_some_and(|known| known.chunks.len() == known.count as usize)
+        self.objects.get(object).is_some_and(Cached::is_whole)
     }
     /// A request that cannot be answered as a whole joins what is arriving of its object, if that is all it misses.
     pub fn join(&mut self, now: Time, pending: &Pending, message: &TransportMessage) -> Verdict {
         let ContentCache { capacity, objects, arriving, .. } = self;
-        let known = objects.get(&message.about().1);
+        let known = objects.get(&message.object);
         let cut = known.map(|known| {
-            let bytes = u64::from(known.count) * (u64::from(known.chunk_bytes) + CHUNK_OVERHEAD_BYTES);
-            (bytes <= *capacity).then_some((known.chunk_bytes, known.count))
+            let (chunk_bytes, count) = known.cut;
+            let bytes = u64::from(count) * (u64::from(chunk_bytes) + CHUNK_OVERHEAD_BYTES);
+            (bytes <= *capacity).then_some(known.cut)
         });
         let holds = |number| known.is_some_and(|known| known.chunks.contains_key(&number));
         arriving.on_request(now, pending, message, cut, holds)
     }
     /// A chunk of an object that is cut so; nothing if it has been replaced by another cut.
     pub fn chunk(&self, object: &ObjectId, cut: (u32, u32), number: u32) -> Option<Bytes> {
-        let known = self.objects.get(object).filter(|known| (known.chunk_bytes, known.count) == cut)?;
+        let known = self.objects.get(object).filter(|known| known.cut == cut)?;
         known.chunks.get(&number).cloned()
     }
     /// Bytes in use, and bytes allowed.

@@ -153,7 +153,7 @@ impl Router {
                 let destination = &header.destination;
                 let packets = self.packets_of(header);
                 let (free, runs_dry) = (self.buffer.free(), self.buffer.runs_dry(destination));
-                let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
+                let room = self.buffer.free_for(destination).min(hop.outgoing.windows.destination_room(destination));
                 // A released chunk must not push others into the store, unless its destination runs dry. Otherwise
                 // chunks that fill the buffer would keep it in the store for as long as their links take.
                 let kept = match (runs_dry, self.relieves()) {

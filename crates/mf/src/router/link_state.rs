@@ -64,13 +64,15 @@ pub struct Topology {
     /// What the router at each face claims; one router may be at several faces.
     claims: BTreeMap<FaceId, Claim>,
     /// Whether a neighbour counts as a router only when the network vouches for it: a certified router has signed its link state.
-    vouched_only: bool,
+    pub vouched_only: bool,
     announce_at: Option<Time>,
     refresh_at: Time,
     cost_at: Time,
     changed: bool,
-    depleted_percent: u8,
-    routers_max: usize,
+    /// The percentage of free storage below which a router counts as depleted.
+    pub depleted_percent: u8,
+    /// Maximum other routers in it.
+    pub routers_max: usize,
 }
 
 /// A neighbour's word that it is the router of an address.
@@ -89,22 +91,9 @@ impl Topology {
         let (depleted_percent, routers_max) = (DEPLETED_PERCENT, ROUTERS_MAX);
         Topology { own, changed: true, depleted_percent, routers_max, ..Topology::default() }
     }
-    /// Limits the number of other routers in the topology.
-    pub fn with_routers_max(self, routers_max: usize) -> Topology {
-        Topology { routers_max, ..self }
-    }
     /// The number of other known routers.
     pub fn router_count(&self) -> usize {
         self.states.len()
-    }
-    /// Sets the percentage of free storage below which a router counts as depleted.
-    pub fn with_depleted_percent(self, depleted_percent: u8) -> Topology {
-        Topology { depleted_percent, ..self }
-    }
-    /// From now on accepts a neighbour as a router only after its link state, signed by a certified router, has
-    /// arrived.
-    pub fn require_vouching(&mut self) {
-        self.vouched_only = true;
     }
     /// Whether the node with this GUID is certified as a router, or need not be. A router usually has the `address`
     /// that it claims, so that entry is checked first: every chunk asks.
@@ -324,8 +313,8 @@ mod tests {
 
     #[test]
     fn of_more_routers_than_may_be_known_the_last_is_refused_until_another_is_gone() {
-        let mut topology =
-            Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER).with_routers_max(2);
+        let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER);
+        topology.routers_max = 2;
         let state = |router: u32, sequence| LinkState {
             router: NetworkAddress(router),
             guid: Guid([router as u8; 20]),
@@ -441,7 +430,7 @@ mod tests {
     #[test]
     fn where_routers_are_certified_a_neighbour_is_none_before_it_is_vouched_for() {
         let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r1".into(), Roles::ROUTER);
-        topology.require_vouching();
+        topology.vouched_only = true;
         let guid = Guid([2; 20]);
         topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2), guid);
         assert!(topology.poll_message().is_some(), "it is told who is here all the same");

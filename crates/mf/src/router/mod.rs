@@ -46,8 +46,7 @@ use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     link::{
-        Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, PartKey, Partials, Room,
-        Slot,
+        Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, PartKey, Partials, Room, Slot,
         buffer::{Copies, cut},
     },
     payload::Payload,

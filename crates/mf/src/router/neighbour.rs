@@ -154,11 +154,12 @@ pub struct Neighbour {
     /// Nonces drawn so far.
     nonces: u64,
     packets: VecDeque<(FaceId, Vec<u8>)>,
-    changes: VecDeque<Change>,
+    /// What has changed.
+    pub changes: VecDeque<Change>,
     /// A suspect neighbour has answered.
-    cleared: bool,
-    /// Whether a round trip was measured since the last report.
-    measured: bool,
+    pub cleared: bool,
+    /// Whether a round trip was measured since the last report, so that slowness may have changed.
+    pub measured: bool,
     /// Signatures made and checked since the start.
     signatures: (u64, u64),
 }
@@ -544,14 +545,6 @@ impl Neighbour {
     pub fn is_suspect(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.check.is_some())
     }
-    /// Whether a suspect neighbour has answered; reported once.
-    pub fn poll_cleared(&mut self) -> bool {
-        core::mem::take(&mut self.cleared)
-    }
-    /// Whether a round trip was measured, so that slowness may have changed; reported once.
-    pub fn poll_measured(&mut self) -> bool {
-        core::mem::take(&mut self.measured)
-    }
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let ids: Vec<FaceId> = self.faces.keys().copied().collect();
@@ -594,10 +587,6 @@ impl Neighbour {
     /// The next hello to send.
     pub fn poll_packet(&mut self) -> Option<(FaceId, Vec<u8>)> {
         self.packets.pop_front()
-    }
-    /// The next change.
-    pub fn poll_change(&mut self) -> Option<Change> {
-        self.changes.pop_front()
     }
     /// When to call [`Neighbour::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {

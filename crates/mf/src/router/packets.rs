@@ -49,7 +49,7 @@ impl Router {
     }
     /// Bytes of the longest datagram that the neighbour at a face has acknowledged since this was called last; 0 if none.
     pub fn take_arrived(&mut self, face: FaceId) -> u32 {
-        self.hops.get_mut(&face).map_or(0, |hop| hop.outgoing.take_arrived())
+        self.hops.get_mut(&face).map_or(0, |hop| core::mem::take(&mut hop.outgoing.arrived))
     }
     pub(super) fn on_arrived(&mut self, now: Time, arrived: Arrived) {
         match arrived {
@@ -286,7 +286,7 @@ impl Router {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let neighbour = hop.guid;
         let mut done = Vec::new();
-        while let Some(slot) = hop.outgoing.poll_done() {
+        while let Some(slot) = hop.outgoing.done.pop_front() {
             done.push(slot);
         }
         for slot in done {

@@ -126,7 +126,7 @@ impl Router {
     /// If every queue has been blocked for [`STUCK`], the neighbours may be waiting for space here as well: frees space
     /// for one of their chunks, at the expense of any chunk, and reserves it for a while. Returns whether that is so.
     fn loosen(&mut self, now: Time) -> bool {
-        let is_held_up = |hop: &Hop| hop.outgoing.blocked_since().is_some_and(|since| now.since(since) >= STUCK);
+        let is_held_up = |hop: &Hop| hop.outgoing.blocked_since.is_some_and(|since| now.since(since) >= STUCK);
         let mut waiting = self.hops.values().filter(|hop| !hop.queue.is_empty()).peekable();
         if waiting.peek().is_none() || !waiting.all(is_held_up) {
             return false;

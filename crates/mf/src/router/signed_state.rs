@@ -33,7 +33,8 @@ const CONTEXT: &str = "tributary 1 mobilityfirst link state";
 pub struct SignedStates {
     /// Maximum routers whose certificates and states are remembered: as many as a topology holds.
     routers_max: usize,
-    identity: Identity,
+    /// Its identity in the network.
+    pub identity: Identity,
     /// Certified routers by the fingerprints of their certificates, with the certificate's bytes.
     known: BTreeMap<[u8; 8], (Grant, Bytes)>,
     /// The latest signed state of each router, its own among them.
@@ -100,10 +101,6 @@ impl SignedStates {
     pub fn key_of(&self, router: NetworkAddress) -> Option<PublicKey> {
         self.latest.get(&router).map(|latest| latest.key)
     }
-    /// Its identity in the network.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
     /// A face is gone, or has another neighbour.
     pub fn forget(&mut self, face: FaceId) {
         self.sent.retain(|(at, _), _| *at != face);
@@ -139,8 +136,7 @@ impl SignedStates {
             let grant = self.identity.verify(certificate, now).ok()?;
             self.known.insert(fingerprint, (grant, certificate.encode().into()));
         }
-        let mut encoded = Vec::with_capacity(256);
-        state.encode(&mut encoded);
+        let encoded = state.to_bytes();
         let signature = self.identity.sign(CONTEXT, &[&encoded[..], &fingerprint].concat());
         self.counts.0 += 1;
         let (sequence, key) = (state.sequence, self.identity.key());
@@ -346,8 +342,7 @@ mod tests {
         assert!(b.open(late, FACE, &second).is_err());
         let mut network = network();
         network.revoke(Revocations::issue(&key(99), 2, [1].into(), [].into()).expect("short")).expect("signed");
-        let identity =
-            Identity::new(key(2), b.identity().certificate().cloned(), network, Arc::new(|_| UnixTime(1_000)));
+        let identity = Identity::new(key(2), b.identity.certificate().cloned(), network, Arc::new(|_| UnixTime(1_000)));
         b.set_identity(Time::ZERO, identity);
         assert!(b.open(Time::ZERO, FACE, &second).is_err());
         assert_eq!(b.key_of(NetworkAddress(1)), None);

@@ -83,13 +83,13 @@ impl Flows {
             self.followed_changed |= *users == 0;
             *users += 1;
         }
-        self.index.insert(&id, &flow, standing);
+        self.index.change(&id, &flow, standing, true);
         self.all.insert(id, Entry { flow, standing });
     }
     /// Ends a flow.
     pub(super) fn remove(&mut self, id: &FlowId) -> Option<Outflow> {
         let Entry { flow, standing } = self.all.remove(id)?;
-        self.index.remove(id, &flow, standing);
+        self.index.change(id, &flow, standing, false);
         drop_one(&mut self.tokens, &(id.1, flow.object, flow.token.0));
         drop_one(&mut self.objects, &flow.object);
         if self.pushed.get(&id.1) == Some(&id.0) && !flow.requested {
@@ -116,8 +116,8 @@ impl Flows {
         let result = change(flow);
         let now = Standing::of(flow);
         if now != *standing {
-            self.index.remove(id, flow, *standing);
-            self.index.insert(id, flow, now);
+            self.index.change(id, flow, *standing, false);
+            self.index.change(id, flow, now, true);
             *standing = now;
         }
         Some(result)
@@ -220,39 +220,34 @@ impl Flows {
 }
 
 impl Index {
-    fn insert(&mut self, id: &FlowId, flow: &Outflow, standing: Standing) {
-        self.due.insert((standing.due, *id));
-        if standing.has_turn {
-            self.turns.insert(*id, flow.size);
+    /// Adds a flow's entries, or removes them.
+    fn change(&mut self, id: &FlowId, flow: &Outflow, standing: Standing, is_in: bool) {
+        toggle(&mut self.due, (standing.due, *id), is_in);
+        match (standing.has_turn, is_in) {
+            (true, true) => self.turns.insert(*id, flow.size),
+            (true, false) => self.turns.remove(id, flow.size),
+            (false, _) => {}
         }
         if standing.is_kept {
-            self.kept.insert((standing.alive_at, *id));
+            toggle(&mut self.kept, (standing.alive_at, *id), is_in);
         }
         if flow.requested {
-            self.requested.insert((standing.alive_at, *id));
-            self.requested_by.entry(id.0).or_default().insert((standing.alive_at, id.1));
-        }
-    }
-    fn remove(&mut self, id: &FlowId, flow: &Outflow, standing: Standing) {
-        self.due.remove(&(standing.due, *id));
-        if standing.has_turn {
-            self.turns.remove(id, flow.size);
-        }
-        if standing.is_kept {
-            self.kept.remove(&(standing.alive_at, *id));
-        }
-        if flow.requested {
-            self.requested.remove(&(standing.alive_at, *id));
-            if let Some(of_one) = self.requested_by.get_mut(&id.0) {
-                of_one.remove(&(standing.alive_at, id.1));
-                if of_one.is_empty() {
-                    self.requested_by.remove(&id.0);
-                }
+            toggle(&mut self.requested, (standing.alive_at, *id), is_in);
+            let of_one = self.requested_by.entry(id.0).or_default();
+            toggle(of_one, (standing.alive_at, id.1), is_in);
+            if of_one.is_empty() {
+                self.requested_by.remove(&id.0);
             }
         }
     }
 }
 
+fn toggle<T: Ord>(set: &mut BTreeSet<T>, value: T, is_in: bool) {
+    match is_in {
+        true => set.insert(value),
+        false => set.remove(&value),
+    };
+}
 fn drop_one<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;

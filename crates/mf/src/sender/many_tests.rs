@@ -31,13 +31,13 @@ fn header(from: Guid, token: Token) -> ChunkHeader {
     ChunkHeader::new(ChunkKind::Transport(token), from, OWN, NetworkAddress(1))
 }
 fn ack(transfer: u32, object: ObjectId) -> TransportMessage {
-    TransportMessage::Ack { transfer, object, complete: true, chunks: ChunkRanges::default() }
+    TransportBody::Ack { complete: true, chunks: ChunkRanges::default() }.about(transfer, object)
 }
 fn stored(sent: &ChunkHeader) -> TransportMessage {
     let tag = sent.tag().expect("data");
     let (flow, chunks) = (sent.flow(), ChunkRanges::from_ascending([tag.number]));
     let (proxy, address) = PROXY;
-    TransportMessage::Stored { flow, transfer: tag.transfer, object: tag.object, proxy, address, chunks }
+    TransportBody::Stored { flow, proxy, address, chunks }.about(tag.transfer, tag.object)
 }
 
 /// The destinations of the flows.
@@ -88,7 +88,7 @@ fn looks_at(count: u32, to: To) -> f64 {
         let from = if to == To::Group { member } else { *destination };
         let missing = ChunkRanges::from_ascending([1]);
         let (transfer, window, advice_chunks, sequence) = (*transfer, 0, 1, 1);
-        let status = TransportMessage::Status { transfer, object, window, advice_chunks, sequence, missing };
+        let status = TransportBody::Status { window, advice_chunks, sequence, missing }.about(transfer, object);
         sender.handle_message(now, &header(from, *token), &status);
         look_at_groups(&mut sender);
         assert!(sender.report(transfer).is_some_and(|report| !report.is_over));
@@ -218,14 +218,13 @@ fn who_asks_under_the_number_of_something_sent_unasked_does_not_take_its_place()
     sender.publish(Box::new(object("/other", 9)));
     let other = sender.by_name(&"/other".parse().expect("a name")).expect("it is published");
     for from in [guid(1), guid(0)] {
-        let request = TransportMessage::Request {
-            transfer,
-            object: other,
+        let request = TransportBody::Request {
             chunk_bytes: 1 << 10,
             reliability: Reliability::Nack,
             buffer_chunks: 3,
             held: ChunkRanges::default(),
-        };
+        }
+        .about(transfer, other);
         sender.handle_request(now, &header(from, Token(7)), &request, None);
     }
     assert_eq!((sender.flows(), sender.unknown), (1, 2));

@@ -5,15 +5,15 @@ impl Sender {
     /// Takes a message of a receiver or a proxy. It counts only for flows whose token its `header` carries.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
         let Some(token) = header.token() else { return };
-        let (transfer, object) = message.about();
+        let (transfer, object) = (message.transfer, message.object);
         if let Some(id) = self.group_flow(token, transfer, object) {
             return self.on_word_of_group(now, header, message, id);
         }
-        match message {
-            TransportMessage::Status { window, advice_chunks, sequence, missing, .. } => {
+        match &message.body {
+            TransportBody::Status { window, advice_chunks, sequence, missing } => {
                 self.on_status(now, header, (token, transfer, object), (*window, *advice_chunks, *sequence), missing);
             }
-            TransportMessage::Ack { complete, chunks, .. } => {
+            TransportBody::Ack { complete, chunks } => {
                 let id = (header.source, transfer);
                 if self.flows.get(&id).is_none_or(|flow| !flow.is_of(object, token)) {
                     return;
@@ -29,17 +29,17 @@ impl Sender {
                     self.end(id);
                 }
             }
-            TransportMessage::Stored { flow, proxy, address, chunks, .. } => {
+            TransportBody::Stored { flow, proxy, address, chunks } => {
                 self.change_own(token, flow, transfer, object, |state| on_stored(state, (*proxy, *address), chunks));
             }
-            TransportMessage::Dropped { flow, chunks, .. } => {
+            TransportBody::Dropped { flow, chunks, .. } => {
                 self.change_own(token, flow, transfer, object, |state| on_dropped(now, state, chunks));
             }
-            TransportMessage::KeptFor { flow, lifetime_ms, .. } => {
+            TransportBody::KeptFor { flow, lifetime_ms } => {
                 let kept = Duration::from_millis(u64::from(*lifetime_ms));
                 self.change_own(token, flow, transfer, object, |state| state.on_kept_for(kept));
             }
-            TransportMessage::Unavailable { .. } => {
+            TransportBody::Unavailable => {
                 let id = (header.source, transfer);
                 let is_meant = |flow: &Outflow| flow.is_of(object, token) && !flow.requested;
                 if self.flows.get(&id).is_some_and(is_meant) {
@@ -47,11 +47,11 @@ impl Sender {
                     self.end(id);
                 }
             }
-            TransportMessage::Completed { .. }
-            | TransportMessage::Request { .. }
-            | TransportMessage::Push { .. }
-            | TransportMessage::Custody { .. }
-            | TransportMessage::Unreadable { .. } => {}
+            TransportBody::Completed { .. }
+            | TransportBody::Request { .. }
+            | TransportBody::Push { .. }
+            | TransportBody::Custody { .. }
+            | TransportBody::Unreadable { .. } => {}
         }
     }
     /// A receiver acknowledges a window, advises the size of the next and names missing chunks (paper §3.4.2).
@@ -117,8 +117,8 @@ impl Sender {
             // Only proxies authorised by the source may report for members.
             let speaks = flow.options.proxies > 0;
             let Some(group) = &mut flow.group else { return None };
-            match message {
-                TransportMessage::Status { sequence, missing, .. } => {
+            match &message.body {
+                TransportBody::Status { sequence, missing, .. } => {
                     flow.heard_at = now;
                     let missing = || missing.iter().take_while(|number| *number < next);
                     if past_copies {
@@ -127,49 +127,49 @@ impl Sender {
                     let pushes = group.on_missing(now, (from, address), *sequence, missing(), &flow.past_copies);
                     return Some((token, pushes));
                 }
-                TransportMessage::Ack { complete, .. } => {
+                TransportBody::Ack { complete, .. } => {
                     flow.heard_at = now;
                     if *complete {
                         group.on_complete(from);
                     }
                 }
-                TransportMessage::Completed { members, .. } => {
+                TransportBody::Completed { members } => {
                     flow.heard_at = now;
                     if speaks {
                         members.iter().for_each(|member| group.on_complete(*member));
                     }
                 }
-                TransportMessage::Unavailable { .. } => {
+                TransportBody::Unavailable => {
                     flow.heard_at = now;
                     group.on_refused(from);
                 }
-                TransportMessage::Stored { flow, proxy, address, chunks, .. } if flow.source == own => {
+                TransportBody::Stored { flow, proxy, address, chunks } if flow.source == own => {
                     let chunks = chunks.iter().take_while(|number| *number < count);
                     group.on_stored(flow.destination, (*proxy, *address), chunks);
                 }
-                TransportMessage::Dropped { flow: of, chunks, .. } if of.source == own => {
+                TransportBody::Dropped { flow: of, chunks, .. } if of.source == own => {
                     group.on_dropped(of.destination, chunks);
                     flow.lost += reported_lost(flow, chunks);
                 }
-                TransportMessage::KeptFor { lifetime_ms, .. } => {
+                TransportBody::KeptFor { lifetime_ms, .. } => {
                     flow.on_kept_for(Duration::from_millis(u64::from(*lifetime_ms)));
                 }
-                TransportMessage::Stored { .. }
-                | TransportMessage::Dropped { .. }
-                | TransportMessage::Request { .. }
-                | TransportMessage::Push { .. }
-                | TransportMessage::Custody { .. }
-                | TransportMessage::Unreadable { .. } => {}
+                TransportBody::Stored { .. }
+                | TransportBody::Dropped { .. }
+                | TransportBody::Request { .. }
+                | TransportBody::Push { .. }
+                | TransportBody::Custody { .. }
+                | TransportBody::Unreadable { .. } => {}
             }
             None
         });
         if let Some((token, pushes)) = notice.flatten() {
             let flow = Flow { source: own, destination: from };
-            return self.push_from(pushes, token, flow, id.1, message.about().1);
+            return self.push_from(pushes, token, flow, id.1, message.object);
         }
         let ends = matches!(
-            message,
-            TransportMessage::Ack { .. } | TransportMessage::Completed { .. } | TransportMessage::Unavailable { .. }
+            message.body,
+            TransportBody::Ack { .. } | TransportBody::Completed { .. } | TransportBody::Unavailable
         );
         if ends && self.flows.get(&id).and_then(|flow| flow.group.as_ref()).is_some_and(Group::is_over) {
             self.end(id);
@@ -206,7 +206,7 @@ impl Sender {
     ) {
         for ((proxy, address), numbers) in pushes {
             let chunks = ChunkRanges::from_ascending(numbers);
-            let push = TransportMessage::Push { flow, transfer, object, chunks };
+            let push = TransportBody::Push { flow, chunks }.about(transfer, object);
             self.messages.push_back((proxy, address, token, push));
         }
     }

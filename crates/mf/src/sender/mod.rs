@@ -43,7 +43,10 @@ use crate::{
     payload::Payload,
     reports::Reports,
     router::cache::ContentCache,
-    wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::lifetime_ms},
+    wire::{
+        ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportBody, TransportMessage,
+        chunk::lifetime_ms,
+    },
 };
 
 /// Limits of requested flows: all of a node's, and those that one device requested.
@@ -99,11 +102,12 @@ pub struct Sender {
     untold_flows: BTreeSet<FlowId>,
     /// Destinations not yet recognised as groups or devices, and whether flows wait for the result.
     unrecognised: BTreeMap<Guid, bool>,
-    failures: VecDeque<(String, String)>,
+    /// Objects that could not be read, and why.
+    pub failures: VecDeque<(String, String)>,
     /// Destination and transfer of expired flows.
-    expired: VecDeque<(Guid, u32)>,
+    pub expired: VecDeque<(Guid, u32)>,
     /// Flows from the cache that began to wait for a missing chunk.
-    lacking: Vec<(ObjectId, FlowId)>,
+    pub lacking: Vec<(ObjectId, FlowId)>,
     /// The reports of pushed transfers that have ended, and the order in which they did.
     ended: BTreeMap<u32, SendReport>,
     ended_order: VecDeque<u32>,
@@ -330,10 +334,6 @@ impl Sender {
         }
         None
     }
-    /// Flows from the cache that began to wait for a missing chunk since the last call.
-    pub fn take_lacking(&mut self) -> Vec<(ObjectId, FlowId)> {
-        core::mem::take(&mut self.lacking)
-    }
     /// The cache has a new chunk: a flow that waits for one tries again.
     pub fn on_cached(&mut self, id: FlowId) {
         self.flows.change(&id, |flow| flow.waiting.iter_mut().for_each(|waiting| waiting.awaits_storage = false));
@@ -351,28 +351,19 @@ impl Sender {
             |number: u32| number == waits || flow.again.contains(&number) || flow.dropped.contains(&number);
         let is_sent = |number: u32| number < flow.next || flow.held.contains(number);
         let held = (0..flow.count).filter(|number| is_sent(*number) && !is_missing(*number));
-        let request = TransportMessage::Request {
-            transfer: id.1,
-            object: flow.object,
+        let request = TransportBody::Request {
             chunk_bytes: flow.chunk_bytes,
             reliability: flow.options.reliability,
             buffer_chunks: flow.window.advice.max(1),
             held: ChunkRanges::from_ascending(held),
-        };
+        }
+        .about(id.1, flow.object);
         self.end(id);
         Some(request)
     }
     /// The next message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         self.messages.pop_front()
-    }
-    /// An object that could not be read, and why.
-    pub fn poll_failure(&mut self) -> Option<(String, String)> {
-        self.failures.pop_front()
-    }
-    /// Destination and transfer of an expired flow.
-    pub fn poll_expired(&mut self) -> Option<(Guid, u32)> {
-        self.expired.pop_front()
     }
     /// The chunks of a pushed transfer that storage on the way has promised to keep.
     pub fn promised(&self, transfer: u32) -> BTreeSet<u32> {
@@ -472,8 +463,8 @@ impl Sender {
         let is_elsewhere = failure.why.is_some() && self.objects.let_another_answer(&object);
         self.end(id);
         let message = match failure.why.filter(|_| !is_elsewhere) {
-            Some(why) => TransportMessage::Unreadable { transfer, object, why },
-            None => TransportMessage::Unavailable { transfer, object },
+            Some(why) => TransportBody::Unreadable { why }.about(transfer, object),
+            None => TransportBody::Unavailable.about(transfer, object),
         };
         self.messages.push_back((id.0, NetworkAddress::NONE, token, message));
     }
@@ -499,8 +490,7 @@ impl Sender {
     }
     /// Whether a message is about a flow of this node but does not carry its token: then it is forged.
     pub fn is_forged(&self, header: &ChunkHeader, message: &TransportMessage) -> bool {
-        let (transfer, object) = message.about();
-        let (is_sent, has_token) = self.flows.carries(transfer, object, header.token());
+        let (is_sent, has_token) = self.flows.carries(message.transfer, message.object, header.token());
         is_sent && !has_token
     }
     /// The number of flows.

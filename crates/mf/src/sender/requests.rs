@@ -10,11 +10,8 @@ impl Sender {
         message: &TransportMessage,
         cached: Option<Cached>,
     ) {
-        let TransportMessage::Request { transfer, object, chunk_bytes: wanted, reliability, buffer_chunks, held } =
-            message
-        else {
-            return;
-        };
+        let TransportMessage { transfer, object, body } = message;
+        let TransportBody::Request { chunk_bytes: wanted, reliability, buffer_chunks, held } = body else { return };
         if is_pushed(*transfer) {
             // Only senders use such numbers: the receiver would take the chunks for a pushed object.
             self.unknown += 1;
@@ -36,7 +33,7 @@ impl Sender {
         };
         let Some((chunk_bytes, count)) = cut else {
             self.unknown += 1;
-            let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
+            let unavailable = TransportBody::Unavailable.about(*transfer, *object);
             return self.messages.push_back((header.source, header.source_address, token, unavailable));
         };
         // The object's cut may differ from the requested one.
@@ -58,7 +55,7 @@ impl Sender {
         flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
         if !self.start(now, id, flow) {
             // Another source may have a free slot.
-            let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
+            let unavailable = TransportBody::Unavailable.about(*transfer, *object);
             self.messages.push_back((header.source, header.source_address, token, unavailable));
         }
     }
@@ -70,10 +67,8 @@ impl Sender {
         message: &TransportMessage,
         cached: Option<Cached>,
     ) {
-        let TransportMessage::Request { transfer, chunk_bytes: wanted, buffer_chunks, held, .. } = message else {
-            return;
-        };
-        let (id, token) = ((header.source, *transfer), header.token().unwrap_or_default());
+        let TransportBody::Request { chunk_bytes: wanted, buffer_chunks, held, .. } = &message.body else { return };
+        let (id, token) = ((header.source, message.transfer), header.token().unwrap_or_default());
         let is_late = |flow: &Outflow| now.since(flow.sent_at.max(flow.heard_at)) > REQUEST_AGAIN;
         if !self.flows.get(&id).is_some_and(|flow| flow.token == token && is_late(flow)) {
             return;

@@ -20,14 +20,13 @@ fn a_repeated_request_opens_the_window_that_no_message_confirmed() {
     let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
     let (mut now, mut sent, mut rounds) = (Time::from_millis(1), Vec::new(), 0);
     while sent.len() < 101 && rounds < 100 {
-        let request = TransportMessage::Request {
-            transfer: 1,
-            object: id,
+        let request = TransportBody::Request {
             chunk_bytes: 1 << 10,
             reliability: Reliability::Nack,
             buffer_chunks: 3,
             held: ChunkRanges::from_ascending(sent.iter().copied()),
-        };
+        }
+        .about(1, id);
         sender.handle_request(now, &header, &request, None);
         while let Some((header, _)) = sender.poll_chunk(now, &cache, |_, _| true) {
             sent.push(header.tag().expect("data").number);
@@ -58,7 +57,7 @@ fn who_has_acknowledged_chunks_and_not_the_whole_is_reminded() {
         let tag = *sent[0].0.tag().expect("data");
         let from = ChunkHeader::new(ChunkKind::Transport(tag.token), receiver, Guid([9; 20]), NetworkAddress(1));
         let acknowledge = |sender: &mut Sender, now, chunks: ChunkRanges, complete| {
-            let ack = TransportMessage::Ack { transfer: tag.transfer, object: id, complete, chunks };
+            let ack = TransportBody::Ack { complete, chunks }.about(tag.transfer, id);
             sender.handle_message(now, &from, &ack);
         };
         acknowledge(&mut sender, now, ChunkRanges::from_ascending(acknowledged), false);
@@ -86,21 +85,22 @@ fn who_asks_for_what_was_changed_is_told_so_and_this_node_once() {
     sender.publish(Box::new(object));
     let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
     for transfer in [1, 2] {
-        let request = TransportMessage::Request {
-            transfer,
-            object: id,
+        let request = TransportBody::Request {
             chunk_bytes: 8_192,
             reliability: Reliability::Nack,
             buffer_chunks: 100,
             held: ChunkRanges::default(),
-        };
+        }
+        .about(transfer, id);
         sender.handle_request(Time::from_millis(1), &header, &request, None);
         while sender.poll_chunk(Time::from_millis(1), &cache, |_, _| true).is_some() {}
         let told = core::iter::from_fn(|| sender.poll_message()).map(|(.., message)| message);
         let why = Unavailable::Changed;
-        assert!(told.eq([TransportMessage::Unreadable { transfer, object: id, why }]));
+        assert!(told.eq([TransportBody::Unreadable { why }.about(transfer, id)]));
     }
-    assert!(sender.poll_failure().is_some_and(|(name, _)| name == "/file") && sender.poll_failure().is_none());
+    assert!(
+        sender.failures.pop_front().is_some_and(|(name, _)| name == "/file") && sender.failures.pop_front().is_none()
+    );
 }
 
 #[test]
@@ -115,14 +115,13 @@ fn what_is_here_is_not_sent_however_it_is_cut() {
     let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
     let mut now = Time::from_millis(1);
     for (held, missing) in [([0, 1].as_slice(), [3, 4, 5].as_slice()), (&[0, 1, 3], &[3, 4])] {
-        let request = TransportMessage::Request {
-            transfer: 1,
-            object: id,
+        let request = TransportBody::Request {
             chunk_bytes: 8_192,
             reliability: Reliability::Nack,
             buffer_chunks: 100,
             held: ChunkRanges::from_ascending(held.iter().copied()),
-        };
+        }
+        .about(1, id);
         sender.handle_request(now, &header, &request, None);
         let sent = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true));
         let sent: Vec<u32> = sent.map(|(header, _)| header.tag().expect("data").number).collect();
@@ -147,7 +146,7 @@ fn what_was_lent_is_forgotten_when_the_last_one_has_it_and_what_is_published_sta
         for (receiver, transfer) in receivers.into_iter().zip(transfers) {
             assert!(sender.object(&id).is_some(), "{name}: somebody has not got it");
             let chunks = ChunkRanges::from_ascending([0, 1]);
-            let all = TransportMessage::Ack { transfer, object: id, complete: true, chunks };
+            let all = TransportBody::Ack { complete: true, chunks }.about(transfer, id);
             let token = Token::of(&[0; 32], &receiver, transfer);
             let from = ChunkHeader::new(ChunkKind::Transport(token), receiver, Guid([9; 20]), NetworkAddress(1));
             sender.handle_message(now, &from, &all);
@@ -196,32 +195,19 @@ fn what_is_said_of_a_transfer_without_its_token_counts_for_nothing() {
         })
     };
     let nothing = (Vec::new(), 0, false);
-    let nack = both(|transfer, object, _, _, missing| TransportMessage::Status {
-        transfer,
-        object,
-        window: 0,
-        advice_chunks: 1,
-        sequence: 1,
-        missing,
+    let nack = both(|transfer, object, _, _, missing| {
+        TransportBody::Status { window: 0, advice_chunks: 1, sequence: 1, missing }.about(transfer, object)
     });
     assert_eq!(nack, [nothing.clone(), (Vec::from([1]), 0, false)]);
-    let ack = both(|transfer, object, _, _, chunks| TransportMessage::Ack { transfer, object, complete: true, chunks });
+    let ack =
+        both(|transfer, object, _, _, chunks| TransportBody::Ack { complete: true, chunks }.about(transfer, object));
     assert_eq!(ack, [nothing.clone(), (Vec::new(), 0, true)]);
-    let stored = both(|transfer, object, flow, (proxy, address), chunks| TransportMessage::Stored {
-        flow,
-        transfer,
-        object,
-        proxy,
-        address,
-        chunks,
+    let stored = both(|transfer, object, flow, (proxy, address), chunks| {
+        TransportBody::Stored { flow, proxy, address, chunks }.about(transfer, object)
     });
     assert_eq!(stored, [nothing.clone(), (Vec::new(), 1, false)]);
-    let dropped = both(|transfer, object, flow, (proxy, _), chunks| TransportMessage::Dropped {
-        flow,
-        transfer,
-        object,
-        proxy,
-        chunks,
+    let dropped = both(|transfer, object, flow, (proxy, _), chunks| {
+        TransportBody::Dropped { flow, proxy, chunks }.about(transfer, object)
     });
     assert_eq!(dropped, [nothing, (Vec::from([1]), 0, false)]);
 }
@@ -277,25 +263,20 @@ fn what_is_said_of_what_goes_to_a_group_without_its_token_counts_for_nothing() {
     let (member, proxy) = (Guid([2; 20]), Guid([8; 20]));
     let chunks = || ChunkRanges::from_ascending([1]);
     let flow = Flow { source: Guid([9; 20]), destination: member };
-    let status = |sequence| TransportMessage::Status {
-        transfer,
-        object,
-        window: 0,
-        advice_chunks: 1,
-        sequence,
-        missing: chunks(),
+    let status = |sequence| {
+        TransportBody::Status { window: 0, advice_chunks: 1, sequence, missing: chunks() }.about(transfer, object)
     };
     let address = NetworkAddress(8);
     let all = Guid([3; 20]);
     let said = [
         // The first chunk is sent again; stored chunks are pushed from storage, and dropped ones leave it.
         (status(1), member, (1, 0, 0, 0)),
-        (TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() }, proxy, (0, 0, 1, 0)),
+        (TransportBody::Stored { flow, proxy, address, chunks: chunks() }.about(transfer, object), proxy, (0, 0, 1, 0)),
         (status(2), member, (0, 1, 0, 0)),
-        (TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() }, proxy, (0, 0, 1, 0)),
-        (TransportMessage::Dropped { flow, transfer, object, proxy, chunks: chunks() }, proxy, (0, 0, 0, 0)),
-        (TransportMessage::Completed { transfer, object, members: [all].into() }, proxy, (0, 0, 0, 1)),
-        (TransportMessage::Ack { transfer, object, complete: true, chunks: chunks() }, member, (0, 0, 0, 2)),
+        (TransportBody::Stored { flow, proxy, address, chunks: chunks() }.about(transfer, object), proxy, (0, 0, 1, 0)),
+        (TransportBody::Dropped { flow, proxy, chunks: chunks() }.about(transfer, object), proxy, (0, 0, 0, 0)),
+        (TransportBody::Completed { members: [all].into() }.about(transfer, object), proxy, (0, 0, 0, 1)),
+        (TransportBody::Ack { complete: true, chunks: chunks() }.about(transfer, object), member, (0, 0, 0, 2)),
     ];
     let (mut stored, mut delivered) = (0, 0);
     for (message, from, comes) in said {
@@ -313,7 +294,7 @@ fn members_are_spoken_for_only_if_proxies_were_asked_to() {
         let mut group = ToGroup::new(proxies);
         let (transfer, object, token) = (group.transfer, group.object, group.token);
         let members = [Guid([2; 20]), Guid([3; 20])].into();
-        let all = TransportMessage::Completed { transfer, object, members };
+        let all = TransportBody::Completed { members }.about(transfer, object);
         assert_eq!(group.hear(Guid([2; 20]), token, &all), (0, 0, 0, delivered));
         let is_over = group.sender.report(transfer).is_some_and(|report| report.is_over);
         assert_eq!(is_over, proxies > 0, "a member cannot end it for the others");
@@ -323,13 +304,9 @@ fn members_are_spoken_for_only_if_proxies_were_asked_to() {
 #[test]
 fn what_was_said_to_be_missing_is_sent_once_however_often_that_is_repeated() {
     let status = |sequence| {
-        move |transfer, object, _| TransportMessage::Status {
-            transfer,
-            object,
-            window: 0,
-            advice_chunks: 1,
-            sequence,
-            missing: ChunkRanges::from_ascending([1]),
+        move |transfer, object, _| {
+            TransportBody::Status { window: 0, advice_chunks: 1, sequence, missing: ChunkRanges::from_ascending([1]) }
+                .about(transfer, object)
         }
     };
     // A repeated message shows the token as well.
@@ -357,14 +334,13 @@ fn a_request_that_is_repeated_without_the_token_of_the_first_sends_nothing_again
     let (own, receiver, mut now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
     let mut sender = Sender::new(own, EndConfig::default(), 0, &[0; 32]);
     let file = object("/file");
-    let request = TransportMessage::Request {
-        transfer: 1,
-        object: file.manifest().publication_id(),
+    let request = TransportBody::Request {
         chunk_bytes: 1 << 10,
         reliability: Reliability::Nack,
         buffer_chunks: 3,
         held: ChunkRanges::default(),
-    };
+    }
+    .about(1, file.manifest().publication_id());
     sender.publish(file);
     for (token, sent) in [(7, 2), (8, 0), (7, 2)] {
         let header = ChunkHeader::new(ChunkKind::Transport(Token(token)), receiver, own, NetworkAddress(1));
@@ -387,23 +363,21 @@ fn of_all(chunks: fn(ChunkRanges) -> TransportMessage) -> TransportMessage {
 
 #[test]
 fn storage_has_no_chunks_that_there_are_not() {
-    let all = of_all(|chunks| TransportMessage::Stored {
-        flow: Flow { source: Guid::NONE, destination: Guid::NONE },
-        transfer: 0,
-        object: ObjectId([0; 16]),
-        proxy: Guid([3; 20]),
-        address: NetworkAddress(3),
-        chunks,
+    let all = of_all(|chunks| {
+        TransportBody::Stored {
+            flow: Flow { source: Guid::NONE, destination: Guid::NONE },
+            proxy: Guid([3; 20]),
+            address: NetworkAddress(3),
+            chunks,
+        }
+        .about(0, ObjectId([0; 16]))
     });
-    let TransportMessage::Stored { proxy, address, chunks, .. } = all else { panic!("{all:?}") };
+    let TransportMessage { body: TransportBody::Stored { proxy, address, chunks, .. }, .. } = all else {
+        panic!("{all:?}")
+    };
     let of_one = comes_of(
-        |transfer, object, flow| TransportMessage::Stored {
-            flow,
-            transfer,
-            object,
-            proxy,
-            address,
-            chunks: chunks.clone(),
+        |transfer, object, flow| {
+            TransportBody::Stored { flow, proxy, address, chunks: chunks.clone() }.about(transfer, object)
         },
         false,
     );
@@ -411,7 +385,7 @@ fn storage_has_no_chunks_that_there_are_not() {
     let mut group = ToGroup::new(1);
     let (transfer, object, token) = (group.transfer, group.object, group.token);
     let flow = Flow { source: Guid([9; 20]), destination: Guid([2; 20]) };
-    let stored = TransportMessage::Stored { flow, transfer, object, proxy, address, chunks };
+    let stored = TransportBody::Stored { flow, proxy, address, chunks }.about(transfer, object);
     assert_eq!(group.hear(proxy, token, &stored), (0, 0, 3, 0));
 }
 
@@ -424,21 +398,20 @@ fn one_who_asks_for_very_much_takes_nothing_from_others() {
     let id = file.manifest().publication_id();
     sender.publish(file);
     let ask = |sender: &mut Sender, now, from: Guid, transfer| {
-        let request = TransportMessage::Request {
-            transfer,
-            object: id,
+        let request = TransportBody::Request {
             chunk_bytes: 1 << 10,
             reliability: Reliability::Nack,
             buffer_chunks: 3,
             held: ChunkRanges::default(),
-        };
+        }
+        .about(transfer, id);
         let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), from, own, NetworkAddress(1));
         sender.handle_request(now, &header, &request, None);
         while sender.poll_chunk(now, &cache, |_, _| true).is_some() {}
         let answer = sender.poll_message().map(|(to, .., message)| (to, message));
         match answer {
             None => true,
-            Some((to, TransportMessage::Unavailable { transfer: told, .. })) => {
+            Some((to, TransportMessage { transfer: told, body: TransportBody::Unavailable, .. })) => {
                 assert_eq!((to, told), (from, transfer));
                 false
             }
@@ -495,14 +468,13 @@ fn a_transfer_of_very_many_windows_goes_on_as_fast_as_it_began() {
         for (header, _) in chunks {
             let tag = header.tag().expect("data");
             (sent, sequence) = (sent + 1, sequence + 1);
-            let status = TransportMessage::Status {
-                transfer,
-                object: id,
+            let status = TransportBody::Status {
                 window: tag.window,
                 advice_chunks: 1,
                 sequence,
                 missing: ChunkRanges::default(),
-            };
+            }
+            .about(transfer, id);
             let kind = ChunkKind::Transport(tag.token);
             sender.handle_message(now, &ChunkHeader::new(kind, receiver, own, NetworkAddress(1)), &status);
         }
@@ -528,7 +500,7 @@ fn what_has_a_lifetime_is_given_up_at_its_end_however_often_it_is_dropped() {
                 let flow = Flow { source: own, destination: receiver };
                 let chunks = ChunkRanges::from_ascending([header.tag().expect("data").number]);
                 let proxy = Guid([3; 20]);
-                let dropped = TransportMessage::Dropped { flow, transfer, object: id, proxy, chunks };
+                let dropped = TransportBody::Dropped { flow, proxy, chunks }.about(transfer, id);
                 let kind = ChunkKind::Transport(header.token().expect("data"));
                 sender.handle_message(now, &ChunkHeader::new(kind, proxy, own, NetworkAddress(1)), &dropped);
             }
@@ -540,8 +512,8 @@ fn what_has_a_lifetime_is_given_up_at_its_end_however_often_it_is_dropped() {
         assert!(sent.len() > 6, "it is sent again until then");
         let report = sender.report(transfer).expect("it is known");
         assert!(report.is_over && report.delivered.is_empty());
-        assert_eq!(sender.poll_expired().is_some(), lifetime.is_some());
-        assert_eq!(sender.poll_failure().is_some(), lifetime.is_some(), "why is told");
+        assert_eq!(sender.expired.pop_front().is_some(), lifetime.is_some());
+        assert_eq!(sender.failures.pop_front().is_some(), lifetime.is_some(), "why is told");
         for (at, lifetime_ms) in sent {
             let left = lifetime.map_or(0, |lifetime| (begin + lifetime).since(at).as_millis() as u32);
             assert_eq!(lifetime_ms, left, "each says what is left of it");

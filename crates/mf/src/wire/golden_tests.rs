@@ -287,7 +287,7 @@ fn golden_chunk_header() {
 
 #[test]
 fn golden_transport_messages() {
-    use TransportMessage as M;
+    use TransportBody as M;
     let (transfer, object) = (6, ObjectId([0x11; 16]));
     let (flow, chunks) = (Flow { source: guid(0xaa), destination: guid(0xbb) }, ChunkRanges::from_ascending([1, 2, 5]));
     let (a, b, c, id) = (
@@ -300,44 +300,36 @@ fn golden_transport_messages() {
     for (bytes, message) in [
         (
             alloc::format!("01 {id} 00100000 01 0008 {runs}"),
-            M::Request {
-                transfer,
-                object,
-                chunk_bytes: 1 << 20,
-                reliability: Reliability::Nack,
-                buffer_chunks: 8,
-                held: chunks.clone(),
-            },
+            M::Request { chunk_bytes: 1 << 20, reliability: Reliability::Nack, buffer_chunks: 8, held: chunks.clone() },
         ),
         (
             alloc::format!("02 {id} 0001 0010 00000003 {runs}"),
-            M::Status { transfer, object, window: 1, advice_chunks: 16, sequence: 3, missing: chunks.clone() },
+            M::Status { window: 1, advice_chunks: 16, sequence: 3, missing: chunks.clone() },
         ),
-        (alloc::format!("03 {id} 01 {runs}"), M::Ack { transfer, object, complete: true, chunks: chunks.clone() }),
+        (alloc::format!("03 {id} 01 {runs}"), M::Ack { complete: true, chunks: chunks.clone() }),
         (
             alloc::format!("04 {id} {a} {b} {c} 00000007 {runs}"),
-            M::Stored { transfer, object, flow, proxy: guid(0xcc), address: NetworkAddress(7), chunks: chunks.clone() },
+            M::Stored { flow, proxy: guid(0xcc), address: NetworkAddress(7), chunks: chunks.clone() },
         ),
-        (
-            alloc::format!("05 {id} {a} {b} {c} {runs}"),
-            M::Dropped { transfer, object, flow, proxy: guid(0xcc), chunks: chunks.clone() },
-        ),
-        (alloc::format!("06 {id} {a} {b} {runs}"), M::Push { transfer, object, flow, chunks: chunks.clone() }),
-        (alloc::format!("07 {id}"), M::Unavailable { transfer, object }),
+        (alloc::format!("05 {id} {a} {b} {c} {runs}"), M::Dropped { flow, proxy: guid(0xcc), chunks: chunks.clone() }),
+        (alloc::format!("06 {id} {a} {b} {runs}"), M::Push { flow, chunks: chunks.clone() }),
+        (alloc::format!("07 {id}"), M::Unavailable),
         (
             alloc::format!("09 {id} {a} {b} 01 {runs}"),
-            M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
+            M::Custody { flow, state: CustodyState::Taken, chunks: chunks.clone() },
         ),
-        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
-        (alloc::format!("0b {id} {a} {b} 0036ee80"), M::KeptFor { transfer, object, flow, lifetime_ms: 3_600_000 }),
+        (alloc::format!("0a {id} 02"), M::Unreadable { why: Unavailable::Gone }),
+        (alloc::format!("0b {id} {a} {b} 0036ee80"), M::KeptFor { flow, lifetime_ms: 3_600_000 }),
     ] {
-        check(&hex(&bytes), &message, M::decode, M::encode);
+        check(&hex(&bytes), &message.about(transfer, object), TransportMessage::decode, TransportMessage::encode);
     }
-    let unknown = M::decode(&hex(&alloc::format!("09 {id} {a} {b} 05 00")));
+    let unknown = TransportMessage::decode(&hex(&alloc::format!("09 {id} {a} {b} 05 00")));
     assert_eq!(unknown, Err(WireError::Value { field: "custody", found: 5 }));
     // All possible numbers: a receiver must not iterate over them.
     let all = hex(&alloc::format!("06 {id} {a} {b} 01 00000000 ffffffff"));
-    let Ok(M::Push { chunks, .. }) = M::decode(&all) else { panic!("it is legal") };
+    let Ok(TransportMessage { body: M::Push { chunks, .. }, .. }) = TransportMessage::decode(&all) else {
+        panic!("it is legal")
+    };
     assert_eq!(chunks.runs(), [(0, u32::MAX)]);
     assert_eq!(chunks.without([0, 7, 8, u32::MAX - 1]).runs(), [(1, 6), (9, u32::MAX - 10)]);
     assert_eq!(ChunkRanges::from_ascending([3, 4, 9]).without([1, 3, 5, 9, 11]).runs(), [(4, 1)]);
@@ -348,7 +340,7 @@ fn golden_transport_messages() {
         ("01 ffffffff 00000001", "chunk count"),
         ("79", "chunk ranges"),
     ] {
-        let found = M::decode(&hex(&alloc::format!("03 {id} 00 {runs}")));
+        let found = TransportMessage::decode(&hex(&alloc::format!("03 {id} 00 {runs}")));
         assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{runs}: {found:?}");
     }
 }
@@ -555,7 +547,7 @@ proptest! {
         prop_assert!(ranges.runs().len() <= RANGES_MAX);
         prop_assert!(ranges.iter().eq(numbers.iter().copied().take(ranges.iter().count())));
         prop_assert!(numbers.iter().all(|number| ranges.contains(*number)) || ranges.runs().len() == RANGES_MAX);
-        let message = TransportMessage::Ack { transfer: 1, object: ObjectId([1; 16]), complete: false, chunks: ranges };
+        let message = TransportBody::Ack { complete: false, chunks: ranges }.about(1, ObjectId([1; 16]));
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         prop_assert_eq!(TransportMessage::decode(&bytes), Ok(message));

@@ -39,7 +39,7 @@ pub use names::{
     Statement, bucket_of,
 };
 pub use routing::{Adjacency, LinkState};
-pub use transport::{ChunkRanges, CustodyState, TransportMessage};
+pub use transport::{ChunkRanges, CustodyState, TransportBody, TransportMessage};
 use tributary_core::wire::{Reader, Writer};
 pub use tributary_core::wire::{Wire, WireError};
 

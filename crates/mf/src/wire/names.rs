@@ -594,12 +594,7 @@ impl NameMessage {
 
     /// Whether it answers a hand-over.
     pub fn answers_hand_over(&self) -> bool {
-        match self {
-            NameMessage::Done { request, .. }
-            | NameMessage::Stale { request, .. }
-            | NameMessage::Refused { request, .. } => request & NameMessage::HAND_OVER_BIT != 0,
-            _ => false,
-        }
+        self.answered().is_some_and(|request| request & NameMessage::HAND_OVER_BIT != 0)
     }
     /// Its number, if it is a request.
     pub fn question(&self) -> Option<u32> {
@@ -609,14 +604,19 @@ impl NameMessage {
             | NameMessage::Watch { request, .. }
             | NameMessage::Next { request, .. }
             | NameMessage::Renew { request, .. } => Some(*request),
-            NameMessage::Done { .. }
-            | NameMessage::Stale { .. }
-            | NameMessage::Refused { .. }
-            | NameMessage::Found { .. }
-            | NameMessage::Notify { .. }
-            | NameMessage::Page { .. }
-            | NameMessage::Renewed { .. }
-            | NameMessage::Many(_) => None,
+            _ => None,
+        }
+    }
+    /// The number of the request that it answers, if it is an answer.
+    pub fn answered(&self) -> Option<u32> {
+        match self {
+            NameMessage::Done { request, .. }
+            | NameMessage::Stale { request, .. }
+            | NameMessage::Refused { request, .. }
+            | NameMessage::Found { request, .. }
+            | NameMessage::Page { request, .. }
+            | NameMessage::Renewed { request, .. } => Some(*request),
+            _ => None,
         }
     }
     /// The messages that it consists of: several, or itself.

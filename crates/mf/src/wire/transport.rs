@@ -3,7 +3,10 @@ use alloc::vec::Vec;
 
 use tributary_content::{ObjectId, Unavailable};
 use tributary_core::{
-    wire::codec::{Choice, List8, Of, Own, U16, U32},
+    wire::{
+        Codec, Wire,
+        codec::{Choice, List8, Of, Own, U16, U32},
+    },
     wire_table,
 };
 
@@ -120,17 +123,46 @@ impl ChunkRanges {
     }
 }
 
+/// A message of the transport: `kind 1 | transfer 4 | object id 16 | the fields of its kind`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransportMessage {
+    /// The transfer that it is about, as its receiver or, of a push, its sender numbers it.
+    pub transfer: u32,
+    /// The object that it is about.
+    pub object: ObjectId,
+    /// What it says.
+    pub body: TransportBody,
+}
+
+impl Wire for TransportMessage {
+    fn read(reader: &mut Reader<'_>) -> Result<TransportMessage, WireError> {
+        let kind = reader.u8("message kind")?;
+        let (transfer, object) = (reader.u32("transfer")?, OBJECT.read(reader, "object id")?);
+        Ok(TransportBody::read_fields(kind, reader)?.about(transfer, object))
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        let at = out.len();
+        out.put_u8(0);
+        out.put_u32(self.transfer);
+        OBJECT.write(&self.object, out);
+        out[at] = self.body.write_fields(out);
+    }
+}
+
+impl TransportBody {
+    /// The message that says this about a transfer and its object.
+    pub fn about(self, transfer: u32, object: ObjectId) -> TransportMessage {
+        TransportMessage { transfer, object, body: self }
+    }
+}
+
 wire_table! {
-    /// A message of the transport about `transfer` and `object`.
+    /// What a message of the transport says.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub enum TransportMessage("message kind") {
+    pub enum TransportBody("message kind") {
         /// A receiver requests an object (paper: get). Service
         /// [`ContentRequest`](crate::ids::ServiceId::ContentRequest).
         1 => Request {
-            /// Chosen by the receiver.
-            transfer: u32 = U32 => "transfer",
-            /// The requested object.
-            object: ObjectId = OBJECT => "object id",
             /// The chunk size that it proposes; the sender may take a smaller one.
             chunk_bytes: u32 = CHUNK_BYTES => "chunk bytes",
             /// The reports that the receiver will send.
@@ -143,10 +175,6 @@ wire_table! {
         /// The one message per window (paper §3.4.2): flow control and missing chunks. Without missing chunks it
         /// acknowledges the window.
         2 => Status {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// The window it answers.
             window: u16 = U16 => "window",
             /// The sending window that the receiver advises, in chunks; 0 stops the sender.
@@ -158,10 +186,6 @@ wire_table! {
         },
         /// Chunks that have arrived and are verified (reliability [`Reliability::Ack`]), or, with `complete`, the end.
         3 => Ack {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Whether everything has arrived.
             complete: bool = Choice(&[false, true]) => "complete",
             /// The chunks that have arrived.
@@ -169,10 +193,6 @@ wire_table! {
         },
         /// A proxy has stored chunks, durably, and is responsible for them from now on.
         4 => Stored {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Their source and destination.
             flow: Flow = Own => "flow",
             /// The proxy.
@@ -184,10 +204,6 @@ wire_table! {
         },
         /// A proxy or router has dropped chunks.
         5 => Dropped {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Their source and destination.
             flow: Flow = Own => "flow",
             /// The proxy.
@@ -197,10 +213,6 @@ wire_table! {
         },
         /// The source asks a proxy to send stored chunks now.
         6 => Push {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Their source and destination.
             flow: Flow = Own => "flow",
             /// Which chunks.
@@ -208,36 +220,19 @@ wire_table! {
         },
         /// The sender cannot serve a request, or, on its behalf, a router cannot forward it there; or a receiver cannot
         /// keep an unsolicited object.
-        7 => Unavailable {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
-        },
+        7 => Unavailable,
         /// A sender cannot read an object that it publishes, and gives the reason. The receiver requests it elsewhere.
         10 => Unreadable {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Why.
             why: Unavailable = WHY => "reason",
         },
         /// A proxy reports the members of a group that have everything verified (paper §3.5: aggregated).
         8 => Completed {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// At most [`MEMBERS_LISTED_MAX`].
             members: Vec<Guid> = List8(MEMBERS_LISTED_MAX, "member", GUID) => "members",
         },
         /// The next custodian, the receiver, or a router that lost them reports the state of chunks to their custodian.
         9 => Custody {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Source and destination of the chunks.
             flow: Flow = Own => "flow",
             /// Their state.
@@ -247,10 +242,6 @@ wire_table! {
         },
         /// A proxy tells the source that it keeps chunks for less than their requested lifetime.
         11 => KeptFor {
-            /// The transfer.
-            transfer: u32 = U32 => "transfer",
-            /// The object.
-            object: ObjectId = OBJECT => "object id",
             /// Source and destination of the chunks.
             flow: Flow = Own => "flow",
             /// Lifetime from now on in milliseconds.
@@ -274,28 +265,6 @@ pub enum CustodyState {
     Lost = 3,
     /// There is space again where chunks were refused.
     Ready = 4,
-}
-
-impl TransportMessage {
-    /// The transfer and the object that it is about.
-    pub fn about(&self) -> (u32, ObjectId) {
-        use TransportMessage::{
-            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable, Unreadable,
-        };
-        match self {
-            Request { transfer, object, .. }
-            | Status { transfer, object, .. }
-            | Ack { transfer, object, .. }
-            | Stored { transfer, object, .. }
-            | Dropped { transfer, object, .. }
-            | Push { transfer, object, .. }
-            | Unavailable { transfer, object }
-            | Unreadable { transfer, object, .. }
-            | Completed { transfer, object, .. }
-            | Custody { transfer, object, .. }
-            | KeptFor { transfer, object, .. } => (*transfer, *object),
-        }
-    }
 }
 
 pub(crate) const OBJECT: Of<ObjectId> =

@@ -11,7 +11,7 @@ use tributary_mf::{
     receiver::{Announced, Announcer, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
-    wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportMessage},
+    wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportBody, TransportMessage},
 };
 use tributary_transport::messaging::GetOptions;
 
@@ -204,7 +204,7 @@ impl Ends {
     /// The messages per window: time, advised window, and missing chunks.
     fn status(&self) -> Vec<(Time, u16, Vec<u32>)> {
         let of = |(at, message): &(Time, TransportMessage)| match message {
-            TransportMessage::Status { advice_chunks, missing, .. } => {
+            TransportMessage { body: TransportBody::Status { advice_chunks, missing, .. }, .. } => {
                 Some((*at, *advice_chunks, missing.iter().collect()))
             }
             _ => None,
@@ -213,8 +213,7 @@ impl Ends {
     }
     /// Messages that acknowledge something, or, with `complete`, everything.
     fn acks(&self, of: bool) -> usize {
-        let is_one =
-            |message: &TransportMessage| matches!(message, TransportMessage::Ack { complete, .. } if *complete == of);
+        let is_one = |message: &TransportMessage| matches!(message, TransportMessage { body: TransportBody::Ack { complete, .. }, .. } if *complete == of);
         self.messages.iter().filter(|(_, message)| is_one(message)).count()
     }
 }
@@ -318,7 +317,8 @@ fn pushed_with_a_loss(reliability: Reliability, chunks: u32, mute: &[u32], secon
             !core::mem::replace(&mut lost, true)
         }
         Carried::Message(
-            TransportMessage::Status { missing: reported, .. } | TransportMessage::Ack { chunks: reported, .. },
+            TransportMessage { body: TransportBody::Status { missing: reported, .. }, .. }
+            | TransportMessage { body: TransportBody::Ack { chunks: reported, .. }, .. },
         ) => {
             let before = mute.len();
             mute.retain(|number| !reported.contains(*number));
@@ -499,7 +499,7 @@ fn a_reminder_is_answered_at_once_by_what_is_missing() {
         Carried::Chunk(header, _) if header.tag().unwrap().number == 6 => !core::mem::replace(&mut lost, true),
         Carried::Chunk(..) => false,
         Carried::Message(message) => {
-            let is_nack = matches!(message, TransportMessage::Status { missing, .. } if !missing.is_empty());
+            let is_nack = matches!(message, TransportMessage { body: TransportBody::Status { missing, .. }, .. } if !missing.is_empty());
             stated += u32::from(is_nack);
             is_nack && stated <= 2
         }

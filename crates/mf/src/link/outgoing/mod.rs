@@ -23,7 +23,7 @@ use self::sending::Sending;
 use super::{
     HopConfig,
     buffer::{Buffer, Chunk, Slot},
-    windows::{Backlog, Room, Windows},
+    windows::{Room, Windows},
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
@@ -79,7 +79,8 @@ pub struct Outgoing {
     order: u64,
     csyns: BTreeMap<u32, Query>,
     control_queries: packets::Repeated,
-    windows: Windows,
+    /// The neighbour's windows.
+    pub(crate) windows: Windows,
     /// Maximum packets in the neighbour's buffer, as far as it has reported.
     capacity: u32,
     transfer: TransferConfig,
@@ -98,11 +99,12 @@ pub struct Outgoing {
     interrupted_at: u64,
     starved: bool,
     /// Since when the neighbour's window has kept a chunk waiting.
-    blocked_since: Option<Time>,
+    pub blocked_since: Option<Time>,
     probe_at: Time,
-    done: VecDeque<Slot>,
-    /// Bytes of the longest datagram acknowledged since the last query.
-    arrived: u32,
+    /// Chunks that the neighbour has completely received.
+    pub done: VecDeque<Slot>,
+    /// Bytes of the longest datagram acknowledged since the last query; 0 if none.
+    pub arrived: u32,
     /// Counters.
     pub stats: OutgoingStats,
 }
@@ -274,10 +276,6 @@ impl Outgoing {
             self.windows.on_blocked(now, destination, self.rtt.rto());
         }
         has_room
-    }
-    /// Since when the neighbour's window has kept chunks waiting.
-    pub fn blocked_since(&self) -> Option<Time> {
-        self.blocked_since
     }
     /// Starts to send a buffered chunk. An interrupted chunk continues where it stopped.
     pub fn begin(&mut self, now: Time, slot: Slot, buffer: &mut Buffer) {
@@ -628,14 +626,6 @@ impl Outgoing {
 
     // Outputs.
 
-    /// Bytes of the longest datagram that the neighbour has acknowledged since the last call; 0 if none.
-    pub fn take_arrived(&mut self) -> u32 {
-        core::mem::take(&mut self.arrived)
-    }
-    /// Returns a chunk that the neighbour has completely received.
-    pub fn poll_done(&mut self) -> Option<Slot> {
-        self.done.pop_front()
-    }
     /// When to poll for packets again.
     pub fn poll_timeout(&self) -> Option<Time> {
         let queries = self.sending.iter().map(|sending| sending.query_at).min().filter(|at| *at < Time::MAX);
@@ -661,18 +651,6 @@ impl Outgoing {
     #[cfg(test)]
     pub fn sending(&self) -> usize {
         self.sending.len()
-    }
-    /// Packets that the neighbour's windows still admit, in total and for a destination.
-    pub fn window_room(&self, destination: &Guid) -> u32 {
-        self.windows.link_room().min(self.windows.destination_room(destination))
-    }
-    /// Packets that the window of a destination admits, regardless of the link's; the maximum if it is unknown.
-    pub fn destination_room(&self, destination: &Guid) -> u32 {
-        self.windows.destination_room(destination)
-    }
-    /// The queue at the neighbour for a destination.
-    pub fn backlog(&self, now: Time, destination: &Guid) -> Backlog {
-        self.windows.backlog(now, destination)
     }
     /// Consecutive unanswered CSYNs of the chunk that has waited longest.
     pub fn timeouts(&self) -> u32 {

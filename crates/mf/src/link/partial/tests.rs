@@ -96,7 +96,7 @@ fn whoever_fills_the_limit_pushes_out_its_own_parts_and_whole_chunks_push_out_al
     assert!(partials.has(&key(1, 0, 20_000), Slot::default()), "the other neighbour's is here still");
     assert!(partials.has(&key(2, 99, 20_000), Slot::default()) && !partials.has(&key(2, 1, 20_000), Slot::default()));
     assert!(!partials.has(&key(3, 0, 20_000), Slot::default()), "nobody else goes on with it");
-    assert_eq!(partials.take_dropped(), 96);
+    assert_eq!(core::mem::take(&mut partials.dropped), 96);
     partials.set_room(0);
     assert!(partials.is_empty() && partials.used() == ByteCount(0));
     keep(&mut partials, Time::ZERO, 1, &buffer, honest);

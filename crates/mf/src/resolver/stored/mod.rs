@@ -123,34 +123,24 @@ struct Found {
     more: bool,
 }
 
+/// What a job needs of the store.
+enum Step {
+    /// Its record is kept.
+    Record(Entry, Lease),
+    /// Its author is present.
+    Presence(Guid),
+    /// Whether its author's presence lasts, and its memory.
+    PresenceRenewed,
+    MemoryRenewed,
+    Found,
+    /// Which of these are present.
+    There(Vec<Guid>),
+}
+
 /// What a request to the store is for.
 enum Part {
-    /// A record of a job.
-    Record {
-        job: u64,
-        entry: Entry,
-        lease: Lease,
-    },
-    /// The author's presence.
-    Presence {
-        job: u64,
-        author: Guid,
-    },
-    /// Whether its author's presence lasts, and its memory.
-    PresenceRenewed {
-        job: u64,
-    },
-    MemoryRenewed {
-        job: u64,
-    },
-    Found {
-        job: u64,
-    },
-    /// Which of these are present.
-    There {
-        job: u64,
-        authors: Vec<Guid>,
-    },
+    /// Something that a job needs.
+    Job(u64, Step),
     Place(Guid),
     Bucket(u16),
     Authors,
@@ -227,28 +217,27 @@ impl Stored {
         }
     }
     fn on_done(&mut self, now: Time, part: Part, answer: Answer) {
-        match (part, answer) {
-            (Part::Record { job, entry, lease }, Answer::Stale { entry: there, revision, .. }) => {
+        let Part::Job(job, step) = part else { return };
+        match (step, answer) {
+            (Step::Record(entry, lease), Answer::Stale { entry: there, revision, .. }) => {
                 self.on_stale(now, job, (entry, lease), there, revision);
             }
-            (Part::Record { job, .. }, Answer::Stored { is_new, .. }) => self.on_stored(now, job, is_new),
-            (Part::Presence { job, author }, Answer::Stored { .. }) => {
+            (Step::Record(..), Answer::Stored { is_new, .. }) => self.on_stored(now, job, is_new),
+            (Step::Presence(author), Answer::Stored { .. }) => {
                 // The store reports it too, with a revision; until then the requester may look it up.
                 self.authors.set_there(0, author, true);
                 self.unannounced.remove(&author);
                 self.on_part(now, job);
             }
-            (Part::PresenceRenewed { job }, Answer::Renewed { is_alive, .. }) => {
-                self.on_presence(now, job, is_alive);
-            }
-            (Part::MemoryRenewed { job }, Answer::Renewed { is_alive, .. }) => {
+            (Step::PresenceRenewed, Answer::Renewed { is_alive, .. }) => self.on_presence(now, job, is_alive),
+            (Step::MemoryRenewed, Answer::Renewed { is_alive, .. }) => {
                 if let Some(What::Renew { is_lost, .. }) = self.jobs.get_mut(&job).map(|job| &mut job.what) {
                     *is_lost |= !is_alive;
                 }
                 self.on_part(now, job);
             }
-            (Part::Found { job }, Answer::Listed { entries, more, .. }) => self.on_found(now, job, entries, more),
-            (Part::There { job, authors }, Answer::Listed { entries, revision, .. }) => {
+            (Step::Found, Answer::Listed { entries, more, .. }) => self.on_found(now, job, entries, more),
+            (Step::There(authors), Answer::Listed { entries, revision, .. }) => {
                 self.on_there(now, job, authors, &entries, revision);
             }
             _ => {}
@@ -265,12 +254,7 @@ impl Stored {
     }
     fn on_failed(&mut self, now: Time, id: u64, part: Part, refusal: Refusal) {
         match part {
-            Part::Record { job, .. }
-            | Part::Presence { job, .. }
-            | Part::PresenceRenewed { job }
-            | Part::MemoryRenewed { job }
-            | Part::There { job, .. }
-            | Part::Found { job } => self.refuse(job, refusal),
+            Part::Job(job, _) => self.refuse(job, refusal),
             Part::Place(place) => {
                 let Some(known) = self.watched.get_mut(&place).filter(|known| known.snapshot.expects(id)) else {
                     return;

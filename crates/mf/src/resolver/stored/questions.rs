@@ -15,7 +15,7 @@ use super::{
         Asker, admit, page,
         replica::{LIFETIME_MAX, MEMORY, WATCHERS_MAX, lifetime_of},
     },
-    Found, Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
+    Found, Job, OPEN_MAX, PAGE, PATIENCE, Part, Step, Stored, WATCHED_MAX, What,
     authors::Comparison,
     keys::{self, Key, LEASE_MIN, Leases},
     places::Waiting,
@@ -83,7 +83,7 @@ impl Stored {
         };
         let entry = keys::entry(&slot, &record, &bytes);
         let when = If::Below(entry.version);
-        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
+        self.put_entry(Part::Job(job, Step::Record(entry.clone(), lease)), when, entry, lease);
     }
     /// A record is in the store. If it is new there, its author is present too: replaying an old record, which anyone
     /// can, revives no author.
@@ -108,7 +108,7 @@ impl Stored {
     }
     fn put_presence(&mut self, job: u64, author: Guid, lifetime: Duration) {
         let entry = Entry { key: keys::author_key(&author), version: 1, value: Vec::new() };
-        self.put_entry(Part::Presence { job, author }, If::Always, entry, Leases::presence(&author, lifetime));
+        self.put_entry(Part::Job(job, Step::Presence(author)), If::Always, entry, Leases::presence(&author, lifetime));
     }
     /// The store has another record there. A newer one with its author's signature stays; any other is replaced, unless
     /// it changes in between: a newer one may have been put.
@@ -134,7 +134,7 @@ impl Stored {
             }
             _ => If::Below(entry.version),
         };
-        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
+        self.put_entry(Part::Job(job, Step::Record(entry.clone(), lease)), when, entry, lease);
     }
     /// The store has done one of the things that a question needs.
     pub(super) fn on_part(&mut self, now: Time, number: u64) {
@@ -167,7 +167,7 @@ impl Stored {
         let Some(job) = self.open(now, from, request, what, 1) else { return };
         let (from, to) = keys::place_range(&place, after.as_ref());
         let count = RECORDS_MAX as u32 + 1;
-        self.ask(Part::Found { job }, |id| Request::List { id, from, to, count, at: None });
+        self.ask(Part::Job(job, Step::Found), |id| Request::List { id, from, to, count, at: None });
     }
     /// The store has these records at a place. If no change has shown an author as present, the store is queried:
     /// changes may be seconds behind its answers.
@@ -192,7 +192,7 @@ impl Stored {
         }
         for authors in parts {
             let keys = authors.iter().map(keys::author_key).collect();
-            self.ask(Part::There { job, authors: authors.to_vec() }, |id| Request::Get { id, keys });
+            self.ask(Part::Job(job, Step::There(authors.to_vec())), |id| Request::Get { id, keys });
         }
         !authors.is_empty()
     }
@@ -342,8 +342,8 @@ impl Stored {
         let what = What::Renew { author, lease, holdings, is_lost: false };
         let Some(job) = self.open(now, from, request, what, 2) else { return };
         let (presence, memory) = (Leases::presence(&author, lease), self.leases.memory(&author));
-        self.ask(Part::PresenceRenewed { job }, |id| Request::Renew { id, lease: presence });
-        self.ask(Part::MemoryRenewed { job }, |id| Request::Renew { id, lease: memory });
+        self.ask(Part::Job(job, Step::PresenceRenewed), |id| Request::Renew { id, lease: presence });
+        self.ask(Part::Job(job, Step::MemoryRenewed), |id| Request::Renew { id, lease: memory });
     }
     /// An author whose presence has ended, or is under another lease, is present again.
     pub(super) fn on_presence(&mut self, now: Time, job: u64, is_alive: bool) {

@@ -101,7 +101,7 @@ fn a_hello_of_another_face_that_somebody_repeats_silences_nobody() {
         a.handle_timeout(now);
         b.handle_timeout(now);
     }
-    let stated: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
+    let stated: Vec<Change> = core::iter::from_fn(|| b.changes.pop_front()).collect();
     assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
 }
 
@@ -128,7 +128,7 @@ fn a_damaged_number_of_a_hello_silences_nobody() {
         a.handle_timeout(now);
         b.handle_timeout(now);
     }
-    let stated: Vec<Change> = core::iter::from_fn(|| a.poll_change()).collect();
+    let stated: Vec<Change> = core::iter::from_fn(|| a.changes.pop_front()).collect();
     assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
 }
 
@@ -173,7 +173,7 @@ impl Pair {
         }
     }
     fn changes(&mut self) -> Vec<Change> {
-        core::iter::from_fn(|| self.ends[0].poll_change()).collect()
+        core::iter::from_fn(|| self.ends[0].changes.pop_front()).collect()
     }
 }
 
@@ -212,7 +212,7 @@ fn nobody_is_met_who_does_not_prove_who_it_is() {
     let mut a = neighbour(1);
     a.add_face(now, FaceId(1), 1_472);
     let ours = a.faces[&FaceId(1)].nonce;
-    let mut taken = |hello: Hello| (a.handle_hello(now, FaceId(1), hello), a.poll_change().is_some());
+    let mut taken = |hello: Hello| (a.handle_hello(now, FaceId(1), hello), a.changes.pop_front().is_some());
     assert_eq!(taken(hello(2, Some(2), 9, 77)), (Ok(()), false), "it answers somebody else");
     let at = |sequence, hello: Hello| Hello { sequence, ..hello };
     assert_eq!(taken(at(2, hello(2, None, 9, ours))), (Ok(()), false), "the proof is still to come");

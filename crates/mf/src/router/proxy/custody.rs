@@ -71,7 +71,7 @@ pub(super) struct Transits {
     lost_with: BTreeMap<Guid, (u64, BTreeSet<u64>)>,
     begun: u64,
     /// Destinations to which nothing is sent for a while.
-    holds: TimerTable<Guid>,
+    pub(super) holds: TimerTable<Guid>,
     pub(super) answers: VecDeque<Answer>,
 }
 
@@ -450,9 +450,6 @@ impl Proxy {
         if self.transits.holds.due(guid).is_some() {
             self.end_hold(guid);
         }
-    }
-    pub(super) fn forget_window(&mut self, guid: &Guid) {
-        self.transits.holds.stop(guid);
     }
     /// A chunk is durable here: notifies its previous custodian, once.
     pub(super) fn notify_previous(&mut self, id: u64) {

@@ -241,7 +241,7 @@ impl Proxy {
                     self.watches.push_back((key.flow.destination, false));
                 }
                 self.timers.remove(&(destination.timer, key.flow.destination));
-                self.forget_window(&key.flow.destination);
+                self.transits.holds.stop(&key.flow.destination);
                 self.destinations.remove(&key.flow.destination);
                 self.ready.remove(&key.flow.destination);
             }

@@ -66,7 +66,8 @@ const REPORT_BACKOFF_MAX: u32 = 64;
 #[derive(Default)]
 pub struct Proxy {
     config: ProxyConfig,
-    own: (Guid, NetworkAddress),
+    /// This node, and its present address.
+    pub own: (Guid, NetworkAddress),
     repository: Box<dyn ChunkRepository>,
     chunks: BTreeMap<u64, Stored>,
     keys: BTreeMap<ChunkKey, u64>,
@@ -110,15 +111,18 @@ pub struct Proxy {
     terms: Terms,
     /// Storage timers until sources that could not be reached are tried again.
     report_backoff: u32,
-    watches: VecDeque<(Guid, bool)>,
-    lookups: VecDeque<Guid>,
+    /// Names to start (true) or stop (false) watching.
+    pub watches: VecDeque<(Guid, bool)>,
+    /// Names to look up because their storage timers are over.
+    pub lookups: VecDeque<Guid>,
     /// Transfers kept for less than their lifetime, to be reported to their sources.
     capped: VecDeque<(ChunkKey, Source, Duration)>,
-    failure: Option<StoreError>,
+    /// The last failure of the store.
+    pub failure: Option<StoreError>,
     /// For a host's outbox: destinations not yet recognised as groups or devices; `None` in a router.
     unrecognised: Option<BTreeSet<Guid>>,
     /// Expired chunks: the object's name or identifier, the destination, and the number.
-    expired: BTreeMap<(Guid, String), u64>,
+    pub expired: BTreeMap<(Guid, String), u64>,
     /// Counters.
     pub stats: ProxyStats,
 }
@@ -127,19 +131,7 @@ impl Proxy {
     /// A proxy with all chunks that an earlier life left in the repository.
     ///
     /// # Errors
-    /// [`StoreError`] if the repository cannot be read.
-    pub fn new(
-        now: Time,
-        config: ProxyConfig,
-        own: (Guid, NetworkAddress),
-        repository: Box<dyn ChunkRepository>,
-    ) -> Result<Proxy, StoreError> {
-        Proxy::open(now, config, own, repository).map_err(|(error, _)| error)
-    }
-    /// The same, for callers that try again with a repository that cannot be read.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the repository cannot be read, with the repository.
+    /// [`StoreError`] if the repository cannot be read, with the repository, so that callers can try again.
     pub fn open(
         now: Time,
         config: ProxyConfig,
@@ -203,10 +195,6 @@ impl Proxy {
         for id in waiting.collect::<Vec<u64>>() {
             self.take_back(id, StoreReason::NoRoute);
         }
-    }
-    /// The address of this node has changed.
-    pub fn set_address(&mut self, address: NetworkAddress) {
-        self.own.1 = address;
     }
     /// The outbox's destinations not yet recognised as groups or devices.
     pub fn unrecognised(&self) -> Vec<Guid> {

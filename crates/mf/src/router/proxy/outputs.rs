@@ -1,5 +1,5 @@
 //! What leaves the store: chunks, reports to their sources, names to watch and to look up.
-use alloc::{collections::BTreeSet, string::String, vec::Vec};
+use alloc::{collections::BTreeSet, vec::Vec};
 use core::ops::Bound;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use tributary_core::Time;
 use super::{Proxy, REPORT_BACKOFF_MAX, REPORTS_MAX, Release, Report, Waiting};
 use crate::{
     ids::{ChunkKey, Guid, NetworkAddress, Token},
-    wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage, chunk::lifetime_ms},
+    wire::{ChunkHeader, ChunkRanges, Flags, TransportBody, TransportMessage, chunk::lifetime_ms},
 };
 
 /// Maximum destinations tried per search; the others follow the next time.
@@ -160,33 +160,17 @@ impl Proxy {
         }
         let (proxy, address) = self.own;
         let message = if stored {
-            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks }
+            TransportBody::Stored { flow, proxy, address, chunks }.about(transfer, object)
         } else {
-            TransportMessage::Dropped { flow, transfer, object, proxy, chunks }
+            TransportBody::Dropped { flow, proxy, chunks }.about(transfer, object)
         };
         Some((flow.source, to, token, message))
     }
     /// A notice to a source whose chunks are kept for less than their lifetime.
     pub fn poll_capped(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         let (ChunkKey { flow, object, transfer, .. }, source, lifetime) = self.capped.pop_front()?;
-        let message = TransportMessage::KeptFor { flow, transfer, object, lifetime_ms: lifetime_ms(lifetime) };
+        let message = TransportBody::KeptFor { flow, lifetime_ms: lifetime_ms(lifetime) }.about(transfer, object);
         Some((flow.source, source.address, source.token, message))
-    }
-    /// Expired chunks: the destination, the object's name or identifier, and their number.
-    pub fn poll_expired(&mut self) -> Option<((Guid, String), u64)> {
-        self.expired.pop_first()
-    }
-    /// Returns a name to start (true) or stop (false) watching.
-    pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
-        self.watches.pop_front()
-    }
-    /// A name to look up because its storage timer is over.
-    pub fn poll_lookup(&mut self) -> Option<Guid> {
-        self.lookups.pop_front()
-    }
-    /// The last failure of the store, reported once.
-    pub fn poll_failure(&mut self) -> Option<StoreError> {
-        self.failure.take()
     }
     /// When to call [`Proxy::handle_timeout`] or poll for reports.
     pub fn poll_timeout(&self) -> Option<Time> {

@@ -2,9 +2,21 @@ use alloc::{vec, vec::Vec};
 
 use proptest::prelude::*;
 
+impl Proxy {
+    /// [`Proxy::open`] without the repository in errors.
+    pub(super) fn new(
+        now: Time,
+        config: ProxyConfig,
+        own: (Guid, NetworkAddress),
+        repository: Box<dyn ChunkRepository>,
+    ) -> Result<Proxy, StoreError> {
+        Proxy::open(now, config, own, repository).map_err(|(error, _)| error)
+    }
+}
+
 use super::{entries::TURN_BYTES, head::HEAD_DELEGATED, reports::REPORT_CHUNKS, *};
 use crate::custody::Answer;
-use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportMessage, Wire};
+use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportBody, TransportMessage, Wire};
 
 fn guid(byte: u8) -> Guid {
     Guid([byte; 20])
@@ -118,7 +130,7 @@ fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop
     for number in [2, 0, 1] {
         assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![number as u8; 1_000].into(), AWAY), Ok(()));
     }
-    assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
+    assert_eq!(proxy.watches.pop_front(), Some((guid(2), true)));
     assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_none(), "nobody is back");
     proxy.on_reachable(&guid(2));
     assert!(proxy.poll_release(Time::ZERO, |_| Release::Later, none_begun).is_none());
@@ -135,7 +147,7 @@ fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop
     for number in 0..3 {
         on_disk_beyond(&mut proxy, Time::ZERO, &header(1, 2, number, 0).key().expect("data"), TOKEN);
     }
-    assert_eq!((proxy.usage().0, proxy.poll_watch()), (ByteCount(0), Some((guid(2), false))));
+    assert_eq!((proxy.usage().0, proxy.watches.pop_front()), (ByteCount(0), Some((guid(2), false))));
 }
 
 #[test]
@@ -189,7 +201,9 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     assert_eq!((held, proxy.stats.evicted), (vec![2, 2, 3, 3], 2));
     commit(&mut proxy);
     let told: Vec<_> = core::iter::from_fn(|| proxy.poll_report(Time::from_millis(60), |_, _| true)).collect();
-    let dropped = told.iter().filter(|(.., message)| matches!(message, TransportMessage::Dropped { .. }));
+    let dropped = told
+        .iter()
+        .filter(|(.., message)| matches!(message, TransportMessage { body: TransportBody::Dropped { .. }, .. }));
     let dropped: Vec<_> = dropped.map(|(to, ..)| *to).collect();
     assert_eq!(dropped, [guid(1)]);
     assert_eq!(told.len(), 3, "one message for each flow, and none for what was stored and dropped: {told:?}");
@@ -284,14 +298,8 @@ fn lifetimes_end_and_reports_are_batched() {
     assert_eq!(proxy.poll_report(Time::from_millis(49), |_, _| true), None);
     let chunks = ChunkRanges::from_ascending(0..10);
     let (object, flow) = (ObjectId([9; 16]), Flow { source: guid(1), destination: guid(2) });
-    let stored = TransportMessage::Stored {
-        flow,
-        transfer: 1,
-        object,
-        proxy: guid(99),
-        address: NetworkAddress(7),
-        chunks: chunks.clone(),
-    };
+    let stored = TransportBody::Stored { flow, proxy: guid(99), address: NetworkAddress(7), chunks: chunks.clone() }
+        .about(1, object);
     assert_eq!(
         proxy.poll_report(Time::from_millis(50), |_, _| true),
         Some((guid(1), NetworkAddress::NONE, TOKEN, stored))
@@ -299,7 +307,7 @@ fn lifetimes_end_and_reports_are_batched() {
     assert_eq!(proxy.poll_report(Time::from_millis(50), |_, _| true), None);
     proxy.handle_timeout(Time::from_millis(500));
     assert_eq!((proxy.usage().0, proxy.stats.expired), (ByteCount(0), 10));
-    let dropped = TransportMessage::Dropped { flow, transfer: 1, object, proxy: guid(99), chunks };
+    let dropped = TransportBody::Dropped { flow, proxy: guid(99), chunks }.about(1, object);
     assert_eq!(
         proxy.poll_report(Time::from_millis(560), |_, _| true),
         Some((guid(1), NetworkAddress::NONE, TOKEN, dropped))
@@ -320,7 +328,9 @@ fn half_a_window_that_is_stored_is_told_at_once() {
         }
         commit(&mut proxy);
         match proxy.poll_report(Time::ZERO, |_, _| true)? {
-            (.., TransportMessage::Stored { chunks, .. }) => Some(chunks.iter().collect::<Vec<_>>()),
+            (.., TransportMessage { body: TransportBody::Stored { chunks, .. }, .. }) => {
+                Some(chunks.iter().collect::<Vec<_>>())
+            }
             other => panic!("{other:?}"),
         }
     };
@@ -336,7 +346,7 @@ fn what_a_source_that_cannot_be_reached_is_to_be_told_waits_for_a_way() {
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
     commit(&mut proxy);
     assert_eq!(proxy.poll_report(Time::from_millis(60), |_, _| false), None);
-    assert_eq!(proxy.poll_lookup(), Some(guid(1)));
+    assert_eq!(proxy.lookups.pop_front(), Some(guid(1)));
     let again = proxy.report_at.expect("it is tried again");
     assert_eq!(proxy.poll_report(again, |_, _| false), None);
     assert_eq!(proxy.report_at, Some(again + Duration::from_secs(2)), "less and less often");
@@ -356,7 +366,7 @@ fn a_long_report_that_finds_no_way_is_not_tried_again_at_once() {
     let now = Time::from_millis(60);
     let mut tries = || {
         assert_eq!(proxy.poll_report(now, |_, _| false), None);
-        proxy.poll_lookup()
+        proxy.lookups.pop_front()
     };
     assert_eq!(tries(), Some(guid(1)));
     assert_eq!(tries(), None, "a node that settles would never end");
@@ -394,11 +404,11 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
 fn all_numbers() -> ChunkRanges {
     let flow = Flow { source: guid(1), destination: guid(2) };
     let (mut bytes, chunks) = (Vec::new(), ChunkRanges::from_ascending([0]));
-    TransportMessage::Push { flow, transfer: 1, object: ObjectId([9; 16]), chunks }.encode(&mut bytes);
+    TransportBody::Push { flow, chunks }.about(1, ObjectId([9; 16])).encode(&mut bytes);
     let count = bytes.len() - 4;
     bytes[count..].fill(0xff);
     match TransportMessage::decode(&bytes) {
-        Ok(TransportMessage::Push { chunks, .. }) => chunks,
+        Ok(TransportMessage { body: TransportBody::Push { chunks, .. }, .. }) => chunks,
         other => panic!("{other:?}"),
     }
 }
@@ -442,8 +452,8 @@ fn what_cannot_be_read_any_more_is_said_to_be_dropped() {
         assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
         commit(&mut proxy);
         let told = |proxy: &mut Proxy, now| match proxy.poll_report(now, |_, _| true) {
-            Some((.., TransportMessage::Stored { .. })) => "stored",
-            Some((.., TransportMessage::Dropped { .. })) => "dropped",
+            Some((.., TransportMessage { body: TransportBody::Stored { .. }, .. })) => "stored",
+            Some((.., TransportMessage { body: TransportBody::Dropped { .. }, .. })) => "dropped",
             other => panic!("{other:?}"),
         };
         assert_eq!(told(&mut proxy, Time::from_millis(100)), "stored");
@@ -454,7 +464,7 @@ fn what_cannot_be_read_any_more_is_said_to_be_dropped() {
         } else {
             assert!(proxy.poll_release(now, |_| Release::Now, none_begun).is_none());
         }
-        assert!(proxy.poll_failure().is_some() && proxy.usage().0 == ByteCount(0));
+        assert!(proxy.failure.take().is_some() && proxy.usage().0 == ByteCount(0));
         assert_eq!(told(&mut proxy, Time::from_millis(300)), "dropped");
     }
 }
@@ -483,14 +493,14 @@ fn a_proxy_that_starts_again_with_very_many_transfers_tells_each_source() {
     while told.len() < 2 * REPORTS_MAX && now < Time::from_millis(600_000) {
         now = proxy.report_at.expect("not all are told").max(now + Duration::from_millis(1));
         while let Some((to, _, _, message)) = proxy.poll_report(now, |to, _| to.0[0] != 0) {
-            assert!(matches!(message, TransportMessage::Stored { .. }) && to.0[0] != 0);
-            assert!(told.insert(message.about().0), "once is enough");
+            assert!(matches!(message, TransportMessage { body: TransportBody::Stored { .. }, .. }) && to.0[0] != 0);
+            assert!(told.insert(message.transfer), "once is enough");
         }
         assert!(proxy.reports.len() <= REPORTS_MAX);
     }
     assert_eq!(told.len(), 2 * REPORTS_MAX);
     now = proxy.report_at.expect("not all are told");
-    while proxy.poll_report(now, |_, _| true).is_some_and(|(.., message)| told.insert(message.about().0)) {}
+    while proxy.poll_report(now, |_, _| true).is_some_and(|(.., message)| told.insert(message.transfer)) {}
     assert_eq!((told.len() as u64, proxy.stats.untold), (count, 0));
 }
 
@@ -516,7 +526,7 @@ fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_ha
     proxy.on_reachable(&guid(2));
     assert!(!released(&mut proxy), "the chunk itself is on its way");
     assert_eq!(proxy.put(Time::ZERO, &kept, &vec![0; 10].into(), AWAY), Ok(()));
-    assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
+    assert_eq!(proxy.watches.pop_front(), Some((guid(2), true)));
     assert!(proxy.holdings().all(|held| held.owed && held.delegated));
     proxy.on_reachable(&guid(2));
     assert!(released(&mut proxy));
@@ -719,7 +729,9 @@ fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     assert!(proxy.poll_commit(Time::ZERO).is_err());
     let later = Time::ZERO + Duration::from_secs(1);
     let stored = |message: Option<(_, _, _, TransportMessage)>| match message {
-        Some((.., TransportMessage::Stored { chunks, .. })) => chunks.iter().collect::<Vec<_>>(),
+        Some((.., TransportMessage { body: TransportBody::Stored { chunks, .. }, .. })) => {
+            chunks.iter().collect::<Vec<_>>()
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!((stored(proxy.poll_report(later, |_, _| true)), proxy.poll_report(later, |_, _| true)), (vec![0], None));

@@ -177,7 +177,8 @@ fn a_store_that_is_opened_again_keeps_chunks_no_longer_than_they_were_to_be_kept
     let dir = tempfile::tempdir().expect("a folder");
     let open = || {
         let (repository, own) = (DiskRepository::new(dir.path(), &Bell::default()), (Guid([9; 20]), NetworkAddress(7)));
-        Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("a disk")
+        let proxy = Proxy::open(Time::ZERO, ProxyConfig::default(), own, Box::new(repository));
+        proxy.map_err(|(error, _)| error).expect("a disk")
     };
     let lifetime = Duration::from_secs(3_600);
     let left = |proxy: &Proxy| proxy.holdings().next().expect("it is stored").until.since(Time::ZERO);
