@@ -174,14 +174,10 @@ enum What {
         place: Guid,
         version: u64,
     },
+    /// `after`: the next page of a watched place.
     Lookup {
         place: Guid,
-        tries: u32,
-    },
-    /// The next page of a watched place.
-    Next {
-        place: Guid,
-        after: RecordKey,
+        after: Option<RecordKey>,
         tries: u32,
     },
     Renewal {
@@ -514,19 +510,18 @@ impl GnrsClient {
         self.outbox.push_back(NameMessage::Watch { request, place, lease_ms, known });
         self.look(now + lease / 3);
     }
-    fn send_next(&mut self, now: Time, place: Guid, after: RecordKey, tries: u32) {
+    /// Looks a place up, or asks for the next page of a watched one.
+    fn ask(&mut self, now: Time, place: Guid, after: Option<RecordKey>, tries: u32) {
         let request = self.number();
-        self.open.retain(|_, open| !matches!(open.what, What::Next { place: known, .. } if known == place));
-        self.open(now, request, What::Next { place, after, tries });
+        let is_page =
+            |what: &What| matches!(what, What::Lookup { place: known, after: Some(_), .. } if *known == place);
+        self.open.retain(|_, open| after.is_none() || !is_page(&open.what));
+        self.open(now, request, What::Lookup { place, after, tries });
         if self.reachable {
-            self.outbox.push_back(NameMessage::Next { request, place, after });
-        }
-    }
-    fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
-        let request = self.number();
-        self.open(now, request, What::Lookup { place, tries });
-        if self.reachable {
-            self.outbox.push_back(NameMessage::Lookup { request, place });
+            self.outbox.push_back(match after {
+                Some(after) => NameMessage::Next { request, place, after },
+                None => NameMessage::Lookup { request, place },
+            });
         }
     }
     fn open(&mut self, now: Time, request: u32, what: What) {
@@ -591,10 +586,10 @@ impl GnrsClient {
     ) {
         // Request 0 is the first answer to a watch.
         let open = self.open.get(&request).map(|open| &open.what);
-        let is_lookup = matches!(open, Some(What::Lookup { place: at, .. }) if *at == place);
-        let is_next =
-            matches!(open, Some(What::Next { place: at, after: behind, .. }) if *at == place && Some(*behind) == after);
-        if is_lookup || is_next {
+        let is_of =
+            |behind| matches!(open, Some(What::Lookup { place: at, after, .. }) if *at == place && *after == behind);
+        let is_lookup = is_of(None);
+        if is_lookup || is_of(after) {
             self.open.remove(&request);
         } else if after.is_some() {
             return;
@@ -614,7 +609,7 @@ impl GnrsClient {
         }
         watched.replace(now, after, last, &records);
         match last.filter(|last| after.is_none_or(|after| after < *last)) {
-            Some(last) => self.send_next(now, place, last, 1),
+            Some(last) => self.ask(now, place, Some(last), 1),
             None => {
                 watched.is_answered = true;
                 let has_lost = core::mem::take(&mut watched.has_lost);
@@ -677,11 +672,11 @@ impl NameResolver for GnrsClient {
         self.send_record(now, body, true);
     }
     fn lookup(&mut self, now: Time, place: Guid) {
-        let known = |open: &Open| matches!(open.what, What::Lookup { place: known, .. } if known == place);
+        let known = |open: &Open| matches!(open.what, What::Lookup { place: known, after: None, .. } if known == place);
         if self.open.values().any(known) || self.open.len() >= LOOKUPS_MAX {
             return;
         }
-        self.send_lookup(now, place, 1);
+        self.ask(now, place, None, 1);
     }
     fn watch(&mut self, now: Time, place: Guid) {
         let watched = self.watches.entry(place).or_default();
@@ -718,7 +713,7 @@ impl NameResolver for GnrsClient {
         self.reachable = true;
         for open in self.open.values_mut() {
             match &mut open.what {
-                What::Lookup { tries, .. } | What::Next { tries, .. } => *tries = tries.saturating_sub(1),
+                What::Lookup { tries, .. } => *tries = tries.saturating_sub(1),
                 What::Put { .. } => {}
                 What::Renewal { .. } => continue,
             }
@@ -804,11 +799,10 @@ impl NameResolver for GnrsClient {
                         self.wait(guid, place);
                     }
                 }
-                What::Lookup { place, tries } if tries < TRIES => self.send_lookup(now, place, tries + 1),
-                What::Lookup { place, .. } => self.answers.push_back(Answer::Found(place, Vec::new())),
-                What::Next { place, after, tries } if tries < TRIES => self.send_next(now, place, after, tries + 1),
+                What::Lookup { place, after, tries } if tries < TRIES => self.ask(now, place, after, tries + 1),
+                What::Lookup { place, after: None, .. } => self.answers.push_back(Answer::Found(place, Vec::new())),
                 // The renewal of the watch begins with the first page again.
-                What::Next { .. } => {}
+                What::Lookup { .. } => {}
                 What::Renewal { .. } => self.renew_at = now,
             }
         }
