@@ -8,7 +8,7 @@ use tributary_transport::messaging::{
 use super::*;
 use crate::{
     config::GroupConfig,
-    router::proxy::{Decision, HoldingState},
+    router::proxy::{Decision, Holding, Place},
     sender::PUSHED_MAX,
     wire::names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
 };
@@ -137,19 +137,19 @@ impl Messaging for MfNode {
     fn holdings(&self, now: Time) -> StoreStatus {
         let Some(proxy) = &self.proxy else { return StoreStatus::default() };
         let (used, capacity) = proxy.usage();
-        let mut by_transfer: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
+        let mut by_transfer: BTreeMap<_, Vec<&Holding>> = BTreeMap::new();
         // Chunks that are being written are not promised yet.
         for held in proxy.holdings().filter(|held| held.durable) {
             by_transfer.entry((ChunkKey { number: 0, ..held.key }, held.owed)).or_default().push(held);
         }
-        let summary = |((key, owed), chunks): ((ChunkKey, bool), Vec<Holding>)| Held {
+        let summary = |((key, owed), chunks): ((ChunkKey, bool), Vec<&Holding>)| Held {
             source: key.flow.source.to_string(),
             destination: key.flow.destination.to_string(),
             object: key.object.to_string(),
-            name: chunks.iter().find_map(|held| held.name.clone()),
+            name: proxy.name_of(&key).map(String::from),
             chunks: chunks.iter().map(|held| held.key.number).collect(),
-            bytes: tributary_core::ByteCount(chunks.iter().map(|held| held.bytes.0).sum()),
-            priority: chunks.iter().map(|held| held.priority).max().unwrap_or(0),
+            bytes: tributary_core::ByteCount(chunks.iter().map(|held| held.bytes).sum()),
+            priority: chunks.iter().map(|held| held.header.priority).max().unwrap_or(0),
             age: chunks.iter().map(|held| now.since(held.since)).max().unwrap_or(Duration::ZERO),
             left: {
                 let ending = chunks.iter().filter(|held| !held.on_hold);
@@ -161,15 +161,15 @@ impl Messaging for MfNode {
                 false => "a copy to answer from",
             },
             custodian: self.guid.to_string(),
-            waiting: count_of(&chunks, |state| matches!(state, HoldingState::Waiting | HoldingState::Leaving)),
-            resting: count_of(&chunks, |state| *state == HoldingState::Resting),
-            in_transit: count_of(&chunks, |state| matches!(state, HoldingState::InTransit { .. })),
+            waiting: count_of(&chunks, |held| !held.rests && !matches!(held.place, Place::InTransit { .. })),
+            resting: count_of(&chunks, |held| held.rests),
+            in_transit: count_of(&chunks, |held| in_transit(held).is_some()),
             in_transit_to: {
-                let to = chunks.iter().filter_map(|held| in_transit(&held.state).map(|(to, _)| to));
+                let to = chunks.iter().filter_map(|held| Some(in_transit(held)?.0));
                 to.collect::<BTreeSet<Guid>>().iter().map(ToString::to_string).collect()
             },
             in_transit_for: {
-                let since = chunks.iter().filter_map(|held| in_transit(&held.state)).map(|(_, since)| since).min();
+                let since = chunks.iter().filter_map(|held| Some(in_transit(held)?.1)).min();
                 since.map_or(Duration::ZERO, |since| now.since(since))
             },
         };
@@ -218,14 +218,11 @@ impl MfNode {
     }
 }
 
-fn in_transit(state: &HoldingState) -> Option<(Guid, Time)> {
-    match state {
-        HoldingState::InTransit { to, since } => Some((*to, *since)),
-        HoldingState::Waiting | HoldingState::Resting | HoldingState::Leaving => None,
-    }
+fn in_transit(held: &Holding) -> Option<(Guid, Time)> {
+    if let Place::InTransit { via, since } = held.place { Some((via, since)) } else { None }
 }
-fn count_of(chunks: &[Holding], is_meant: impl Fn(&HoldingState) -> bool) -> u64 {
-    chunks.iter().filter(|held| is_meant(&held.state)).count() as u64
+fn count_of(chunks: &[&Holding], is_meant: impl Fn(&Holding) -> bool) -> u64 {
+    chunks.iter().filter(|held| is_meant(held)).count() as u64
 }
 fn guid(text: &str) -> Result<Guid, MessagingError> {
     text.parse().map_err(|()| MessagingError::Id(text.into()))

@@ -340,7 +340,7 @@ impl MfNode {
     }
     /// The chunks that its proxy holds.
     pub fn holdings(&self) -> Vec<Holding> {
-        self.proxy.iter().flat_map(Proxy::holdings).collect()
+        self.proxy.iter().flat_map(Proxy::holdings).cloned().collect()
     }
     /// Its forwarder, to look at.
     pub fn router(&self) -> &Router {

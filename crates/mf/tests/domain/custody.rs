@@ -1,7 +1,7 @@
 //! Custody (RFC 5050 §5.10): some node keeps a stored chunk on disk until its receiver has it on its own.
 use tributary_mf::{
     config::{CustodyUntil, ProxyConfig},
-    router::proxy::HoldingState,
+    router::proxy::{Holding, Place},
     sender::SendOptions,
 };
 use tributary_testkit::Inbox;
@@ -82,7 +82,7 @@ impl Chain {
         self.sent.push((path.into(), bytes));
     }
     fn held(&self, router: &str) -> u64 {
-        self.domain.at(router).holdings().iter().map(|held| held.bytes.0).sum()
+        self.domain.at(router).holdings().iter().map(|held| held.bytes).sum()
     }
     fn has_all(&self) -> bool {
         self.sent.iter().all(|(path, bytes)| self.content.finished(&name(path)).as_ref() == Some(bytes))
@@ -396,13 +396,13 @@ fn custody_costs_little_of_the_rate_of_a_chain() {
 #[test]
 fn holdings_say_where_each_chunk_is() {
     let mut chain = Chain::new(5, true, false);
-    let states = |chain: &Chain| chain.domain.at("a").holdings().into_iter().map(|held| held.state).collect::<Vec<_>>();
-    assert!(states(&chain).iter().all(|state| *state == HoldingState::Waiting));
+    let held = |chain: &Chain| chain.domain.at("a").holdings();
+    assert!(held(&chain).iter().all(|held| held.place == Place::Here && !held.rests));
     chain.set_ways(true);
     chain.domain.run(ms(300));
     let b = chain.domain.at("b").guid();
-    let is_at_b = |state: &HoldingState| matches!(state, HoldingState::InTransit { to, .. } if *to == b);
-    assert!(states(&chain).iter().any(is_at_b), "{:?}", states(&chain));
+    let is_at_b = |held: &Holding| matches!(held.place, Place::InTransit { via, .. } if via == b);
+    assert!(held(&chain).iter().any(is_at_b), "{:?}", held(&chain));
     chain.finish(20);
     chain.assert_forgotten();
 }

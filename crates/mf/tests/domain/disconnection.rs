@@ -415,7 +415,7 @@ fn a_file_of_many_windows_is_stored_as_a_whole_for_a_receiver_that_is_away() {
     let size = 40_000_000;
     push(&mut domain, "n1", "n4", "/lab/long", size, |_| {});
     domain.run(Duration::from_secs(30));
-    let stored: u64 = domain.at("n3").holdings().iter().map(|held| held.bytes.0).sum();
+    let stored: u64 = domain.at("n3").holdings().iter().map(|held| held.bytes).sum();
     assert!(stored >= size as u64, "{stored} bytes are stored: windows wait for a receiver that cannot answer");
     domain.kill("n1");
     domain.mend("n3", "n4");
@@ -491,7 +491,7 @@ fn modest_beside_greedy(seed: u64, set: fn(&mut Config), greedy: usize) -> (Doma
 fn held_of(domain: &Domain, source: &str) -> u64 {
     let guid = domain.at(source).guid();
     let holdings = domain.at("n3").holdings();
-    holdings.iter().filter(|held| held.key.flow.source == guid).map(|held| held.bytes.0).sum()
+    holdings.iter().filter(|held| held.key.flow.source == guid).map(|held| held.bytes).sum()
 }
 
 #[test]
@@ -558,8 +558,8 @@ fn many_sources_that_fill_a_small_store_take_nothing_of_what_another_was_promise
     }
     domain.run(Duration::from_secs(20));
     let holdings = domain.at("n3").holdings();
-    let kept = holdings.iter().filter(|held| held.key.flow.source == modest).map(|held| held.bytes.0).sum::<u64>();
-    let all = holdings.iter().map(|held| held.bytes.0).sum::<u64>();
+    let kept = holdings.iter().filter(|held| held.key.flow.source == modest).map(|held| held.bytes).sum::<u64>();
+    let all = holdings.iter().map(|held| held.bytes).sum::<u64>();
     assert!(kept >= 2_000_000 && all > 15 << 20, "{kept} of {all} bytes in a store that others fill");
     domain.mend("n3", "n4");
     domain.run(Duration::from_secs(120));
@@ -646,8 +646,7 @@ fn what_a_depleted_store_cannot_hold_waits_upstream() {
     push(&mut domain, "n1", "n4", "/lab/film", 12_000_000, |_| {});
     domain.run(Duration::from_secs(10));
     let [upstream, here] = ["n2", "n3"].map(|label| domain.at(label).holdings());
-    let bytes =
-        |holdings: &[tributary_mf::router::proxy::Holding]| holdings.iter().map(|held| held.bytes.0).sum::<u64>();
+    let bytes = |holdings: &[tributary_mf::router::proxy::Holding]| holdings.iter().map(|held| held.bytes).sum::<u64>();
     println!("{} bytes in {} chunks at n2, {} at n3", bytes(&upstream), upstream.len(), bytes(&here));
     assert!(bytes(&here) <= 3_000_000 && here.len() == 3, "the description and two chunks of 1 MiB fit");
     assert!(upstream.len() >= 9 && upstream.iter().all(|held| held.reason == StoreReason::Depleted), "{upstream:?}");

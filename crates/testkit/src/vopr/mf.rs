@@ -8,7 +8,7 @@ use tributary_mf::{
     config::{CustodyUntil, HolRelief, ProxyConfig, Rebinding},
     ids::Guid,
     link::{Chunk, Forwarding, Origin},
-    router::proxy::{CHUNK_OVERHEAD_BYTES, Holding, HoldingState, Proxy},
+    router::proxy::{CHUNK_OVERHEAD_BYTES, Holding, Place, Proxy},
     wire::{PacketType, Reliability, hop::DataHeader},
 };
 use tributary_transport::Endpoint;
@@ -206,12 +206,14 @@ impl Family for Mf {
     fn stored(node: &MfNode) -> Vec<String> {
         let mut lines = BTreeMap::<String, u64>::new();
         for held in node.holdings() {
-            let Holding { key, delegated, owed, state, durable, .. } = held;
+            let Holding { key, delegated, owed, place, rests, durable, .. } = held;
             let what = if key.number == 0 { "descriptions" } else { "chunks" };
             let to = key.flow.destination;
-            let state = match state {
-                HoldingState::InTransit { to, .. } => format!("in transit by {to}"),
-                state => format!("{state:?}"),
+            let state = match place {
+                Place::InTransit { via, .. } => format!("in transit by {via}"),
+                Place::Here if rests => "Resting".into(),
+                Place::Here => "Waiting".into(),
+                Place::Leaving => "Leaving".into(),
             };
             let line = format!("{what} for {to}: {state}, delegated {delegated}, owed {owed}, durable {durable}");
             *lines.entry(line).or_default() += 1;
@@ -235,7 +237,7 @@ impl Family for Mf {
     }
     fn durable_chunks(node: &MfNode) -> Vec<(ObjectId, u32, u64)> {
         let durable = node.proxy().into_iter().flat_map(Proxy::holdings).filter(|held| held.durable);
-        let chunk = |held: Holding| (held.key.object, held.key.number, held.bytes.0 - CHUNK_OVERHEAD_BYTES);
+        let chunk = |held: &Holding| (held.key.object, held.key.number, held.bytes - CHUNK_OVERHEAD_BYTES);
         durable.map(chunk).collect()
     }
     fn broken_promises(node: &MfNode) -> u64 {

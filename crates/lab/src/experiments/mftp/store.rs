@@ -151,7 +151,7 @@ fn hold(plan: &Pressure, cap_mb: u64, objects: &[MemoryObject; 2]) -> Held {
     let held = nodes.at("n3").holdings();
     let of = |nodes: &Nodes, label: &str| {
         let guid = nodes.at(label).guid();
-        held.iter().filter(|held| held.key.flow.source == guid).map(|held| held.bytes.0).sum::<u64>() as f64
+        held.iter().filter(|held| held.key.flow.source == guid).map(|held| held.bytes).sum::<u64>() as f64
     };
     let (modest, greedy) = (of(&nodes, "n1"), of(&nodes, "greedy"));
     let limit = plan.back + PATIENCE;

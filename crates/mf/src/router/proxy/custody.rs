@@ -19,7 +19,7 @@ use tributary_content::ObjectId;
 use tributary_core::{Duration, Time, TimerTable};
 use tributary_transport::rtt::RttEstimator;
 
-use super::{LATELY_MAX, Proxy, Release, Stored, Waiting};
+use super::{Holding, LATELY_MAX, Proxy, Release, Waiting};
 use crate::{
     config::{CustodyUntil, ProxyConfig},
     custody::Answer,
@@ -38,13 +38,18 @@ const MISSED_AFTER: Duration = Duration::from_secs(1);
 
 /// Where a chunk is that this proxy keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub enum Place {
     /// Here: it waits or rests, or is a delegated copy.
     Here,
     /// In the queues of this router, or on the wire.
     Leaving,
-    /// Accepted by a neighbour, at least into its memory, since then.
-    InTransit { via: Guid, since: Time },
+    /// Accepted by a neighbour, at least into its memory.
+    InTransit {
+        /// The neighbour.
+        via: Guid,
+        /// Since when.
+        since: Time,
+    },
 }
 
 /// The chunks of a transfer that are in transit.
@@ -54,14 +59,13 @@ struct Transit {
     ids: BTreeSet<u64>,
     /// When a neighbour last accepted one of them.
     heard_at: Time,
-    due: Option<Time>,
 }
 
 /// The chunks in transit by transfer, which the [`ChunkKey`] of its chunk 0 names.
 #[derive(Default)]
 pub(super) struct Transits {
     open: BTreeMap<ChunkKey, Transit>,
-    due: BTreeSet<(Time, ChunkKey)>,
+    due: TimerTable<ChunkKey>,
     /// Chunks of each transfer that were refused or lost, and when they are tried again.
     resting: BTreeMap<ChunkKey, BTreeSet<u64>>,
     resting_due: TimerTable<ChunkKey>,
@@ -135,12 +139,8 @@ impl Proxy {
             self.transits.via.entry(via).and_modify(|ids| _ = ids.remove(&id));
         }
         let begun = self.transits.begun;
-        let transit = self.transits.open.entry(transfer).or_insert_with(|| Transit {
-            begun,
-            ids: BTreeSet::new(),
-            heard_at: now,
-            due: None,
-        });
+        let new = || Transit { begun, ids: BTreeSet::new(), heard_at: now };
+        let transit = self.transits.open.entry(transfer).or_insert_with(new);
         self.transits.begun += u64::from(transit.ids.is_empty());
         destination.window.open.insert(transit.begun, transfer);
         if transit.ids.insert(id) {
@@ -165,10 +165,10 @@ impl Proxy {
         if !transit.ids.remove(&id) {
             return;
         }
-        let (is_over, begun, due) = (transit.ids.is_empty(), transit.begun, transit.due);
+        let (is_over, begun) = (transit.ids.is_empty(), transit.begun);
         if is_over {
             self.transits.open.remove(&transfer);
-            due.into_iter().for_each(|due| _ = self.transits.due.remove(&(due, transfer)));
+            self.transits.due.stop(&transfer);
         }
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
             destination.window.bytes = destination.window.bytes.saturating_sub(bytes);
@@ -201,7 +201,7 @@ impl Proxy {
         self.note_alive(now, transfer);
     }
     /// The timeout after which a chunk is sent again.
-    fn timeout(&self, stored: &Stored) -> Duration {
+    fn timeout(&self, stored: &Holding) -> Duration {
         let window = self.destinations.get(&stored.key.flow.destination).map(|destination| &destination.window);
         let rto = window.map_or(self.config.custody_timeout, |window| window.rtt.rto());
         let backoff = stored.sends.saturating_sub(1).min(BACKOFF_MAX);
@@ -225,18 +225,15 @@ impl Proxy {
         // The first ones are those that wait longest.
         let due = transit.ids.iter().take(DUE_LOOKED_AT).filter_map(due).min();
         let due = due.or_else(|| (transit.ids.len() > DUE_LOOKED_AT).then(|| heard_at + self.config.custody_timeout));
-        let Some(transit) = self.transits.open.get_mut(&transfer) else { return };
-        let old = core::mem::replace(&mut transit.due, due);
-        old.into_iter().for_each(|old| _ = self.transits.due.remove(&(old, transfer)));
-        self.transits.due.extend(due.map(|due| (due, transfer)));
+        match due {
+            Some(due) => self.transits.due.set(transfer, due),
+            None => self.transits.due.stop(&transfer),
+        }
     }
     /// Runs the timers: chunks that no custodian has acknowledged, and resting ones.
     pub(super) fn custody_timeout(&mut self, now: Time) {
-        while let Some((_, transfer)) = self.transits.due.first().copied().filter(|(due, _)| *due <= now) {
-            let Some(transit) = self.transits.open.get(&transfer) else {
-                self.transits.due.pop_first();
-                continue;
-            };
+        while let Some(transfer) = self.transits.due.pop_due(now) {
+            let Some(transit) = self.transits.open.get(&transfer) else { continue };
             let heard_at = transit.heard_at;
             let is_late = |id: &&u64| {
                 let Some(stored) = self.chunks.get(id) else { return false };
@@ -246,13 +243,10 @@ impl Proxy {
             let late: Vec<u64> = transit.ids.iter().filter(is_late).copied().collect();
             self.stats.timeouts += late.len() as u64;
             late.into_iter().for_each(|id| self.again(id));
-            if self.transits.due.first().is_some_and(|(due, first)| *first == transfer && *due <= now) {
-                self.set_due(transfer);
-                if self.transits.due.first().is_some_and(|(due, first)| *first == transfer && *due <= now) {
-                    // All the chunks examined first are still leaving.
-                    self.transits.due.pop_first();
-                    self.transits.open.entry(transfer).and_modify(|transit| transit.due = None);
-                }
+            self.set_due(transfer);
+            if self.transits.due.due(&transfer).is_some_and(|due| due <= now) {
+                // All the chunks examined first are still leaving.
+                self.transits.due.stop(&transfer);
             }
         }
         while let Some(transfer) = self.transits.resting_due.pop_due(now) {
@@ -265,8 +259,9 @@ impl Proxy {
     /// When the next of these is due.
     pub(super) fn custody_due(&self) -> Option<Time> {
         let Transits { due, resting_due, holds, .. } = &self.transits;
-        let firsts = [resting_due.next().map(|(at, _)| at), holds.next().map(|(at, _)| at)];
-        firsts.into_iter().chain([due.first().map(|(at, _)| *at)]).flatten().min()
+        let firsts =
+            [resting_due.next().map(|(at, _)| at), holds.next().map(|(at, _)| at), due.next().map(|(at, _)| at)];
+        firsts.into_iter().flatten().min()
     }
     /// Sends a chunk again as soon as there is a path.
     fn again(&mut self, id: u64) {
@@ -474,7 +469,7 @@ impl Proxy {
     pub fn take_from_custodian(&mut self, header: &ChunkHeader) -> bool {
         let Some(id) = header.key().and_then(|key| self.keys.get(&key)).copied() else { return false };
         let has_other_custodian = header.custodian.is_some_and(|custodian| custodian.guid != self.own.0);
-        let is_kept = |stored: &Stored| stored.durable && stored.has_token_of(header) && stored.owed;
+        let is_kept = |stored: &Holding| stored.durable && stored.has_token_of(header) && stored.owed;
         if !has_other_custodian || !self.chunks.get(&id).is_some_and(is_kept) {
             return false;
         }
@@ -534,7 +529,7 @@ const NEIGHBOURS_LOST_MAX: usize = 1_024;
 /// Chunks of a transfer examined for the earliest due one.
 const DUE_LOOKED_AT: usize = 16;
 
-impl Stored {
+impl Holding {
     /// Whether it is of the transfer that the header is of.
     fn has_token_of(&self, header: &ChunkHeader) -> bool {
         header.token().is_some_and(|token| self.has(token))
@@ -548,7 +543,9 @@ impl Transits {
         let ids: BTreeSet<u64> = self.open.values().flat_map(|transit| transit.ids.iter().copied()).collect();
         assert_eq!(ids.len(), self.open.values().map(|transit| transit.ids.len()).sum::<usize>());
         assert!(self.open.values().all(|transit| !transit.ids.is_empty()));
-        assert!(self.due.iter().all(|(due, transfer)| self.open[transfer].due == Some(*due)));
+        let mut due = self.due.clone();
+        let due = core::iter::from_fn(|| due.pop_due(Time::MAX));
+        assert!(due.into_iter().all(|transfer| self.open.contains_key(&transfer)));
         assert!(self.via.values().flatten().all(|id| ids.contains(id)));
         ids
     }

@@ -6,32 +6,41 @@ use crate::reassembly::manifest_of;
 pub(super) const TURN_BYTES: u64 = 1 << 20;
 
 /// A chunk in the store.
-pub(super) struct Stored {
-    pub(super) header: ChunkHeader,
-    pub(super) key: ChunkKey,
-    pub(super) bytes: u64,
-    pub(super) since: Time,
-    pub(super) until: Time,
+#[derive(Clone, Debug)]
+pub struct Holding {
+    /// Its header.
+    pub header: ChunkHeader,
+    /// The chunk, its source and destination.
+    pub key: ChunkKey,
+    /// Its length.
+    pub bytes: u64,
+    /// Since when.
+    pub since: Time,
+    /// Its deadline.
+    pub until: Time,
     /// Whether the router's operator wants it kept beyond that.
-    pub(super) on_hold: bool,
-    pub(super) reason: StoreReason,
-    pub(super) delegated: bool,
+    pub on_hold: bool,
+    /// Why it is stored.
+    pub reason: StoreReason,
+    /// Whether it is a copy that is kept to answer for its producer.
+    pub delegated: bool,
     /// Whether it must be forwarded. A delegated copy need not: the chunk itself may have been.
-    pub(super) owed: bool,
-    pub(super) place: Place,
+    pub owed: bool,
+    /// Where it is.
+    pub place: Place,
     /// Whether it was refused or lost, and is tried again later.
-    pub(super) rests: bool,
+    pub rests: bool,
     /// How often it was sent.
     pub(super) sends: u32,
     /// Whether it outlives a kill: a commit was done since it was put.
-    pub(super) durable: bool,
+    pub durable: bool,
     /// The pause before it is sent to its receiver again. A receiver that does not know the object cannot request it.
     pub(super) remind_after: Option<Duration>,
     /// The name of its object, if this is the description.
     pub(super) name: Option<String>,
 }
 
-impl Stored {
+impl Holding {
     /// Whether this is the token of its transfer.
     pub(super) fn has(&self, token: Token) -> bool {
         self.header.token() == Some(token)
@@ -52,7 +61,6 @@ pub(super) struct Destination {
     pub(super) chunks: u32,
     pub(super) bytes: u64,
     pub(super) watched: bool,
-    pub(super) timer: Time,
     pub(super) window: Window,
 }
 
@@ -110,8 +118,10 @@ impl Proxy {
         self.used += bytes;
         self.deadlines.insert((until, id));
         self.keys.insert(key, id);
-        let timer = now + self.config.timer;
-        let (config, timers) = (&self.config, &mut self.timers);
+        if !self.destinations.contains_key(&key.flow.destination) {
+            self.timers.set(key.flow.destination, now + self.config.timer);
+        }
+        let config = &self.config;
         let destination = self.destinations.entry(key.flow.destination).or_insert_with(|| Destination {
             waiting: BTreeSet::new(),
             turn: Turn::default(),
@@ -119,10 +129,6 @@ impl Proxy {
             chunks: 0,
             bytes: 0,
             watched: false,
-            timer: {
-                timers.insert((timer, key.flow.destination));
-                timer
-            },
             window: Window::new(config),
         });
         destination.chunks += 1;
@@ -132,7 +138,7 @@ impl Proxy {
         }
         let (place, rests, sends, durable, owed) = (Place::Here, false, 0, false, false);
         let is_pushed_to_one = is_pushed(key.transfer) && !header.is_for_group();
-        let stored = Stored {
+        let stored = Holding {
             header,
             key,
             bytes,
@@ -240,7 +246,7 @@ impl Proxy {
                 if destination.watched {
                     self.watches.push_back((key.flow.destination, false));
                 }
-                self.timers.remove(&(destination.timer, key.flow.destination));
+                self.timers.stop(&key.flow.destination);
                 self.transits.holds.stop(&key.flow.destination);
                 self.destinations.remove(&key.flow.destination);
                 self.ready.remove(&key.flow.destination);

@@ -1,12 +1,5 @@
 //! A proxy's report on its chunks, and the operator's decisions about them.
-use alloc::string::String;
-
-use tributary_core::{ByteCount, Time};
-
-use crate::{
-    ids::{ChunkKey, Guid},
-    router::StoreReason,
-};
+use crate::router::StoreReason;
 
 /// Why a chunk was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,53 +23,6 @@ pub enum Release {
     Away,
     /// Its source may not read the destination's address; other sources may.
     Hidden,
-}
-
-/// One stored chunk, for people.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Holding {
-    /// The chunk, its source and destination.
-    pub key: ChunkKey,
-    /// The name of its object, if the manifest is also stored.
-    pub name: Option<String>,
-    /// Its length.
-    pub bytes: ByteCount,
-    /// Its priority.
-    pub priority: u8,
-    /// Since when.
-    pub since: Time,
-    /// Its deadline.
-    pub until: Time,
-    /// Whether the router's operator wants it kept beyond that.
-    pub on_hold: bool,
-    /// Why it is stored.
-    pub reason: StoreReason,
-    /// Whether it is a copy that is kept to answer for its producer.
-    pub delegated: bool,
-    /// Whether it must be forwarded: a copy may only serve requests.
-    pub owed: bool,
-    /// Where it is.
-    pub state: HoldingState,
-    /// Whether it outlives the node: it has been acknowledged, or may be.
-    pub durable: bool,
-}
-
-/// Where a chunk is that is kept until a custodian further on has it on a disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HoldingState {
-    /// It waits for a route, or its turn.
-    Waiting,
-    /// It was refused or lost, and is tried again later.
-    Resting,
-    /// It is in the queues of this router, or on its link.
-    Leaving,
-    /// A neighbour has it in its memory.
-    InTransit {
-        /// The neighbour.
-        to: Guid,
-        /// Since when.
-        since: Time,
-    },
 }
 
 /// Counters.

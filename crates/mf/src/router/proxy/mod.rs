@@ -34,11 +34,15 @@ use tributary_core::{ByteCount, Duration, Time, TimerTable};
 
 pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
 
-pub use self::holding::{Holding, HoldingState, Kept, ProxyStats, Refused, Release};
 pub(crate) use self::retention::Decision;
+pub use self::{
+    custody::Place,
+    entries::Holding,
+    holding::{Kept, ProxyStats, Refused, Release},
+};
 use self::{
-    custody::{Place, Transits, Window},
-    entries::{Destination, Stored, Waiting},
+    custody::{Transits, Window},
+    entries::{Destination, Waiting},
     head::{decode_head, encode_head},
     reports::{Report, ReportId, Source},
     retention::Terms,
@@ -69,7 +73,7 @@ pub struct Proxy {
     /// This node, and its present address.
     pub own: (Guid, NetworkAddress),
     repository: Box<dyn ChunkRepository>,
-    chunks: BTreeMap<u64, Stored>,
+    chunks: BTreeMap<u64, Holding>,
     keys: BTreeMap<ChunkKey, u64>,
     flows: BTreeMap<Flow, FlowState>,
     /// Flows in eviction order: by the lowest priority of their chunks, then by last use.
@@ -83,8 +87,8 @@ pub struct Proxy {
     tried_last: Guid,
     /// Destinations for which chunks wait that were stored because of routes or queues.
     by_ways: BTreeSet<Guid>,
-    /// Destinations by the expiry of their storage timers.
-    timers: BTreeSet<(Time, Guid)>,
+    /// The storage timers of destinations.
+    timers: TimerTable<Guid>,
     transits: Transits,
     deadlines: BTreeSet<(Time, u64)>,
     /// Delegated descriptions by when they are sent to their receivers again.
@@ -399,7 +403,7 @@ impl Proxy {
     /// follows only if it is lost. Returns the custodian of both, if that is this proxy.
     pub fn on_passing(&mut self, now: Time, key: &ChunkKey, token: Token) -> Option<Custodian> {
         let id = self.keys.get(key).copied()?;
-        let is_same = |stored: &&Stored| stored.owed && stored.has(token);
+        let is_same = |stored: &&Holding| stored.owed && stored.has(token);
         let stored = self.chunks.get(&id).filter(is_same)?;
         let keeps = self.keeps_custody(&stored.header);
         self.leave_rest(id);
@@ -493,11 +497,9 @@ impl Proxy {
             }
         }
         self.custody_timeout(now);
-        while let Some((at, guid)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, guid));
-            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
-            destination.timer = now + self.config.timer;
-            self.timers.insert((destination.timer, guid));
+        while let Some(guid) = self.timers.pop_due(now) {
+            let Some(destination) = self.destinations.get(&guid) else { continue };
+            self.timers.set(guid, now + self.config.timer);
             if !destination.waiting.is_empty() && self.config.rebinding != Rebinding::Never {
                 self.ready.insert(guid);
                 self.lookups.push_back(guid);
@@ -508,26 +510,13 @@ impl Proxy {
     // Questions.
 
     /// All chunks.
-    pub fn holdings(&self) -> impl Iterator<Item = Holding> {
-        self.chunks.values().map(|stored| Holding {
-            key: stored.key,
-            bytes: ByteCount(stored.bytes),
-            priority: stored.header.priority,
-            since: stored.since,
-            until: stored.until,
-            on_hold: stored.on_hold,
-            reason: stored.reason,
-            delegated: stored.delegated,
-            owed: stored.owed,
-            name: self.name_of(&stored.key).map(String::from),
-            state: match stored.place {
-                Place::Here if stored.rests => HoldingState::Resting,
-                Place::Here => HoldingState::Waiting,
-                Place::Leaving => HoldingState::Leaving,
-                Place::InTransit { via, since } => HoldingState::InTransit { to: via, since },
-            },
-            durable: stored.durable,
-        })
+    pub fn holdings(&self) -> impl Iterator<Item = &Holding> {
+        self.chunks.values()
+    }
+    /// The name of a chunk's object, if its manifest is stored.
+    pub fn name_of(&self, key: &ChunkKey) -> Option<&str> {
+        let head = self.keys.get(&ChunkKey { number: 0, ..*key })?;
+        self.chunks.get(head)?.name.as_deref()
     }
     /// Whether a chunk is stored.
     pub fn has(&self, key: &ChunkKey) -> bool {
@@ -581,11 +570,6 @@ impl Proxy {
 
     // Private.
 
-    /// The name of a chunk's object, if its manifest is stored.
-    fn name_of(&self, key: &ChunkKey) -> Option<&str> {
-        let head = self.keys.get(&ChunkKey { number: 0, ..*key })?;
-        self.chunks.get(head)?.name.as_deref()
-    }
     /// A chunk has expired: it is reported if it was still to be forwarded.
     fn note_expired(&mut self, id: u64) {
         let Some(stored) = self.chunks.get(&id).filter(|stored| stored.owed) else { return };

@@ -175,7 +175,7 @@ impl Proxy {
     /// When to call [`Proxy::handle_timeout`] or poll for reports.
     pub fn poll_timeout(&self) -> Option<Time> {
         let lifetime = self.deadlines.first().map(|(until, _)| *until);
-        let timer = self.timers.first().map(|(at, _)| *at);
+        let timer = self.timers.next().map(|(at, _)| at);
         let reminder = self.reminders.next().map(|(at, _)| at);
         [lifetime, timer, reminder, self.report_at, self.custody_due()].into_iter().flatten().min()
     }
