@@ -69,6 +69,7 @@ pub mod key;
 pub mod manifest;
 pub mod memory;
 pub mod name;
+pub mod pieces;
 pub mod readers;
 pub mod repository;
 pub mod sealed;
@@ -85,6 +86,7 @@ pub use memory::MemoryObject;
 #[cfg(feature = "std")]
 pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
+pub use pieces::{Piece, PieceHash, PieceSizes, Pieces, list_pieces};
 pub use readers::{KeyList, KeyListError};
 pub use repository::{ChunkRepository, Damage, MemoryRepository};
 pub use sealed::{ChunkCipher, NotSealed, ObjectKey};

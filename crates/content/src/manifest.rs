@@ -4,7 +4,7 @@ use bytes::Bytes;
 use core::{fmt, ops::Range};
 
 use crate::{
-    Hash, Name, NameError, ObjectId, PublicKey, Signature, SigningKey,
+    Hash, Name, NameError, ObjectId, Piece, Pieces, PublicKey, Signature, SigningKey,
     hash::{self, chunk_hash},
     sealed,
 };
@@ -110,14 +110,17 @@ impl Access {
 ///       +---------------+---------------+---------------+---------------+
 ///    92 |              name: NDN components back to back               |  n bytes
 ///       +---------------+---------------+---------------+---------------+
-///  92+n |   in layout 2: the number of mirrors, 1 byte; of each the     |  m bytes
-///       |   bytes of its URL, 2 bytes, and the URL                      |
+///  92+n |   in layouts 2 and 3: the number of mirrors, 1 byte; of each  |  m bytes
+///       |   the bytes of its URL, 2 bytes, and the URL                  |
 ///       +---------------+---------------+---------------+---------------+
-/// 92+n+m|       signature over all bytes before it, in the context      |  64 bytes
+/// 92+n+m|   in layout 3: bytes of the shortest, the average and the     |  48 bytes
+///       |   longest piece, number of pieces, hash of their list         |
+///       +---------------+---------------+---------------+---------------+
+///       |       signature over all bytes before it, in the context      |  64 bytes
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
-/// Layout 1 has no mirrors, and layout 2 has some: nodes that know only layout 1 refuse it. The kind is 0 for a file
+/// Layout 1 has no mirrors, layout 2 has some, and layout 3 has pieces: nodes that know only lower ones refuse it. The kind is 0 for a file
 /// and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse an unknown kind
 /// or access: otherwise they would open restricted objects to all, or take sealed bytes for plain ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,6 +146,9 @@ pub struct Manifest {
     /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. The publisher does
     /// not guarantee them, and a receiver may ignore them.
     pub mirrors: Vec<String>,
+    /// The pieces by which receivers find its bytes among their files; never of a sealed object, whose keys change every
+    /// byte, nor of one with a single chunk.
+    pub pieces: Option<Pieces>,
     /// Who signed.
     pub publisher: PublicKey,
     /// The signature over everything above.
@@ -190,6 +196,7 @@ impl Manifest {
             chunk_size,
             root,
             mirrors: Vec::new(),
+            pieces: None,
             publisher,
             signature: unsigned,
         };
@@ -224,6 +231,21 @@ impl Manifest {
         self.check()?;
         self.signature = key.sign(CONTEXT, &self.signed_bytes());
         Ok(self)
+    }
+    /// The same object with pieces, signed again with `key`, which is its publisher's. An object that cannot have them
+    /// stays without: it is sealed, has a single chunk, or its name and mirrors leave no room in the manifest.
+    ///
+    /// # Panics
+    /// If `key` is another one.
+    #[must_use]
+    pub fn in_pieces(mut self, pieces: Pieces, key: &SigningKey) -> Self {
+        assert_eq!(key.public(), self.publisher, "only its publisher signs a manifest");
+        self.pieces = Some(pieces);
+        match self.check() {
+            Ok(()) => self.signature = key.sign(CONTEXT, &self.signed_bytes()),
+            Err(_) => self.pieces = None,
+        }
+        self
     }
     /// Whether an object of this name may name these mirrors, as [`mirrored`](Manifest::mirrored) finds too, without the
     /// object.
@@ -265,9 +287,21 @@ impl Manifest {
     ) -> Result<Self, ManifestError> {
         let root = if size == 0 { hash::empty_root() } else { Hash([0; Hash::BYTES]) };
         let (kind, access, signature) = (ObjectKind::File, Access::Everybody, UNSIGNED);
-        let (is_sealed, mirrors) = (false, Vec::new());
-        let manifest =
-            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, mirrors, publisher, signature };
+        let (is_sealed, mirrors, pieces) = (false, Vec::new(), None);
+        let manifest = Manifest {
+            name,
+            version,
+            kind,
+            is_sealed,
+            access,
+            size,
+            chunk_size,
+            root,
+            mirrors,
+            pieces,
+            publisher,
+            signature,
+        };
         manifest.check()?;
         Ok(manifest)
     }
@@ -302,7 +336,7 @@ impl Manifest {
     fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         let mut reader = Reader(bytes);
         let [magic @ .., layout] = reader.array::<4>("magic")?;
-        if magic != *MAGIC || !matches!(layout, LAYOUT_PLAIN | LAYOUT_MIRRORED) {
+        if magic != *MAGIC || !(LAYOUT_PLAIN..=LAYOUT_IN_PIECES).contains(&layout) {
             return Err(ManifestError::Magic);
         }
         let [kind, access] = reader.array("kind")?;
@@ -325,7 +359,11 @@ impl Manifest {
             root: Hash(reader.array("root")?),
             publisher: PublicKey(reader.array("publisher")?),
             name: Name::from_tlv(Bytes::copy_from_slice(reader.bytes("name", name_length)?))?,
-            mirrors: if layout == LAYOUT_MIRRORED { mirrors(&mut reader)? } else { Vec::new() },
+            mirrors: if layout == LAYOUT_PLAIN { Vec::new() } else { mirrors(&mut reader, layout)? },
+            pieces: match layout {
+                LAYOUT_IN_PIECES => Some(Pieces::decode(&reader.array("pieces")?)),
+                _ => None,
+            },
             signature: Signature(reader.array("signature")?),
         };
         if !reader.0.is_empty() {
@@ -341,13 +379,17 @@ impl Manifest {
         bytes
     }
 
-    /// The id of the bytes: equal for all objects with the same bytes and chunk size, regardless of name, version and
-    /// publisher. An object without a hash tree has the id of its publication. It is computed at each call; frequent
+    /// The id of the bytes: equal for all objects with the same bytes, chunk size and pieces, regardless of name, version
+    /// and publisher. An object without a hash tree has the id of its publication. It is computed at each call; frequent
     /// callers should keep it.
     pub fn object_id(&self) -> ObjectId {
         match self.is_unsigned() {
             true => self.publication_id(),
-            false => ObjectId::of_bytes(self.size, self.chunk_size, &self.root),
+            false => {
+                // Sources of one object answer requests for its tree with equal bytes.
+                let tree = self.pieces.map_or(self.root, |pieces| hash::node_hash(&self.root, &pieces.list));
+                ObjectId::of_bytes(self.size, self.chunk_size, &tree)
+            }
         }
     }
     /// The id of this publication: the object under its name, of this version, by this publisher. It is computed at each
@@ -394,12 +436,16 @@ impl Manifest {
         let chunk = |at: u64| u32::try_from(at).unwrap_or(Self::CHUNKS_MAX);
         chunk(range.start / step)..chunk(end.div_ceil(step))
     }
-    /// Bytes of the encoded hash tree; zero for at most one chunk, whose hash is the root.
+    /// Bytes of the encoded hash tree with the list of pieces; zero for at most one chunk, whose hash is the root.
     pub fn tree_bytes(&self) -> u64 {
         match self.chunk_count() {
             0 | 1 => 0,
-            chunks => u64::from(chunks) * Hash::BYTES as u64,
+            chunks => u64::from(chunks) * Hash::BYTES as u64 + self.piece_list_bytes() as u64,
         }
+    }
+    /// Bytes of the encoded list of pieces.
+    pub(crate) fn piece_list_bytes(&self) -> usize {
+        self.pieces.map_or(0, |pieces| pieces.count as usize * Piece::BYTES)
     }
     /// Whether these are the bytes of the only chunk of an object that has one chunk only.
     pub fn verify_only_chunk(&self, bytes: &[u8]) -> bool {
@@ -420,8 +466,13 @@ impl Manifest {
         if self.size == 0 && self.root != hash::empty_root() {
             return Err(ManifestError::EmptyRoot);
         }
-        if !self.mirrors.is_empty() {
-            check_mirrors(&self.mirrors, self.name.as_tlv().len())?;
+        // Mirrors and pieces share the room of the longest name, so that they do not raise the maximum size of a manifest.
+        let more = self.pieces.map_or(0, |_| Pieces::BYTES);
+        if more > 0 || !self.mirrors.is_empty() {
+            check_mirrors(&self.mirrors, self.name.as_tlv().len() + more)?;
+        }
+        if let Some(pieces) = &self.pieces {
+            pieces.check(if self.is_sealed || self.chunk_count() <= 1 { 0 } else { self.size })?;
         }
         if self.is_sealed && sealed::plain_size(self.size, self.chunk_size).is_none() {
             return Err(ManifestError::SealedSize { size: self.size });
@@ -433,7 +484,12 @@ impl Manifest {
         let name_length = u16::try_from(name.len()).expect("a name has at most 1,024 bytes");
         let mut bytes = Vec::with_capacity(FIXED_BYTES + name.len() + Signature::BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.push(if self.mirrors.is_empty() { LAYOUT_PLAIN } else { LAYOUT_MIRRORED });
+        let layout = match (&self.pieces, self.mirrors.is_empty()) {
+            (Some(_), _) => LAYOUT_IN_PIECES,
+            (None, false) => LAYOUT_MIRRORED,
+            (None, true) => LAYOUT_PLAIN,
+        };
+        bytes.push(layout);
         let kind = match self.kind {
             ObjectKind::File => 0,
             ObjectKind::Directory => 1,
@@ -447,13 +503,14 @@ impl Manifest {
         bytes.extend_from_slice(&self.root.0);
         bytes.extend_from_slice(&self.publisher.0);
         bytes.extend_from_slice(name);
-        if !self.mirrors.is_empty() {
+        if layout != LAYOUT_PLAIN {
             bytes.push(u8::try_from(self.mirrors.len()).expect("check() saw to it"));
             for url in &self.mirrors {
                 bytes.extend_from_slice(&u16::try_from(url.len()).expect("check() saw to it").to_be_bytes());
                 bytes.extend_from_slice(url.as_bytes());
             }
         }
+        bytes.extend(self.pieces.iter().flat_map(Pieces::encode));
         bytes
     }
 }
@@ -472,7 +529,7 @@ pub fn chunk_size_for(size: u64) -> u32 {
 #[non_exhaustive]
 pub enum ManifestError {
     /// The first four bytes are not those of a known manifest layout.
-    #[error("these bytes are not a manifest of layout 1 or 2")]
+    #[error("these bytes are not a manifest of layout 1, 2 or 3")]
     Magic,
     /// The bytes end too early.
     #[error("manifest ends inside {field}: needs {need} bytes, has {have}")]
@@ -531,6 +588,14 @@ pub enum ManifestError {
         /// The stated size.
         size: u64,
     },
+    /// No object of this size has so many pieces, or pieces of such sizes.
+    #[error("{count} pieces of the stated sizes are no {size} bytes that can be cut")]
+    Pieces {
+        /// The stated number of pieces.
+        count: u32,
+        /// The size of the object.
+        size: u64,
+    },
     /// The mirrors break a rule.
     #[error("mirrors of the object: {reason}")]
     Mirrors {
@@ -546,9 +611,10 @@ pub enum ManifestError {
 }
 
 const MAGIC: &[u8; 3] = b"TrM";
-/// Without mirrors, and with some.
+/// Without mirrors, with some, and with pieces.
 const LAYOUT_PLAIN: u8 = 1;
 const LAYOUT_MIRRORED: u8 = 2;
+const LAYOUT_IN_PIECES: u8 = 3;
 const CONTEXT: &str = "tributary manifest";
 const FIXED_BYTES: usize = 92;
 /// The bit of the kind that marks a sealed object.
@@ -556,10 +622,10 @@ const SEALED: u8 = 0x80;
 /// In place of the signature of an unsigned manifest.
 const UNSIGNED: Signature = Signature([0; Signature::BYTES]);
 
-/// The mirrors of layout 2.
-fn mirrors(reader: &mut Reader<'_>) -> Result<Vec<String>, ManifestError> {
+/// The mirrors of layouts 2 and 3.
+fn mirrors(reader: &mut Reader<'_>, layout: u8) -> Result<Vec<String>, ManifestError> {
     let [count] = reader.array("number of mirrors")?;
-    if count == 0 {
+    if count == 0 && layout == LAYOUT_MIRRORED {
         return Err(ManifestError::Mirrors { reason: "layout 2 has at least one" });
     }
     let mut mirrors = Vec::new();
@@ -570,8 +636,7 @@ fn mirrors(reader: &mut Reader<'_>) -> Result<Vec<String>, ManifestError> {
     }
     Ok(mirrors)
 }
-/// Name and mirrors together are no longer than the longest name, so mirrors do not raise the maximum size of a
-/// manifest.
+/// Name and mirrors together are no longer than the longest name.
 fn check_mirrors(mirrors: &[String], name_bytes: usize) -> Result<(), ManifestError> {
     let wrong = |reason| Err(ManifestError::Mirrors { reason });
     if mirrors.len() > Manifest::MIRRORS_MAX {

@@ -1,10 +1,12 @@
 //! The hash tree over the chunks of an object.
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::ops::Range;
 
 use crate::{
-    ChunkIndex, Hash, Manifest,
+    ChunkIndex, Hash, Manifest, PieceHash,
     hash::{chunk_hash, empty_root, node_hash},
+    pieces,
 };
 
 /// The hashes of all chunks, checked against the root that a manifest signs.
@@ -16,41 +18,57 @@ use crate::{
 ///       /   \       \
 ///     l0     l1      l2           leaves: chunk_hash of each chunk
 /// ```
+/// The list of pieces, if the manifest has one, travels behind the leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HashTree {
-    leaves: Bytes,
+    /// The leaves, and the list of pieces behind them.
+    encoded: Bytes,
+    chunks: u32,
     root: Hash,
 }
 
 impl HashTree {
     /// The tree over these leaves, in the order of the chunks.
     pub fn from_leaves(leaves: Vec<Hash>) -> Self {
+        Self::with_pieces(leaves, &[])
+    }
+    /// The tree over these leaves, and an encoded list of pieces ([`list_pieces`](crate::list_pieces)).
+    pub fn with_pieces(leaves: Vec<Hash>, list: &[u8]) -> Self {
         let root = fold(&leaves, |_| ());
-        HashTree { leaves: leaves.iter().flat_map(|leaf| leaf.0).collect(), root }
+        let encoded = leaves.iter().flat_map(|leaf| leaf.0).chain(list.iter().copied()).collect();
+        HashTree { encoded, chunks: u32::try_from(leaves.len()).unwrap_or(u32::MAX), root }
     }
     /// Reads the tree of an object from an untrusted source.
     ///
     /// # Errors
-    /// [`TreeError`] if it has not [`Manifest::tree_bytes`] bytes, or its root is not the manifest's.
+    /// [`TreeError`] if it has not [`Manifest::tree_bytes`] bytes, or root or list of pieces are not the manifest's.
     pub fn decode(manifest: &Manifest, bytes: &[u8]) -> Result<Self, TreeError> {
         let need = manifest.tree_bytes();
         if bytes.len() as u64 != need {
             return Err(TreeError::Length { need, have: bytes.len() });
         }
+        let (leaves, list) = bytes.split_at(bytes.len() - manifest.piece_list_bytes());
         let leaves = match manifest.chunk_count() {
             1 => [manifest.root].to_vec(),
-            _ => bytes.as_chunks::<{ Hash::BYTES }>().0.iter().map(|leaf| Hash(*leaf)).collect(),
+            _ => leaves.as_chunks::<{ Hash::BYTES }>().0.iter().map(|leaf| Hash(*leaf)).collect(),
         };
-        let tree = HashTree::from_leaves(leaves);
-        if tree.root == manifest.root {
-            Ok(tree)
-        } else {
-            Err(TreeError::Root { have: tree.root, need: manifest.root })
+        let tree = HashTree::with_pieces(leaves, list);
+        if tree.root != manifest.root {
+            return Err(TreeError::Root { have: tree.root, need: manifest.root });
         }
+        let has_pieces = |pieces: &crate::Pieces| {
+            let end = pieces::places(list).last().map(|(place, _)| place.end);
+            pieces::list_hash(list) == pieces.list && end == Some(manifest.size)
+        };
+        if manifest.pieces.as_ref().is_none_or(has_pieces) { Ok(tree) } else { Err(TreeError::Pieces) }
     }
-    /// The leaves back to back; empty for at most one chunk. A clone of shared bytes.
+    /// The leaves back to back, and the list of pieces; empty for at most one chunk. A clone of shared bytes.
     pub fn encode(&self) -> Bytes {
-        if self.chunk_count() > 1 { self.leaves.clone() } else { Bytes::new() }
+        if self.chunks > 1 { self.encoded.clone() } else { Bytes::new() }
+    }
+    /// The pieces with their places in the object, ascending; none if the manifest has none.
+    pub fn pieces(&self) -> impl Iterator<Item = (Range<u64>, PieceHash)> {
+        pieces::places(self.encoded.get(self.chunks as usize * Hash::BYTES..).unwrap_or_default())
     }
 
     /// The root that the manifest signs.
@@ -59,11 +77,15 @@ impl HashTree {
     }
     /// The number of chunks.
     pub fn chunk_count(&self) -> u32 {
-        u32::try_from(self.leaves.len() / Hash::BYTES).unwrap_or(u32::MAX)
+        self.chunks
     }
     /// The hash of one chunk; `None` beyond the last.
     pub fn leaf(&self, index: ChunkIndex) -> Option<Hash> {
-        self.leaves.as_chunks::<{ Hash::BYTES }>().0.get(index.0 as usize).map(|leaf| Hash(*leaf))
+        self.leaves().get(index.0 as usize).map(|leaf| Hash(*leaf))
+    }
+    fn leaves(&self) -> &[[u8; Hash::BYTES]] {
+        let leaves = self.encoded.as_chunks().0;
+        leaves.get(..self.chunks as usize).unwrap_or_default()
     }
     /// Whether these are the bytes of that chunk; never for a chunk beyond the last.
     pub fn verify_chunk(&self, index: ChunkIndex, bytes: &[u8]) -> bool {
@@ -73,7 +95,7 @@ impl HashTree {
     /// the last chunk. At most 16 hashes. It costs as much as computing the root.
     pub fn proof(&self, index: ChunkIndex) -> Option<Vec<Hash>> {
         self.leaf(index)?;
-        let leaves: Vec<Hash> = self.leaves.as_chunks::<{ Hash::BYTES }>().0.iter().map(|leaf| Hash(*leaf)).collect();
+        let leaves: Vec<Hash> = self.leaves().iter().map(|leaf| Hash(*leaf)).collect();
         let (mut at, mut proof) = (index.0 as usize, Vec::new());
         fold(&leaves, |level| {
             if let Some(sibling) = level.get(at ^ 1) {
@@ -123,6 +145,9 @@ pub enum TreeError {
         /// The root that was signed.
         need: Hash,
     },
+    /// Not the list of pieces that the manifest signs, or their bytes are not the object's.
+    #[error("the list of pieces behind the hash tree is not the signed one")]
+    Pieces,
 }
 
 /// Computes the root, showing each level, leaves first, that has more than one node.

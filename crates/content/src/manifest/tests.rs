@@ -1,5 +1,5 @@
 use super::*;
-use crate::HashTree;
+use crate::{HashTree, PieceSizes, list_pieces};
 use alloc::{
     format,
     string::{String, ToString},
@@ -131,6 +131,56 @@ fn golden_manifest_with_mirrors_parses_and_is_emitted_byte_for_byte() {
 }
 
 #[test]
+fn golden_manifest_with_pieces_parses_and_is_emitted_byte_for_byte() {
+    let name = "/lab/debian".parse().expect("a name");
+    let plain = Manifest::sign(name, 258, ObjectKind::File, 3000, 1024, Hash([0x55; 32]), &key()).expect("legal");
+    let sizes = PieceSizes { min: 512, average: 1024, max: 2048 };
+    let listed = [&[1; 700][..], &[2; 2048], &[3; 252]].map(Piece::of);
+    let (pieces, list) = list_pieces(sizes, &listed);
+    let made = plain.clone().in_pieces(pieces, &key());
+    let golden = [
+        "54724d 03 00 00 000d 0000000000000102 0000000000000bb8 00000400",
+        &"55".repeat(32),
+        "ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c",
+        "08 03 6c6162  08 06 64656269616e",
+        "00", // mirrors
+        "00000200 00000400 00000800 00000003",
+        "ba2e7fc76755b83652cdafcddb5cc0f722ca97a95475f99dd2a2b2f62d579e69",
+    ];
+    let (bytes, signed) = (made.encode(), from_hex(&golden.concat()));
+    assert_eq!(bytes[..bytes.len() - Signature::BYTES], signed);
+    assert_eq!(Manifest::decode(&bytes), Ok(made.clone()));
+    assert_eq!((made.tree_bytes(), list.len()), (3 * 32 + 3 * 16, 48));
+    assert_ne!(made.object_id(), plain.object_id(), "sources of one object have the same list");
+    // Objects that cannot have pieces stay without.
+    let with = |sizes, count| plain.clone().in_pieces(Pieces { sizes, count, ..pieces }, &key()).pieces.is_some();
+    assert!(with(sizes, 2) && with(sizes, 6) && !with(sizes, 1) && !with(sizes, 7));
+    for (min, average, max) in [(0, 1024, 2048), (1024, 1024, 2048), (512, 1024, 1024), (512, 1000, 2048)] {
+        assert!(!with(PieceSizes { min, average, max }, 3), "{min} {average} {max}");
+    }
+    let one = Manifest::sign(plain.name.clone(), 1, ObjectKind::File, 1024, 1024, plain.root, &key()).expect("legal");
+    assert_eq!(one.in_pieces(Pieces { count: 1, ..pieces }, &key()).pieces, None);
+    assert_eq!(plain.sealed(&key()).expect("legal").in_pieces(pieces, &key()).pieces, None);
+    // The tree of such an object has the list behind its leaves, whole and unaltered.
+    let leaves = [&[0x55; 1024][..], &[0x66; 1024], &[0x77; 952]].map(chunk_hash).to_vec();
+    let tree = HashTree::with_pieces(leaves, &list);
+    let name = made.name.clone();
+    let manifest = Manifest::sign(name, 1, ObjectKind::File, 3000, 1024, tree.root(), &key()).expect("legal");
+    let manifest = manifest.in_pieces(pieces, &key());
+    let encoded = tree.encode();
+    assert_eq!(HashTree::decode(&manifest, &encoded), Ok(tree));
+    let read = HashTree::decode(&manifest, &encoded).expect("it is whole");
+    let places: Vec<_> = read.pieces().map(|(place, hash)| (place, hash == listed[0].hash)).collect();
+    assert_eq!(places, [(0..700, true), (700..2748, false), (2748..3000, false)]);
+    for at in 0..encoded.len() {
+        let mut wrong = encoded.to_vec();
+        wrong[at] ^= 1;
+        assert!(HashTree::decode(&manifest, &wrong).is_err(), "byte {at}");
+    }
+    assert!(HashTree::decode(&manifest, &encoded[..96]).is_err());
+}
+
+#[test]
 fn mirrors_are_few_short_and_of_the_web() {
     let of = |urls: &[&str]| {
         let urls = urls.iter().map(ToString::to_string).collect();
@@ -160,7 +210,7 @@ fn malformed_manifests_are_refused_with_the_field() {
         bad[at..at + bytes.len()].copy_from_slice(bytes);
         Manifest::decode(&bad).expect_err("it is malformed")
     };
-    assert_eq!(with(3, &[3]), ManifestError::Magic);
+    assert_eq!(with(3, &[4]), ManifestError::Magic);
     assert_eq!(with(4, &[2]), ManifestError::Kind { kind: 0x200 });
     assert_eq!(with(5, &[3]), ManifestError::Kind { kind: 3 });
     assert_eq!(with(6, &[0xff, 0xff]), ManifestError::Short { field: "name", need: 65535, have: 72 });

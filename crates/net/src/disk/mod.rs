@@ -38,6 +38,7 @@ pub mod key;
 mod open_files;
 pub mod opener;
 pub mod part;
+mod pieces;
 mod place;
 pub mod publish;
 pub mod repository;

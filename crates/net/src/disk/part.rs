@@ -20,7 +20,7 @@ use super::{
     io_error, parent, place,
     publish::Record,
     refusal,
-    reuse::FolderWishes,
+    reuse::ReuseWishes,
     sealed::open_to,
     selection::{Selected, Selection},
     sparse::{data_in, overwrite},
@@ -214,9 +214,8 @@ pub struct PartFile {
     held: Bitmap,
     /// The chunks held, shared with readers of a download in progress.
     shared: Held,
-    /// Of a folder that replaces another one, or that is fetched in part: its index first, then the chunks that are
-    /// missing locally.
-    wishes: Option<Arc<FolderWishes>>,
+    /// Of an object that replaces another one, or of a folder that is fetched in part: the chunks that are not here.
+    wishes: Option<Arc<ReuseWishes>>,
     /// The part of the folder, once it is known.
     selected: Option<Selected>,
     finished: bool,
@@ -317,7 +316,7 @@ impl PartFile {
         };
         opened.load()?;
         *lock(&opened.shared) = opened.held.clone();
-        opened.begin_folder()?;
+        opened.begin_reuse()?;
         opened.begin_share();
         // An earlier process may have ended before it synced them, and a failed sync drops that process's writes too.
         opened.unsynced = opened.held.clone();
@@ -456,7 +455,7 @@ impl ChunkStore for PartFile {
         }
         self.tree = Some(tree.clone());
         self.offer();
-        self.go_on_with_folder()
+        self.go_on_with_reuse()
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         let need = self.manifest.chunk_len(index) as usize;
@@ -469,7 +468,7 @@ impl ChunkStore for PartFile {
         }
         self.keep_name()?;
         self.keep(index, bytes)?;
-        self.go_on_with_folder()
+        self.go_on_with_reuse()
     }
     fn wishes(&self) -> Option<Arc<dyn Wishes>> {
         self.wishes.clone().map(|wishes| wishes as Arc<dyn Wishes>)

@@ -60,7 +60,7 @@ impl Seen {
 }
 
 /// The fingerprint by which a fetched file is recognised: renaming does not change it.
-fn placed_fingerprint(metadata: &fs::Metadata) -> Hash {
+pub(super) fn placed_fingerprint(metadata: &fs::Metadata) -> Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"placed");
     for number in [metadata.dev(), metadata.ino(), metadata.size()] {
@@ -280,7 +280,7 @@ fn known<S: Source>(
     let has_bytes_of = |manifest: &Manifest, source: &mut S| {
         !manifest.is_unsigned()
             && source.size() == manifest.size
-            && hash(path, source, manifest.chunk_size).is_ok_and(|tree| tree.root() == manifest.root)
+            && hash(path, source, manifest.chunk_size, None).is_ok_and(|(tree, _)| tree.root() == manifest.root)
     };
     // A sealed object may have been fetched to this place opened, or as it is.
     let wanted_bytes = if options.key_of(manifest).is_some() { manifest.plain_size() } else { manifest.size };

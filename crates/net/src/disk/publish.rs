@@ -8,13 +8,13 @@ use std::{
     time::UNIX_EPOCH,
 };
 use tributary_content::{
-    Access, ChunkIndex, Hash, HashTree, Manifest, ManifestError, Name, ObjectId, ObjectKind, ObjectReader, PublicKey,
-    SigningKey, StoreError, chunk_hash, chunk_size_for,
+    Access, ChunkIndex, Hash, HashTree, Manifest, ManifestError, Name, ObjectId, ObjectKind, ObjectReader, Piece,
+    PieceSizes, Pieces, PublicKey, SigningKey, StoreError, chunk_hash, chunk_size_for, list_pieces,
 };
 
 use super::{
     DirectoryObject, FileObject, LeftOut, Storage, background::lock, directory::DirectorySource, file::FileSource,
-    io_error, replace_file, selection::Selection, with_suffix,
+    io_error, pieces::Cutter, replace_file, selection::Selection, with_suffix,
 };
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
@@ -365,9 +365,12 @@ impl<S: Source> Published<S> {
         let record = Record::load(options.state_dir.as_deref(), &path);
         let fingerprint = source.fingerprint();
         let unchanged = record.as_ref().filter(|record| record.is_of(&source, chunk_size));
-        let tree = match unchanged {
-            Some(record) => record.tree.clone(),
-            None => hash(&path, &mut source, chunk_size)?,
+        let (tree, pieces) = match unchanged {
+            Some(record) => (record.tree.clone(), record.manifest.pieces),
+            None => {
+                let sizes = PieceSizes::of(source.size()).filter(|_| !source.is_sealed());
+                hash(&path, &mut source, chunk_size, sizes)?
+            }
         };
         let version = options.version.unwrap_or_else(|| match &record {
             Some(record) if record.manifest.name == name && record.manifest.publisher == key.public() => {
@@ -389,6 +392,9 @@ impl<S: Source> Published<S> {
         }
         if source.is_sealed() {
             manifest = manifest.sealed(key).map_err(illegal)?;
+        }
+        if let Some(pieces) = pieces {
+            manifest = manifest.in_pieces(pieces, key);
         }
         if unchanged.is_none_or(|record| record.manifest != manifest) {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
@@ -417,11 +423,12 @@ impl<S: Source> Published<S> {
         }
         let fingerprint = source.fingerprint();
         let record = Record::load(options.state_dir.as_deref(), &path);
-        let tree = match record.filter(|record| record.is_of(&source, manifest.chunk_size)) {
-            Some(record) => record.tree,
-            None => hash(&path, &mut source, manifest.chunk_size)?,
+        let sizes = manifest.pieces.map(|pieces| pieces.sizes);
+        let (tree, pieces) = match record.filter(|record| record.is_of(&source, manifest.chunk_size)) {
+            Some(record) => (record.tree, record.manifest.pieces),
+            None => hash(&path, &mut source, manifest.chunk_size, sizes)?,
         };
-        if tree.root() != manifest.root {
+        if tree.root() != manifest.root || pieces != manifest.pieces {
             return Err(differs());
         }
         Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
@@ -513,25 +520,39 @@ impl<S: Source> Content<S> {
     }
 }
 
-/// One pass over all bytes, in pieces of complete chunks.
-pub(super) fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashTree, PublishError> {
+/// One pass over all bytes, several complete chunks at a time; cuts pieces too if it gets their sizes.
+pub(super) fn hash<S: Source>(
+    path: &Path,
+    source: &mut S,
+    chunk_size: u32,
+    sizes: Option<PieceSizes>,
+) -> Result<(HashTree, Option<Pieces>), PublishError> {
     let before = source.fingerprint();
     let chunk_size = chunk_size as usize;
-    let piece = (HASH_BUFFER_BYTES / chunk_size).max(1) * chunk_size;
-    let mut buffer = vec![0; usize::try_from(source.size()).unwrap_or(usize::MAX).min(piece)];
+    let step = (HASH_BUFFER_BYTES / chunk_size).max(1) * chunk_size;
+    let mut buffer = vec![0; usize::try_from(source.size()).unwrap_or(usize::MAX).min(step)];
     let mut leaves = Vec::with_capacity(usize::try_from(source.size()).unwrap_or(0) / chunk_size + 1);
+    let mut cutter = sizes.map(Cutter::new);
     let mut offset = 0;
     while offset < source.size() {
-        let length = usize::try_from(source.size() - offset).unwrap_or(usize::MAX).min(piece);
-        source.read_at(offset, &mut buffer[..length])?;
-        leaves.extend(buffer[..length].chunks(chunk_size).map(chunk_hash));
+        let length = usize::try_from(source.size() - offset).unwrap_or(usize::MAX).min(step);
+        let bytes = &mut buffer[..length];
+        source.read_at(offset, bytes)?;
         offset += length as u64;
+        let are_last = offset >= source.size();
+        // Cutting costs more than hashing.
+        std::thread::scope(|threads| {
+            cutter.iter_mut().for_each(|cutter| _ = threads.spawn(|| cutter.push(bytes, are_last)));
+            leaves.extend(bytes.chunks(chunk_size).map(chunk_hash));
+        });
     }
     // Bytes in memory cannot change.
     if !source.is_snapshot() && source.fingerprint_at(path)? != before {
         return Err(PublishError::Changed { path: path.display().to_string() });
     }
-    Ok(HashTree::from_leaves(leaves))
+    let listed = sizes.zip(cutter).map(|(sizes, cutter)| list_pieces(sizes, &cutter.pieces()));
+    let (pieces, list) = listed.unzip();
+    Ok((HashTree::with_pieces(leaves, &list.unwrap_or_default()), pieces))
 }
 
 /// The record of a path that is published, or of a directory that was fetched to: `STATE_DIR/published/HASH_OF_PATH`.
@@ -563,7 +584,8 @@ impl Record {
     }
     pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
         let file = Record::path(state_dir?, path);
-        let longest = RECORD_FIXED_BYTES + Manifest::BYTES_MAX + Manifest::CHUNKS_MAX as usize * Hash::BYTES;
+        let lists = Manifest::CHUNKS_MAX as usize * Hash::BYTES + Pieces::COUNT_MAX as usize * Piece::BYTES;
+        let longest = RECORD_FIXED_BYTES + Manifest::BYTES_MAX + lists;
         if fs::metadata(&file).ok()?.len() > longest as u64 {
             return None;
         }

@@ -24,30 +24,34 @@ use tributary_content::{ObjectKind, Wanted, Wishes};
 
 use super::{background::lock, index::EntryKind, selection::Selected};
 
-/// The wanted chunks of a folder: its index first, then the ones that are missing locally.
+/// The wanted chunks of an object that is partly here: of a folder its index first, then those that are not here.
 #[derive(Debug)]
-pub(super) struct FolderWishes {
+pub(super) struct ReuseWishes {
     wanted: Mutex<Wanted>,
     version: AtomicU64,
 }
 
-impl FolderWishes {
-    /// Wants the first chunk; progress counts `extent`, or everything.
-    pub(super) fn new(extent: Option<Vec<Range<u64>>>) -> FolderWishes {
-        let windows = vec![Range { start: 0, end: 1 }];
+impl ReuseWishes {
+    /// Wants the chunks in `first`; progress counts `extent`, or everything.
+    pub(super) fn new(first: Range<u32>, extent: Option<Vec<Range<u64>>>) -> ReuseWishes {
+        let windows = Some(first).filter(|first| !first.is_empty()).into_iter().collect();
         let wanted = Wanted { windows, may_change: true, extent };
-        FolderWishes { wanted: Mutex::new(wanted), version: AtomicU64::new(0) }
+        ReuseWishes { wanted: Mutex::new(wanted), version: AtomicU64::new(0) }
     }
     pub(super) fn want(&self, windows: Vec<Range<u32>>, may_change: bool, extent: Option<Vec<Range<u64>>>) {
         *lock(&self.wanted) = Wanted { windows, may_change, extent };
         self.version.fetch_add(1, Ordering::AcqRel);
     }
-    /// Whether it still waits for the index.
-    pub(super) fn awaits_index(&self) -> bool {
+    /// Whether it still waits for the tree or the index.
+    pub(super) fn may_change(&self) -> bool {
         lock(&self.wanted).may_change
     }
+    /// Whether it wants no chunk.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.wanted).windows.is_empty()
+    }
 }
-impl Wishes for FolderWishes {
+impl Wishes for ReuseWishes {
     fn wanted(&self) -> Wanted {
         lock(&self.wanted).clone()
     }

@@ -1,4 +1,4 @@
-//! A folder download: its index first, then the wanted chunks that are missing locally.
+//! What is taken over from files at the target, and what is wanted of a folder: its index first.
 use std::{ops::Range, sync::Arc};
 
 use tributary_content::{ChunkCipher, ChunkIndex, HashTree, Manifest, ObjectKind, StoreError};
@@ -7,8 +7,10 @@ use super::{Existing, PartFile, PartOptions, clear, staged};
 use crate::disk::{
     check_room,
     index::DirectoryIndex,
-    io_error, place, refusal,
-    reuse::{FolderWishes, LocalBytes},
+    io_error,
+    pieces::EarlierPieces,
+    place, refusal,
+    reuse::{LocalBytes, ReuseWishes},
     sealed::not_sealed,
     selection::Selected,
 };
@@ -27,32 +29,49 @@ pub(super) fn check_selectable(manifest: &Manifest, options: &PartOptions) -> Re
 
 impl PartFile {
     /// Prepares to fetch a part of a folder, and to take over the chunks of an earlier version at the same place. The
-    /// bytes of a sealed folder differ from its files' bytes.
-    pub(super) fn begin_folder(&mut self) -> Result<(), StoreError> {
+    /// bytes of a sealed object differ from its files' bytes.
+    pub(super) fn begin_reuse(&mut self) -> Result<(), StoreError> {
         let selects = self.options.selection.is_some();
-        let is_folder = self.manifest.kind == ObjectKind::Directory && !self.manifest.is_sealed;
         if selects && self.manifest.chunk_count() <= 1 {
             // The manifest's root is the whole tree, so no packets will bring it.
             self.tree = HashTree::decode(&self.manifest, &[]).ok();
         }
-        if selects || is_folder && self.is_replacing() && self.manifest.chunk_count() > 1 && self.target.is_dir() {
+        let is_here = match self.manifest.kind {
+            _ if self.manifest.is_sealed || self.manifest.chunk_count() <= 1 || !self.is_replacing() => false,
+            ObjectKind::Directory => self.target.is_dir(),
+            ObjectKind::File => self.is_cut() && self.target.is_file(),
+        };
+        if selects || is_here {
             // The size of a part is known with the index.
-            let first = selects.then(|| vec![Range { start: 0, end: DirectoryIndex::HEADER_BYTES as u64 }]);
-            self.wishes = Some(Arc::new(FolderWishes::new(first)));
-            self.go_on_with_folder()?;
+            let extent = selects.then(|| vec![Range { start: 0, end: DirectoryIndex::HEADER_BYTES as u64 }]);
+            let first = Range { start: 0, end: u32::from(!self.is_cut()) };
+            self.wishes = Some(Arc::new(ReuseWishes::new(first, extent)));
+            self.go_on_with_reuse()?;
         }
         Ok(())
+    }
+    /// Whether its pieces tell which bytes are here. Most pieces of a folder are of no use to a part of it.
+    fn is_cut(&self) -> bool {
+        self.manifest.pieces.is_some() && self.options.selection.is_none()
     }
     fn is_replacing(&self) -> bool {
         !matches!(self.options.existing, Existing::Number | Existing::Refuse)
     }
-    /// Wants the index; with it selects the other chunks, and takes over those that match existing files. If the index
-    /// of a completely wanted folder is malformed, everything is wanted: unpacking reports the error.
-    pub(super) fn go_on_with_folder(&mut self) -> Result<(), StoreError> {
-        let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
+    /// Takes over pieces that are here. Of a folder wants the index; with it selects the other chunks, and takes over
+    /// those that match existing files. If the index of a completely wanted folder is malformed, everything is wanted:
+    /// unpacking reports the error.
+    pub(super) fn go_on_with_reuse(&mut self) -> Result<(), StoreError> {
+        let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.may_change() && self.tree.is_some()) else {
             return Ok(());
         };
-        if !self.held.get(0u32) {
+        if self.is_cut() && wishes.is_empty() {
+            self.take_or_warn(Self::take_pieces);
+            match self.manifest.kind {
+                ObjectKind::File => wishes.want(self.missing_in_order(), false, None),
+                ObjectKind::Directory => wishes.want([Range { start: 0, end: 1 }].into(), true, None),
+            }
+        }
+        if !self.held.get(0u32) || !wishes.may_change() {
             return Ok(());
         }
         let index_bytes = self.index_bytes()?;
@@ -68,10 +87,10 @@ impl PartFile {
         if self.options.selection.is_none() {
             let selected = index.map(|(index, bytes)| Selected::all(&index, bytes, self.manifest.access));
             let all = Range { start: 0, end: self.manifest.chunk_count() };
-            if let Some(Err(error)) = selected.map(|selected| self.take_local(&selected, vec![all])) {
-                tracing::warn!("'{}': existing files are not reused: {error}", self.target.display());
+            if let Some(selected) = selected {
+                self.take_or_warn(|part| part.take_local(&selected, [all].into()));
             }
-            wishes.want(self.held.unset_ranges().collect(), false, None);
+            wishes.want(self.missing_in_order(), false, None);
             return Ok(());
         }
         let (index, bytes) =
@@ -86,7 +105,7 @@ impl PartFile {
         decided
     }
     /// Wants the selected chunks of a folder.
-    fn decide(&mut self, wishes: &FolderWishes, index: &DirectoryIndex, bytes: u64) -> Result<(), StoreError> {
+    fn decide(&mut self, wishes: &ReuseWishes, index: &DirectoryIndex, bytes: u64) -> Result<(), StoreError> {
         let Some(selection) = self.options.selection.clone() else { return Ok(()) };
         let selected = selection.select(index, bytes, self.manifest.access)?;
         self.options.part_kind = Some(selected.kind);
@@ -154,6 +173,21 @@ impl PartFile {
         }
         Ok(plain)
     }
+    /// What fails costs bytes of the network, and not the download.
+    fn take_or_warn(&mut self, take: impl FnOnce(&mut Self) -> Result<(), StoreError>) {
+        if let Err(error) = take(self) {
+            tracing::warn!("'{}': existing files are not reused: {error}", self.target.display());
+        }
+    }
+    /// Takes over the chunks whose pieces are all at the target, in whatever order.
+    fn take_pieces(&mut self) -> Result<(), StoreError> {
+        let Some((tree, pieces)) = self.tree.clone().zip(self.manifest.pieces) else { return Ok(()) };
+        let state_dir = self.options.state_dir.as_deref();
+        let Some(mut earlier) = EarlierPieces::at(&self.target, state_dir, pieces.sizes) else { return Ok(()) };
+        let shared = earlier.shared(tree.pieces());
+        let all = Range { start: 0, end: self.manifest.chunk_count() };
+        self.take_chunks(&tree, [all].into(), |buffer, offset| earlier.fill(&shared, buffer, offset))
+    }
     /// Takes over the chunks in `chunks` that match files at the target.
     fn take_local(&mut self, selected: &Selected, chunks: Vec<Range<u32>>) -> Result<(), StoreError> {
         let Some((tree, index_bytes)) = self.tree.clone().zip(self.index_bytes()?) else { return Ok(()) };
@@ -161,14 +195,22 @@ impl PartFile {
         if local.is_empty() {
             return Ok(());
         }
+        self.take_chunks(&tree, chunks, |buffer, offset| local.fill(buffer, offset, index_bytes))
+    }
+    /// Takes over the missing chunks that `fill` has.
+    fn take_chunks(
+        &mut self,
+        tree: &HashTree,
+        chunks: Vec<Range<u32>>,
+        mut fill: impl FnMut(&mut [u8], u64) -> bool,
+    ) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
         for index in chunks.into_iter().flatten().map(ChunkIndex) {
             if self.held.get(index) {
                 continue;
             }
             buffer.resize(self.manifest.chunk_len(index) as usize, 0);
-            let is_here = local.fill(&mut buffer, self.manifest.chunk_offset(index), index_bytes);
-            if is_here && tree.verify_chunk(index, &buffer) {
+            if fill(&mut buffer, self.manifest.chunk_offset(index)) && tree.verify_chunk(index, &buffer) {
                 self.keep(index, &buffer)?;
             }
         }

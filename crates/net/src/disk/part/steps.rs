@@ -1,5 +1,7 @@
 //! The steps of a part file on the disk: loading the chunks of an earlier fetch, writing, syncing, and placing the
 //! object.
+use std::ops::Range;
+
 use super::*;
 
 impl PartFile {
@@ -38,15 +40,24 @@ impl PartFile {
             return;
         }
         if self.wishes.is_none() {
-            let mut random = [0; 4];
-            // Without randomness all start at the same one, and are slower.
-            let _ = getrandom::fill(&mut random);
-            let first = u32::from_ne_bytes(random) % count;
-            let wishes = FolderWishes::new(None);
-            wishes.want(vec![first..count, 0..first], false, None);
+            let wishes = ReuseWishes::new(Range::default(), None);
+            wishes.want(self.missing_in_order(), false, None);
             self.wishes = Some(Arc::new(wishes));
         }
         self.offer();
+    }
+    /// The missing chunks; from a random one on if other receivers are served.
+    pub(super) fn missing_in_order(&self) -> Vec<Range<u32>> {
+        let mut random = [0; 4];
+        if self.options.share.is_some() {
+            // Without randomness all start at the same one, and are slower.
+            let _ = getrandom::fill(&mut random);
+        }
+        let first = u32::from_ne_bytes(random) % self.manifest.chunk_count().max(1);
+        let missing = || self.held.unset_ranges();
+        let behind = missing().map(|range| range.start.max(first)..range.end);
+        let before = missing().map(|range| range.start..range.end.min(first));
+        behind.chain(before).filter(|range| !range.is_empty()).collect()
     }
     /// Offers the chunks that have arrived to other receivers, once they can be verified. A sealed object that this
     /// node opens only at the end is not offered.
@@ -222,9 +233,9 @@ impl PartFile {
         }
         Ok(())
     }
-    /// The tree of the object. For a part, some chunks are missing, but the tree is present.
+    /// The tree of the object. It is missing if the object has been fetched packet by packet.
     pub(super) fn complete_tree(&self) -> Result<HashTree, StoreError> {
-        if let Some(tree) = self.tree.as_ref().filter(|_| self.selected.is_some()) {
+        if let Some(tree) = &self.tree {
             return Ok(tree.clone());
         }
         Ok(HashTree::from_leaves(self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect()))

@@ -809,6 +809,103 @@ fn zeros_are_written_over_what_is_not_zero() {
     assert_eq!(fs::read(&target).expect("there"), [0; 4096]);
 }
 
+/// Versions of files and folders that share most of their bytes.
+mod reuse {
+    use super::*;
+    use crate::disk::publish;
+
+    const CHUNK: usize = 16 << 10;
+
+    /// Fetches what is at `source` to `target`; returns how many chunks moved.
+    fn update(source: &Path, target: &Path, version: u64, state: Option<&Path>) -> usize {
+        let (version, chunk_size) = (Some(version), u32::try_from(CHUNK).ok());
+        let options = PublishOptions { version, chunk_size, ..PublishOptions::default() };
+        let name = "/lab".parse().expect("a name");
+        let mut object = publish(source, name, &key(), &options).expect("publishable").object;
+        let (manifest, state_dir) = (object.manifest().clone(), state.map(Into::into));
+        let options = PartOptions { state_dir, existing: Existing::Anything, ..PartOptions::default() };
+        let mut store = PartFile::open(target, &manifest, &options).expect("it may be replaced");
+        let is_first = store.wishes().is_none();
+        assert!(is_first || store.wishes().expect("some").wanted().windows.is_empty(), "the tree decides");
+        store.put_tree(&HashTree::decode(&manifest, &object.tree()).expect("its tree")).expect("it matches");
+        let mut moved = 0;
+        loop {
+            let all = || std::iter::once(0..manifest.chunk_count()).collect();
+            let windows = store.wishes().map_or_else(all, |wishes| wishes.wanted().windows);
+            let Some(index) = windows.into_iter().flatten().find(|index| !store.held().get(*index)) else { break };
+            put(&mut store, &mut *object, index);
+            moved += 1;
+        }
+        store.finish().expect("all is here");
+        moved
+    }
+
+    #[test]
+    fn of_a_changed_file_only_the_chunks_around_the_change_move() {
+        let (directory, state) = (directory(), directory());
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        let old = pattern(4 << 20);
+        let zeros: &[u8] = &[0; 100];
+        let edits: [(&str, Vec<u8>, usize); 6] = [
+            ("overwritten", [&old[..2_000_000], zeros, &old[2_000_100..]].concat(), 20),
+            ("inserted", [b"x", &old[..]].concat(), 20),
+            ("appended", [&old[..], &pattern(100_000)[..]].concat(), 30),
+            ("removed", [&old[..1_000_000], &old[1_300_000..]].concat(), 20),
+            ("moved", [&old[3_000_000..], &old[..3_000_000]].concat(), 40),
+            ("equal", old.clone(), 0),
+        ];
+        for (number, (edit, new, most)) in (1..).zip(&edits) {
+            // With the record of the first fetch, and without: then the earlier file is read.
+            for state in [Some(state.path()), None] {
+                let _ = fs::remove_file(&target);
+                fs::write(&source, &old).expect("writable");
+                assert_eq!(update(&source, &target, 2 * number, state), (4 << 20) / CHUNK);
+                fs::write(&source, new).expect("writable");
+                let moved = update(&source, &target, 2 * number + 1, state);
+                assert!(moved <= *most, "{edit}: {moved} chunks");
+                assert!(fs::read(&target).expect("there") == *new, "{edit}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_a_folder_that_were_renamed_split_or_changed_hardly_move() {
+        let directory = directory();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        let (a, b) = (pattern(2_000_000), pattern(3_000_000)[2_000_000..].to_vec());
+        let files = |files: &[(&str, &[u8])]| {
+            let _ = fs::remove_dir_all(&source);
+            fs::create_dir_all(source.join("inner")).expect("writable");
+            files.iter().for_each(|(path, bytes)| fs::write(source.join(path), bytes).expect("writable"));
+        };
+        files(&[("a", &a), ("b", &b)]);
+        assert!(update(&source, &target, 1, None) > 180);
+        files(&[("inner/z", &a), ("b", &b)]);
+        assert!(update(&source, &target, 2, None) < 30, "renamed");
+        files(&[("a1", &a[..700_000]), ("a2", &a[700_000..]), ("b", &b)]);
+        assert!(update(&source, &target, 3, None) < 40, "split");
+        assert!(fs::read(target.join("a2")).expect("there") == a[700_000..]);
+    }
+
+    #[test]
+    fn a_file_that_lies_about_its_record_costs_bytes_and_nothing_else() {
+        let (directory, state) = (directory(), directory());
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        fs::write(&source, pattern(4 << 20)).expect("writable");
+        update(&source, &target, 1, Some(state.path()));
+        // Altered without a trace in its size and time, as by a failing disk.
+        let modified = fs::metadata(&target).and_then(|there| there.modified()).expect("there");
+        let file = OpenOptions::new().write(true).open(&target).expect("there");
+        nix::sys::uio::pwrite(&file, &[0; 5_000], 1_000_000).expect("writable");
+        file.set_modified(modified).expect("times can be set");
+        let new = [b"x", &pattern(4 << 20)[..]].concat();
+        fs::write(&source, &new).expect("writable");
+        let moved = update(&source, &target, 2, Some(state.path()));
+        assert!((2..40).contains(&moved), "{moved} chunks");
+        assert!(fs::read(&target).expect("there") == new);
+    }
+}
+
 /// A folder with files of many sizes, and the store of a part of it.
 mod parts {
     use super::*;

@@ -1,0 +1,149 @@
+//! Pieces of objects: cutting them, and finding those of a new version in an earlier one at the same place.
+use std::{collections::HashMap, fs::symlink_metadata, ops::Range, path::Path};
+
+use fastcdc::v2020::FastCDC;
+use tributary_content::{Piece, PieceHash, PieceSizes};
+
+use super::{
+    directory::DirectorySource,
+    file::FileSource,
+    place::placed_fingerprint,
+    publish::{OpenSource, Record, hash},
+};
+
+/// Cuts bytes that arrive in order.
+pub(super) struct Cutter {
+    sizes: PieceSizes,
+    /// Bytes behind the last cut.
+    rest: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+impl Cutter {
+    pub(super) fn new(sizes: PieceSizes) -> Cutter {
+        Cutter { sizes, rest: Vec::new(), pieces: Vec::new() }
+    }
+    /// Takes the next bytes; the rest is a piece too if they are the last ones.
+    pub(super) fn push(&mut self, bytes: &[u8], are_last: bool) {
+        self.rest.extend_from_slice(bytes);
+        let PieceSizes { min, average, max } = self.sizes;
+        let cutter = FastCDC::new(&self.rest, min as usize, average as usize, max as usize);
+        let mut start = 0;
+        // The place of a cut depends on up to the maximum of bytes.
+        while start < self.rest.len() && (are_last || self.rest.len() - start >= max as usize) {
+            let (_, end) = cutter.cut(start, self.rest.len() - start);
+            self.pieces.push(Piece::of(&self.rest[start..end]));
+            start = end;
+        }
+        self.rest.drain(..start);
+    }
+    pub(super) fn pieces(self) -> Vec<Piece> {
+        self.pieces
+    }
+}
+
+/// The pieces of a file or folder that is here.
+pub(super) struct EarlierPieces {
+    /// Their places in the object that it is.
+    places: HashMap<PieceHash, Range<u64>>,
+    read: Box<dyn FnMut(u64, &mut [u8]) -> bool>,
+}
+
+impl EarlierPieces {
+    /// Of what is at `path`, cut in these sizes. Links are not followed.
+    pub(super) fn at(path: &Path, state_dir: Option<&Path>, sizes: PieceSizes) -> Option<EarlierPieces> {
+        match symlink_metadata(path).ok()? {
+            there if there.is_dir() => Self::of::<DirectorySource>(path, None, state_dir, sizes),
+            there if there.is_file() => Self::of::<FileSource>(path, Some(&there), state_dir, sizes),
+            _ => None,
+        }
+    }
+    fn of<S: OpenSource + 'static>(
+        path: &Path,
+        placed: Option<&std::fs::Metadata>,
+        state_dir: Option<&Path>,
+        sizes: PieceSizes,
+    ) -> Option<EarlierPieces> {
+        let mut source = S::open(path).ok()?;
+        let fingerprints = [source.fingerprint(), placed.map_or_else(|| source.fingerprint(), placed_fingerprint)];
+        let record = Record::load(state_dir, path).filter(|record| {
+            let is_cut = record.manifest.pieces.is_some_and(|pieces| pieces.sizes == sizes);
+            is_cut && fingerprints.contains(&record.fingerprint) && record.manifest.size == source.size()
+        });
+        let tree = match record {
+            Some(record) => record.tree,
+            None => hash(path, &mut source, 1 << 20, Some(sizes)).ok()?.0,
+        };
+        let places = tree.pieces().map(|(place, hash)| (hash, place)).collect();
+        let read = Box::new(move |at, buffer: &mut [u8]| source.read_at(at, buffer).is_ok());
+        Some(EarlierPieces { places, read })
+    }
+    /// The pieces of another object that are here: their places there, ascending, each with its place here.
+    pub(super) fn shared(&self, with: impl Iterator<Item = (Range<u64>, PieceHash)>) -> Vec<(Range<u64>, u64)> {
+        with.filter_map(|(there, hash)| {
+            let here = self.places.get(&hash).filter(|here| here.end - here.start == there.end - there.start)?;
+            Some((there, here.start))
+        })
+        .collect()
+    }
+    /// Fills `buffer` with the bytes of the other object from `offset` on; false if some are in no shared piece or cannot
+    /// be read.
+    pub(super) fn fill(&mut self, shared: &[(Range<u64>, u64)], buffer: &mut [u8], offset: u64) -> bool {
+        let (mut at, end) = (offset, offset + buffer.len() as u64);
+        for (place, here) in &shared[shared.partition_point(|(place, _)| place.end <= offset)..] {
+            if at >= end || place.start > at {
+                break;
+            }
+            let until = place.end.min(end);
+            let part = &mut buffer[(at - offset) as usize..(until - offset) as usize];
+            if !(self.read)(here + (at - place.start), part) {
+                return false;
+            }
+            at = until;
+        }
+        at >= end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::pattern;
+    use proptest::prelude::*;
+
+    const SIZES: PieceSizes = PieceSizes { min: 256, average: 1_024, max: 4_096 };
+
+    fn cut(bytes: &[u8], step: usize) -> Vec<Piece> {
+        let mut cutter = Cutter::new(SIZES);
+        let count = bytes.len().div_ceil(step);
+        bytes.chunks(step).enumerate().for_each(|(at, part)| cutter.push(part, at + 1 == count));
+        cutter.pieces()
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_depend_on_the_bytes_and_not_on_how_they_arrive(len in 1usize..60_000, step in 1usize..20_000) {
+            let bytes = pattern(len);
+            let pieces = cut(&bytes, step);
+            prop_assert_eq!(&pieces, &cut(&bytes, len));
+            let mut rest = &bytes[..];
+            for (at, piece) in pieces.iter().enumerate() {
+                let (bytes, behind) = rest.split_at(piece.len as usize);
+                prop_assert_eq!(*piece, Piece::of(bytes));
+                prop_assert!(piece.len <= SIZES.max && (piece.len >= SIZES.min || at + 1 == pieces.len()));
+                rest = behind;
+            }
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn an_edit_changes_the_pieces_around_it_only(at in 0usize..100_000, removed in 0usize..50, added in 0usize..50) {
+            let old = pattern(100_000);
+            let end = (at + removed).min(old.len());
+            let new = [&old[..at], &vec![7; added], &old[end..]].concat();
+            let before: std::collections::HashSet<_> = cut(&old, 10_000).into_iter().collect();
+            let changed: u32 = cut(&new, 10_000).iter().filter(|piece| !before.contains(piece)).map(|piece| piece.len).sum();
+            prop_assert!(changed <= 4 * SIZES.max, "{} bytes", changed);
+        }
+    }
+}
