@@ -91,7 +91,7 @@ pub use readers::{KeyList, KeyListError};
 pub use repository::{ChunkRepository, Damage, MemoryRepository};
 pub use sealed::{ChunkCipher, NotSealed, ObjectKey};
 pub use store::{
-    ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable,
-    Wanted, Wishes,
+    ChunkPart, ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask,
+    Unavailable, Wanted, Wishes,
 };
 pub use tree::{HashTree, TreeError, verify_proof};

@@ -172,11 +172,26 @@ pub trait Wishes: Send + Sync {
     fn wanted(&self) -> Wanted;
     /// A number that changes whenever [`Wishes::wanted`] does.
     fn version(&self) -> u64;
+    /// Parts of wanted chunks that the store has; each once. A node that requests chunks as a whole leaves them.
+    fn take_parts(&self) -> Vec<ChunkPart> {
+        Vec::new()
+    }
     /// Whether each change wakes the node (`handle_storage`). If not, the node looks every few milliseconds while it
     /// has nothing to request.
     fn wakes(&self) -> bool {
         false
     }
+}
+
+/// A chunk of which some bytes are here. They are verified with the others, as if they had arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkPart {
+    /// The chunk.
+    pub index: u32,
+    /// All its bytes; those that are not here are zeros.
+    pub bytes: Vec<u8>,
+    /// Which are here, ascending.
+    pub here: Vec<Range<u32>>,
 }
 
 /// The part of an object that is wanted now.

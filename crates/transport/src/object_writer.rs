@@ -14,8 +14,8 @@ use alloc::{
 use core::ops::Range;
 
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, ClosedStore, HashTree, Manifest, ObjectId, StoreAnswer, StoreError, StoreOpener,
-    StoreTask, Wanted, Wishes,
+    Bitmap, ChunkIndex, ChunkPart, ChunkStore, ClosedStore, HashTree, Manifest, ObjectId, StoreAnswer, StoreError,
+    StoreOpener, StoreTask, Wanted, Wishes,
 };
 
 /// What a store has done.
@@ -164,6 +164,10 @@ impl ObjectWriter {
         }
         (selection.version, selection.wanted) = (version, selection.wishes.wanted());
         true
+    }
+    /// Parts of wanted chunks that the store has; each once.
+    pub fn take_parts(&self) -> Vec<ChunkPart> {
+        self.wishes.as_ref().map_or_else(Vec::new, |selection| selection.wishes.take_parts())
     }
     /// Keeps at most this many buffers for later chunks; 8 by default.
     pub fn keep_buffers(&mut self, max: usize) {

@@ -17,7 +17,7 @@ use alloc::{
 };
 use core::ops::{Bound, Range};
 
-use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
+use tributary_content::{ChunkIndex, ChunkPart, Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
     Duration, FaceId, NodeId, PathId, Random, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},

@@ -78,31 +78,44 @@ impl EarlierPieces {
         let read = Box::new(move |at, buffer: &mut [u8]| source.read_at(at, buffer).is_ok());
         Some(EarlierPieces { places, read })
     }
-    /// The pieces of another object that are here: their places there, ascending, each with its place here.
-    pub(super) fn shared(&self, with: impl Iterator<Item = (Range<u64>, PieceHash)>) -> Vec<(Range<u64>, u64)> {
+    /// The pieces of another object that are here too, in the order of that object.
+    pub(super) fn shared(&self, with: impl Iterator<Item = (Range<u64>, PieceHash)>) -> Vec<SharedPiece> {
         with.filter_map(|(there, hash)| {
             let here = self.places.get(&hash).filter(|here| here.end - here.start == there.end - there.start)?;
-            Some((there, here.start))
+            Some(SharedPiece { there, here: here.start, hash })
         })
         .collect()
     }
-    /// Fills `buffer` with the bytes of the other object from `offset` on; false if some are in no shared piece or cannot
-    /// be read.
-    pub(super) fn fill(&mut self, shared: &[(Range<u64>, u64)], buffer: &mut [u8], offset: u64) -> bool {
-        let (mut at, end) = (offset, offset + buffer.len() as u64);
-        for (place, here) in &shared[shared.partition_point(|(place, _)| place.end <= offset)..] {
-            if at >= end || place.start > at {
+    /// Fills `buffer` with the bytes of the other object from `offset` on, as far as they are in shared pieces; returns
+    /// the ranges of it that are filled, which may touch. Pieces that have changed on the disk are left out.
+    pub(super) fn fill(&mut self, shared: &[SharedPiece], buffer: &mut [u8], offset: u64) -> Vec<Range<usize>> {
+        let end = offset + buffer.len() as u64;
+        let (mut filled, mut bytes) = (Vec::new(), Vec::new());
+        for piece in &shared[shared.partition_point(|piece| piece.there.end <= offset)..] {
+            let there = &piece.there;
+            if there.start >= end {
                 break;
             }
-            let until = place.end.min(end);
-            let part = &mut buffer[(at - offset) as usize..(until - offset) as usize];
-            if !(self.read)(here + (at - place.start), part) {
-                return false;
+            bytes.resize((there.end - there.start) as usize, 0);
+            if (self.read)(piece.here, &mut bytes) && Piece::of(&bytes).hash == piece.hash {
+                let (from, until) = (there.start.max(offset), there.end.min(end));
+                let part = (from - offset) as usize..(until - offset) as usize;
+                let of_piece = (from - there.start) as usize..(until - there.start) as usize;
+                buffer[part.clone()].copy_from_slice(&bytes[of_piece]);
+                filled.push(part);
             }
-            at = until;
         }
-        at >= end
+        filled
     }
+}
+
+/// A piece of another object that is here too.
+pub(super) struct SharedPiece {
+    /// Its place in the other object.
+    there: Range<u64>,
+    /// Where it starts in the one that is here.
+    here: u64,
+    hash: PieceHash,
 }
 
 #[cfg(test)]

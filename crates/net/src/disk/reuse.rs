@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use tributary_content::{ObjectKind, Wanted, Wishes};
+use tributary_content::{ChunkPart, ObjectKind, Wanted, Wishes};
 
 use super::{background::lock, index::EntryKind, selection::Selected};
 
@@ -28,6 +28,7 @@ use super::{background::lock, index::EntryKind, selection::Selected};
 #[derive(Debug)]
 pub(super) struct ReuseWishes {
     wanted: Mutex<Wanted>,
+    parts: Mutex<Vec<ChunkPart>>,
     version: AtomicU64,
 }
 
@@ -36,11 +37,15 @@ impl ReuseWishes {
     pub(super) fn new(first: Range<u32>, extent: Option<Vec<Range<u64>>>) -> ReuseWishes {
         let windows = Some(first).filter(|first| !first.is_empty()).into_iter().collect();
         let wanted = Wanted { windows, may_change: true, extent };
-        ReuseWishes { wanted: Mutex::new(wanted), version: AtomicU64::new(0) }
+        ReuseWishes { wanted: Mutex::new(wanted), parts: Mutex::default(), version: AtomicU64::new(0) }
     }
     pub(super) fn want(&self, windows: Vec<Range<u32>>, may_change: bool, extent: Option<Vec<Range<u64>>>) {
         *lock(&self.wanted) = Wanted { windows, may_change, extent };
         self.version.fetch_add(1, Ordering::AcqRel);
+    }
+    /// Gives parts of chunks to the node, from the next call of [`ReuseWishes::want`] on.
+    pub(super) fn give_parts(&self, parts: Vec<ChunkPart>) {
+        *lock(&self.parts) = parts;
     }
     /// Whether it still waits for the tree or the index.
     pub(super) fn may_change(&self) -> bool {
@@ -57,6 +62,9 @@ impl Wishes for ReuseWishes {
     }
     fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+    fn take_parts(&self) -> Vec<ChunkPart> {
+        std::mem::take(&mut lock(&self.parts))
     }
     /// They change with chunks that are put: the answer to that wakes the node.
     fn wakes(&self) -> bool {

@@ -98,8 +98,14 @@ impl Transfer {
     fn on_bad(&mut self, now: Time, unit: Unit) {
         let Some(running) = &mut self.running else { return };
         let Some(assembly) = running.units.get_mut(&unit) else { return };
-        let contributors: Vec<Origin> = assembly.contributors().into_iter().collect();
         let (first, end) = running.layout.packets(unit);
+        let from_here = assembly.discard(|origin| origin == Origin::HERE);
+        if !from_here.is_empty() {
+            // The publisher's list of pieces does not fit its chunks.
+            from_here.into_iter().for_each(|slot| _ = running.make_idle(first + slot));
+            return;
+        }
+        let contributors: Vec<Origin> = assembly.contributors().into_iter().collect();
         if let [culprit] = contributors[..] {
             assembly.discard(|_| true);
             running.restart(unit);

@@ -10,6 +10,8 @@ pub(super) struct Running {
     pub(super) idle_tree: RangeSet,
     pub(super) idle: RangeSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
+    /// Chunks that are not begun, and of which the store has some bytes.
+    pub(super) parts: BTreeMap<u32, ChunkPart>,
     /// Units that failed verification, each with the one path that fetches it again.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
     /// Maximum unfinished units; chunks that wait for the disk count against it like incomplete ones.
@@ -61,7 +63,9 @@ impl Running {
         if self.writer.wanted().is_none() {
             return;
         }
-        self.writer.refresh_wishes();
+        if self.writer.refresh_wishes() {
+            self.parts.extend(self.writer.take_parts().into_iter().map(|part| (part.index, part)));
+        }
         let (writer, layout, idle, suspects) = (&self.writer, &self.layout, &self.idle, &self.suspects);
         let is_given_up = |unit: &Unit| {
             let (first, end) = layout.packets(*unit);
@@ -100,6 +104,28 @@ impl Running {
             return Put::Duplicate;
         }
         if assembly.is_complete() { Put::Completed(unit) } else { Put::Kept }
+    }
+    /// Begins a chunk with the packets of which every byte is here. False if none is, or all are: then the chunk is not
+    /// the one that its pieces promise, because stores take over complete chunks themselves.
+    fn begin_with(&mut self, part: &ChunkPart) -> bool {
+        let unit = Unit::Chunk(part.index);
+        let (first, end) = self.layout.packets(unit);
+        let is_here = |packet: &u32| {
+            let place = self.layout.locate(*packet).map(|(_, offset, len)| offset..offset + len);
+            let covers = |here: &Range<u32>, of: &Range<u32>| here.start <= of.start && of.end <= here.end;
+            place.is_some_and(|place| part.here.iter().any(|here| covers(here, &place)))
+        };
+        let here: Vec<u32> = (first..end).filter(is_here).collect();
+        if here.is_empty() || here.len() == (end - first) as usize {
+            return false;
+        }
+        for packet in here {
+            let Some((_, offset, len)) = self.layout.locate(packet) else { continue };
+            let (at, until) = (offset as usize, (offset + len) as usize);
+            self.take_out(packet, packet + 1);
+            self.assembly(unit).put(at, &part.bytes[at..until], Origin::HERE);
+        }
+        true
     }
     pub(super) fn assembly(&mut self, unit: Unit) -> &mut Assembly {
         let (writer, layout) = (&mut self.writer, &self.layout);
@@ -328,6 +354,12 @@ impl Running {
                     continue;
                 }
                 break;
+            }
+            if let Unit::Chunk(index) = unit
+                && let Some(part) = self.parts.remove(&index)
+                && self.begin_with(&part)
+            {
+                continue;
             }
             let end = end.min(self.layout.packets(unit).1).min(first + left);
             self.take_out(first, end);

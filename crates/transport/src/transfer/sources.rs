@@ -86,6 +86,7 @@ impl Transfer {
             idle_tree,
             idle,
             units: BTreeMap::new(),
+            parts: BTreeMap::new(),
             suspects: BTreeMap::new(),
             units_max,
             storing_max,

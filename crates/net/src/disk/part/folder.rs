@@ -1,7 +1,7 @@
 //! What is taken over from files at the target, and what is wanted of a folder: its index first.
 use std::{ops::Range, sync::Arc};
 
-use tributary_content::{ChunkCipher, ChunkIndex, HashTree, Manifest, ObjectKind, StoreError};
+use tributary_content::{ChunkCipher, ChunkIndex, ChunkPart, HashTree, Manifest, ObjectKind, StoreError};
 
 use super::{Existing, PartFile, PartOptions, clear, staged};
 use crate::disk::{
@@ -179,14 +179,33 @@ impl PartFile {
             tracing::warn!("'{}': existing files are not reused: {error}", self.target.display());
         }
     }
-    /// Takes over the chunks whose pieces are all at the target, in whatever order.
+    /// Takes over the chunks whose pieces are all at the target, in whatever order, and the bytes of others that are.
     fn take_pieces(&mut self) -> Result<(), StoreError> {
         let Some((tree, pieces)) = self.tree.clone().zip(self.manifest.pieces) else { return Ok(()) };
         let state_dir = self.options.state_dir.as_deref();
         let Some(mut earlier) = EarlierPieces::at(&self.target, state_dir, pieces.sizes) else { return Ok(()) };
         let shared = earlier.shared(tree.pieces());
-        let all = Range { start: 0, end: self.manifest.chunk_count() };
-        self.take_chunks(&tree, [all].into(), |buffer, offset| earlier.fill(&shared, buffer, offset))
+        let (mut parts, mut room) = (Vec::new(), PARTS_BYTES_MAX);
+        let mut buffer = Vec::new();
+        for index in 0..self.manifest.chunk_count() {
+            let chunk = ChunkIndex(index);
+            if self.held.get(index) {
+                continue;
+            }
+            buffer.clear();
+            buffer.resize(self.manifest.chunk_len(chunk) as usize, 0);
+            let here = earlier.fill(&shared, &mut buffer, self.manifest.chunk_offset(chunk));
+            if here.iter().map(ExactSizeIterator::len).sum::<usize>() == buffer.len() {
+                if tree.verify_chunk(chunk, &buffer) {
+                    self.keep(chunk, &buffer)?;
+                }
+            } else if !here.is_empty() && room >= buffer.len() {
+                room -= buffer.len();
+                parts.push(ChunkPart { index, bytes: buffer.clone(), here: joined(here) });
+            }
+        }
+        self.wishes.iter().for_each(|wishes| wishes.give_parts(std::mem::take(&mut parts)));
+        Ok(())
     }
     /// Takes over the chunks in `chunks` that match files at the target.
     fn take_local(&mut self, selected: &Selected, chunks: Vec<Range<u32>>) -> Result<(), StoreError> {
@@ -195,25 +214,33 @@ impl PartFile {
         if local.is_empty() {
             return Ok(());
         }
-        self.take_chunks(&tree, chunks, |buffer, offset| local.fill(buffer, offset, index_bytes))
-    }
-    /// Takes over the missing chunks that `fill` has.
-    fn take_chunks(
-        &mut self,
-        tree: &HashTree,
-        chunks: Vec<Range<u32>>,
-        mut fill: impl FnMut(&mut [u8], u64) -> bool,
-    ) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
         for index in chunks.into_iter().flatten().map(ChunkIndex) {
             if self.held.get(index) {
                 continue;
             }
             buffer.resize(self.manifest.chunk_len(index) as usize, 0);
-            if fill(&mut buffer, self.manifest.chunk_offset(index)) && tree.verify_chunk(index, &buffer) {
+            let is_here = local.fill(&mut buffer, self.manifest.chunk_offset(index), index_bytes);
+            if is_here && tree.verify_chunk(index, &buffer) {
                 self.keep(index, &buffer)?;
             }
         }
         Ok(())
     }
 }
+
+/// Ranges that touch, as one.
+fn joined(ranges: Vec<Range<usize>>) -> Vec<Range<u32>> {
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for Range { start, end } in ranges {
+        let (start, end) = (start as u32, end as u32);
+        match joined.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => joined.push(start..end),
+        }
+    }
+    joined
+}
+
+/// Bytes of incomplete chunks that wait in memory for the rest of them; further chunks are fetched whole.
+const PARTS_BYTES_MAX: usize = 32 << 20;
