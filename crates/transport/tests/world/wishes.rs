@@ -1,7 +1,14 @@
 //! Stores whose readers want a part of the object, and change it.
 #![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
 use proptest::prelude::*;
-use tributary_content::Wanted;
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkPart, ChunkStore, HashTree, Manifest, StoreError, StoreOpener, Wanted, Wishes,
+};
 
 use super::*;
 
@@ -104,4 +111,110 @@ fn a_fetch_of_a_part_reports_the_bytes_of_that_part() {
     let report = world.run(Duration::from_secs(20));
     assert_eq!((report.bytes, report.stored_bytes), (1000, 1000));
     assert!(matches!(world.events.last(), Some((_, TransferEvent::Completed))), "{:?}", world.events.last());
+}
+
+/// A store that has parts of chunks, and wants everything else.
+struct Partly {
+    inner: Box<dyn ChunkStore>,
+    wishes: Arc<PartlyWishes>,
+}
+struct PartlyWishes {
+    chunks: u32,
+    parts: Mutex<Vec<ChunkPart>>,
+    looks: AtomicU64,
+}
+struct PartlyOpener(MemoryOpener, Vec<ChunkPart>);
+
+impl StoreOpener for PartlyOpener {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.0.trusts(manifest)
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.0.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let parts = Mutex::new(std::mem::take(&mut self.1));
+        let wishes = Arc::new(PartlyWishes { chunks: manifest.chunk_count(), parts, looks: AtomicU64::new(0) });
+        Ok(Box::new(Partly { inner: self.0.open(manifest)?, wishes }))
+    }
+}
+impl ChunkStore for Partly {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.inner.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_chunk(index, bytes)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.inner.finish()
+    }
+    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
+        Some(self.wishes.clone())
+    }
+}
+impl Wishes for PartlyWishes {
+    fn wanted(&self) -> Wanted {
+        Wanted::only(0..self.chunks)
+    }
+    fn version(&self) -> u64 {
+        // Its parts are known some time after it is open.
+        self.looks.fetch_add(1, Ordering::Relaxed).min(1)
+    }
+    fn take_parts(&self) -> Vec<ChunkPart> {
+        std::mem::take(&mut self.parts.lock().unwrap())
+    }
+}
+
+/// A fetch of 40 chunks with these parts: how many packets were requested, beyond the whole object's if negative.
+fn saved_with(parts: impl Fn(&[u8]) -> Vec<ChunkPart>) -> i64 {
+    let chunk = 65_536;
+    let fetch = |has_parts: bool| {
+        let mut world = World::new(40 * chunk as usize, TransferConfig::default(), 5);
+        let bytes = world.object.bytes().clone();
+        world.object = MemoryObject::with_options(name(), bytes.clone(), &key(), 1, ObjectKind::File, chunk).unwrap();
+        let opener = MemoryOpener::new();
+        world.content = opener.content();
+        let opener = Box::new(PartlyOpener(opener, if has_parts { parts(&bytes) } else { Vec::new() }));
+        let patience = Some(Duration::from_secs(10));
+        world.transfer = Transfer::new(Time::ZERO, name(), TransferConfig::default(), opener, None, patience);
+        for mbps in [20, 8] {
+            let source = world.source(Conduct::Honest);
+            world.path(source, link(mbps, 20, 0.0));
+        }
+        world.offer();
+        world.run(Duration::from_secs(60));
+        world.assert_complete();
+        let is_blamed = |event: &TransferEvent| matches!(event, TransferEvent::SourceDistrusted { .. });
+        assert!(!world.events.iter().any(|(_, event)| is_blamed(event)), "{:?}", world.events);
+        world.sent_packets as i64
+    };
+    fetch(false) - fetch(true)
+}
+/// The part of chunk `index` that `here` covers; `alter` changes it.
+fn part_of(bytes: &[u8], index: u32, here: core::ops::Range<u32>, alter: u8) -> ChunkPart {
+    let mut part = vec![0; 65_536];
+    let (from, until) = (here.start as usize, here.end as usize);
+    let start = index as usize * 65_536;
+    part[from..until].copy_from_slice(&bytes[start + from..start + until]);
+    part[from..until].iter_mut().for_each(|byte| *byte ^= alter);
+    ChunkPart { index, bytes: part, here: vec![here] }
+}
+
+#[test]
+fn packets_of_a_chunk_that_are_here_are_not_requested() {
+    let saved = saved_with(|bytes| (0..40).map(|index| part_of(bytes, index, 10_000..65_536, 0)).collect());
+    // Some 45 packets a chunk, of which 8 are missing.
+    assert!((40 * 34..40 * 39).contains(&saved), "{saved} packets");
+}
+
+#[test]
+fn a_part_that_is_wrong_or_claims_too_much_costs_its_packets_and_blames_nobody() {
+    let wrong = saved_with(|bytes| vec![part_of(bytes, 3, 0..30_000, 1), part_of(bytes, 7, 0..65_536, 1)]);
+    assert!((-2..=2).contains(&wrong), "{wrong} packets");
 }
