@@ -1,4 +1,4 @@
-//! Pieces of objects: cutting them, and finding those of a new version in an earlier one at the same place.
+//! Cuts objects into pieces, and finds pieces of a new version in the earlier version at the target.
 use std::{collections::HashMap, fs::symlink_metadata, ops::Range, path::Path};
 
 use fastcdc::v2020::FastCDC;
@@ -42,7 +42,7 @@ impl Cutter {
     }
 }
 
-/// The pieces of a file or folder that is here.
+/// The pieces of a local file or folder.
 pub(super) struct EarlierPieces {
     /// Their places in the object that it is.
     places: HashMap<PieceHash, Range<u64>>,
@@ -50,7 +50,7 @@ pub(super) struct EarlierPieces {
 }
 
 impl EarlierPieces {
-    /// Of what is at `path`, cut in these sizes. Links are not followed.
+    /// Pieces of the file or folder at `path`, cut in these sizes. Links are not followed.
     pub(super) fn at(path: &Path, state_dir: Option<&Path>, sizes: PieceSizes) -> Option<EarlierPieces> {
         match symlink_metadata(path).ok()? {
             there if there.is_dir() => Self::of::<DirectorySource>(path, None, state_dir, sizes),
@@ -78,7 +78,7 @@ impl EarlierPieces {
         let read = Box::new(move |at, buffer: &mut [u8]| source.read_at(at, buffer).is_ok());
         Some(EarlierPieces { places, read })
     }
-    /// The pieces of another object that are here too, in the order of that object.
+    /// The pieces that another object shares with this one, in the order of that object.
     pub(super) fn shared(&self, with: impl Iterator<Item = (Range<u64>, PieceHash)>) -> Vec<SharedPiece> {
         with.filter_map(|(there, hash)| {
             let here = self.places.get(&hash).filter(|here| here.end - here.start == there.end - there.start)?;
@@ -109,11 +109,11 @@ impl EarlierPieces {
     }
 }
 
-/// A piece of another object that is here too.
+/// A piece that another object shares with a local one.
 pub(super) struct SharedPiece {
     /// Its place in the other object.
     there: Range<u64>,
-    /// Where it starts in the one that is here.
+    /// Where it starts in the local object.
     here: u64,
     hash: PieceHash,
 }

@@ -10,7 +10,7 @@ pub(super) struct Running {
     pub(super) idle_tree: RangeSet,
     pub(super) idle: RangeSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
-    /// Chunks that are not begun, and of which the store has some bytes.
+    /// Local bytes of chunks that no request has begun.
     pub(super) parts: BTreeMap<u32, ChunkPart>,
     /// Units that failed verification, each with the one path that fetches it again.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
@@ -105,8 +105,8 @@ impl Running {
         }
         if assembly.is_complete() { Put::Completed(unit) } else { Put::Kept }
     }
-    /// Begins a chunk with the packets of which every byte is here. False if none is, or all are: then the chunk is not
-    /// the one that its pieces promise, because stores take over complete chunks themselves.
+    /// Begins a chunk with the packets whose bytes are all local. False if no packet is local, or every one: stores take
+    /// over complete chunks themselves, so these bytes would fail verification.
     fn begin_with(&mut self, part: &ChunkPart) -> bool {
         let unit = Unit::Chunk(part.index);
         let (first, end) = self.layout.packets(unit);

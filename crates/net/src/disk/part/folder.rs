@@ -1,4 +1,4 @@
-//! What is taken over from files at the target, and what is wanted of a folder: its index first.
+//! Reuse of local bytes at the target, and the order in which the chunks of a folder are requested: its index first.
 use std::{ops::Range, sync::Arc};
 
 use tributary_content::{ChunkCipher, ChunkIndex, ChunkPart, HashTree, Manifest, ObjectKind, StoreError};
@@ -179,7 +179,8 @@ impl PartFile {
             tracing::warn!("'{}': existing files are not reused: {error}", self.target.display());
         }
     }
-    /// Takes over the chunks whose pieces are all at the target, in whatever order, and the bytes of others that are.
+    /// Takes over chunks whose pieces are all at the target, in any order. Of incomplete chunks it passes on the local
+    /// bytes.
     fn take_pieces(&mut self) -> Result<(), StoreError> {
         let Some((tree, pieces)) = self.tree.clone().zip(self.manifest.pieces) else { return Ok(()) };
         let state_dir = self.options.state_dir.as_deref();
