@@ -96,11 +96,13 @@ fn a_quota_moves_a_fetch_to_the_other_uplink(family: &'static str) {
     // At this rate the cheap face carries all, until its quota ends.
     let done = uplinks.fetch("/big", "one", &["--limit", "8Mbps"]);
     let (wwan, fibre) = (bytes_over(&done, "wwan"), bytes_over(&done, "fibre"));
-    assert!(wwan > QUOTA / 2 && wwan < QUOTA + QUOTA / 4, "{wwan} and {fibre}: {done}");
-    assert!(fibre as usize > SIZE - QUOTA as usize - QUOTA as usize / 2, "{wwan} and {fibre}: {done}");
+    // A busy machine notices the end late; `the_end_of_a_quota_is_looked_for_as_closely_as_the_rate_asks_for` bounds how
+    // late a node looks.
+    assert!(wwan > QUOTA / 2 && wwan < QUOTA * 2, "{wwan} and {fibre}: {done}");
+    assert!(fibre as usize > SIZE - QUOTA as usize * 2, "{wwan} and {fibre}: {done}");
     let quota = &uplinks.face("wwan")["policy"]["quota"];
     let used = quota["used_bytes"].as_u64().unwrap();
-    assert!((QUOTA..QUOTA + QUOTA / 3).contains(&used) && quota["per"] == "month", "{quota}");
+    assert!((QUOTA..QUOTA * 2).contains(&used) && quota["per"] == "month", "{quota}");
     let explained = String::from_utf8(uplinks.ask(&["explain", "wwan"]).stdout).unwrap();
     assert!(explained.contains("the quota of 'wwan' is used up"), "{explained}");
 
