@@ -23,6 +23,7 @@ mod rqbit;
 mod sim_real;
 mod sim_speed;
 mod sim_zoo;
+mod updates;
 mod web_uplinks;
 
 use std::path::{Path, PathBuf};
@@ -149,6 +150,11 @@ const BENCHES: &[Bench] = &[
         name: "sim-zoo",
         about: "a provider network of 754 nodes with 100 concurrent transfers in the simulator",
         run: sim_zoo::run,
+    },
+    Bench {
+        name: "updates",
+        about: "bytes of a changed file that is fetched over its earlier version, against casync and rsync",
+        run: updates::run,
     },
     Bench {
         name: "web-uplinks",

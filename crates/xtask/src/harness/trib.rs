@@ -72,7 +72,8 @@ pub(crate) struct Daemon {
     pub(crate) process: Process,
     /// Where it listens.
     pub(crate) address: SocketAddr,
-    control: PathBuf,
+    /// Its control socket.
+    pub(crate) control: PathBuf,
     label: String,
 }
 
