@@ -47,6 +47,8 @@ pub(super) struct EarlierPieces {
     /// Their places in the object that it is.
     places: HashMap<PieceHash, Range<u64>>,
     read: Box<dyn FnMut(u64, &mut [u8]) -> bool>,
+    /// The piece that was read last: those that span several small chunks are read once.
+    last: (Option<PieceHash>, Vec<u8>),
 }
 
 impl EarlierPieces {
@@ -76,7 +78,7 @@ impl EarlierPieces {
         };
         let places = tree.pieces().map(|(place, hash)| (hash, place)).collect();
         let read = Box::new(move |at, buffer: &mut [u8]| source.read_at(at, buffer).is_ok());
-        Some(EarlierPieces { places, read })
+        Some(EarlierPieces { places, read, last: (None, Vec::new()) })
     }
     /// The pieces that another object shares with this one, in the order of that object.
     pub(super) fn shared(&self, with: impl Iterator<Item = (Range<u64>, PieceHash)>) -> Vec<SharedPiece> {
@@ -90,14 +92,13 @@ impl EarlierPieces {
     /// the ranges of it that are filled, which may touch. Pieces that have changed on the disk are left out.
     pub(super) fn fill(&mut self, shared: &[SharedPiece], buffer: &mut [u8], offset: u64) -> Vec<Range<usize>> {
         let end = offset + buffer.len() as u64;
-        let (mut filled, mut bytes) = (Vec::new(), Vec::new());
+        let mut filled = Vec::new();
         for piece in &shared[shared.partition_point(|piece| piece.there.end <= offset)..] {
             let there = &piece.there;
             if there.start >= end {
                 break;
             }
-            bytes.resize((there.end - there.start) as usize, 0);
-            if (self.read)(piece.here, &mut bytes) && Piece::of(&bytes).hash == piece.hash {
+            if let Some(bytes) = self.read_piece(piece) {
                 let (from, until) = (there.start.max(offset), there.end.min(end));
                 let part = (from - offset) as usize..(until - offset) as usize;
                 let of_piece = (from - there.start) as usize..(until - there.start) as usize;
@@ -106,6 +107,17 @@ impl EarlierPieces {
             }
         }
         filled
+    }
+    /// The bytes of a piece, if they are what its hash says.
+    fn read_piece(&mut self, piece: &SharedPiece) -> Option<&[u8]> {
+        let (last, bytes) = &mut self.last;
+        if *last != Some(piece.hash) {
+            *last = None;
+            bytes.resize((piece.there.end - piece.there.start) as usize, 0);
+            let is_right = (self.read)(piece.here, bytes) && Piece::of(bytes).hash == piece.hash;
+            *last = is_right.then_some(piece.hash);
+        }
+        last.is_some().then_some(bytes)
     }
 }
 
