@@ -33,6 +33,7 @@ pub mod ndn;
 pub mod ndn_foreign;
 pub mod ndn_trust;
 pub mod node;
+mod psi_seeds;
 pub mod router;
 pub mod seeds;
 pub mod text;

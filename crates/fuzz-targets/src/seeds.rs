@@ -5,20 +5,9 @@ use tributary::{
     request::FolderPart,
 };
 use tributary_content::{Access, Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
-use tributary_core::{Duration, FaceId, NodeId};
+use tributary_core::NodeId;
 use tributary_net::disk::index::{DirectoryIndex, EntryKind, FileMode, IndexEntry};
-use tributary_psi::{
-    capability::CapabilityKey,
-    ids::{ItemId, RecordKey, Roles},
-    wire::{
-        Adjacency, Answer, Beacon, BitmapNumbers, ChildState, ClientRequest, ControlBody, ControlPacket, DataHeader,
-        Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Holding, Limit,
-        LinkState, ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion,
-        Operation, Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay,
-        Renewal, Renewed, Replicate, Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey, Wire,
-    },
-};
-use tributary_transport::PathMetric;
+use tributary_psi::wire::{ControlBody, ControlPacket, Fid, FidKind};
 
 use crate::{content::key, ndn::name};
 
@@ -27,10 +16,8 @@ pub type Seed = (&'static str, String, Vec<u8>);
 
 /// All of them.
 pub fn all() -> Vec<Seed> {
-    let mut seeds = Seeds(Vec::new());
+    let mut seeds = Seeds(crate::psi_seeds::all());
     seeds.content();
-    seeds.packets();
-    seeds.messages();
     seeds.scripts();
     seeds.text();
     seeds.0.extend(crate::mf_seeds::all());
@@ -48,10 +35,10 @@ impl Seeds {
     fn add(&mut self, target: &'static str, name: &str, bytes: impl Into<Vec<u8>>) {
         self.0.push((target, format!("seed-{name}"), bytes.into()));
     }
-    fn encoded(&mut self, target: &'static str, name: &str, encode: impl FnOnce(&mut Vec<u8>)) {
-        let mut bytes = Vec::new();
-        encode(&mut bytes);
-        self.add(target, name, bytes);
+    /// The first one of a target, behind its length.
+    fn first(&self, target: &str) -> Vec<u8> {
+        let (.., bytes) = self.0.iter().find(|(of, ..)| *of == target).expect("each packet has seeds");
+        [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
     }
 
     fn content(&mut self) {
@@ -112,52 +99,6 @@ impl Seeds {
         self.add("directory_index", "empty", DirectoryIndex::new(Vec::new()).expect("legal").encode());
     }
 
-    fn packets(&mut self) {
-        for (number, fid) in fids().into_iter().enumerate() {
-            self.encoded("fid", &format!("{number}"), |out| fid.encode(out));
-            let types =
-                [PacketType::Hello, PacketType::Beacon, PacketType::Control, PacketType::Request, PacketType::Data];
-            let header = Header { packet_type: types[number % 5], flags: number as u8 & 7, ttl: 64, fid };
-            self.encoded("header", &format!("{number}"), |out| header.encode(out));
-        }
-        let request = request();
-        self.encoded("request", "runs", |out| request.encode(out));
-        let one = Request { forward: Fid::NONE, ranges: vec![(u32::MAX - 1, 1)], ..request };
-        self.encoded("request", "one", |out| one.encode(out));
-        let stream = StreamKey::new(&ObjectId([5; 16]), 1_400);
-        let data = DataHeader { tag: 1, packet: 2, stream, origin: 3 };
-        self.encoded("data_header", "plain", |out| data.encode(out));
-        let hello = hello();
-        self.encoded("hello", "heard", |out| hello.encode(out));
-        let first = Hello { heard: None, padding_bytes: 0, ..hello };
-        self.encoded("hello", "first", |out| first.encode(out));
-        self.encoded("beacon", "active", |out| beacon().encode(out));
-        let near =
-            Beacon { to_manager: Vec::new(), from_manager: Vec::new(), state: ManagerState::Standby, ..beacon() };
-        self.encoded("beacon", "near", |out| near.encode(out));
-        let (from, to) = (NodeId(2), NodeId(1));
-        let fragment = ControlBody::Fragment { index: 1, count: 3, reply: fids()[2], payload: b"hello" };
-        let ack = ControlBody::Ack { received: 7 };
-        let introduction = ControlBody::Introduction { credential: &[7; 32] };
-        for (label, body) in [("fragment", fragment), ("ack", ack), ("introduction", introduction)] {
-            let packet = ControlPacket { from, to, boot: 5, message: 42, body };
-            self.encoded("control_packet", label, |out| packet.encode(out));
-        }
-        self.add("sealed", "plain", b"\x07\x04\x00\x11HEADbody");
-    }
-
-    fn messages(&mut self) {
-        self.encoded("link_state", "two", |out| link_state().encode(out));
-        self.encoded("routes", "plain", |out| routes().encode(out));
-        self.encoded("path_request", "two", |out| path_request().encode(out));
-        self.encoded("offer", "two", |out| offer().encode(out));
-        let none = Offer::none(3, OfferVersion { term: 1, sequence: 2 });
-        self.encoded("offer", "none", |out| none.encode(out));
-        for (label, message) in messages() {
-            self.encoded("message", &label, |out| message.encode(out));
-        }
-    }
-
     /// Scripts for the state machines; see their targets for the meaning of the bytes.
     #[expect(clippy::too_many_lines, reason = "a table of scripts")]
     fn scripts(&mut self) {
@@ -181,7 +122,7 @@ impl Seeds {
         let ones: Vec<u8> = [0, 0, 1, 0, 45].into_iter().chain(ones).collect();
         self.add("router_forward", "ones", ones);
         let mut changes = vec![0, 6, 2, 1, 6, 2, 0, 6, 2, 2, 6, 7, 3, 7, 0];
-        blob(&mut changes, |out| routes().encode(out));
+        changes.extend(self.first("routes"));
         changes.extend_from_slice(&[1, 3, 1, 0, 1, 0xff, 2, 0, 9, 1, 0, 2, 1, 1]);
         self.add("router_forward", "changes", changes);
         // Copies share the hops that are left.
@@ -196,14 +137,19 @@ impl Seeds {
             channel.extend_from_slice(&[2, 0, 9, 2, index, 1, 0, 3, 10, 0, 0]);
         }
         channel.push(4);
-        blob(&mut channel, |out| link_state().encode(out));
+        channel.extend(self.first("link_state"));
         channel.extend_from_slice(&[1, 1, 0, 5, 0, 255, 3]);
         channel.extend_from_slice(&[0xff; 16]);
         channel.extend_from_slice(&[0, 0, 1]);
         self.add("control_channel", "both", channel);
         let mut sealed = vec![1];
         blob(&mut sealed, |out| {
-            let body = ControlBody::Fragment { index: 0, count: 1, reply: fids()[2], payload: &[10, 0, 0, 0, 1] };
+            let body = ControlBody::Fragment {
+                index: 0,
+                count: 1,
+                reply: Fid::new(FidKind::List, 0, &[0xaa; 4]),
+                payload: &[10, 0, 0, 0, 1],
+            };
             ControlPacket { from: NodeId(3), to: NodeId(1), boot: 5, message: 1, body }.encode(out);
         });
         sealed.extend_from_slice(&sealed.clone());
@@ -219,17 +165,17 @@ impl Seeds {
         greeter.extend_from_slice(&[5, 0, 0, 200, 5, 0, 4, 0, 6, 0, 0]);
         self.add("neighbour", "greeting", greeter);
         let mut sealed = vec![1, 1, 0];
-        blob(&mut sealed, |out| hello().encode(out));
+        sealed.extend(self.first("hello"));
         sealed.extend_from_slice(&[1, 1, 1]);
-        blob(&mut sealed, |out| beacon().encode(out));
+        sealed.extend(self.first("beacon"));
         self.add("neighbour", "sealed", sealed);
 
         // Every message to a node with all roles, acknowledged, with time passing.
         let mut talk = vec![15];
-        for (number, (label, _)) in (0..).zip(messages()) {
+        for (number, (_, label, _)) in (0..).zip(self.0.iter().filter(|(target, ..)| *target == "message")) {
             let from = match label.as_str() {
-                "routes" | "offer" => 0,
-                "link-state" | "path-request" => 1,
+                "seed-Routes" | "seed-Offer" => 0,
+                "seed-LinkState" | "seed-PathRequest" => 1,
                 _ => number,
             };
             talk.extend_from_slice(&[3, 0, from, number, 0, 6, 0, 100, 9, 0, 0]);
@@ -336,235 +282,6 @@ pub(crate) fn object(text: &str, size: usize) -> MemoryObject {
     let chunk_size = Manifest::CHUNK_SIZE_MIN;
     MemoryObject::with_options(name(text), bytes, key(), 1, ObjectKind::File, chunk_size).expect("legal")
 }
-fn fids() -> [Fid; 5] {
-    [
-        Fid::NONE,
-        Fid::new(FidKind::Bloom, 63, &[0x11; 32]),
-        Fid::new(FidKind::List, 0, &[0xaa, 0xbb, 0xcc, 0xdd]),
-        Fid::new(FidKind::Bitmap, 7, &[1, 2, 4]),
-        Fid::new(FidKind::Bloom, 1, &[0xff; 96]),
-    ]
-}
-fn request() -> Request {
-    Request {
-        tag: 0x0001_0002,
-        object: ObjectId([5; 16]),
-        packet_bytes: 1_400,
-        capability: [9; 8],
-        forward: fids()[1],
-        ranges: vec![(0, 32), (64, 16), (0x8000_0000, 1)],
-    }
-}
-fn hello() -> Hello {
-    let heard = Heard {
-        node: NodeId(1),
-        nonce: 0xabcd,
-        face: FaceId(1),
-        echo_us: 4_096,
-        age_us: 100,
-        received_bytes_max: 1_500,
-    };
-    Hello {
-        node: NodeId(0xa01),
-        nonce: 0xaa,
-        face: FaceId(3),
-        roles: Roles::ROUTER | Roles::SENDER,
-        label: "fn-1".into(),
-        sent_us: 1_000_000,
-        heard: Some(heard),
-        padding_bytes: 3,
-    }
-}
-fn beacon() -> Beacon {
-    Beacon {
-        node: NodeId(0xc03),
-        boot: 0xcc,
-        sequence: 9,
-        term: 2,
-        state: ManagerState::Active,
-        priority: 100,
-        capability_epoch: 5,
-        label: "tm-1".into(),
-        to_manager: [[0x11, 0x22, 0x33, 0x44], [0x55, 0x66, 0x77, 0x88]].into(),
-        from_manager: [[0x99, 0xaa, 0xbb, 0xcc]].into(),
-    }
-}
-fn link_state() -> LinkState {
-    let adjacency = |face| Adjacency {
-        face: FaceId(face),
-        neighbour: NodeId(7),
-        neighbour_face: FaceId(1),
-        rtt_us: 20_000,
-        capacity_kbps: 20_000,
-        used_kbps: 100,
-        mtu: 1_472,
-    };
-    LinkState {
-        node: NodeId(2),
-        boot: 5,
-        sequence: 6,
-        term: 1,
-        roles: Roles::ROUTER | Roles::RESOLVER,
-        label: "fn-1".into(),
-        secret: [8; 16],
-        location: None,
-        adjacencies: vec![adjacency(0), adjacency(1)],
-    }
-}
-fn routes() -> Routes {
-    let (to, back) = (fids()[1], fids()[2]);
-    let resolver = ResolverRoute { node: NodeId(4), boot: 7, label: "rn-1".into(), to, back, key: None };
-    Routes {
-        manager: NodeId(3),
-        term: 2,
-        sequence: 9,
-        resolvers: vec![resolver],
-        bitmap: BitmapNumbers { epoch: 7, local: Some(3), faces: vec![(FaceId(0), 0), (FaceId(1), 9)] },
-        keys: vec![CapabilityKey::derive(&[1; 32], 4), CapabilityKey::derive(&[1; 32], 5)],
-    }
-}
-fn path_request() -> PathRequest {
-    let publisher = |node, text| Publisher {
-        node: NodeId(node),
-        version: 1 << 32 | node,
-        label: "alice".into(),
-        manifest: object(text, 10).manifest().encode(),
-    };
-    PathRequest {
-        subscriber: NodeId(8),
-        transfer: 3,
-        version: 2 << 32 | 7,
-        item: ItemId::new(&name("/lab/x")),
-        metric: PathMetric::Latency,
-        paths: 4,
-        lease_ms: 30_000,
-        publishers: vec![publisher(5, "/lab/x"), publisher(6, "/lab/x")],
-        withdrawn: vec![(NodeId(7), 9)],
-    }
-}
-fn overtaken() -> Overtaken {
-    let entries = vec![(MatchKey::Subscription(NodeId(8), 3), 10), (MatchKey::Publisher(NodeId(5)), 11)];
-    Overtaken { item: ItemId::new(&name("/lab/x")), entries }
-}
-fn offer() -> Offer {
-    let path = |id| PathOffer {
-        id,
-        reverse: fids()[1],
-        forward: fids()[2],
-        capability: [3; 8],
-        hops: 3,
-        mtu: 1_472,
-        latency_us: 20_000,
-        capacity_kbps: 20_000,
-        residual_kbps: 10_000,
-        shared_links: [1, 2].map(|number| SharedLink { number, residual_kbps: 10_000 }).into(),
-        label: "bob>fn-1>alice".into(),
-    };
-    Offer {
-        transfer: 3,
-        version: OfferVersion { term: 1, sequence: 2 },
-        index: 0,
-        count: 1,
-        source: NodeId(5),
-        source_label: "alice".into(),
-        manifest: object("/lab/x", 5_000).manifest().encode(),
-        fid_room: 32,
-        paths: vec![path(1), path(2)],
-    }
-}
-
-fn messages() -> Vec<(String, Message)> {
-    let component = || name("/x").as_tlv().to_vec();
-    let lease = Duration::from_secs(30);
-    let scopes = MissingScopes::Create;
-    let publish = Operation::Publish {
-        label: "alice".into(),
-        manifest: object("/lab/x", 10).manifest().encode(),
-        object_bytes: 10,
-        lease,
-        scopes,
-    };
-    let child = ChildState::Item { publishers: 2, bytes: 10 };
-    let operations = [
-        publish,
-        Operation::Unpublish,
-        Operation::PublishScope { lease, scopes },
-        Operation::UnpublishScope,
-        Operation::Subscribe { transfer: 3, k: 4, metric: PathMetric::Hops, lease },
-        Operation::Unsubscribe { transfer: 3 },
-        Operation::SubscribeScope { known: NOTHING_KNOWN, lease },
-        Operation::UnsubscribeScope,
-        Operation::SetChild { component: component(), child, lease, scopes },
-    ];
-    let client = |operation| ClientRequest { request: 11, version: 12, name: name("/lab/x"), operation };
-    let mut messages: Vec<(String, Message)> = (0..)
-        .zip(operations)
-        .map(|(number, operation)| (format!("request-{number}"), Message::Request(client(operation))))
-        .collect();
-    let answers = [
-        Answer::Done { replicas: 3 },
-        Answer::Rejected(Rejection::NoSuchScope),
-        Answer::Rejected(Rejection::LimitReached(Limit::Records, 100_000)),
-        Answer::Stale { current: 99 },
-        Answer::NotReady,
-    ];
-    for (number, answer) in answers.into_iter().enumerate() {
-        messages.push((format!("reply-{number}"), Message::Reply(Reply { request: 11, answer })));
-    }
-    let notice = |kind| ScopeNotice {
-        scope: name("/lab"),
-        revision: 4,
-        kind,
-        children: vec![(component(), child), (name("/y").as_tlv().to_vec(), ChildState::Scope)],
-    };
-    let entry = |key, value| Entry { key, version: 12, lease, value };
-    let publisher = EntryValue::Publisher { label: "alice".into(), manifest: vec![1, 2, 3], object_bytes: 10 };
-    let entries = vec![
-        entry(EntryKey::Publisher(NodeId(5)), Some(publisher)),
-        entry(EntryKey::ScopePublisher(NodeId(5)), Some(EntryValue::ScopePublisher)),
-        entry(EntryKey::Subscription(NodeId(6), 3), Some(EntryValue::Subscription { k: 4, metric: PathMetric::Hops })),
-        entry(EntryKey::ScopeSubscriber(NodeId(6)), Some(EntryValue::ScopeSubscriber { home: NodeId(4), known: 1 })),
-        entry(EntryKey::Child(component()), Some(EntryValue::Child(child))),
-        entry(EntryKey::Publisher(NodeId(7)), None),
-    ];
-    let record = RecordUpdate { name: name("/lab/x"), revision: 4, registration: 5, entries };
-    let digest = Digest { kind: DigestKind::Compare, records: vec![(RecordKey([1; 16]), 2), (RecordKey([3; 16]), 4)] };
-    let forward = Forward { request: 13, client: NodeId(6), inner: client(Operation::Unpublish) };
-    let rest = [
-        ("link-state", Message::LinkState(link_state())),
-        ("routes", Message::Routes(routes())),
-        ("path-request", Message::PathRequest(path_request())),
-        ("overtaken", Message::Overtaken(overtaken())),
-        ("offer", Message::Offer(offer())),
-        ("listing", Message::ScopeNotice(notice(NoticeKind::Listing { part: 0, parts: 2 }))),
-        ("change", Message::ScopeNotice(notice(NoticeKind::Change))),
-        ("forward", Message::Forward(forward)),
-        ("replicate", Message::Replicate(Replicate { request: 14, records: vec![record] })),
-        ("sync", Message::Sync { request: 15 }),
-        ("refused", Message::Refused(Refused { transfer: 3, rejection: Rejection::LimitReached(Limit::Transfers, 9) })),
-        ("ready", Message::Ready { request: 15 }),
-        ("digest", Message::Digest(digest)),
-        ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
-    ];
-    messages.extend(rest.into_iter().chain(renewals()).map(|(label, message)| (label.to_string(), message)));
-    messages
-}
-fn renewals() -> [(&'static str, Message); 3] {
-    [
-        (
-            "renewal",
-            Message::Renewal(Renewal {
-                request: Reply::HOST_BIT | 7,
-                client: NodeId(6),
-                lease: Duration::from_secs(30),
-                holdings: vec![Holding { bucket: 3, count: 2, sum: 9 }, Holding { bucket: 1_023, count: 1, sum: 8 }],
-            }),
-        ),
-        ("renewed", Message::Renewed(Renewed { request: Reply::HOST_BIT | 7, missing: vec![3, 1_023] })),
-        ("many", Message::Many(vec![Message::Sync { request: 15 }, Message::Ready { request: 15 }])),
-    ]
-}
-
 /// Every section and most keys.
 const FULL_CONFIG: &str = r#"# A node with everything.
 [node]
