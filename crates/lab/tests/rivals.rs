@@ -2,15 +2,15 @@
 use std::{cell::RefCell, rc::Rc};
 
 use tributary_core::{
-    Datagram, Duration, FaceId, HEAD_BYTES_MAX, Node, Rate, Time, TimerId, Transmit, TransmitBuf,
+    Datagram, Duration, FaceId, Node, Rate, Time, TransmitBuf,
     event::Event,
     link::{LinkConfig, LinkStats, QueueDiscipline, Reorder, queue::threshold::ThresholdConfig},
 };
 use tributary_lab::rivals::{
-    Content, DownloadConfig, Overlay, PathSpec, Paths, Plan, Rival, RivalNode, Routes, SharedNode, address_of,
-    download, ip_link, outcome, run_download,
+    Content, DownloadConfig, PathSpec, Paths, Plan, Rival, RivalNode, Routes, address_of, download, outcome,
+    run_download,
 };
-use tributary_sim::{Network, NodeIndex};
+use tributary_sim::NodeIndex;
 
 const RTT: Duration = Duration::from_millis(40);
 const MINUTE: Time = Time::from_millis(60_000);
@@ -228,90 +228,6 @@ fn the_same_seed_gives_the_same_packets_at_the_same_times() {
         assert!(first.len() > 2_000);
         assert_eq!(first, second, "{}", rival.name());
         assert_ne!(first, other, "{}", rival.name());
-    }
-}
-
-// ---- our nodes together with rivals
-
-/// Sends packets of one length at a fixed pace, and notes arrivals.
-#[derive(Default)]
-struct Pacer {
-    bytes: usize,
-    left: u32,
-    next: Time,
-    arrived: Vec<(Time, usize)>,
-}
-impl Node for Pacer {
-    fn handle_datagram(&mut self, now: Time, _: FaceId, datagram: Datagram) {
-        assert_eq!(datagram.header_bytes()[0], 0x15, "the header is at the front again");
-        self.arrived.push((now, datagram.len()));
-    }
-    fn handle_timeout(&mut self, _: Time) {}
-    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
-        if self.left == 0 || now < self.next {
-            return None;
-        }
-        self.left -= 1;
-        self.next = now + Duration::from_millis(1);
-        // With and without a head, and with one too long for 28 bytes more.
-        let head = [0, 20, HEAD_BYTES_MAX][self.left as usize % 3];
-        out.push(&vec![0x15; head], vec![0x15; self.bytes - head].into());
-        Some(Transmit { face: FaceId(0) })
-    }
-    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        (self.left > 0).then_some((self.next, TimerId(0)))
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-}
-fn pacer(left: u32) -> Pacer {
-    Pacer { bytes: 1_472, left, next: Time::from_nanos(1), ..Pacer::default() }
-}
-
-#[test]
-fn our_packets_take_the_same_time_over_an_ip_link_as_over_one_of_ours() {
-    let link = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(3));
-    let mut plain = Network::new(1);
-    let (a, b) = (plain.add_node(pacer(50)), plain.add_node(pacer(0)));
-    plain.connect((a, FaceId(0)), (b, FaceId(0)), link.clone(), link.clone());
-    plain.run_until(MINUTE);
-    let mut shared = Network::new(1);
-    let (a, b) = (
-        shared.add_node(Overlay::new(pacer(50), Routes::default())),
-        shared.add_node(Overlay::new(pacer(0), Routes::default())),
-    );
-    shared.connect((a, FaceId(0)), (b, FaceId(0)), ip_link(link.clone()), ip_link(link));
-    shared.run_until(MINUTE);
-    assert_eq!(plain.node(b).arrived.len(), 50);
-    assert_eq!(plain.node(b).arrived, shared.node(b).node().arrived);
-}
-
-#[test]
-fn a_rival_crosses_routers_on_which_our_nodes_live() {
-    for rival in [Rival::TcpReno, Rival::QuicBbr] {
-        let content = Content { seed: 1, bytes: 1_000_000 };
-        let mut plan = Plan::new();
-        let (left, right) = (plan.place(), plan.place());
-        let server = plan.server(rival, content);
-        let client = plan.client(rival, content, &[server], DownloadConfig::single());
-        plan.connect(left, right, path(20).link(), path(20).link());
-        plan.connect(server, left, path(100).link(), path(100).link());
-        plan.connect(client, right, path(100).link(), path(100).link());
-        let (mut net, connections) = plan.build_with(1, |place, routes| {
-            assert_eq!(routes.face(address_of(place.0)), None, "nobody is on the way to himself");
-            SharedNode::Ours(Overlay::new(pacer(if place == left { 500 } else { 0 }), routes))
-        });
-        run_download(&mut net, client, MINUTE);
-        let got = outcome(&net, client, &[server]);
-        assert_eq!((got.bytes, got.wrong_bytes), (1_000_000, 0), "{}", rival.name());
-        let SharedNode::Ours(ours) = net.node(right) else { panic!("the right router is a place") };
-        let crossed = net.link_stats(connections[0].a_to_b).out_packets;
-        let (to_us, on) = (ours.node().arrived.len() as u64, ours.router_stats().forwarded_packets);
-        assert!(to_us >= 400, "{to_us}");
-        let back = net.link_stats(connections[2].b_to_a);
-        assert!(on >= crossed - to_us && on <= crossed - to_us + back.in_packets + back.out_packets);
-        assert_eq!(ours.router_stats().dropped_packets, 0);
     }
 }
 

@@ -11,7 +11,7 @@
 //!   ─────────── Host ─────────  a node        host
 //!   TcpStack    QuicStack       Stack         tcp, quic
 //!   ────────── IPv4 ──────────  routes        ip, forward
-//!   faces: IpRouter, Overlay<our node>        forward
+//!   faces: IpRouter                           forward
 //! ```
 //! | part | module |
 //! |---|---|
@@ -21,13 +21,13 @@
 //! | a download and its settings | [`downloader`] |
 //! | a server | [`mirror`] |
 //! | a browser | [`browser`] |
-//! | routers, and our nodes and rivals on one link | [`forward`] |
+//! | routers | [`forward`] |
 //! | downloads in a person's own scenario | [`guest`] |
 //! | consumers of NDN without explicit paths | [`ndn`] |
 //!
 //! **Headers.** A link for our datagrams counts 28 bytes of IPv4 and UDP in addition to each and takes 1,472 bytes. A
 //! link for rivals ([`ip_link`]) counts nothing and takes 1,500, because the headers are in the packets: 20 of IPv4,
-//! and 20 of TCP or 8 of UDP. To share a link, put our node into an [`Overlay`], which writes those 28 bytes.
+//! and 20 of TCP or 8 of UDP. A rival that shares links with our nodes is a [`guest`] of their scenario.
 //!
 //! # Example
 //! One megabyte over one QUIC connection:
@@ -59,11 +59,11 @@ pub mod tcp;
 pub use browser::Browser;
 pub use content::Content;
 pub use downloader::{DownloadConfig, Downloader, SourceAddress, SourceCount};
-pub use forward::{IpRouter, Overlay, RouterStats};
+pub use forward::{IpRouter, RouterStats};
 pub use host::{Application, Host};
 pub use ip::{MTU_BYTES, Routes, address_of, ip_link, shortest_routes};
 pub use mirror::{Mirror, Range};
-pub use node::{Rival, RivalNode, SharedNode};
+pub use node::{Rival, RivalNode};
 pub use paths::{PathSpec, Paths, download};
-pub use plan::{DownloadOutcome, Plan, RivalView, outcome, run_download};
+pub use plan::{DownloadOutcome, Plan, outcome, run_download};
 pub use stack::{Stack, StackStats};

@@ -1,15 +1,15 @@
 //! Networks of rivals: hosts, routers and links, with routes and addresses filled in.
 use std::{net::Ipv4Addr, sync::Arc};
 
-use tributary_core::{FaceId, Node, Time, link::LinkConfig};
+use tributary_core::{FaceId, Time, link::LinkConfig};
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
 
 use super::{
     content::Content,
     downloader::{DownloadConfig, SourceAddress, SourceCount},
     forward::IpRouter,
-    ip::{Routes, address_of, ip_link, shortest_routes},
-    node::{Rival, RivalNode, SharedNode},
+    ip::{address_of, ip_link, shortest_routes},
+    node::{Rival, RivalNode},
 };
 use crate::page::Page;
 
@@ -26,25 +26,9 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 enum Planned {
     Router,
-    Server {
-        rival: Rival,
-        content: Content,
-    },
-    Client {
-        rival: Rival,
-        content: Content,
-        servers: Vec<NodeIndex>,
-        config: DownloadConfig,
-    },
-    Browser {
-        rival: Rival,
-        content: Content,
-        server: NodeIndex,
-        page: Arc<Page>,
-        start: Time,
-    },
-    /// Made by the caller, which builds the network.
-    Place,
+    Server { rival: Rival, content: Content },
+    Client { rival: Rival, content: Content, servers: Vec<NodeIndex>, config: DownloadConfig },
+    Browser { rival: Rival, content: Content, server: NodeIndex, page: Arc<Page>, start: Time },
 }
 
 #[derive(Clone, Debug)]
@@ -90,10 +74,6 @@ impl Plan {
     ) -> NodeIndex {
         self.add(Planned::Browser { rival, content, server, page: Arc::clone(page), start })
     }
-    /// A node requested by [`Plan::build_with`]: usually one of ours on a router.
-    pub fn place(&mut self) -> NodeIndex {
-        self.add(Planned::Place)
-    }
     /// Joins two nodes; `a_to_b` and `b_to_a` may be written as for our own datagrams, see [`ip_link`].
     ///
     /// Returns the two faces.
@@ -104,19 +84,35 @@ impl Plan {
         faces
     }
     /// The network, with its connections in the order in which they were named.
-    ///
-    /// # Panics
-    /// If there is a [`Plan::place`].
     pub fn build(&self, seed: u64) -> (Network<RivalNode>, Vec<Connection>) {
-        self.assemble(seed, |node| node, |place, _| panic!("node {} is a place, and nobody fills it", place.0))
-    }
-    /// The network, in which `fill` makes the node of each [`Plan::place`], given its routes.
-    pub fn build_with<N: Node + 'static>(
-        &self,
-        seed: u64,
-        fill: impl FnMut(NodeIndex, Routes) -> SharedNode<N>,
-    ) -> (Network<SharedNode<N>>, Vec<Connection>) {
-        self.assemble(seed, SharedNode::Rival, fill)
+        let index = |(node, face): (NodeIndex, FaceId)| (node.0 as usize, face);
+        let links: Vec<_> = self.links.iter().map(|link| (index(link.a), index(link.b))).collect();
+        let hosts: Vec<(usize, Ipv4Addr)> = (0..self.nodes.len()).map(|node| (node, address_of(node as u32))).collect();
+        let tables = shortest_routes(self.nodes.len(), &links, &hosts);
+        let mut net = Network::new(seed);
+        for ((number, planned), routes) in (0..).zip(&self.nodes).zip(tables) {
+            let own = address_of(number);
+            let node = match planned {
+                Planned::Router => RivalNode::Router(IpRouter::new(routes)),
+                Planned::Server { rival, content } => rival.server(vec![own], routes, *content, seed),
+                Planned::Client { rival, content, servers, config } => {
+                    let source = |server: &NodeIndex| SourceAddress { remote: address_of(server.0), local: own };
+                    let sources: Vec<_> = servers.iter().map(source).collect();
+                    // A node is polled for packets as soon as it exists, and links come after nodes: a first packet at
+                    // time zero would be lost, and cost a second.
+                    let start = config.start.max(Time::from_nanos(1));
+                    rival.client(routes, *content, &sources, DownloadConfig { start, ..config.clone() }, seed)
+                }
+                Planned::Browser { rival, content, server, page, start } => {
+                    let source = SourceAddress { remote: address_of(server.0), local: own };
+                    rival.browser(routes, (page, *content), source, (*start).max(Time::from_nanos(1)), seed)
+                }
+            };
+            net.add_node(node);
+        }
+        let connect = |link: &PlannedLink| net.connect(link.a, link.b, link.a_to_b.clone(), link.b_to_a.clone());
+        let connections = self.links.iter().map(connect).collect();
+        (net, connections)
     }
 
     fn add(&mut self, node: Planned) -> NodeIndex {
@@ -125,62 +121,6 @@ impl Plan {
     }
     fn face_next(&self, node: NodeIndex) -> FaceId {
         FaceId(self.links.iter().filter(|link| link.a.0 == node || link.b.0 == node).count() as u32)
-    }
-    fn assemble<N: Node>(
-        &self,
-        seed: u64,
-        wrap: impl Fn(RivalNode) -> N,
-        mut fill: impl FnMut(NodeIndex, Routes) -> N,
-    ) -> (Network<N>, Vec<Connection>) {
-        let index = |(node, face): (NodeIndex, FaceId)| (node.0 as usize, face);
-        let links: Vec<_> = self.links.iter().map(|link| (index(link.a), index(link.b))).collect();
-        let hosts: Vec<(usize, Ipv4Addr)> = (0..self.nodes.len()).map(|node| (node, address_of(node as u32))).collect();
-        let mut tables = shortest_routes(self.nodes.len(), &links, &hosts);
-        let mut net = Network::new(seed);
-        for (number, planned) in (0..).zip(&self.nodes) {
-            let own = address_of(number);
-            let routes = std::mem::take(&mut tables[number as usize]);
-            let node = match planned {
-                Planned::Router => wrap(RivalNode::Router(IpRouter::new(routes))),
-                Planned::Server { rival, content } => wrap(rival.server(vec![own], routes, *content, seed)),
-                Planned::Client { rival, content, servers, config } => {
-                    let source = |server: &NodeIndex| SourceAddress { remote: address_of(server.0), local: own };
-                    let sources: Vec<_> = servers.iter().map(source).collect();
-                    // A node is polled for packets as soon as it exists, and links come after nodes: a first packet at
-                    // time zero would be lost, and cost a second.
-                    let start = config.start.max(Time::from_nanos(1));
-                    wrap(rival.client(routes, *content, &sources, DownloadConfig { start, ..config.clone() }, seed))
-                }
-                Planned::Browser { rival, content, server, page, start } => {
-                    let source = SourceAddress { remote: address_of(server.0), local: own };
-                    wrap(rival.browser(routes, (page, *content), source, (*start).max(Time::from_nanos(1)), seed))
-                }
-                Planned::Place => fill(NodeIndex(number), routes),
-            };
-            net.add_node(node);
-        }
-        let connect = |link: &PlannedLink| net.connect(link.a, link.b, link.a_to_b.clone(), link.b_to_a.clone());
-        let connections = self.links.iter().map(connect).collect();
-        (net, connections)
-    }
-}
-
-/// Nodes among which there may be rivals.
-pub trait RivalView: Node {
-    /// The rival, if this is one.
-    fn rival(&self) -> Option<&RivalNode>;
-}
-impl RivalView for RivalNode {
-    fn rival(&self) -> Option<&RivalNode> {
-        Some(self)
-    }
-}
-impl<N: Node + 'static> RivalView for SharedNode<N> {
-    fn rival(&self) -> Option<&RivalNode> {
-        match self {
-            SharedNode::Ours(_) => None,
-            SharedNode::Rival(node) => Some(node),
-        }
     }
 }
 
@@ -205,11 +145,11 @@ pub struct DownloadOutcome {
 ///
 /// # Panics
 /// If `client` is no client of a rival.
-pub fn outcome<N: RivalView>(net: &Network<N>, client: NodeIndex, servers: &[NodeIndex]) -> DownloadOutcome {
-    let download = net.node(client).rival().and_then(RivalNode::download).expect("the node is a client");
+pub fn outcome(net: &Network<RivalNode>, client: NodeIndex, servers: &[NodeIndex]) -> DownloadOutcome {
+    let download = net.node(client).download().expect("the node is a client");
     let seconds = download.started().zip(download.ended()).map(|(start, end)| end.since(start).as_secs_f64());
     let alive = servers.iter().filter(|server| net.is_alive(**server));
-    let stats = alive.filter_map(|server| net.node(*server).rival()).map(RivalNode::stack_stats);
+    let stats = alive.map(|server| net.node(*server).stack_stats());
     let (retransmitted_bytes, sent_bytes) =
         stats.fold((0, 0), |sum, stats| (sum.0 + stats.retransmitted_bytes, sum.1 + stats.packet_bytes));
     DownloadOutcome {
@@ -223,10 +163,8 @@ pub fn outcome<N: RivalView>(net: &Network<N>, client: NodeIndex, servers: &[Nod
 }
 
 /// Runs a network until the download of `client` has ended or until `limit`.
-pub fn run_download<N: RivalView>(net: &mut Network<N>, client: NodeIndex, limit: Time) -> RunEnd {
-    let is_running = |net: &Network<N>| {
-        let rival = net.node(client).rival();
-        rival.and_then(RivalNode::download).is_some_and(|download| download.ended().is_none())
-    };
+pub fn run_download(net: &mut Network<RivalNode>, client: NodeIndex, limit: Time) -> RunEnd {
+    let is_running =
+        |net: &Network<RivalNode>| net.node(client).download().is_some_and(|download| download.ended().is_none());
     net.run_while(limit, is_running)
 }

@@ -14,8 +14,7 @@ use tributary_core::{Datagram, FaceId, Node, Rate, Time, TransferId, event::Tran
 
 /// A protocol machine that is no endpoint of a family.
 ///
-/// Its faces lead to other guests, one each (or to the neighbours, for [`Host::Plain`](super::Host::Plain)); it need
-/// not know how. It answers few questions, so that it fits into the same tables as a family's transfers.
+/// Its faces lead to other guests, one each; it need not know how. It answers few questions, so that it fits into the same tables as a family's transfers.
 pub trait Guest: Node {
     /// Starts the fetch of `name`. `None` (the default) if it does not fetch.
     ///
@@ -74,7 +73,7 @@ pub struct Seat {
 pub struct SeatFace {
     /// Its number.
     pub face: FaceId,
-    /// The node at the other end: a guest, or the neighbour of a plain node.
+    /// The guest at the other end.
     pub peer: String,
     /// The longest datagram that gets through, in bytes.
     pub mtu: u32,
@@ -86,8 +85,6 @@ pub struct SeatFace {
 pub const GUEST_MARK: u8 = 0xff;
 /// Bytes in front of every packet between guests; they count against rates and queues.
 pub const GUEST_HEADER_BYTES: usize = 4;
-/// The longest datagram of a guest over links with the usual MTU of 1,472 bytes.
-pub const GUEST_MTU: u32 = 1_472 - GUEST_HEADER_BYTES as u32;
 
 /// The path from one guest to another.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -63,7 +63,7 @@ pub mod scenario;
 pub mod store;
 pub mod traffic;
 
-pub use guest::{GUEST_HEADER_BYTES, GUEST_MTU, Guest, GuestFactory, Seat, SeatFace};
+pub use guest::{GUEST_HEADER_BYTES, Guest, GuestFactory, Seat, SeatFace};
 pub use node::SimulatedNode;
 pub use outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome};
 pub use run::Simulation;

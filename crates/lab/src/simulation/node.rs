@@ -17,7 +17,8 @@ use tributary::families::BoxedNode;
 
 /// One place in the network. See the [module](super) for its possible occupants.
 pub struct SimulatedNode {
-    host: HostNode,
+    /// Nothing at a place that only passes on the packets of guests.
+    endpoint: Option<BoxedNode>,
     guests: Vec<Seated>,
     routes: Arc<Vec<Route>>,
     passing: VecDeque<(FaceId, Datagram)>,
@@ -25,12 +26,6 @@ pub struct SimulatedNode {
     /// Packets that were thrown away: a frozen node's, and guests' with nonsense in their header.
     dropped_packets: u64,
     serves: Arc<AtomicBool>,
-}
-
-pub(super) enum HostNode {
-    Endpoint(BoxedNode),
-    Plain(Box<dyn Guest>),
-    Bare,
 }
 
 pub(super) struct Seated {
@@ -44,22 +39,29 @@ const GUEST_TRANSFERS: u32 = 1 << 31;
 const GUEST_SHIFT: u32 = 20;
 
 impl SimulatedNode {
-    pub(super) fn new(host: HostNode, guests: Vec<Seated>, routes: Arc<Vec<Route>>, serves: Arc<AtomicBool>) -> Self {
-        SimulatedNode { host, guests, routes, passing: VecDeque::new(), is_frozen: false, dropped_packets: 0, serves }
+    pub(super) fn new(
+        endpoint: Option<BoxedNode>,
+        guests: Vec<Seated>,
+        routes: Arc<Vec<Route>>,
+        serves: Arc<AtomicBool>,
+    ) -> Self {
+        SimulatedNode {
+            endpoint,
+            guests,
+            routes,
+            passing: VecDeque::new(),
+            is_frozen: false,
+            dropped_packets: 0,
+            serves,
+        }
     }
     /// The endpoint at this place, if there is one.
     pub fn endpoint(&self) -> Option<&BoxedNode> {
-        match &self.host {
-            HostNode::Endpoint(node) => Some(node),
-            HostNode::Plain(_) | HostNode::Bare => None,
-        }
+        self.endpoint.as_ref()
     }
     /// The endpoint at this place, to command.
     pub fn endpoint_mut(&mut self) -> Option<&mut BoxedNode> {
-        match &mut self.host {
-            HostNode::Endpoint(node) => Some(node),
-            HostNode::Plain(_) | HostNode::Bare => None,
-        }
+        self.endpoint.as_mut()
     }
     /// Packets thrown away while it was frozen, and guests' packets with nonsense in their header.
     pub fn dropped_packets(&self) -> u64 {
@@ -75,53 +77,24 @@ impl SimulatedNode {
         Arc::clone(&self.serves)
     }
 
-    /// Starts a fetch at the plain host (`guest` is `None`) or at a guest.
-    pub(super) fn fetch_as_guest(&mut self, now: Time, guest: Option<usize>, name: &Name) -> Option<TransferId> {
-        match (guest, &mut self.host) {
-            (Some(index), _) => {
-                let id = self.guests.get_mut(index)?.guest.fetch(now, name)?;
-                Some(guest_transfer(index, id))
-            }
-            (None, HostNode::Plain(plain)) => plain.fetch(now, name),
-            (None, HostNode::Endpoint(_) | HostNode::Bare) => None,
-        }
+    /// Starts a fetch at a guest.
+    pub(super) fn fetch_as_guest(&mut self, now: Time, guest: usize, name: &Name) -> Option<TransferId> {
+        let id = self.guests.get_mut(guest)?.guest.fetch(now, name)?;
+        Some(guest_transfer(guest, id))
     }
     /// The report of a transfer by the endpoint or guest at this place.
     pub fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         if let Some((guest, id)) = of_guest(transfer) {
             return self.guests.get(guest)?.guest.report(now, id);
         }
-        match &self.host {
-            HostNode::Endpoint(node) => node.report(now, transfer),
-            HostNode::Plain(plain) => plain.report(now, transfer),
-            HostNode::Bare => None,
-        }
+        self.endpoint.as_ref()?.report(now, transfer)
     }
     /// Whether a guest's finished fetch was correct, if it was compared.
     pub(super) fn is_verified(&self, transfer: TransferId) -> Option<bool> {
-        if let Some((guest, id)) = of_guest(transfer) {
-            return self.guests.get(guest)?.guest.is_verified(id);
-        }
-        match &self.host {
-            HostNode::Plain(plain) => plain.is_verified(transfer),
-            HostNode::Endpoint(_) | HostNode::Bare => None,
-        }
+        let (guest, id) = of_guest(transfer)?;
+        self.guests.get(guest)?.guest.is_verified(id)
     }
 
-    fn host(&self) -> Option<&dyn Node> {
-        match &self.host {
-            HostNode::Endpoint(node) => Some(node),
-            HostNode::Plain(plain) => Some(plain),
-            HostNode::Bare => None,
-        }
-    }
-    fn host_mut(&mut self) -> Option<&mut dyn Node> {
-        match &mut self.host {
-            HostNode::Endpoint(node) => Some(node),
-            HostNode::Plain(plain) => Some(plain),
-            HostNode::Bare => None,
-        }
-    }
     /// A packet between guests has arrived, or starts here and travels over `links` links.
     fn pass(&mut self, now: Time, links: u8, route_number: u16, datagram: Datagram) {
         let routes = Arc::clone(&self.routes);
@@ -180,17 +153,17 @@ impl Node for SimulatedNode {
         if let Some((links, route)) = guest::parse(&datagram) {
             return self.pass(now, links, route, datagram);
         }
-        match self.host_mut() {
-            Some(host) => host.handle_datagram(now, face, datagram),
+        match &mut self.endpoint {
+            Some(endpoint) => endpoint.handle_datagram(now, face, datagram),
             None => self.dropped_packets += 1,
         }
     }
     fn handle_timeout(&mut self, now: Time) {
         let is_due = |due: Option<(Time, TimerId)>| due.is_some_and(|(due, _)| due <= now);
-        if let Some(host) = self.host_mut()
-            && is_due(host.poll_timeout())
+        if let Some(endpoint) = &mut self.endpoint
+            && is_due(endpoint.poll_timeout())
         {
-            host.handle_timeout(now);
+            endpoint.handle_timeout(now);
         }
         for seated in &mut self.guests {
             if is_due(seated.guest.poll_timeout()) {
@@ -208,7 +181,7 @@ impl Node for SimulatedNode {
                 out.push_datagram(datagram);
                 return Some(Transmit { face });
             }
-            if let Some(transmit) = self.host_mut().and_then(|host| host.poll_transmit(now, out)) {
+            if let Some(transmit) = self.endpoint.as_mut().and_then(|endpoint| endpoint.poll_transmit(now, out)) {
                 return Some(transmit);
             }
             if self.guests.is_empty() || !self.collect(now, out) {
@@ -220,12 +193,12 @@ impl Node for SimulatedNode {
         if self.is_frozen {
             return None;
         }
-        let host = self.host().and_then(Node::poll_timeout);
+        let endpoint = self.endpoint.as_ref().and_then(Node::poll_timeout);
         let guests = self.guests.iter().filter_map(|seated| seated.guest.poll_timeout());
-        host.into_iter().chain(guests).min_by_key(|(due, _)| *due)
+        endpoint.into_iter().chain(guests).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.host_mut().and_then(Node::poll_event) {
+        if let Some(event) = self.endpoint.as_mut().and_then(Node::poll_event) {
             return Some(event);
         }
         self.guests.iter_mut().enumerate().find_map(|(index, seated)| {

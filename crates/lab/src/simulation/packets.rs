@@ -76,7 +76,7 @@ fn port(scenario: &Scenario, a: &str, b: &str) -> u16 {
     let family =
         scenario.nodes.iter().filter(|node| node.label == a || node.label == b).find_map(|node| match &node.host {
             Host::Endpoint(config) => Some(config.family()),
-            Host::Plain(_) | Host::Bare => None,
+            Host::Bare => None,
         });
     family.map_or(PORT_OTHER, |family| family.profile().capture_port)
 }

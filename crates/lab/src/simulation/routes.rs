@@ -13,7 +13,7 @@ use tributary::{config::Role, simulated::AssignedRoute};
 pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<AssignedRoute>> {
     let passes = |node: usize| match &scenario.nodes[node].host {
         Host::Endpoint(config) => config.has_role(Role::Router),
-        Host::Plain(_) | Host::Bare => false,
+        Host::Bare => false,
     };
     let is_endpoint = |node: usize| matches!(scenario.nodes[node].host, Host::Endpoint(_));
     let mut publishers: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();

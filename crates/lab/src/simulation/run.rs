@@ -18,7 +18,7 @@ use super::{
     GUEST_HEADER_BYTES, Guest, Seat, SeatFace, SimulatedNode,
     guest::Route,
     lines::EventLines,
-    node::{HostNode, Seated},
+    node::Seated,
     outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome},
     routes::routes,
     samples::Samples,
@@ -450,28 +450,15 @@ impl Plan {
     /// Creates a node's occupant; `start` counts its starts.
     fn make(&self, node: usize, start: u64) -> SimulatedNode {
         let seed = |stream: u64| Random::new(self.scenario.seed, stream).bits().wrapping_add(start.wrapping_mul(START));
-        let host = match &self.scenario.nodes[node].host {
+        let endpoint = match &self.scenario.nodes[node].host {
             Host::Endpoint(config) => {
                 let seed = config.seed.map_or_else(|| seed(NODE_STREAMS + node as u64), |seed| seed + start);
                 let routes = if config.needs_routes() { &self.assigned[node][..] } else { &[] };
                 let mut config = (**config).clone();
                 config.wrapper = FAULTY_CACHES;
-                HostNode::Endpoint(config.simulate(seed, routes))
+                Some(config.simulate(seed, routes))
             }
-            Host::Plain(factory) => {
-                let faces = self.links_at[node].iter().zip(1..).map(|(link, face)| {
-                    let (spec, next) = self.leave(NodeIndex(node as u32), *link);
-                    let peer = self.scenario.nodes[next.0 as usize].label.clone();
-                    SeatFace { face: FaceId(face), peer, mtu: spec.mtu, rate: spec.rate }
-                });
-                let name = self.scenario.nodes[node].label.clone();
-                HostNode::Plain(factory.make(&Seat {
-                    name,
-                    seed: seed(NODE_STREAMS + node as u64),
-                    faces: faces.collect(),
-                }))
-            }
-            Host::Bare => HostNode::Bare,
+            Host::Bare => None,
         };
         let guests = self.guests_at[node].iter().map(|index| {
             let (spec, faces) = (&self.scenario.guests[*index], &self.faces_of[*index]);
@@ -483,7 +470,7 @@ impl Plan {
             let guest: Box<dyn Guest> = spec.make.make(&seat);
             Seated { guest, routes: faces.iter().map(|(_, route)| *route).collect() }
         });
-        SimulatedNode::new(host, guests.collect(), Arc::clone(&self.routes), Arc::new(AtomicBool::new(true)))
+        SimulatedNode::new(endpoint, guests.collect(), Arc::clone(&self.routes), Arc::new(AtomicBool::new(true)))
     }
     fn connect(&self, network: &mut Network<SimulatedNode>) -> Vec<Connection> {
         let face = |node: NodeIndex, link: usize| {
@@ -542,14 +529,14 @@ impl Plan {
     }
     fn fetch(&self, network: &mut Network<SimulatedNode>, state: &RefCell<State>, index: usize) {
         let spec = &self.scenario.fetches[index];
-        let (place, is_endpoint) = self.fetcher(spec);
+        let (place, _) = self.fetcher(spec);
         if !network.is_alive(place) {
             return;
         }
         let shelf = state.borrow().fetches[index].shelf.clone();
         let guest = self.seats.get(&spec.node).map(|(_, seat)| *seat);
         let id = network.with(place, |node, now| {
-            if !is_endpoint {
+            if let Some(guest) = guest {
                 return node.fetch_as_guest(now, guest, &spec.name);
             }
             let opener = Box::new(Comparing { shelf, objects: Arc::clone(&self.objects) });

@@ -76,8 +76,6 @@ pub struct NodeSpec {
 pub enum Host {
     /// An endpoint of a family. Its seed is drawn from the scenario's unless the config has one.
     Endpoint(Box<NodeConfig>),
-    /// Another protocol machine, directly on the links, which are its faces.
-    Plain(GuestFactory),
     /// Nothing: the node only passes on the packets of guests.
     Bare,
 }
@@ -274,12 +272,8 @@ impl Scenario {
         self.nodes.push(NodeSpec { label: label.into(), host: Host::Endpoint(config) });
         match &mut self.nodes.last_mut().expect("one was pushed").host {
             Host::Endpoint(config) => config,
-            Host::Plain(_) | Host::Bare => unreachable!("an endpoint was pushed"),
+            Host::Bare => unreachable!("an endpoint was pushed"),
         }
-    }
-    /// Adds a node with some other protocol machine directly on its links.
-    pub fn add_plain_node(&mut self, label: &str, make: GuestFactory) {
-        self.nodes.push(NodeSpec { label: label.into(), host: Host::Plain(make) });
     }
     /// Adds a node that only passes on the packets of guests.
     pub fn add_bare_node(&mut self, label: &str) {
@@ -304,7 +298,7 @@ impl Scenario {
     pub fn node_mut(&mut self, label: &str) -> Option<&mut NodeConfig> {
         self.nodes.iter_mut().find(|node| node.label == label).and_then(|node| match &mut node.host {
             Host::Endpoint(config) => Some(&mut **config),
-            Host::Plain(_) | Host::Bare => None,
+            Host::Bare => None,
         })
     }
     /// The link of that name.

@@ -43,15 +43,6 @@ pub enum Pattern {
         law: Law,
     },
 }
-impl Pattern {
-    /// The share of time in which it sends.
-    pub fn duty(self) -> f64 {
-        match self {
-            Pattern::Constant => 1.0,
-            Pattern::OnOff { on, off, .. } => on.as_secs_f64() / (on + off).as_secs_f64(),
-        }
-    }
-}
 
 /// Sends packets on face 0 and hears nothing.
 #[derive(Clone, Debug)]
