@@ -4,19 +4,47 @@ use std::collections::BTreeMap;
 
 use crate::figures::Figure;
 
-/// One experiment of the table in [`crate::experiments`].
-#[derive(Clone, Copy, Debug)]
+/// One experiment of the table in [`crate::experiments`], as `data/experiments.toml` describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Its name on the command line.
-    pub name: &'static str,
+    pub name: String,
     /// Its subject, in one line.
-    pub title: &'static str,
+    pub title: String,
     /// The place in the paper that it reproduces or continues.
-    pub paper: &'static str,
+    pub paper: String,
     /// Default number of runs per variant: the paper's number where it states one.
     pub runs: u32,
+    /// The parameters that are the same in every run.
+    #[serde(default)]
+    parameters: Vec<(String, String)>,
+    /// Method, result, and differences from the paper with their reasons.
+    #[serde(default)]
+    notes: Vec<String>,
+    /// Captions by figure.
+    #[serde(default)]
+    captions: BTreeMap<String, String>,
+}
+
+impl Experiment {
     /// Runs it.
-    pub run: fn(&Settings) -> Results,
+    ///
+    /// # Panics
+    /// If no code has its name.
+    pub fn run(&self, settings: &Settings) -> Results {
+        let run = crate::experiments::run_of(&self.name).expect("each experiment of the data has its code");
+        let mut results = Results::new(&self.name, settings);
+        run(settings, &mut results);
+        for figure in &mut results.figures {
+            if let Some(caption) = self.captions.get(&figure.name) {
+                figure.caption.clone_from(caption);
+            }
+        }
+        results.parameters.extend_from_slice(&self.parameters);
+        results.notes.extend_from_slice(&self.notes);
+        results
+    }
 }
 
 /// How to run an experiment.
@@ -160,6 +188,14 @@ impl Results {
     /// A value by its name; not a number if it is missing.
     pub fn value(&self, name: &str) -> f64 {
         self.metrics.get(name).map_or(f64::NAN, |metric| metric.value)
+    }
+    /// Adds a drawing, with its caption in the data of the experiment.
+    pub fn figure(&mut self, name: &str, svg: String) {
+        self.captioned(name, "", svg);
+    }
+    /// Adds a drawing whose caption depends on the run.
+    pub fn captioned(&mut self, name: impl Into<String>, caption: impl Into<String>, svg: String) {
+        self.figures.push(Figure { name: name.into(), caption: caption.into(), svg });
     }
     /// Adds a parameter to the list of parameters.
     pub fn parameter(&mut self, name: &str, value: impl Into<String>) {

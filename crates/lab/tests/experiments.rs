@@ -6,7 +6,7 @@ fn run(name: &str, seed: u64, runs: u32) -> Results {
 }
 fn run_at(scale: Scale, name: &str, seed: u64, runs: u32) -> Results {
     let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
-    (experiment.run)(&Settings { seed, runs, scale, ..Settings::default() })
+    experiment.run(&Settings { seed, runs, scale, ..Settings::default() })
 }
 /// Every packet is accounted for, the rivals' too, and no transport is faster than the links.
 fn conserves_and_keeps_within_the_optimum(results: &Results) {
@@ -36,7 +36,7 @@ fn value(results: &Results, name: &str) -> f64 {
 
 #[test]
 fn every_experiment_has_its_own_name_and_says_where_it_comes_from() {
-    let mut names: Vec<_> = experiments::ALL.iter().map(|experiment| experiment.name).collect();
+    let mut names: Vec<_> = experiments::ALL.iter().map(|experiment| &experiment.name).collect();
     assert!(experiments::ALL.iter().all(|experiment| !experiment.paper.is_empty() && experiment.runs > 0));
     names.sort_unstable();
     names.dedup();

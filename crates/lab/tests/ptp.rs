@@ -3,7 +3,7 @@ use tributary_lab::{Results, Scale, Settings, experiments};
 
 fn run(name: &str, seed: u64, runs: u32) -> Results {
     let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
-    (experiment.run)(&Settings { seed, runs, scale: Scale::Small, ..Settings::default() })
+    experiment.run(&Settings { seed, runs, scale: Scale::Small, ..Settings::default() })
 }
 fn value(results: &Results, name: &str) -> f64 {
     let metric = results.metrics.get(name);
@@ -115,7 +115,7 @@ fn one_of_those_that_an_experiment_compares_runs_by_itself() {
         let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
         let only = experiments::schemes(experiment).into_iter().find(|scheme| *scheme == only);
         assert!(only.is_some(), "{name}");
-        let results = (experiment.run)(&Settings { only, scale: Scale::Small, ..Settings::default() });
+        let results = experiment.run(&Settings { only, scale: Scale::Small, ..Settings::default() });
         let reported = |prefix: &&str| results.metrics.keys().any(|metric| metric.starts_with(*prefix));
         assert!(prefixes.iter().all(reported), "{name}: {:?}", results.metrics.keys());
         let is_of = |metric: &String| prefixes.iter().any(|prefix| metric.starts_with(prefix));

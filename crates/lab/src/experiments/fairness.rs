@@ -12,22 +12,13 @@ use tributary_core::{
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     figures::{CellRow, Chart, Figure, cells},
     rivals::guest,
     runs::each,
     simulation::{Outcome, RunUntil, Scenario, file::RivalSpec, object},
     stats::mean,
     wide_area::router,
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "fairness",
-    title: "Our windows against QUIC's Cubic, NewReno and BBR: rates, round trips, queues, one and four sub-flows",
-    paper: "the friendliness that mmFTP §III-D requires",
-    runs: 1,
-    run,
 };
 
 const RIVALS: [&str; 3] = ["quic-cubic", "quic-newreno", "quic-bbr"];
@@ -201,8 +192,7 @@ fn read(item: &Item, _: &Scenario, outcome: Outcome) -> Row {
     Row { share: own / (own + rival).max(1.0), used: (own + rival) / carried, lost }
 }
 
-fn run(settings: &Settings) -> Results {
-    let mut results = Results::new(EXPERIMENT.name, settings);
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let seconds = settings.choose(57, 20);
     let columns = ["sharer", "rival", "mbps", "rtt_ms", "queue", "run", "share", "used", "lost"];
     let mut table = Table::new("shares", &columns);
@@ -249,12 +239,11 @@ fn run(settings: &Settings) -> Results {
             }
             rows.push(CellRow { label: format!("{rival}, {mbps} Mbit/s, {round_trip_ms} ms"), shares });
         }
-        tell(&mut results, sharer_name, &all);
+        tell(results, sharer_name, &all);
         results.figures.push(figure(sharer_name, &rows));
     }
     results.tables.push(table);
-    describe(&mut results, seconds);
-    results
+    describe(results, seconds);
 }
 
 /// The rivals, rates and round trips that a flow is measured with.
@@ -317,18 +306,5 @@ fn figure(sharer: &str, rows: &[CellRow]) -> Figure {
 }
 
 fn describe(results: &mut Results, seconds: u64) {
-    results.parameter("rivals", "quinn's Cubic, NewReno and BBR (version 1), one connection");
-    results.parameter(
-        "queue",
-        "in bandwidth-delay products, at least ten packets; RED with thresholds at a sixth and a half of it",
-    );
     results.parameter("measured", format!("bytes of the {seconds} s from the moment on when both begin"));
-    results.note(
-        "Both begin at the same time, and their start counts. Cells in which a rival's flow control (4 MiB) would be \
-         the limit are left out. The last two tables show the rivals against each other.",
-    );
-    results.note(
-        "quinn's BBR paces by 1.25 windows per round trip, not by its own estimate: on queues of up to one product it \
-         loses 30 to 50 % of its packets throughout, and a flow that yields to loss gets next to nothing against it.",
-    );
 }

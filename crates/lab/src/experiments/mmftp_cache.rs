@@ -4,21 +4,12 @@ use tributary_content::MemoryObject;
 use tributary_core::{Duration, Random, Time};
 
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines},
+    Results, Settings, Table,
+    figures::{Bar, BarGroup, Chart, Series, Style, bars, lines},
     runs::each,
     simulation::{Outcome, Scenario, object},
-    stats::{confidence, mean},
+    stats::mean,
     wide_area::link,
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-cache",
-    title: "Placement and eviction order of packet caches, under Zipf–Mandelbrot requests",
-    paper: "mmFTP §III-A and §III-B2 without figures; object-oriented caching is later work of the authors",
-    runs: 3,
-    run,
 };
 
 /// Where the cache bytes of the whole network are.
@@ -165,9 +156,8 @@ fn read(_: &Item, _: &Scenario, outcome: Outcome) -> Row {
     }
 }
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let (count, requests, bytes) = settings.choose((150, 400, 150_000), (20, 30, 60_000));
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let objects: Vec<_> = (0..count).map(|rank| object(&name(rank), bytes, rank as u64)).collect();
     let catalogue = (count * bytes) as f64;
     let base = Item { seed: 0, placement: Placement::Nowhere, policy: "lru", budget: 0, objects, requests };
@@ -178,7 +168,7 @@ fn run(settings: &Settings) -> Results {
         each(&items, scenario, read)
     };
     let mut table = Table::new("runs", &["variant", "setting", "run", "hit_share", "seconds_mean", "source_load"]);
-    let nothing = tell(&mut results, &mut table, "no-cache", "all", &measure(Placement::Nowhere, "lru", 0));
+    let nothing = tell(results, &mut table, "no-cache", "all", &measure(Placement::Nowhere, "lru", 0));
     let mut groups = Vec::new();
     let mut curves = Vec::new();
     for (placement_name, placement) in PLACEMENTS {
@@ -194,7 +184,7 @@ fn run(settings: &Settings) -> Results {
                 }
                 let rows = measure(placement, policy, (catalogue * budget) as u64);
                 let setting = format!("cache{:.0}", budget * 100.0);
-                let (hits, bar) = tell(&mut results, &mut table, &variant, &setting, &rows);
+                let (hits, bar) = tell(results, &mut table, &variant, &setting, &rows);
                 curve.push((budget * 100.0, hits));
                 if is_middle {
                     group.push(bar);
@@ -213,32 +203,17 @@ fn run(settings: &Settings) -> Results {
         "placement",
         "mean time (s)",
     );
-    results.figures.push(Figure {
-        name: "placement".into(),
-        caption: "Equal bytes in all, placed at the access routers, at the core, or at every router; three policies."
-            .into(),
-        svg: bars(&chart, &POLICIES, &groups),
-    });
+    results.figure("placement", bars(&chart, &POLICIES, &groups));
     let mut chart = Chart::new(
         "Share of bytes that caches at access routers answer",
         "size of all caches (% of the catalogue)",
         "share of bytes",
     );
     chart.y_to = 0.5;
-    results.figures.push(Figure {
-        name: "policies".into(),
-        caption: "The eviction order matters while caches are small.".into(),
-        svg: lines(&chart, &curves),
-    });
+    results.figure("policies", lines(&chart, &curves));
     results.parameter("catalogue", format!("{count} objects of {bytes} bytes"));
     results.parameter("requests", format!("{requests}, Poisson, mean gap 0.12 s, by {RECEIVERS} receivers"));
     results.parameter("popularity", format!("Zipf–Mandelbrot, exponent {EXPONENT}, plateau {PLATEAU}"));
-    results.note(
-        "Caches hold packets and answer requests on their way to a source (§III-B2). A fetch counts as a hit byte by byte, \
-         so a half-cached object is half a hit. Policies: least recently used packet, oldest packet, and object-oriented \
-         (index by object, keep runs from the start, drop an object's tail first).",
-    );
-    results
 }
 
 fn tell(results: &mut Results, table: &mut Table, variant: &str, setting: &str, rows: &[Row]) -> (f64, Option<Bar>) {
@@ -256,7 +231,7 @@ fn tell(results: &mut Results, table: &mut Table, variant: &str, setting: &str, 
         cells.extend([row.hits, row.seconds, row.source_bytes].map(|value| format!("{value:.5}")));
         table.push(cells);
     }
-    (mean(&hits), Bar::with_spread(mean(&seconds), confidence(&seconds)))
+    (mean(&hits), Bar::of(&seconds))
 }
 
 #[cfg(test)]

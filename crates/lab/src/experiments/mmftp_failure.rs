@@ -3,22 +3,13 @@ use tributary_core::{Duration, Time};
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table, comparison,
-    figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
+    Results, Settings, Table, comparison,
+    figures::{Bar, BarGroup, Chart, Series, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
     simulation::{Fault, Outcome, PathSample, Scenario, parallel},
     stats::mean,
     wide_area::{START, THREE_WAYS, controllers, file, file_name, three_sources},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-failure",
-    title: "50 MB from three publishers; the fastest falls silent from 20 % to 60 % of the transfer",
-    paper: "mmFTP §IV-C2, Fig. 5",
-    runs: 20,
-    run,
 };
 
 const SOURCES: [&str; 3] = ["pub-1", "pub-2", "pub-3"];
@@ -99,13 +90,12 @@ fn read(item: &Item, scenario: &Scenario, outcome: Outcome) -> Row {
 /// Payload of a packet, for windows in packets.
 const PACKET_BYTES: f64 = 1_433.0;
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let seconds = Duration::from_secs_f64;
     let scale = settings.choose(
         Sizes { bytes: 50_000_000, silent: (seconds(2.44), seconds(9.44)) },
         Sizes { bytes: 12_000_000, silent: (seconds(0.6), seconds(2.4)) },
     );
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "iteration", "seconds", "ideal_seconds"]);
     for (prefix, transfer) in controllers() {
         let rows = [Mode::Normal, Mode::Failure].map(|mode| {
@@ -116,16 +106,15 @@ fn run(settings: &Settings) -> Results {
         });
         for (rows, (mode, paper)) in rows.iter().zip([("normal", 12.2), ("failure", 14.3)]) {
             let variant = format!("{prefix}{mode}");
-            tell(&mut results, &mut table, &variant, rows, paper);
+            tell(results, &mut table, &variant, rows, paper);
         }
-        gains(&mut results, prefix, &rows);
-        windows(&mut results, prefix, &rows, scale);
+        gains(results, prefix, &rows);
+        windows(results, prefix, &rows, scale);
     }
-    rivals(&mut results, settings, scale);
-    means(&mut results);
+    rivals(results, settings, scale);
+    means(results);
     results.tables.push(table);
-    describe(&mut results, scale);
-    results
+    describe(results, scale);
 }
 
 fn tell(results: &mut Results, table: &mut Table, variant: &str, rows: &[Row], paper: f64) {
@@ -194,9 +183,7 @@ fn windows(results: &mut Results, prefix: &str, rows: &[Vec<Row>; 2], scale: Siz
         chart.x_range = Some((0.0, end.ceil()));
         let (from, to) = scale.silent;
         chart.spans.push((from.as_secs_f64(), to.as_secs_f64(), "publisher 2 silent (failure mode)".into()));
-        results.figures.push(Figure {
-            name: format!("fig5-{}-publisher-{}", name_of(prefix), source + 1),
-            caption: format!(
+        results.captioned(format!("fig5-{}-publisher-{}", name_of(prefix), source + 1), format!(
                 "The paper's Fig. 5({}) with {who}: the window to publisher {}, mean of the iterations that still run.{}",
                 ["a", "b", "c"][source],
                 source + 1,
@@ -205,9 +192,7 @@ fn windows(results: &mut Results, prefix: &str, rows: &[Vec<Row>; 2], scale: Siz
                 } else {
                     ""
                 }
-            ),
-            svg: lines(&chart, &series),
-        });
+            ), lines(&chart, &series));
     }
     results.tables.push(table);
 }
@@ -240,13 +225,10 @@ fn means(results: &mut Results) {
         BarGroup { label: mode.into(), bars: vec![ours, bar("default-"), rivals[0], rivals[1], rivals[2], ideal] }
     });
     let chart = Chart::new("Mean download time with and without the failure", "", "mean download time (s)");
-    results.figures.push(Figure {
-        name: "means".into(),
-        caption: "Dashed: the paper's means. The ideal is the maximum flow over the capacity that congestion and \
-            failure leave."
-            .into(),
-        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "ideal"], &groups),
-    });
+    results.figure(
+        "means",
+        bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "ideal"], &groups),
+    );
 }
 
 fn describe(results: &mut Results, scale: Sizes) {
@@ -258,17 +240,4 @@ fn describe(results: &mut Results, scale: Sizes) {
     for (number, way) in (1..).zip(&THREE_WAYS) {
         results.parameter(&format!("way to publisher {number}"), way.describe());
     }
-    results.note(
-        "Reproduced: each iteration is one download without and one with the failure; publisher 2 only stops \
-         answering requests for data, as in the paper: it stays published and its link stays up, so only the silence \
-         shows the failure to the receiver.",
-    );
-    results.note(
-        "Deviations: rates are inferred from the paper's own figures (see mmftp-multisource); the two modes of an \
-         iteration meet the same congestion, while the paper's met the network's at the time.",
-    );
-    results.note(
-        "Rate gains compare publishers 1 and 3 from one second after the silence begins until it ends with the same \
-         time of the download without failure. The spare capacity of the others sets a lower bound of the added time.",
-    );
 }

@@ -5,22 +5,13 @@ use tributary_core::{Duration, Time};
 use tributary_transport::{Coupling, TransferConfig};
 
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
+    Results, Settings, Table,
+    figures::{Bar, BarGroup, Chart, Series, bars, lines},
     optimum::{Demand, Goal, together},
     runs::each,
     simulation::{Outcome, RunUntil, Scenario, object},
-    stats::{confidence, jain, mean},
+    stats::{jain, mean},
     wide_area::{controllers, link, router},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-friendliness",
-    title: "A transfer of several sub-flows against transfers of one, by coupling and by knowledge of shared links",
-    paper: "left for later in mmFTP §III-D and §V",
-    runs: 3,
-    run,
 };
 
 /// Where the bottlenecks are. Each has 20 Mbit/s, and on the first one there is always a single-flow transfer.
@@ -218,9 +209,8 @@ impl Row {
     }
 }
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let seconds = settings.choose(24, 10);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     // Long enough that no flow completes before the end; bytes do not matter, so one block serves all.
     let bytes = object("/lab/bytes", 5_100_000 * (seconds as usize + 6), 3);
     let key = SigningKey::from_secret(&[3; 32]);
@@ -241,7 +231,7 @@ fn run(settings: &Settings) -> Results {
                     .map(|seed| Item { seed, place, transfer: transfer.clone(), seconds, objects: objects.clone() })
                     .collect();
                 let rows = each(&items, scenario, read);
-                let bar = tell(&mut results, &mut table, &variant, setting, &rows);
+                let bar = tell(results, &mut table, &variant, setting, &rows);
                 drawn[place_index].1.bars.push(bar);
                 if place == Place::Shared
                     && let Some(row) = rows.first()
@@ -252,9 +242,7 @@ fn run(settings: &Settings) -> Results {
         }
     }
     results.tables.push(table);
-    figures(&mut results, drawn, &shares);
-    describe(&mut results);
-    results
+    figures(results, drawn, &shares);
 }
 
 fn tell(results: &mut Results, table: &mut Table, variant: &str, setting: &str, rows: &[Row]) -> Option<Bar> {
@@ -284,7 +272,7 @@ fn tell(results: &mut Results, table: &mut Table, variant: &str, setting: &str, 
         row.extend(cells);
         table.push(row);
     }
-    Bar::with_spread(mean(&shares), confidence(&shares))
+    Bar::of(&shares)
 }
 
 fn figures(results: &mut Results, drawn: Vec<(&str, BarGroup)>, shares: &[Vec<Series>; 2]) {
@@ -294,14 +282,7 @@ fn figures(results: &mut Results, drawn: Vec<(&str, BarGroup)>, shares: &[Vec<Se
     let mut chart =
         Chart::new("Share of the first bottleneck that the transfer of several sub-flows takes", "", "share");
     chart.y_to = 0.75;
-    results.figures.push(Figure {
-        name: "shares".into(),
-        caption:
-            "Half is fair: one transfer against one other. The first three are the paper's controller, the others the \
-             product's default, each with the three couplings."
-                .into(),
-        svg: bars(&chart, &names, &groups),
-    });
+    results.figure("shares", bars(&chart, &names, &groups));
     for (series, (name, who)) in
         shares.iter().zip([("paper", "the paper's controller"), ("default", "the product's default")])
     {
@@ -311,27 +292,10 @@ fn figures(results: &mut Results, drawn: Vec<(&str, BarGroup)>, shares: &[Vec<Se
         let end = series.iter().flat_map(|of| &of.points).map(|(time, _)| *time).fold(0.0, f64::max);
         let mut series = series.clone();
         series.push(Series::new("fair", vec![(0.0, 0.5), (end, 0.5)]).dashed().coloured(6));
-        results.figures.push(Figure {
-            name: format!("convergence-{name}"),
-            caption: format!(
-                "Two sub-flows join one flow on a link of 20 Mbit/s, with {who}; one run, means of two seconds."
-            ),
-            svg: lines(&chart, &series),
-        });
+        results.captioned(
+            format!("convergence-{name}"),
+            format!("Two sub-flows join one flow on a link of 20 Mbit/s, with {who}; one run, means of two seconds."),
+            lines(&chart, &series),
+        );
     }
-}
-
-fn describe(results: &mut Results) {
-    results.parameter("bottlenecks", "20 Mbit/s, 24 ms one way in all, queue of 125 kB (one bandwidth-delay product)");
-    results.parameter("measured", "the second half of the time in which all transfers run");
-    results.note(
-        "The paper couples sub-flows that share a link according to the topology manager, and leaves the evaluation \
-         for later. Here a transfer M of several sub-flows (one per publisher) meets transfers of one flow: on one \
-         shared bottleneck, on two disjoint ones, on one that two of three sub-flows share, and ('blind') on two \
-         disjoint ones behind one wide link, where all sub-flows share a link that is no bottleneck.",
-    );
-    results.note(
-        "The value of the topology manager's knowledge: without it a receiver can couple nothing (uncoupled: unfair \
-         on a shared bottleneck) or everything ('blind': less than its share on disjoint ones).",
-    );
 }

@@ -10,22 +10,13 @@ use tributary_core::{
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    Results, Settings, Table,
+    figures::{Bar, BarGroup, Chart, bars},
     optimum::PAYLOAD_SHARE,
     runs::each,
     simulation::{Outcome, RunUntil, Scenario, object},
-    stats::{confidence, jain, mean, quantile},
+    stats::{jain, mean, quantile},
     wide_area::{controllers, link, router},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-in-network",
-    title: "Forwarders that mark packets before their queues are full, against queues that drop",
-    paper: "left for later in mmFTP §III-D and §V",
-    runs: 3,
-    run,
 };
 
 /// Rate of the bottleneck.
@@ -117,9 +108,8 @@ fn read(item: &Item, _: &Scenario, outcome: Outcome) -> Row {
     }
 }
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let seconds = settings.choose(24, 10);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let columns = ["variant", "run", "mbps", "queue_ms_mean", "queue_ms_95", "dropped", "marked", "jain"];
     let mut table = Table::new("runs", &columns);
     let mut groups: [Vec<BarGroup>; 2] = [Vec::new(), Vec::new()];
@@ -157,8 +147,8 @@ fn run(settings: &Settings) -> Results {
                 cells.extend(values.iter().map(|value| format!("{value:.5}")));
                 table.push(cells);
             }
-            bars[0].push(Bar::with_spread(mean(&goodput), confidence(&goodput)));
-            bars[1].push(Bar::with_spread(mean(&queue), confidence(&queue)));
+            bars[0].push(Bar::of(&goodput));
+            bars[1].push(Bar::of(&queue));
         }
         for (groups, bars) in groups.iter_mut().zip(bars) {
             groups.push(BarGroup { label: discipline_name.into(), bars });
@@ -171,17 +161,10 @@ fn run(settings: &Settings) -> Results {
         ("goodput", "Goodput of two transfers over 20 Mbit/s", "goodput (Mbit/s)"),
         ("queue", "How long packets wait at the bottleneck", "mean queueing delay (ms)"),
     ]) {
-        results.figures.push(Figure {
-            name: name.into(),
-            caption: format!("{title}, by queue discipline; the second half of the time."),
-            svg: bars(&Chart::new(title, "queue", unit), &names, groups),
-        });
+        results.captioned(
+            name,
+            format!("{title}, by queue discipline; the second half of the time."),
+            bars(&Chart::new(title, "queue", unit), &names, groups),
+        );
     }
-    results.parameter("bottleneck", "20 Mbit/s, 25 ms one way in all, queue of 250 kB");
-    results.parameter("RED, CoDel, threshold", "their usual parameters, see the queue disciplines of the simulator");
-    results.note(
-        "Two transfers of one flow each share a bottleneck whose forwarder drops, or marks packets when its queue grows. \
-         A mark travels with the packet to the receiver, which alone decides about windows (the hybrid model of §III-D).",
-    );
-    results
 }

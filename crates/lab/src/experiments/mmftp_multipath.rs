@@ -3,23 +3,14 @@ use tributary_core::Time;
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     congestion::Congestion,
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    figures::{Bar, BarGroup, Chart, bars},
     optimum,
     runs::{PaperTimes, Times, each},
     simulation::Scenario,
     stats::{confidence, mean},
     wide_area::{START, Way, add_source, add_way, controllers, core, file, file_name, link, router},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-multipath",
-    title: "50 MB from two publishers over two paths, and over four",
-    paper: "mmFTP §IV-C3, Fig. 6",
-    runs: 10,
-    run,
 };
 
 /// The paper's four repetitions of the whole experiment: the relative reduction of the mean with four paths in each.
@@ -82,9 +73,8 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(50_000_000, 8_000_000);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "repetition", "iteration", "seconds"]);
     let mut groups = Vec::new();
     for (prefix, transfer) in controllers() {
@@ -121,7 +111,7 @@ fn run(settings: &Settings) -> Results {
             groups.push((prefix, repetition, bars));
         }
         for (times, name) in totals.iter().zip(["two-paths", "four-paths"]) {
-            times.tell(&mut results, &format!("{prefix}{name}"), PaperTimes::default());
+            times.tell(results, &format!("{prefix}{name}"), PaperTimes::default());
         }
         let gain = 1.0 - totals[1].mean() / totals[0].mean().max(1e-9);
         results.comparison(format!("{prefix}four-paths.gain"), gain, "relative", 0.17);
@@ -130,9 +120,8 @@ fn run(settings: &Settings) -> Results {
         results.metric("optimum.seconds_mean@four-paths", mean(&least), "seconds");
     }
     results.tables.push(table);
-    figure(&mut results, groups);
-    describe(&mut results, bytes);
-    results
+    figure(results, groups);
+    describe(results, bytes);
 }
 
 fn figure(results: &mut Results, groups: Vec<(&str, u64, Vec<Option<Bar>>)>) {
@@ -145,13 +134,7 @@ fn figure(results: &mut Results, groups: Vec<(&str, u64, Vec<Option<Bar>>)>) {
         .collect();
     let chart =
         Chart::new("Two publishers, one path or two paths to each", "controller, repetition", "mean download time (s)");
-    results.figures.push(Figure {
-        name: "fig6".into(),
-        caption: "The paper's Fig. 6: means of each repetition with their 95 % confidence intervals, for the paper's \
-                  controller and the product's default. Whiskers are shorter with four paths: bursts are avoided."
-            .into(),
-        svg: bars(&chart, &["two paths", "four paths"], &groups),
-    });
+    results.figure("fig6", bars(&chart, &["two paths", "four paths"], &groups));
 }
 
 fn describe(results: &mut Results, bytes: usize) {
@@ -159,12 +142,4 @@ fn describe(results: &mut Results, bytes: usize) {
     for (number, way) in (1..).zip(&WAYS) {
         results.parameter(&format!("path {number}"), way.describe());
     }
-    results.note(
-        "Reproduced: four repetitions, each of 10 downloads over paths 1 and 3 and 10 over all four, from two publishers \
-         with two disjoint paths each. Which path comes first is the topology manager's choice by hops.",
-    );
-    results.note(
-        "Deviations: rates, delays and congestion of the overlay's paths are not in the paper and are ours; the absolute \
-         times therefore mean nothing, the gain and its spread between repetitions do.",
-    );
 }

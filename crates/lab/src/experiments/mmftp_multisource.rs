@@ -2,22 +2,13 @@
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table, comparison,
-    figures::{Bar, BarGroup, Chart, Figure, Style, bars, lines},
+    Results, Settings, Table, comparison,
+    figures::{Bar, BarGroup, Chart, Style, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
     simulation::{Scenario, parallel},
     stats::mean,
     wide_area::{ACCESS_KBPS, START, THREE_WAYS, controllers, file, file_name, three_sources},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-multisource",
-    title: "12 MB from each of three publishers in turn, and from all three at a time",
-    paper: "mmFTP §IV-C1, Fig. 4",
-    runs: 30,
-    run,
 };
 
 /// The phases of an iteration: name, publishers, and the paper's measurements.
@@ -46,9 +37,8 @@ fn scenario(item: &Item) -> Scenario {
     scenario
 }
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(12_000_000, 3_000_000);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut times: Vec<(String, Times)> = Vec::new();
     let mut optima = Vec::new();
     for (prefix, transfer) in controllers() {
@@ -63,7 +53,7 @@ fn run(settings: &Settings) -> Results {
             let mut of_variant = Times::default();
             rows.iter().for_each(|(seconds, _)| of_variant.push(*seconds));
             let variant = format!("{prefix}{name}");
-            of_variant.tell(&mut results, &variant, paper);
+            of_variant.tell(results, &variant, paper);
             let least: Vec<f64> = rows.iter().map(|(_, least)| *least).collect();
             results.metric(format!("{variant}.utilisation"), mean(&least) / of_variant.mean().max(1e-9), "share");
             if prefix.is_empty() {
@@ -73,12 +63,11 @@ fn run(settings: &Settings) -> Results {
             times.push((variant, of_variant));
         }
     }
-    rivals(&mut results, settings, bytes);
-    speedups(&mut results);
-    figures(&mut results, &times, &optima);
-    table(&mut results, &times);
-    describe(&mut results, bytes);
-    results
+    rivals(results, settings, bytes);
+    speedups(results);
+    figures(results, &times, &optima);
+    table(results, &times);
+    describe(results, bytes);
 }
 
 /// TCP and QUIC over the same links under the same congestion: one connection, or a download manager's three.
@@ -116,14 +105,14 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
             .map(|((_, times), label)| times.series(label).styled(Style::Marked))
             .collect();
         let chart = Chart::new(&format!("Download time of each iteration, {who}"), "iteration", "download time (s)");
-        results.figures.push(Figure {
-            name: format!("fig4-{name}"),
-            caption: format!(
+        results.captioned(
+            format!("fig4-{name}"),
+            format!(
                 "The paper's Fig. 4 with {who}: one publisher at a time against all three. Spikes are bursts of \
                  congestion; with three publishers the receiver leaves the congested one aside."
             ),
-            svg: lines(&chart, &series),
-        });
+            lines(&chart, &series),
+        );
     }
     let groups = PHASES.iter().enumerate().map(|(index, (name, _, paper))| {
         let with_paper = times[index].1.bar().map(|bar| Bar { paper: paper.mean, ..bar });
@@ -135,19 +124,10 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
     });
     let chart = Chart::new("Mean download time", "", "mean download time (s)");
     let groups: Vec<_> = groups.collect();
-    results.figures.push(Figure {
-        name: "means".into(),
-        caption:
-            "Means with their 95 % confidence intervals; dashed: the paper's mean, for publisher 2 and for all three. \
-             The optimum is the maximum flow over the capacity that congestion leaves, from the request on. Rivals: \
-             one connection, or a download manager's three."
-                .into(),
-        svg: bars(
-            &chart,
-            &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "optimum"],
-            &groups,
-        ),
-    });
+    results.figure(
+        "means",
+        bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "optimum"], &groups),
+    );
 }
 
 fn table(results: &mut Results, times: &[(String, Times)]) {
@@ -166,27 +146,4 @@ fn describe(results: &mut Results, bytes: usize) {
     for (number, way) in (1..).zip(&THREE_WAYS) {
         results.parameter(&format!("way to publisher {number}"), way.describe());
     }
-    results.parameter("queues", "40 ms at the rate of their link, drop-tail");
-    results.parameter("paths", "one to each publisher");
-    results.note(
-        "Reproduced: the four phases of each iteration, one download from each publisher and one from all three, each \
-         with its own congestion. Every byte of every download is compared with the published object.",
-    );
-    results.note(
-        "Deviations: PlanetLab no longer exists, and the paper gives no rates and delays of its paths. Rates follow \
-         from its own figures (the mean of 4.8 s and the failure experiment's gains); delays match Greece to western \
-         and northern Europe; congestion is a seeded process that leaves a share of a way's rate for some seconds, \
-         with means that aim at the paper's variances. So the means of the paper are met by construction where they \
-         set a rate, and are a result where they do not: the time with three publishers, its small variance, and the \
-         order.",
-    );
-    results.note(
-        "The variance of one publisher hangs on a handful of bursts in 30 iterations, here as in the paper: it changes \
-         with the seed by a factor of two and more. What holds for every seed is that three publishers together vary \
-         far less than any one of them.",
-    );
-    results.note(
-        "The optimum starts at the request and knows neither round trips nor headers beyond TCP's; of a transfer of 3 s, \
-         rendezvous, slow start and the last round trip take 5 to 10 %.",
-    );
 }

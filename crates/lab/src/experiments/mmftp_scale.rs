@@ -8,42 +8,17 @@ use tributary_psi::topology::{
 use tributary_transport::PathMetric;
 
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Chart, Figure, Series, Style, lines},
+    Results, Settings, Table,
+    figures::{Chart, Series, Style, lines},
     runs::each,
     simulation::{Outcome, Scenario, object},
     stats::{mean, quantile},
     wide_area::link,
 };
 
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-scale",
-    title: "Path computation, rendezvous load and forwarding identifiers on growing networks",
-    paper: "acknowledged in mmFTP §III-E, left for later in §V",
-    runs: 2,
-    run,
-};
-
-fn run(settings: &Settings) -> Results {
-    let mut results = Results::new(EXPERIMENT.name, settings);
-    identifiers(&mut results, settings);
-    domains(&mut results, settings);
-    results.note(
-        "Forwarding identifiers: random pairs on square grids (long paths) and on Barabási–Albert graphs (short \
-         ones). Every filter is verified against the whole graph before it is handed out; if every size and salt has \
-         false matches, the manager falls back to an exact bitmap or to a list of labels. The small filter fails \
-         first, and the header grows instead; then the hop limit of a packet: pairs that are more than 63 hops apart \
-         get no path.",
-    );
-    results.note(
-        "Domains: Barabási–Albert graphs of real nodes, each with two links to older ones, three rendezvous nodes and \
-         one topology manager; a tenth of the nodes publish, a tenth fetch. Control messages count if nodes \
-         delivered them to their parts in the whole run of 10 s, the first flood of link states included. Wall-clock \
-         time is not reported here, because it would differ from run to run: `cargo run --release -p tributary-psi \
-         --example topology_bench paths` measures it.",
-    );
-    results
+pub(super) fn run(settings: &Settings, results: &mut Results) {
+    identifiers(results, settings);
+    domains(results, settings);
 }
 
 /// How many random pairs are tried per graph.
@@ -107,14 +82,14 @@ fn identifiers(results: &mut Results, settings: &Settings) {
             "share of paths",
         );
         (chart.y_to, chart.is_x_logarithmic) = (1.0, true);
-        results.figures.push(Figure {
-            name: format!("identifiers-{kind}"),
-            caption: format!(
+        results.captioned(
+            format!("identifiers-{kind}"),
+            format!(
                 "{PAIRS} random pairs per network; 64 salts per size. The pairs missing at the top have a bitmap or a \
                  list, or are further apart than a packet may travel."
             ),
-            svg: lines(&chart, &series),
-        });
+            lines(&chart, &series),
+        );
     }
 }
 
@@ -309,11 +284,5 @@ fn domains(results: &mut Results, settings: &Settings) {
     results.tables.push(table);
     let series = curves.into_iter().zip(["topology manager", "rendezvous node", "any other node"]);
     let series: Vec<_> = series.map(|(points, label)| Series::new(label, points).styled(Style::Marked)).collect();
-    results.figures.push(Figure {
-        name: "messages".into(),
-        caption: "Control messages delivered in 10 s, by role: the manager's grow with the network, a rendezvous \
-            node's with publications and fetches, other nodes' not."
-            .into(),
-        svg: lines(&Chart::new("Control messages by role", "nodes", "messages in 10 s"), &series),
-    });
+    results.figure("messages", lines(&Chart::new("Control messages by role", "nodes", "messages in 10 s"), &series));
 }

@@ -7,21 +7,12 @@ use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
 use tributary_transport::PathMetric;
 
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    Results, Settings, Table,
+    figures::{Bar, BarGroup, Chart, bars},
     optimum,
     runs::{PaperTimes, Times, each},
     simulation::{RunUntil, Scenario, object},
     stats::mean,
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mmftp-selection",
-    title: "Sources and paths chosen by hops, by delay and by the capacity that is left, on a busy network",
-    paper: "left for later in mmFTP §V",
-    runs: 10,
-    run,
 };
 
 /// Routers of the network; each has one host.
@@ -179,9 +170,8 @@ fn background_name(number: usize) -> Name {
     format!("/lab/background-{number}").parse().expect("a right name")
 }
 
-fn run(settings: &Settings) -> Results {
+pub(super) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(8_000_000, 1_500_000);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "run", "seconds", "bound_seconds"]);
     let block = object("/lab/bytes", bytes * 6, 5);
     let key = SigningKey::from_secret(&[5; 32]);
@@ -209,7 +199,7 @@ fn run(settings: &Settings) -> Results {
             table.push(vec![choice.name.into(), format!("{run}"), text, format!("{bound:.6}")]);
         }
         bounds = rows.iter().map(|(_, bound)| *bound).collect();
-        times.tell(&mut results, choice.name, PaperTimes::default());
+        times.tell(results, choice.name, PaperTimes::default());
         groups.push(BarGroup { label: choice.name.into(), bars: vec![times.bar()] });
     }
     results.metric("optimum.seconds_mean", mean(&bounds), "seconds");
@@ -222,16 +212,8 @@ fn run(settings: &Settings) -> Results {
     groups.push(BarGroup { label: "optimum".into(), bars: vec![Bar::new(mean(&bounds))] });
     let chart =
         Chart::new("Download from three publishers on a busy network", "paths chosen by", "mean download time (s)");
-    results.figures.push(Figure {
-        name: "means".into(),
-        caption:
-            "Means with their 95 % confidence intervals; the runs of a seed have the same network, the same other \
-                  transfers, receiver and publishers."
-                .into(),
-        svg: bars(&chart, &["mean"], &groups),
-    });
-    describe(&mut results, bytes);
-    results
+    results.figure("means", bars(&chart, &["mean"], &groups));
+    describe(results, bytes);
 }
 
 fn describe(results: &mut Results, bytes: usize) {
@@ -242,15 +224,4 @@ fn describe(results: &mut Results, bytes: usize) {
     results.parameter("other transfers", format!("{BACKGROUND} of {} bytes, one path each by hops", bytes * 6));
     results
         .parameter("transfer in question", format!("{bytes} bytes from three publishers, 4 s after the others began"));
-    results.note(
-        "The topology manager knows of each link its rate, its round-trip time and how busy it was in the last \
-         second; a subscriber chooses one of these as the order of its paths. 'nearest-source' uses one publisher \
-         only, the one with the fewest hops, as a content network without multisource would, \
-         'nearest-source-by-place' the one with the shortest great circle; 'place' orders paths by the kilometres \
-         between the positions of their nodes.",
-    );
-    results.note(
-        "The optimum is the maximum flow of the idle network: the other transfers are not subtracted, so it cannot be \
-         reached.",
-    );
 }

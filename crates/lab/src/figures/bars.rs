@@ -8,6 +8,8 @@ use plotters::{
     },
 };
 
+use crate::stats::{confidence, mean};
+
 use super::{Chart, DRAWN, GRID, INK, Style, Swatch, colour, framed, headroom, short, short_within, words};
 
 /// The bars side by side above one label.
@@ -34,6 +36,10 @@ impl Bar {
     /// A bar without whisker.
     pub fn new(value: f64) -> Option<Self> {
         Some(Bar { value, spread: 0.0, paper: None })
+    }
+    /// The mean of values with its 95 % confidence interval.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        Bar::with_spread(mean(values), confidence(values))
     }
     /// A bar with a whisker.
     pub fn with_spread(value: f64, spread: f64) -> Option<Self> {

@@ -24,7 +24,7 @@ pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {
             } else {
                 show(&results);
             }
-            out::talk(&format!("wrote {} to '{}'", counted(files.len(), "file"), out.join(experiment.name).display()));
+            out::talk(&format!("wrote {} to '{}'", counted(files.len(), "file"), out.join(&experiment.name).display()));
             Ok(())
         }
         Lab::Report { out, seed, runs } => full_report(out, *seed, *runs, json),
@@ -32,7 +32,7 @@ pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {
 }
 
 fn list(json: bool) {
-    for experiment in experiments::ALL {
+    for experiment in experiments::ALL.iter() {
         let Experiment { name, title, paper, runs, .. } = experiment;
         if json {
             let line = serde_json::json!({"experiment": name, "title": title, "paper": paper, "runs": runs});
@@ -64,14 +64,14 @@ fn find_scheme(experiment: &Experiment, name: &str) -> Result<&'static str, ApiE
 fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, runs: Option<u32>) -> Results {
     let runs = runs.unwrap_or(experiment.runs);
     out::talk(&format!("{}: {} of each variant, seed {seed}", experiment.name, counted(runs, "run")));
-    (experiment.run)(&Settings { seed, runs, scale: Scale::Full, only })
+    experiment.run(&Settings { seed, runs, scale: Scale::Full, only })
 }
 
 /// One report of everything: results already in this folder are used, the others are run now.
 fn full_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write to", folder.display(), &error);
     let found = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;
-    for experiment in experiments::ALL {
+    for experiment in experiments::ALL.iter() {
         if !found.iter().any(|results| results.experiment == experiment.name) {
             report::write(&carry_out(experiment, None, seed, runs), folder).map_err(failed)?;
         }

@@ -44,8 +44,8 @@ pub fn write(results: &Results, folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// Errors of the file system; `InvalidData` for a result that cannot be read.
 pub fn read(folder: &Path) -> io::Result<Vec<Results>> {
     let mut found = Vec::new();
-    for experiment in experiments::ALL {
-        let path = folder.join(experiment.name).join("result.json");
+    for experiment in experiments::ALL.iter() {
+        let path = folder.join(&experiment.name).join("result.json");
         match fs::read_to_string(&path) {
             Ok(text) => found.push(serde_json::from_str(&text).map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("'{}': {error}", path.display()))

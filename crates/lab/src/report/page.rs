@@ -62,8 +62,8 @@ fn overview(html: &mut String, results: &[Results]) {
 }
 
 fn section(html: &mut String, of: &Results) {
-    let experiment = experiments::ALL.iter().find(|experiment| experiment.name == of.experiment);
-    let (title, paper) = experiment.map_or(("", ""), |experiment| (experiment.title, experiment.paper));
+    let experiment = experiments::find(&of.experiment);
+    let (title, paper) = experiment.map_or(("", ""), |experiment| (&experiment.title, &experiment.paper));
     put(html, format_args!("<h2 id=\"{0}\">{0}</h2>\n<p><strong>{1}</strong>", escape(&of.experiment), escape(title)));
     put(html, format_args!(" <em>({})</em></p>\n", escape(paper)));
     put(

@@ -13,24 +13,15 @@ use super::{
     outage::distribution,
 };
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::RivalDownload,
-    figures::{Chart, Figure, lines},
+    figures::{Chart, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run as run_scenario,
     simulation::{Scenario, parallel},
     stats::{mean, median},
     wide_area::{file, file_name},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-contacts",
-    title: "Devices that meet a gateway now and then fetch a file, by contact traces",
-    paper: "left open by MFTP (intermittent connectivity, §3.3)",
-    runs: 1,
-    run,
 };
 
 /// Rate of a contact, in kbit/s.
@@ -164,10 +155,9 @@ fn rival(rival: Rival, seed: u64, meetings: &Meetings, bytes: u64) -> (Option<f6
     (None, lost)
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(40_000_000, 6_000_000);
     let limit = settings.choose(6.0 * 3_600.0, 1_800.0);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["trace", "variant", "device", "seconds", "optimum_seconds"]);
     let object = file(bytes);
     let mut lost_packets = Unaccounted::default();
@@ -213,35 +203,17 @@ fn run(settings: &Settings) -> Results {
         series.push(distribution("optimum", minutes(&bounds).into_iter()).dashed().coloured(6));
         let chart =
             Chart::new(&format!("A file in meetings with a gateway: {trace}"), "minutes since the request", "share");
-        results.figures.push(Figure {
-            name: format!("times-{trace}"),
-            caption: format!(
-                "{} MB to {} devices, of those that got it in six hours.",
-                bytes / 1_000_000,
-                meetings.len()
-            ),
-            svg: lines(&Chart { y_to: 1.0, ..chart }, &series),
-        });
+        results.captioned(
+            format!("times-{trace}"),
+            format!("{} MB to {} devices, of those that got it in six hours.", bytes / 1_000_000, meetings.len()),
+            lines(&Chart { y_to: 1.0, ..chart }, &series),
+        );
     }
-    lost_packets.tell(&mut results);
+    lost_packets.tell(results);
     results.tables.push(table);
     let names: Vec<&str> = traces.iter().map(|(name, _)| name.as_str()).collect();
     results.parameter("traces", names.join(", "));
-    results
-        .parameter("contact", "2 Mbit/s, 10 ms; the gateway is the node that meets others longest, at most 8 devices");
     results.parameter("object", format!("{bytes} bytes"));
-    results.note(
-        "Every device requests the file at the start and gets it in its meetings with the gateway, whose store holds \
-         its chunks in between. The optimum fills every meeting from its first to its last moment. The rivals are \
-         download managers that notice the start of a meeting at once and request the missing part over a new \
-         connection.",
-    );
-    results.note(
-        "The synthetic trace is made by the published law of times between contacts. Measured ones (CRAWDAD \
-         cambridge/haggle, whose terms do not allow to ship them) are added when the environment variable TRIBUTARY_DATA \
-         names a folder with contact-traces/haggle-intel.tsv and its like.",
-    );
-    results
 }
 
 #[cfg(test)]

@@ -6,26 +6,16 @@ use super::{
     outage::{Row, distribution, items, ours, responses, rivals, table, tell},
 };
 use crate::{
-    Experiment, Results, Settings,
-    figures::{Chart, Figure, lines},
+    Results, Settings,
+    figures::{Chart, lines},
     stats::{mean, quantile},
     wide_area::file,
 };
 
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-disconnection",
-    title: "10 MB requested at a random moment before the receiver goes away for 10 or 30 seconds",
-    paper: "MFTP §5.2, Fig. 9",
-    runs: 30,
-    run,
-};
-
 const OUTAGES: [u64; 2] = [10, 30];
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(10_000_000, 4_000_000);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = table();
     let object = file(bytes);
     for seconds in OUTAGES {
@@ -38,43 +28,22 @@ fn run(settings: &Settings) -> Results {
             all.push((rival.name(), label, rivals(rival, &items)));
         }
         for (variant, _, rows) in &all {
-            tell(&mut results, &mut table, variant, &setting, rows);
+            tell(results, &mut table, variant, &setting, rows);
         }
-        advantage(&mut results, &all, seconds, &setting);
+        advantage(results, &all, seconds, &setting);
         let mut series: Vec<_> = all.iter().map(|(_, label, rows)| responses(label, rows)).collect();
         series.push(distribution("optimum", optima.into_iter()).dashed().coloured(6));
         let title = format!("Response times with {seconds} s without connection");
         let mut chart = Chart::new(&title, "response time (s)", "share of requests");
         chart.y_to = 1.0;
-        results.figures.push(Figure {
-            name: format!("fig9-{seconds}s"),
-            caption: format!(
+        results.captioned(format!("fig9-{seconds}s"), format!(
                 "The paper's Fig. 9 for {seconds} s: of the requests, the share that was answered within a time. Those that \
                  were done before the receiver went away are the steep part on the left."
-            ),
-            svg: lines(&chart, &series),
-        });
+            ), lines(&chart, &series));
     }
     results.tables.push(table);
     results.parameter("object", format!("{bytes} bytes"));
-    results.parameter(
-        "connected",
-        "10 s, in which the request comes at an evenly random moment; then away for 10 or 30 s, each a tenth less or more",
-    );
-    results.parameter("round-trip time", "50 ms, no loss");
-    describe(&mut results);
-    results.note(
-        "All transports' requests come at the same moments. The ideal of an interrupted request is its time without \
-         interruption, by the same transport, plus the interruption; further time is lost. The paper finds MFTP \
-         ahead of TCP by 3 s at the 60th percentile for 10 s, and by about 15 s at the 70th for 30 s.",
-    );
-    results.note(
-        "MFTP loses next to nothing because chunks in flight wait in the access router's store, whose proxy watches \
-         the receiver's name and its attachment. A TCP sender learns that the path is open when its retransmission \
-         timer, doubled repeatedly, expires next: at most the outage later, and by the phase of that timer anything \
-         less.",
-    );
-    results
+    describe(results);
 }
 
 /// MFTP's advantage over TCP in the paper's cases, and over the same law with modern loss recovery.

@@ -6,23 +6,14 @@ use tributary_mf::{Config, config::HolRelief};
 
 use super::network::{RIVALS, START, payload_share, record_conservation, unaccounted};
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::{Download, Together},
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    figures::{Bar, BarGroup, Chart, bars},
     optimum::{Demand, Goal, MFTP_PAYLOAD_SHARE, PAYLOAD_SHARE, together},
     rivals::Rival,
     runs::run as run_scenario,
     simulation::{Outcome, RunUntil, Scenario, object, parallel},
     stats::{confidence, jain, mean},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-hol",
-    title: "Destinations behind one router, a slow and a fast one, and four alike: back-pressure with and without relief",
-    paper: "claimed in MFTP §3.4.3, not evaluated there",
-    runs: 3,
-    run,
 };
 
 /// The minimum and maximum delay of the fast transfer: the slow one has filled the buffers by then.
@@ -131,8 +122,7 @@ fn rival(rival: Rival, item: &Item) -> Row {
     }
 }
 
-fn run(settings: &Settings) -> Results {
-    let mut results = Results::new(EXPERIMENT.name, settings);
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let objects = [
         object("/lab/slow", settings.choose(30_000_000, 8_000_000), 1),
         object("/lab/fast", settings.choose(50_000_000, 6_000_000), 2),
@@ -168,7 +158,7 @@ fn run(settings: &Settings) -> Results {
         results.metric(format!("{variant}.fast_utilisation"), mean(&fast) / fast_bound, "share");
         results.metric(format!("{variant}.slow_utilisation"), mean(&slow) / slow_bound, "share");
         results.metric(format!("{variant}.jain"), mean(&shares), "share");
-        record_conservation(&mut results, variant, rows.iter().map(|row| row.unaccounted).sum());
+        record_conservation(results, variant, rows.iter().map(|row| row.unaccounted).sum());
         for (run, row) in (1..).zip(rows) {
             let rates = [row.slow, row.fast].map(|mbps| format!("{mbps:.4}"));
             table.push([variant.to_string(), format!("{run}")].into_iter().chain(rates).collect());
@@ -181,26 +171,17 @@ fn run(settings: &Settings) -> Results {
     let mut chart =
         Chart::new("Goodput of a fast and a slow destination, as shares of their bounds", "", "share of the optimum");
     chart.y_to = 1.0;
-    results.figures.push(Figure {
-        name: "shares".into(),
-        caption: format!(
+    results.captioned(
+        "shares",
+        format!(
             "Behind one router: {FAST_MBPS} and {SLOW_MBPS} Mbit/s; the slow transfer began {} to {} s earlier.",
             LATER[0].as_secs(),
             LATER[1].as_secs()
         ),
-        svg: bars(&chart, &["fast destination", "slow destination"], &groups),
-    });
-    alike(&mut results, settings);
-    results.parameter("objects", format!("{} and {} bytes", objects[0].bytes().len(), objects[1].bytes().len()));
-    results.parameter("back-pressure buffer", "4,000 packets at every router");
-    results.note(
-        "'Blocked': chunks stay where they are, so the slow destination's fill the buffer of the router that both \
-         need, and back-pressure holds the fast one's sender as well. 'Proxy-only': chunks of a blocked line are \
-         pushed up to the proxy (paper §3.4.3). 'Relieved', the default: each destination also has a share of the \
-         buffer and a separate window. End-to-end transports have no such buffer and no such problem; they are the \
-         yardstick.",
+        bars(&chart, &["fast destination", "slow destination"], &groups),
     );
-    results
+    alike(results, settings);
+    results.parameter("objects", format!("{} and {} bytes", objects[0].bytes().len(), objects[1].bytes().len()));
 }
 
 // ---- four that are alike but for their distance
@@ -317,18 +298,18 @@ fn alike(results: &mut Results, settings: &Settings) {
         }
         let bars = (0..DELAYS_MS.len()).map(|number| {
             let of: Vec<f64> = rows.iter().map(|(rates, _)| rates[number]).collect();
-            Bar::with_spread(mean(&of), confidence(&of))
+            Bar::of(&of)
         });
         groups.push(BarGroup { label: (*variant).into(), bars: bars.collect() });
     }
     results.tables.push(table);
     let chart = Chart::new("Four flows over one link, at four distances", "", "Mbit/s");
     let labels = DELAYS_MS.map(|delay| format!("source {delay} ms away"));
-    results.figures.push(Figure {
-        name: "alike".into(),
-        caption: format!("{SHARED_MBPS} Mbit/s for four; a fair part is a quarter."),
-        svg: bars(&chart, &labels.each_ref().map(String::as_str), &groups),
-    });
+    results.captioned(
+        "alike",
+        format!("{SHARED_MBPS} Mbit/s for four; a fair part is a quarter."),
+        bars(&chart, &labels.each_ref().map(String::as_str), &groups),
+    );
     results.note(format!(
         "Four alike: sources 1, 10, 25 and 50 ms from the first router, a shared link of {SHARED_MBPS} Mbit/s, starts drawn \
          within a second; rates from {} s after that until the first of them is complete.",

@@ -16,22 +16,13 @@ use super::{
     outage::distribution,
 };
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::RivalDownload,
-    figures::{Chart, Figure, lines},
+    figures::{Chart, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
     simulation::{Scenario, object, parallel},
     stats::{confidence, mean, quantile},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-m2m",
-    title: "Sleepy sensors, a sink that is away half of the time, and a router that forgets: delegation, storage, or neither",
-    paper: "motivated in MFTP §2 and §3.3, not evaluated there",
-    runs: 3,
-    run,
 };
 
 /// A sensor sleeps for nearly all of this.
@@ -389,35 +380,17 @@ fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
     row
 }
 
-fn run(settings: &Settings) -> Results {
-    let mut results = Results::new(EXPERIMENT.name, settings);
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let mut unaccounted = Unaccounted::default();
     let mut table = Table::new(
         "runs",
         &["setting", "variant", "run", "readings", "delivered", "delay_mean_s", "delay_max_s", "sent_bytes"],
     );
     for field in [away(settings), patchy(settings), patient(settings)] {
-        over(&mut results, &mut table, &mut unaccounted, settings, &field);
+        over(results, &mut table, &mut unaccounted, settings, &field);
     }
-    unaccounted.tell(&mut results);
+    unaccounted.tell(results);
     results.tables.push(table);
-    results.parameter("radio", "5 ms, 5 % loss both ways; 5 Mbit/s to the sink");
-    results.note(
-        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. It is \
-         off earlier if the sensor knows that its readings have arrived, or that storage keeps them, or, without \
-         either, that they have left. Delegation and storage take it over hop by hop and hold it until the sink is \
-         back. TCP and QUIC need both ends at a time: here the sink queries the sensor the very moment at which it \
-         wakes, which no real sink could know; each reading has the network for itself, and readings while the sink \
-         is away are lost.",
-    );
-    results.note(
-        "Patchy: the core is killed once in each period, is back after 0.1 s and has lost the chunks in transit that \
-         the access router had handed to it. Where a producer delegates, its access router has kept a copy to answer \
-         the sink with; where it does not, the sink can only query the sensor, when it is awake. The last period's \
-         sensors never are again. Patient is the same with sensors that may stay awake for nearly all of a period, \
-         which shows their cost of knowing that a picture is safe: without delegation, only its arrival shows that.",
-    );
-    results
 }
 
 fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted, settings: &Settings, field: &Field) {
@@ -480,13 +453,12 @@ fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted,
     let mut chart = Chart::new(field.title, "delay beyond the sink's own absence (s)", "share of readings");
     let last = if field.core == Core::Forgetful { 30.0 } else { 3.0 };
     (chart.y_to, chart.x_range, chart.size.1) = (1.0, Some((0.0, last)), 440);
-    results.figures.push(Figure {
-        name: format!("delays-{setting}"),
-        caption: "Of all readings, the share that came within a time after the first moment at which the sink was \
-            connected. A curve that ends below one has lost readings."
-            .into(),
-        svg: lines(&chart, &series),
-    });
+    results.captioned(
+        format!("delays-{setting}"),
+        "Of all readings, the share that came within a time after the first moment at which the sink was \
+            connected. A curve that ends below one has lost readings.",
+        lines(&chart, &series),
+    );
     let Field { sensors, periods, reading_bytes, .. } = field;
     results.parameter(
         &format!("{setting}: sensors"),

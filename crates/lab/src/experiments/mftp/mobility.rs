@@ -16,24 +16,15 @@ use super::{
     outage::distribution,
 };
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::RivalDownload,
-    figures::{Bar, BarGroup, Chart, Figure, bars, lines},
+    figures::{Bar, BarGroup, Chart, bars, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run as run_scenario,
     simulation::{Scenario, parallel},
     stats::{confidence, mean, quantile},
     wide_area::{file, file_name},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-mobility",
-    title: "A receiver that moves over three access routers, and receivers behind recorded satellite and cellular links",
-    paper: "claimed in MFTP §3.3, not evaluated there",
-    runs: 5,
-    run,
 };
 
 /// Seconds between one access router and the next.
@@ -135,9 +126,8 @@ fn rival(rival: Rival, item: &Item) -> (Option<f64>, u64) {
     (None, lost)
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(40_000_000, 12_000_000);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "setting", "run", "seconds"]);
     let object = file(bytes);
     let mut groups = Vec::new();
@@ -181,32 +171,31 @@ fn run(settings: &Settings) -> Results {
             for (run, seconds) in (1..).zip(&done) {
                 table.push(vec![variant.into(), setting.clone(), format!("{run}"), format!("{seconds:.4}")]);
             }
-            bars.push(Bar::with_spread(mean(&done), confidence(&done)));
+            bars.push(Bar::of(&done));
         }
         bars.push(Bar::new(mean(&optimum)));
         groups.push(BarGroup { label: format!("{gap} s between"), bars });
     }
     let chart = Chart::new("A file on the move over three access routers", "time without connection", "seconds");
-    results.figures.push(Figure {
-        name: "moves".into(),
-        caption: format!(
+    results.captioned(
+        "moves",
+        format!(
             "{} MB; about four seconds at each access router. The rivals request the missing part over a new \
              connection at once.",
             bytes / 1_000_000
         ),
-        svg: bars(&chart, &LABELS.into_iter().chain(["optimum"]).collect::<Vec<_>>(), &groups),
-    });
+        bars(&chart, &LABELS.into_iter().chain(["optimum"]).collect::<Vec<_>>(), &groups),
+    );
     for (named, links) in [
         (("satellite", "A file over Starlink on a motorway"), rides(settings)),
         (("synthetic", "A file over made-up cellular links"), synthetic(settings)),
         (("cellular", "A file over cellular links"), cellular(settings)),
     ] {
-        over_recorded(&mut results, &mut table, settings, named, links, &mut lost_packets);
+        over_recorded(results, &mut table, settings, named, links, &mut lost_packets);
     }
-    lost_packets.tell(&mut results);
+    lost_packets.tell(results);
     results.tables.push(table);
-    describe(&mut results, bytes);
-    results
+    describe(results, bytes);
 }
 
 // ---- recorded links
@@ -419,41 +408,15 @@ fn over_recorded(
     }
     let mut chart = Chart::new(title, "time ÷ optimum of the recording", "share of recordings");
     chart.y_to = 1.0;
-    results.figures.push(Figure {
-        name: setting.into(),
-        caption: format!("A file over each of {} recorded links, outages included.", links.len()),
-        svg: lines(&chart, &series),
-    });
+    results.captioned(
+        setting,
+        format!("A file over each of {} recorded links, outages included.", links.len()),
+        lines(&chart, &series),
+    );
 }
 
 fn describe(results: &mut Results, bytes: usize) {
     results.parameter("moves: object", format!("{bytes} bytes"));
-    results.parameter(
-        "moves: access",
-        "25 Mbit/s, 1 ms; core to access routers 5, 15, 30 ms one way; 4 s at each, a tenth less or more",
-    );
-    results.parameter("satellite", "rates of Starlink on a motorway, a value a second; 20 ms one way, 2.5 MB of queue");
-    results.note(
-        "The receiver is known by its name. When it attaches elsewhere its access router announces the new address; \
-         chunks in flight and in store follow it. The rivals know addresses only: their connections end with each \
-         stay, and a download manager requests the missing part over a new one, at once, which favours them.",
-    );
-    results.note(
-        "Rates of the satellite link: D. Laniewski, E. Lanfer, N. Aschenbruck, Measuring Mobile Starlink Performance, \
-         IEEE OJCOMS 2025 (CC BY-SA 4.0). A second without a byte counts as an outage.",
-    );
-    results.note(
-        "Made-up cellular links: a rate that walks about 12 Mbit/s down and 4 Mbit/s up in steps of 50 ms and drops \
-         to zero for up to four seconds every few seconds, drawn separately for each run; 20 ms one way, 512 KiB of \
-         queue.",
-    );
-    results.note(
-        "Cellular links: recorded moments at which packets could leave, both ways, of mahimahi (Winstein and others, \
-         NSDI 2013), whose licence does not allow to ship them; they are added when the environment variable \
-         TRIBUTARY_DATA names a folder with mahimahi-traces/ATT-LTE-driving.120s.down and its like. Each file has \
-         the size that the link could carry in a minute, from as many starting points of the recording as there are \
-         runs; 20 ms one way, 512 KiB of queue.",
-    );
 }
 
 #[cfg(test)]

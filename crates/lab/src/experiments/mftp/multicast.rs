@@ -17,22 +17,13 @@ use super::{
     nodes::Nodes,
 };
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::{Download, Together},
-    figures::{Chart, Figure, Series, Style, lines},
+    figures::{Chart, Series, Style, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
     simulation::{Scenario, object, parallel},
     stats::mean,
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-multicast",
-    title: "One file to 2 to 64 receivers: small and large scale, against a connection to each",
-    paper: "designed in MFTP §3.5, not evaluated there",
-    runs: 3,
-    run,
 };
 
 /// Receivers behind one access router.
@@ -181,10 +172,9 @@ fn rival(rival: Rival, item: &Item, bytes: u64) -> Row {
     }
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let bytes: usize = settings.choose(10_000_000, 2_000_000);
     let counts: &[usize] = settings.choose(&[2, 4, 8, 16, 32, 64], &[2, 10]);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "receivers", "loss", "run", "seconds", "copies_from_source"]);
     let file = object(FILE, bytes, settings.seed);
     let mut unaccounted = Unaccounted::default();
@@ -237,31 +227,18 @@ fn run(settings: &Settings) -> Results {
         (chart.is_x_logarithmic, chart.x_ticks) = (true, counts.iter().map(|count| *count as f64).collect());
         let series: Vec<Series> =
             lines_of.into_iter().map(|(label, points)| Series::new(&label, points).styled(Style::Marked)).collect();
-        results.figures.push(Figure {
-            name: format!("times-loss{percent}"),
-            caption: format!("{} MB; {percent} % loss on every last hop, both ways.", bytes / 1_000_000),
-            svg: lines(&chart, &series),
-        });
+        results.captioned(
+            format!("times-loss{percent}"),
+            format!("{} MB; {percent} % loss on every last hop, both ways.", bytes / 1_000_000),
+            lines(&chart, &series),
+        );
     }
-    forgetful(&mut results, settings, &file, &mut unaccounted);
-    unaccounted.tell(&mut results);
+    forgetful(results, settings, &file, &mut unaccounted);
+    unaccounted.tell(results);
     results.tables.push(table);
     results.parameter("object", format!("{bytes} bytes"));
     results.parameter("source – core – access routers", format!("{CORE_MBPS} Mbit/s, 2 and 5 ms one way"));
     results.parameter("last hops", format!("{LAST_MBPS} Mbit/s, 1 ms; {BEHIND_ONE} receivers per access router"));
-    results.note(
-        "Small scale: members request missing chunks from the source. Large scale: from routers on the way, which \
-         combine requests and answer from copies (paper §3.5). Every copy is verified against the signed manifest. \
-         The optimum is one last hop filled to capacity × (1 − loss); unicast's shares the source's link among all. \
-         Rivals open a connection to each receiver at the same moment.",
-    );
-    results.note(
-        "Without losses beyond those that each hop repairs no member misses a chunk, and the scales do not differ. In \
-         the table 'forgetful' the access router of the first receivers is killed at a drawn moment and starts again \
-         0.3 s later without its memory: the table counts the requests and reports that reach the source then, and \
-         the chunks that it sends again.",
-    );
-    results
 }
 
 /// An access router is killed while it forwards the file: who answers its receivers?

@@ -10,50 +10,23 @@ use super::{
     nodes::Nodes,
 };
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::{Download, RivalDownload, Together},
-    figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines},
+    figures::{Bar, BarGroup, Chart, Series, Style, bars, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
     simulation::{Scenario, object, parallel},
     stats::{confidence, mean, quantile},
 };
 
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-store",
-    title: "Storage in the network: a greedy flow against modest ones, and a router killed while it stores",
-    paper: "claimed in MFTP §3.2.2 and §3.3, not evaluated there",
-    runs: 3,
-    run,
-};
-
 const RTT: Duration = Duration::from_millis(20);
 
-fn run(settings: &Settings) -> Results {
-    let mut results = Results::new(EXPERIMENT.name, settings);
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let mut unaccounted = Unaccounted::default();
-    pressure(&mut results, settings, &mut unaccounted);
-    kills(&mut results, settings, &mut unaccounted);
-    unaccounted.tell(&mut results);
-    describe(&mut results);
-    results.note(
-        "Pressure: the receiver is away for about ten seconds. A modest source has sent it 4 MB, a greedy one sends \
-         60 MB, at moments that are drawn. The proxy holds 40 MB in all and the setting's amount for each flow. The \
-         table has the part of each object that is held when the receiver comes back, and the time when each is \
-         complete.",
-    );
-    results.note(
-        "Kill: the receiver is away while an object is being stored at its access router, whose disk writes 160 \
-         Mbit/s. The router is killed when a drawn tenth to nine tenths of the chunks are durable; it loses its \
-         memory and uncommitted writes, and starts again two seconds later. Lost chunks are those that were durable \
-         or promised to the source and are missing then; chunks that were in memory only may be sent again.",
-    );
-    results.note(
-        "TCP and QUIC have no storage in the network. Their counterpart is the end-to-end transfer that the receiver begins \
-         again when it is back, from sources that must be there then.",
-    );
-    results
+    pressure(results, settings, &mut unaccounted);
+    kills(results, settings, &mut unaccounted);
+    unaccounted.tell(results);
+    describe(results);
 }
 
 /// Sends an object to n4 unprompted; returns the transfer's number.
@@ -212,8 +185,7 @@ fn pressure(results: &mut Results, settings: &Settings, unaccounted: &mut Unacco
             let held = [row.modest, row.greedy].map(|bytes| format!("{:.4}", bytes / 1e6));
             table.push([setting.clone(), format!("{run}")].into_iter().chain(held).chain(seconds).collect());
         }
-        let bars =
-            vec![Bar::with_spread(mean(&late), confidence(&late)), Bar::with_spread(mean(&later), confidence(&later))];
+        let bars = vec![Bar::of(&late), Bar::of(&later)];
         groups.push(BarGroup { label, bars });
     }
     results.metric("optimum.seconds_after_return@all", least_seconds(MODEST_BYTES + greedy), "seconds");
@@ -221,12 +193,7 @@ fn pressure(results: &mut Results, settings: &Settings, unaccounted: &mut Unacco
     results.tables.push(table);
     let chart =
         Chart::new("When the two are complete after the receiver's return", "limit for each flow, or rival", "seconds");
-    results.figures.push(Figure {
-        name: "pressure".into(),
-        caption: "4 MB of a modest source and 60 MB of a greedy one wait in 40 MB of storage, or are requested then."
-            .into(),
-        svg: bars(&chart, &["modest", "greedy"], &groups),
-    });
+    results.figure("pressure", bars(&chart, &["modest", "greedy"], &groups));
 }
 /// The minimum time for `bytes` over the last hop.
 fn least_seconds(bytes: usize) -> f64 {
@@ -363,18 +330,14 @@ fn kills(results: &mut Results, settings: &Settings, unaccounted: &mut Unaccount
     }
     results.tables.push(table);
     let chart = Chart::new("After the kill of a router that stores", "object (MB)", "seconds beyond the optimum");
-    results.figures.push(Figure {
-        name: "kills".into(),
-        caption:
-            "Time beyond bytes ÷ capacity from the receiver's return to the last verified byte. Rivals begin then."
-                .into(),
-        svg: lines(
+    results.figure(
+        "kills",
+        lines(
             &chart,
             &series
                 .into_iter()
                 .map(|(label, points)| Series::new(label, points).styled(Style::Marked))
                 .collect::<Vec<_>>(),
         ),
-    });
-    results.parameter("disk of the router that is killed", "160 Mbit/s, and 5 ms for each commit");
+    );
 }

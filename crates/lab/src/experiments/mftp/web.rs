@@ -11,22 +11,13 @@ use super::{
     nodes::Nodes,
 };
 use crate::{
-    Experiment, Results, Settings, Table, comparison,
-    figures::{Chart, Figure, Series, Style, lines},
+    Results, Settings, Table, comparison,
+    figures::{Chart, Series, Style, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     page::{Page, PageLoad, pages},
     rivals::Rival,
     simulation::{Scenario, object, parallel},
     stats::{mean, median, quantile},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-web",
-    title: "Forty web pages with the dependencies of their objects, without loss and with 1 %",
-    paper: "MFTP §5.3, Fig. 11",
-    runs: 5,
-    run,
 };
 
 /// Chunk size of pages and of a browser's requests: small, so that a page is parsed while it arrives (paper §3.1:
@@ -101,9 +92,8 @@ fn ours(number: usize, site: &Site, scenario: &Scenario) -> (Option<f64>, u64) {
     (load.ended().map(|end| end.since(START).as_secs_f64()), nodes.unaccounted_packets())
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let sites = sites(settings.choose(40, 4));
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new(
         "pages",
         &["variant", "loss", "page", "objects", "bytes", "seconds_min", "seconds_mean", "seconds_max", "bound_seconds"],
@@ -143,7 +133,7 @@ fn run(settings: &Settings) -> Results {
         }
         for (variant, of_pages) in all.iter().enumerate() {
             let name = variant.checked_sub(1).map_or("mftp", |rival| RIVALS[rival].0.name());
-            tell(&mut results, name, &setting, of_pages, failed[variant]);
+            tell(results, name, &setting, of_pages, failed[variant]);
             for ((site, seconds), bound) in sites.iter().zip(of_pages).zip(&bounds) {
                 let mut row = vec![name.to_string(), format!("{loss}"), site.page.name.clone()];
                 row.extend([format!("{}", site.objects.len()), format!("{}", site.page.bytes())]);
@@ -152,15 +142,14 @@ fn run(settings: &Settings) -> Results {
                 table.push(row);
             }
         }
-        compare(&mut results, &setting, &all);
+        compare(results, &setting, &all);
         results.metric(format!("optimum.plt_seconds_median@{setting}"), median(&bounds), "seconds");
-        figure(&mut results, loss, &all, &bounds);
+        figure(results, loss, &all, &bounds);
     }
-    record_conservation(&mut results, "mftp", unaccounted[0]);
-    record_conservation(&mut results, "rivals", unaccounted[1..].iter().sum());
+    record_conservation(results, "mftp", unaccounted[0]);
+    record_conservation(results, "rivals", unaccounted[1..].iter().sum());
     results.tables.push(table);
-    notes(&mut results, &sites);
-    results
+    notes(results, &sites);
 }
 
 fn tell(results: &mut Results, variant: &str, setting: &str, of_pages: &[Vec<f64>], failed: u32) {
@@ -220,34 +209,19 @@ fn figure(results: &mut Results, loss: f64, all: &[Vec<Vec<f64>>], bounds: &[f64
     let title = format!("Page load times of forty pages, 50 ms, {} % loss", loss * 100.0);
     let mut chart = Chart::new(&title, "page, by its least time", "page load time (s)");
     chart.size = (980, 460);
-    results.figures.push(Figure {
-        name: format!("fig11-loss{}", (loss * 100.0) as u32),
-        caption:
-            "The paper's Fig. 11: mean of five runs, with least and most. The bound knows dependencies, computations, \
-                  one round trip for each object and the rate of the last hop, but no other object on it."
-                .into(),
-        svg: lines(&chart, &series),
-    });
+    results.captioned(
+        format!("fig11-loss{}", (loss * 100.0) as u32),
+        "The paper's Fig. 11: mean of five runs, with least and most. The bound knows dependencies, computations, \
+                  one round trip for each object and the rate of the last hop, but no other object on it.",
+        lines(&chart, &series),
+    );
 }
 
 fn notes(results: &mut Results, sites: &[Site]) {
     let objects: usize = sites.iter().map(|site| site.objects.len()).sum();
     let bytes: u64 = sites.iter().map(|site| site.page.bytes()).sum();
     results.parameter("pages", format!("{}, of {objects} objects and {:.1} MB", sites.len(), bytes as f64 / 1e6));
-    results.parameter("browsers", "MFTP: a get per object; TCP, QUIC: six connections, HTTP/1.1 without pipelining");
-    results.parameter("round-trip time", "50 ms");
     describe(results);
-    results.note(
-        "Pages, sizes, dependencies and computing times come from the set that the paper drew its forty from; it does \
-         not name them. Page load time runs from the first request to the last byte of the last object (paper §5.3). \
-         Each load starts afresh: no cache, and a browser that opens connections when it needs them, six at most. \
-         Requests and answers of the rivals carry no HTTP header, which favours them.",
-    );
-    results.note(
-        "Every object of MFTP is signed separately: the request goes through name resolution to the server, the \
-         answer has manifest and bytes, and the client verifies both, in chunks of 16 KiB that are verified one by \
-         one. All wanted objects are requested at once.",
-    );
 }
 
 #[cfg(test)]

@@ -4,23 +4,14 @@ use tributary_core::{Duration, Time};
 
 use super::network::{LABELS, RIVALS, START, describe, figure_7, payload_share, record_conservation, unaccounted};
 use crate::{
-    Experiment, Results, Settings, Table,
+    Results, Settings, Table,
     comparison::RivalDownload,
-    figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
+    figures::{Bar, BarGroup, Chart, Series, bars, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     runs::each,
     simulation::{Scenario, parallel},
-    stats::{confidence, mean},
+    stats::mean,
     wide_area::{file, file_name},
-};
-
-/// The entry of the table.
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "mftp-wireless",
-    title: "400 MB over a wireless last hop at three round-trip times, without loss and with 1 %",
-    paper: "MFTP §5.1, Fig. 8",
-    runs: 1,
-    run,
 };
 
 const RTTS_MS: [u64; 3] = [10, 50, 100];
@@ -60,9 +51,8 @@ fn rates(progress: &[(f64, u64)]) -> Vec<(f64, f64)> {
     pairs.map(|pair| (pair[1].0, (pair[1].1 - pair[0].1) as f64 * 8e-6 / (pair[1].0 - pair[0].0))).collect()
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let bytes = settings.choose(400_000_000, 6_000_000);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let object = file(bytes);
     let mut table = Table::new("goodput", &["variant", "rtt_ms", "loss", "run", "goodput_mbps"]);
     let mut groups = Vec::new();
@@ -93,30 +83,20 @@ fn run(settings: &Settings) -> Results {
                 {
                     shown.push(Series::new(LABELS[index], row.over_time));
                 }
-                bars.push(Bar::with_spread(mean(&goodput), confidence(&goodput)));
+                bars.push(Bar::of(&goodput));
             }
             bars.push(Bar::new(bound));
             groups.push(BarGroup { label: format!("{rtt_ms} ms, {} %", loss * 100.0), bars });
         }
     }
     results.tables.push(table);
-    kept(&mut results);
-    record_conservation(&mut results, "mftp", lost[0]);
-    record_conservation(&mut results, "rivals", lost[1..].iter().sum());
+    kept(results);
+    record_conservation(results, "mftp", lost[0]);
+    record_conservation(results, "rivals", lost[1..].iter().sum());
     results.tables.push(over_time(&shown));
-    figures(&mut results, &groups, shown);
+    figures(results, &groups, shown);
     results.parameter("object", format!("{bytes} bytes"));
-    describe(&mut results);
-    results.note(
-        "Goodput counts from the request to the last verified byte. The optimum is capacity × (1 − loss) × 1462/1500, \
-         the share of MFTP's payload, which bounds all transports; utilisation is by the share of each transport's \
-         own payload in a full packet: 1460 of 1500 bytes for TCP, 1439 for QUIC.",
-    );
-    results.note(
-        "The paper: 1 % of loss costs MFTP 10 % at each round-trip time, because every loss is repaired on the hop where it \
-         happened; Cubic at 50 ms falls to a quarter.",
-    );
-    results
+    describe(results);
 }
 
 /// Everybody's runs, MFTP's first.
@@ -171,21 +151,13 @@ fn figures(results: &mut Results, groups: &[BarGroup], shown: Vec<Series>) {
     let names: Vec<&str> = LABELS.into_iter().chain(["optimum"]).collect();
     let chart =
         Chart::new("Goodput of a large file over a lossy last hop", "round-trip time, loss", "goodput (Mbit/s)");
-    results.figures.push(Figure {
-        name: "fig8a".into(),
-        caption: "The paper's Fig. 8(a): six profiles. The optimum is capacity × (1 − loss) × payload share.".into(),
-        svg: bars(&chart, &names, groups),
-    });
+    results.figure("fig8a", bars(&chart, &names, groups));
     let chart = Chart::new(
         "Goodput over time, 50 ms and 1 % loss",
         "time since the request (s)",
         "goodput per 500 ms (Mbit/s)",
     );
-    results.figures.push(Figure {
-        name: "fig8b".into(),
-        caption: "The paper's Fig. 8(b): means of 500 ms. MFTP delivers whole chunks of 1 MiB, hence its steps.".into(),
-        svg: lines(&Chart { x_range: Some((0.0, end(&shown))), ..chart }, &shown),
-    });
+    results.figure("fig8b", lines(&Chart { x_range: Some((0.0, end(&shown))), ..chart }, &shown));
 }
 
 /// The first minute, or the whole run if all end sooner.

@@ -9,16 +9,7 @@ use super::{
     variants::{self, Run, Runs, Variant},
     world::{self, Object, Plan, Record, SAMPLE, SEGMENT_BYTES, Start},
 };
-use crate::{Experiment, Results, Settings, Table, stats::mean};
-
-/// The entry of the table.
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    name: "ptp-cache",
-    title: "half of the first 2,000 packets are in a cache on the way, the later ones are not",
-    paper: "PTP §6 E, Figs. 22 and 23",
-    runs: 10,
-    run,
-};
+use crate::{Results, Settings, Table, stats::mean};
 
 /// Start of the second consumer, in seconds.
 const BEGINS: f64 = 20.0;
@@ -65,9 +56,8 @@ enum End {
     Run,
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let seconds = settings.choose(60.0, 45.0);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let topology = Topology::new(&[(1, 2, 10_000, 10), (2, 3, 2_000, 10), (3, 4, 1_000, 10), (5, 3, 1_000, 10)]);
     let objects = [Object::new("A", ((FRONT_KBPS * 125) as f64 * (seconds - BEGINS)) as u64, &[4])];
     let all = variants::run(settings, Variant::all(settings), |Run { variant, seed, is_shown }| {
@@ -99,19 +89,18 @@ fn run(settings: &Settings) -> Results {
         "lost after it (packets)",
     ];
     let mut table = Table::new("cache", &columns);
-    all.iter().for_each(|runs| tell(&mut results, &mut table, runs));
+    all.iter().for_each(|runs| tell(results, &mut table, runs));
     results.tables.push(table);
     let main = variants::plain(&all);
-    links(&mut results, &topology, &main);
+    links(results, &topology, &main);
     let shown: Vec<Shown<'_>> = variants::shown(&main, |run| run.record.as_ref()).collect();
     for run in &shown {
-        figures::windows("Cache", &mut results, *run, &[(0, "")], Vec::new());
+        figures::windows("Cache", results, *run, &[(0, "")], Vec::new());
     }
     // The paper's Figs. 22 and 23.
-    figures::rates_by_scheme("Cache", &mut results, &shown, SMOOTH, BEGINS - 2.0);
-    figures::sweep("Cache", &mut results, "with_cache_mbps", "rate with a cache (Mbit/s)");
-    describe(&mut results, &topology);
-    results
+    figures::rates_by_scheme("Cache", results, &shown, SMOOTH, BEGINS - 2.0);
+    figures::sweep("Cache", results, "with_cache_mbps", "rate with a cache (Mbit/s)");
+    describe(results, &topology);
 }
 
 fn measure(record: Record) -> Measured {
@@ -196,15 +185,6 @@ fn describe(results: &mut Results, topology: &Topology) {
             format!("{} kbit/s, {} ms", link.kbps, link.delay_us / 1_000),
         );
     }
-    results.parameter("cache", "node 3 keeps each Data that passes with probability 1/2");
-    results.note(
-        "As in the paper: consumer 5 fetches 2,000 packets from producer 4, consumer 1 begins at 20 s with the same \
-         object. Consumer 5 has the same plain window (ICP) under every scheme: all it does is fill the cache. Rates \
-         of the links are the paper's but for 2-1; delays are ours. Rise: until 95 % of link 3-2 are used. Fall: \
-         from the last cached packet until requests in half a second stay within the rate of link 4-3, plus a tenth. \
-         Where that was not reached, the seconds run until the end of the run, and the share that reached it is \
-         below 1.",
-    );
 }
 
 #[cfg(test)]
@@ -234,7 +214,7 @@ mod tests {
 
         let runs =
             Runs { variant: Variant::plain(&crate::experiments::ptp::schemes::MAIN[0]), values: vec![slow, full] };
-        let mut results = Results::new(EXPERIMENT.name, &Settings::default());
+        let mut results = Results::new("ptp-cache", &Settings::default());
         let mut table = Table::new("cache", &[]);
         tell(&mut results, &mut table, &runs);
         assert_eq!(results.value("ptp.rise_reached"), 0.5);

@@ -9,26 +9,9 @@ use super::{
     variants::Variant,
 };
 use crate::{
-    Experiment, Results, Settings,
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    Results, Settings,
+    figures::{Bar, BarGroup, Chart, bars},
     stats::{confidence, mean},
-};
-
-/// Selections compared.
-pub(in crate::experiments) const SELECTION: Experiment = Experiment {
-    name: "ptp-selection",
-    title: "which ten of 57 paths: by bandwidth, hops, latency, its variance, both, at random, by shared links",
-    paper: "PTP §4 C, appendix",
-    runs: 10,
-    run: selection,
-};
-/// Control laws compared.
-pub(in crate::experiments) const CONTROL: Experiment = Experiment {
-    name: "ptp-control",
-    title: "control laws of several paths: Linked Increase, OLIA, BALIA, wVegas, model-based",
-    paper: "PTP §5 D, §8",
-    runs: 10,
-    run: control,
 };
 
 /// Names in results, selections, and the link rates that routers report.
@@ -52,11 +35,10 @@ fn scheme(form: Form) -> Scheme {
 fn put(results: &mut Results, name: &str, at: &str, values: &[f64]) -> Option<Bar> {
     results.metric(format!("{name}{at}"), mean(values), "share");
     results.metric(format!("{name}_confidence{at}"), confidence(values), "share");
-    Bar::with_spread(mean(values), confidence(values))
+    Bar::of(values)
 }
 
-fn selection(settings: &Settings) -> Results {
-    let mut results = Results::new(SELECTION.name, settings);
+pub(in crate::experiments) fn selection(settings: &Settings, results: &mut Results) {
     let spec = mesh::spec();
     let mut groups = Vec::new();
     for (label, selection, rates) in SELECTIONS.into_iter().filter(|(label, ..)| settings.takes(label)) {
@@ -64,8 +46,8 @@ fn selection(settings: &Settings) -> Results {
         for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
             let runs = throughput::runs(&spec, settings, &scheme(Form { selection, rates, ..form }));
             let name = format!("{prefix}{label}");
-            bars.push(put(&mut results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
-            put(&mut results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
+            bars.push(put(results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
+            put(results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
         }
         groups.push(BarGroup { label: label.into(), bars });
     }
@@ -74,20 +56,7 @@ fn selection(settings: &Settings) -> Results {
         size: (900, 380),
         ..Chart::new("Mesh: selections", "selection", "utilisation of the maximum flow")
     };
-    results.figures.push(Figure {
-        name: "selections".into(),
-        caption: "Utilisation of the mesh's maximum flow by selection, means with 95 % confidence intervals, with the paper's \
-                  window and with the product's."
-            .into(),
-        svg: bars(&chart, &["paper's window", "default"], &groups),
-    });
-    results.parameter("network", "the mesh of ptp-mesh: 57 paths, at most 10 in use, changed every 10 s");
-    results.note(
-        "Bandwidth is the paper's own (§4 C 1); random, hops, latency, variance and hybrid are from its appendix. \
-         Spread is ours: the labels in the tags show which links paths share, and routers report configured rates; \
-         measured: they measure the rates; untold: they report none.",
-    );
-    results
+    results.figure("selections", bars(&chart, &["paper's window", "default"], &groups));
 }
 
 /// Control laws: name, controller, coupling.
@@ -102,8 +71,7 @@ pub(super) const LAWS: [(&str, ControllerKind, Coupling); 8] = [
     ("model-uncoupled", ControllerKind::ModelBased, Coupling::Uncoupled),
 ];
 
-fn control(settings: &Settings) -> Results {
-    let mut results = Results::new(CONTROL.name, settings);
+pub(in crate::experiments) fn control(settings: &Settings, results: &mut Results) {
     let specs = [
         ("tree-1", tree_1()),
         ("tree-2", tree_2()),
@@ -118,25 +86,13 @@ fn control(settings: &Settings) -> Results {
         let mut bars = Vec::new();
         for (place, spec) in &specs {
             let shares = throughput::runs(spec, settings, &scheme).of(|run| run.utilisation);
-            bars.push(put(&mut results, &format!("{law}.utilisation"), &format!("@{place}"), &shares));
+            bars.push(put(results, &format!("{law}.utilisation"), &format!("@{place}"), &shares));
         }
         let fairness = fairness::measure_all(settings, vec![Variant::plain(&scheme)], &[]).remove(0);
-        bars.push(put(&mut results, &format!("{law}.single_share"), "", &fairness.of(|run| run.single_share)));
+        bars.push(put(results, &format!("{law}.single_share"), "", &fairness.of(|run| run.single_share)));
         groups.push(BarGroup { label: law.into(), bars });
     }
     let chart = Chart { y_to: 1.0, size: (1200, 400), ..Chart::new("Control laws", "law", "share") };
     let names = ["tree I", "tree II", "diamond I", "diamond II", "mesh", "fairness: part of the single path"];
-    results.figures.push(Figure {
-        name: "control".into(),
-        caption:
-            "Utilisation of the maximum flow by control law, and the part of a fetch over one path against a fetch \
-             over two (one half is fair); means with 95 % confidence intervals."
-                .into(),
-        svg: bars(&chart, &names, &groups),
-    });
-    results.parameter("paths", "at most 10, those that share few links (spread)");
-    results.note(
-        "The paper's §8 asks for OLIA, BALIA, wVegas and a model-based window; β = 0.75 for all windows that halve.",
-    );
-    results
+    results.figure("control", bars(&chart, &names, &groups));
 }

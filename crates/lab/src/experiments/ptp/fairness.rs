@@ -10,18 +10,9 @@ use super::{
     world::{self, Object, Plan, Record, SAMPLE, Seen, Start},
 };
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, COLOURS, Chart, Figure, Series, bars, lines},
+    Results, Settings, Table,
+    figures::{Bar, BarGroup, COLOURS, Chart, Series, bars, lines},
     stats::{confidence, mean},
-};
-
-/// The entry of the table.
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    name: "ptp-fairness",
-    title: "a fetch over two paths against a fetch over one, on one narrow link",
-    paper: "PTP §6 D, Figs. 19 and 20",
-    runs: 10,
-    run,
 };
 
 /// The single-path fetch's part in the paper.
@@ -125,17 +116,16 @@ fn measure(record: Record, skipped: f64) -> Measured {
     }
 }
 
-fn run(settings: &Settings) -> Results {
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let (seconds, skipped) = seconds_of(settings);
-    let mut results = Results::new(EXPERIMENT.name, settings);
     let all = measure_all(settings, Variant::all(settings), &[]);
     let columns = ["scheme", "setting", "run", "single (share)", "several (share)", "narrow link (Mbit/s)"];
     let mut table = Table::new("shares", &columns);
     for runs in &all {
         let name = runs.variant.scheme.name;
-        runs.tell(&mut results, "single_share", &runs.of(|run| run.single_share), "share", paper_of(name));
-        runs.record_tags(&mut results, |run| run.tag_bytes);
-        runs.tell(&mut results, "utilisation", &runs.of(|run| run.utilisation), "share", None);
+        runs.tell(results, "single_share", &runs.of(|run| run.single_share), "share", paper_of(name));
+        runs.record_tags(results, |run| run.tag_bytes);
+        runs.tell(results, "utilisation", &runs.of(|run| run.utilisation), "share", None);
         for (run, measured) in (1..).zip(&runs.values) {
             let cells = [measured.single_share, 1.0 - measured.single_share, measured.utilisation * 2.0];
             let cells = cells.iter().map(|value| format!("{value:.4}"));
@@ -145,15 +135,14 @@ fn run(settings: &Settings) -> Results {
     }
     results.tables.push(table);
     let main = variants::plain(&all);
-    shares(&mut results, &main);
-    convergence(&mut results, &main);
-    links(&mut results, &main);
+    shares(results, &main);
+    convergence(results, &main);
+    links(results, &main);
     for run in variants::shown(&main, |run| run.record.as_ref()) {
-        over_time(&mut results, run);
+        over_time(results, run);
     }
-    figures::sweep("Fairness", &mut results, "single_share", "part of the fetch over one path");
-    describe(&mut results, seconds, skipped);
-    results
+    figures::sweep("Fairness", results, "single_share", "part of the fetch over one path");
+    describe(results, seconds, skipped);
 }
 
 fn paper_of(scheme: &str) -> Option<f64> {
@@ -163,19 +152,13 @@ fn paper_of(scheme: &str) -> Option<f64> {
 fn shares(results: &mut Results, main: &[&Runs<Measured>]) {
     let group = |runs: &&Runs<Measured>| {
         let shares = runs.of(|run| run.single_share);
-        let bar = Bar::with_spread(mean(&shares), confidence(&shares));
+        let bar = Bar::of(&shares);
         let paper = paper_of(runs.variant.scheme.name);
         BarGroup { label: runs.variant.scheme.label.into(), bars: vec![bar.map(|bar| Bar { paper, ..bar })] }
     };
     let chart =
         Chart { y_to: 0.6, size: (1000, 380), ..Chart::new("Part of the fetch over one path", "", "share of both") };
-    results.figures.push(Figure {
-        name: "shares".into(),
-        caption: "The one-path fetch's share of the narrow link's content, means with 95 % confidence intervals; one \
-             half is fair. Dashed: the paper's."
-            .into(),
-        svg: bars(&chart, &["one path"], &main.iter().map(group).collect::<Vec<_>>()),
-    });
+    results.figure("shares", bars(&chart, &["one path"], &main.iter().map(group).collect::<Vec<_>>()));
 }
 
 fn links(results: &mut Results, main: &[&Runs<Measured>]) {
@@ -212,13 +195,7 @@ fn convergence(results: &mut Results, main: &[&Runs<Measured>]) {
         size: (1000, 400),
         ..Chart::new("Part of the fetch over one path, by time", "time (s)", "share of both")
     };
-    results.figures.push(Figure {
-        name: "convergence".into(),
-        caption: "The one-path fetch's share of both fetches' content, over ten seconds each, means of all runs with \
-             95 % confidence intervals."
-            .into(),
-        svg: lines(&chart, &series.collect::<Vec<_>>()),
-    });
+    results.figure("convergence", lines(&chart, &series.collect::<Vec<_>>()));
 }
 
 fn over_time(results: &mut Results, (scheme, record): Shown<'_>) {
@@ -239,25 +216,19 @@ fn over_time(results: &mut Results, (scheme, record): Shown<'_>) {
         size: (900, 360),
         ..Chart::new(&format!("{}: content", scheme.label), "time (s)", "Mbit/s of content")
     };
-    results.figures.push(Figure {
-        name: format!("rates-{}", scheme.name),
-        caption: format!(
+    results.captioned(
+        format!("rates-{}", scheme.name),
+        format!(
             "Content of both fetches under {} in its first run, arrivals and requests (dashed), over two \
             seconds each.",
             scheme.label
         ),
-        svg: lines(&chart, &rates),
-    });
+        lines(&chart, &rates),
+    );
 }
 
 fn describe(results: &mut Results, seconds: f64, skipped: f64) {
     results.parameter("run", format!("{seconds} s; the first {skipped} s are not counted"));
-    results.parameter("narrow link 3-4", "2 Mbit/s, 10 ms, drop-tail queue of 50 packets");
-    results.parameter("other links", "10 Mbit/s, 5 ms");
-    results.note(
-        "A reconstruction: the paper gives the topology and the fetches, not the rates and delays. Both fetches begin \
-         within the first tenth of a second.",
-    );
 }
 
 #[cfg(test)]

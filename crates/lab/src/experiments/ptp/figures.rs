@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Results,
-    figures::{COLOURS, Chart, Figure, Series, lines},
+    figures::{COLOURS, Chart, Series, lines},
 };
 
 /// A run that figures over time show, and its scheme.
@@ -38,14 +38,14 @@ pub(super) fn windows(
             share * 100.0
         ),
     };
-    results.figures.push(Figure {
-        name: format!("windows-{}", scheme.name),
-        caption: format!(
+    results.captioned(
+        format!("windows-{}", scheme.name),
+        format!(
             "Windows of {} in its first run, by path where it has paths; zero while a path is not in use.{left_out}",
             scheme.label
         ),
-        svg: lines(&chart, &series),
-    });
+        lines(&chart, &series),
+    );
 }
 
 /// The first consumer's requests and arrivals, by scheme, over `samples` samples each.
@@ -66,11 +66,11 @@ pub(super) fn rates_by_scheme(title: &str, results: &mut Results, shown: &[Shown
             x_range: Some((begin, end)),
             ..Chart::new(&format!("{title}: content {what}"), "time (s)", "Mbit/s of content")
         };
-        results.figures.push(Figure {
-            name: name.into(),
-            caption: format!("Content {what}, over {over} s each, in the first runs."),
-            svg: lines(&chart, &series.collect::<Vec<_>>()),
-        });
+        results.captioned(
+            name,
+            format!("Content {what}, over {over} s each, in the first runs."),
+            lines(&chart, &series.collect::<Vec<_>>()),
+        );
     }
 }
 
@@ -102,14 +102,14 @@ pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &s
         y_to: 1.0,
         ..Chart::new(&format!("{title}: length of the queues"), "queue of each link (packets)", axis)
     };
-    results.figures.push(Figure {
-        name: "queues".into(),
-        caption: format!(
+    results.captioned(
+        "queues",
+        format!(
             "The {axis} by the length of the drop-tail queues (20, 50 and 200 packets), means of all runs with 95 % \
              confidence intervals."
         ),
-        svg: lines(&chart, &series),
-    });
+        lines(&chart, &series),
+    );
 }
 
 /// The windows of consumers over time, a series for each path, prefixed by its consumer; and the number of paths left

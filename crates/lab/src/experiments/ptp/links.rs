@@ -2,7 +2,7 @@
 use super::variants::Runs;
 use crate::{
     Results, Table,
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    figures::{Bar, BarGroup, Chart, bars},
     stats::{confidence, mean},
 };
 
@@ -59,7 +59,7 @@ impl Use<'_> {
         let groups = drawn.map(|(at, link)| {
             let bar = |runs: &&Runs<T>| {
                 let shares = of(runs, at, link.full_kbps);
-                Bar::with_spread(mean(&shares), confidence(&shares))
+                Bar::of(&shares)
             };
             BarGroup { label: link.label.clone(), bars: main.iter().map(bar).collect() }
         });
@@ -74,13 +74,10 @@ impl Use<'_> {
             )
         };
         let names: Vec<&str> = main.iter().map(|runs| runs.variant.scheme.label).collect();
-        results.figures.push(Figure {
-            name: "links".into(),
-            caption: format!(
-                "Throughput of each link on the wire, means with 95 % confidence intervals. {}",
-                self.caption
-            ),
-            svg: bars(&chart, &names, &groups),
-        });
+        results.captioned(
+            "links",
+            format!("Throughput of each link on the wire, means with 95 % confidence intervals. {}", self.caption),
+            bars(&chart, &names, &groups),
+        );
     }
 }

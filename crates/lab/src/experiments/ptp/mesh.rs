@@ -3,16 +3,7 @@ use super::{
     throughput::{self, Spec},
     topology::Topology,
 };
-use crate::{Experiment, Results, Settings, Table};
-
-/// The entry of the table.
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    name: "ptp-mesh",
-    title: "four producers behind a mesh, two useless links, 10 of 57 paths in use",
-    paper: "PTP §6 F, Fig. 24, Table I",
-    runs: 10,
-    run,
-};
+use crate::{Results, Settings, Table};
 
 /// Table I: link towards the consumer, kbit/s.
 const TABLE_1: [(u8, u8, f64); 16] = [
@@ -37,16 +28,9 @@ const TABLE_1: [(u8, u8, f64); 16] = [
 /// The rows next to the paper's table, and their names there.
 const OURS: [(&str, &str); 3] = [("ptp", "PTP"), ("ptp-paper", "as in the paper"), ("ptp-default", "model-based")];
 
-fn run(settings: &Settings) -> Results {
-    let spec = spec();
-    let mut results = throughput::run(&spec, settings);
-    table_1(&mut results);
-    results.note(
-        "Stated in the paper: topology, rates and delays. Interests may use every link both ways, which gives the 57 paths \
-         without circles. Ours: how long a run lasts. The paper measures PTP alone here; Interests of rivals, which routers \
-         pass on one hop at a time, may meet themselves in this network; they come back and are tried elsewhere then.",
-    );
-    results
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
+    throughput::run(&spec(), settings, results);
+    table_1(results);
 }
 
 pub(super) fn spec() -> Spec {
@@ -70,15 +54,7 @@ pub(super) fn spec() -> Spec {
         (3, 4, 200, 20),
         (5, 7, 200, 20),
     ]);
-    Spec {
-        name: EXPERIMENT.name,
-        title: "Mesh",
-        topology,
-        consumer: 1,
-        producers: &[9, 10, 11, 12],
-        paper: &[0.964],
-        seconds: (300.0, 100.0),
-    }
+    Spec { title: "Mesh", topology, consumer: 1, producers: &[9, 10, 11, 12], paper: &[0.964], seconds: (300.0, 100.0) }
 }
 
 /// Adds the links of Table I to ours, and counts the traffic of the redundant links.

@@ -15,42 +15,46 @@
 //! | reports and drawings | `links.rs`, `figures.rs` |
 //! | selections and control laws | `compare.rs` |
 //! | Interests shaped hop by hop | `shaping.rs` |
-mod cache;
-mod compare;
-mod fairness;
+pub(super) mod cache;
+pub(super) mod compare;
+pub(super) mod fairness;
 mod figures;
 mod links;
-mod mesh;
+pub(super) mod mesh;
 mod scenarios;
 mod schemes;
-mod shaping;
+pub(super) mod shaping;
 mod throughput;
 mod topology;
 mod variants;
 mod world;
 
-pub(super) use cache::EXPERIMENT as CACHE;
-pub(super) use compare::{CONTROL, SELECTION};
-pub(super) use fairness::EXPERIMENT as FAIRNESS;
-pub(super) use mesh::EXPERIMENT as MESH;
-pub(super) use scenarios::{DIAMOND_1, DIAMOND_2, TREE_1, TREE_2};
-pub(super) use shaping::EXPERIMENT as SHAPING;
+use crate::{Results, Settings};
 
-use crate::Experiment;
-
-/// The experiments that compare [`schemes::MAIN`].
-const OF_SCHEMES: [Experiment; 7] = [TREE_1, TREE_2, DIAMOND_1, DIAMOND_2, FAIRNESS, CACHE, MESH];
+/// Four producers, paths of equal delay and different rates.
+pub(super) fn tree_1(settings: &Settings, results: &mut Results) {
+    throughput::run(&scenarios::tree_1(), settings, results);
+}
+/// Four producers, paths of equal rate and different delays.
+pub(super) fn tree_2(settings: &Settings, results: &mut Results) {
+    throughput::run(&scenarios::tree_2(), settings, results);
+}
+/// One producer, paths of equal delay and different rates that share links.
+pub(super) fn diamond_1(settings: &Settings, results: &mut Results) {
+    throughput::run(&scenarios::diamond_1(), settings, results);
+}
+/// One producer, paths of equal rate and different delays that share links.
+pub(super) fn diamond_2(settings: &Settings, results: &mut Results) {
+    throughput::run(&scenarios::diamond_2(), settings, results);
+}
 
 /// The names of an experiment's variants; empty if it cannot run one alone.
 pub(super) fn schemes(experiment: &str) -> Vec<&'static str> {
-    if experiment == SHAPING.name {
-        shaping::SCHEMES.iter().map(|scheme| scheme.name).collect()
-    } else if experiment == SELECTION.name {
-        compare::SELECTIONS.iter().map(|(name, ..)| *name).collect()
-    } else if experiment == CONTROL.name {
-        compare::LAWS.iter().map(|(name, ..)| *name).collect()
-    } else {
-        let compares = OF_SCHEMES.iter().any(|of_schemes| of_schemes.name == experiment);
-        schemes::MAIN.iter().filter(|_| compares).map(|scheme| scheme.name).collect()
+    match experiment {
+        "ptp-shaping" => shaping::SCHEMES.iter().map(|scheme| scheme.name).collect(),
+        "ptp-selection" => compare::SELECTIONS.iter().map(|(name, ..)| *name).collect(),
+        "ptp-control" => compare::LAWS.iter().map(|(name, ..)| *name).collect(),
+        of_schemes if of_schemes.starts_with("ptp-") => schemes::MAIN.iter().map(|scheme| scheme.name).collect(),
+        _ => Vec::new(),
     }
 }

@@ -1,60 +1,12 @@
 //! PTP §6 B and C, scenarios 1 and 2: four producers behind a tree, and one producer behind a diamond.
-use super::{
-    throughput::{self, Spec},
-    topology::Topology,
-};
-use crate::{Experiment, Results, Settings};
-
-/// Four producers, paths of equal delay and different rates.
-pub(in crate::experiments) const TREE_1: Experiment = experiment(
-    "ptp-tree-1",
-    "four producers behind a tree, paths of equal delay and different rates",
-    "PTP §6 B, Case I, Fig. 13",
-    |settings| throughput::run(&tree_1(), settings),
-);
-/// Four producers, paths of equal rate and different delays.
-pub(in crate::experiments) const TREE_2: Experiment = experiment(
-    "ptp-tree-2",
-    "four producers behind a tree, paths of equal rate and different delays",
-    "PTP §6 B, Case II, Fig. 14",
-    |settings| throughput::run(&tree_2(), settings),
-);
-/// One producer, paths of equal delay and different rates that share links.
-pub(in crate::experiments) const DIAMOND_1: Experiment = experiment(
-    "ptp-diamond-1",
-    "four paths that share links, of equal delay and different rates",
-    "PTP §6 C, Case I, Fig. 16",
-    |settings| throughput::run(&diamond_1(), settings),
-);
-/// One producer, paths of equal rate and different delays that share links.
-pub(in crate::experiments) const DIAMOND_2: Experiment = experiment(
-    "ptp-diamond-2",
-    "four paths that share links, of equal rate and different delays",
-    "PTP §6 C, Case II, Fig. 17",
-    |settings| throughput::run(&diamond_2(), settings),
-);
-
-const fn experiment(
-    name: &'static str,
-    title: &'static str,
-    paper: &'static str,
-    run: fn(&Settings) -> Results,
-) -> Experiment {
-    Experiment { name, title, paper, runs: 10, run }
-}
+use super::{throughput::Spec, topology::Topology};
 
 /// Producers of the trees, and of the diamonds.
 const LEAVES: &[u8] = &[5, 6, 7, 8];
 const TIP: &[u8] = &[7];
 
-fn spec(
-    of: &Experiment,
-    title: &'static str,
-    producers: &'static [u8],
-    paper: &'static [f64],
-    topology: Topology,
-) -> Spec {
-    Spec { name: of.name, title, topology, consumer: 1, producers, paper, seconds: (60.0, 10.0) }
+fn spec(title: &'static str, producers: &'static [u8], paper: &'static [f64], topology: Topology) -> Spec {
+    Spec { title, topology, consumer: 1, producers, paper, seconds: (60.0, 10.0) }
 }
 
 pub(super) fn tree_1() -> Spec {
@@ -67,7 +19,7 @@ pub(super) fn tree_1() -> Spec {
         (4, 7, 1_000, 10),
         (4, 8, 2_000, 10),
     ]);
-    spec(&TREE_1, "Tree, case I", LEAVES, &[0.9778, 0.8156, 0.8689, 0.7911], topology)
+    spec("Tree, case I", LEAVES, &[0.9778, 0.8156, 0.8689, 0.7911], topology)
 }
 pub(super) fn tree_2() -> Spec {
     let topology = Topology::new(&[
@@ -80,7 +32,7 @@ pub(super) fn tree_2() -> Spec {
         (4, 8, 1_000, 75),
     ]);
     // The paper's text has the labels of its solutions 3 and 4 the wrong way round here.
-    spec(&TREE_2, "Tree, case II", LEAVES, &[0.969, 0.843, 0.925, 0.801], topology)
+    spec("Tree, case II", LEAVES, &[0.969, 0.843, 0.925, 0.801], topology)
 }
 pub(super) fn diamond_1() -> Spec {
     let topology = Topology::new(&[
@@ -94,7 +46,7 @@ pub(super) fn diamond_1() -> Spec {
         (5, 6, 3_200, 10),
         (6, 7, 10_000, 5),
     ]);
-    spec(&DIAMOND_1, "Diamond, case I", TIP, &[0.971, 0.415, 0.646, 0.356], topology)
+    spec("Diamond, case I", TIP, &[0.971, 0.415, 0.646, 0.356], topology)
 }
 pub(super) fn diamond_2() -> Spec {
     let topology = Topology::new(&[
@@ -108,7 +60,7 @@ pub(super) fn diamond_2() -> Spec {
         (5, 6, 2_000, 5),
         (6, 7, 10_000, 5),
     ]);
-    spec(&DIAMOND_2, "Diamond, case II", TIP, &[0.973, 0.811, 0.852, 0.786], topology)
+    spec("Diamond, case II", TIP, &[0.973, 0.811, 0.852, 0.786], topology)
 }
 
 #[cfg(test)]

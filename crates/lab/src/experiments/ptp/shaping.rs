@@ -10,18 +10,9 @@ use super::{
     variants::{QUEUE_PACKETS, Variant},
 };
 use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, Chart, Figure, bars},
+    Results, Settings, Table,
+    figures::{Bar, BarGroup, Chart, bars},
     stats::{confidence, mean},
-};
-
-/// The entry of the table.
-pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
-    name: "ptp-shaping",
-    title: "Interests shaped hop by hop and not: tree, diamond, mesh, and a narrow link between legacy forwarders",
-    paper: "PTP §8",
-    runs: 10,
-    run,
 };
 
 /// The paper's window on the product's paths and the product's window, each without shaping and with it.
@@ -51,8 +42,7 @@ struct Signalled {
     single_share: Option<Vec<f64>>,
 }
 
-fn run(settings: &Settings) -> Results {
-    let mut results = Results::new(EXPERIMENT.name, settings);
+pub(in crate::experiments) fn run(settings: &Settings, results: &mut Results) {
     let columns = ["scheme", "network", "utilisation", "±", "lost", "part of the single path", "±"];
     let mut table = Table::new("shaping", &columns);
     let mut groups = Vec::new();
@@ -67,24 +57,14 @@ fn run(settings: &Settings) -> Results {
             let ([used, half], [lost, _]) = (tell("utilisation", &utilisation), tell("lost", &lost));
             let [single, single_half] = single_share.map_or_else(Default::default, |part| tell("single_share", &part));
             table.push(vec![scheme.name.into(), place.into(), used, half, lost, single, single_half]);
-            of_scheme.push(Bar::with_spread(mean(&utilisation), confidence(&utilisation)));
+            of_scheme.push(Bar::of(&utilisation));
         }
         groups.push(BarGroup { label: scheme.label.into(), bars: of_scheme });
     }
     results.tables.push(table);
     let chart = Chart { y_to: 1.0, size: (900, 380), ..Chart::new("Interests shaped hop by hop", "", "utilisation") };
-    results.figures.push(Figure {
-        name: "shaping".into(),
-        caption: "Utilisation of the maximum flow, or of the narrow link, means with 95 % confidence intervals.".into(),
-        svg: bars(&chart, &["tree I", "diamond I", "mesh", "two fetches", "the same, legacy"], &groups),
-    });
-    results.note(
-        "Shaped: at every face of every router Interests wait, a queue for each object, until their Data fits onto \
-         the link (5 ms of slack; as many Interests at most as packets fit into the link's queue). The two fetches \
-         are as in ptp-fairness; legacy: both routers at the narrow link know no tags and hold back copies of \
-         Interests for 400 ms.",
-    );
     results
+        .figure("shaping", bars(&chart, &["tree I", "diamond I", "mesh", "two fetches", "the same, legacy"], &groups));
 }
 
 fn measure(settings: &Settings, scheme: &Scheme) -> Vec<Signalled> {

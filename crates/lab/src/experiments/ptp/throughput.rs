@@ -14,7 +14,6 @@ use crate::{Results, Settings, Table};
 
 /// An experiment of this kind.
 pub(super) struct Spec {
-    pub(super) name: &'static str,
     /// Its name in figures.
     pub(super) title: &'static str,
     pub(super) topology: Topology,
@@ -59,13 +58,12 @@ pub(super) struct Measured {
     pub(super) record: Option<Record>,
 }
 
-pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
-    let mut results = Results::new(spec.name, settings);
+pub(super) fn run(spec: &Spec, settings: &Settings, results: &mut Results) {
     let (seconds, skipped) = seconds_of(spec, settings);
     let (optimum, optimum_hops) = spec.topology.optimum(spec.producers, spec.consumer);
     results.metric("optimum.mbps", optimum as f64 / 1e3, "mbps");
     let all = measure_all(spec, settings, Variant::all(settings));
-    tell(spec, &mut results, &all);
+    tell(spec, results, &all);
     let main = variants::plain(&all);
     let hops = spec.topology.hops().into_iter().zip(optimum_hops);
     let hops = hops.map(|((link, from, to), full)| Link::new(from, to, spec.topology.links[link].kbps, full));
@@ -76,15 +74,14 @@ pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
             there are several optima, a link beyond the first may have less than 1 while another has more.",
         links: &hops.collect::<Vec<_>>(),
     };
-    links.tell(&mut results, &main, |run| &run.hops);
+    links.tell(results, &main, |run| &run.hops);
     let shown: Vec<Shown<'_>> = variants::shown(&main, |run| run.record.as_ref()).collect();
     for run in &shown {
-        figures::windows(spec.title, &mut results, *run, &[(0, "")], Vec::new());
+        figures::windows(spec.title, results, *run, &[(0, "")], Vec::new());
     }
-    figures::rates_by_scheme(spec.title, &mut results, &shown, SMOOTH, 0.0);
-    figures::sweep(spec.title, &mut results, "utilisation", "utilisation of the maximum flow");
-    describe(spec, &mut results, (seconds, skipped));
-    results
+    figures::rates_by_scheme(spec.title, results, &shown, SMOOTH, 0.0);
+    figures::sweep(spec.title, results, "utilisation", "utilisation of the maximum flow");
+    describe(spec, results, (seconds, skipped));
 }
 
 /// Runs one scheme with as many seeds as there are runs.
