@@ -1,7 +1,7 @@
 //! Every role of the family, alone and together, under the conformance suite.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
-use tributary_content::{MemoryObject, MemoryOpener, Name, SigningKey};
-use tributary_core::{ByteCount, Duration, FaceId, Rate, Time};
+use tributary_content::Name;
+use tributary_core::{ByteCount, FaceId, Time};
 use tributary_ndn::{
     Config, NdnNode,
     ids::Nonce,
@@ -9,38 +9,10 @@ use tributary_ndn::{
     wire::{Data, Interest, LpPacket, NackReason, NameView, PathTag, SignKey},
 };
 use tributary_testkit::{
-    conformance::{Conformance, run},
+    conformance::{Conformance, add_faces, fetch, publish, run},
     trust,
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
-fn faces(node: &mut NdnNode, now: Time) {
-    for face in 0..4 {
-        node.add_face(now, FaceId(face), FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) });
-        node.router_mut().add_route(&"/conformance".parse().unwrap(), FaceId(face), 1);
-    }
-}
-fn publish(node: &mut NdnNode, now: Time) {
-    faces(node, now);
-    let name = "/conformance/object".parse().unwrap();
-    let object = MemoryObject::new(name, vec![5; 300_000], &SigningKey::from_secret(&[3; 32])).unwrap();
-    node.publish(now, Box::new(object));
-}
-fn fetch(node: &mut NdnNode, now: Time) {
-    faces(node, now);
-    node.watch(now, &"/conformance".parse().unwrap());
-    node.fetch(
-        now,
-        Fetch {
-            name: "/conformance/object".parse().unwrap(),
-            opener: Box::new(MemoryOpener::new()),
-            rate_limit: None,
-            paths_per_source: 4,
-            metric: PathMetric::Hops,
-            patience: Some(Duration::from_secs(30)),
-        },
-    );
-}
 fn everything(node: &mut NdnNode, now: Time) {
     publish(node, now);
     fetch(node, now);
@@ -81,21 +53,26 @@ fn examine(label: &'static str, set: fn(&mut Config), kick: fn(&mut NdnNode, Tim
     let make = move || {
         let mut config = Config::new(label, 7);
         set(&mut config);
-        NdnNode::new(config)
+        let mut node = NdnNode::new(config);
+        add_faces(&mut node, Time::ZERO);
+        for face in 0..4 {
+            node.router_mut().add_route(&"/conformance".parse().unwrap(), FaceId(face), 1);
+        }
+        node
     };
     run(make, &Conformance { kick: Some(kick), samples: samples(), ..Conformance::default() });
 }
 
 #[test]
 fn a_router_conforms() {
-    examine("router", |_| {}, faces);
+    examine("router", |_| {}, |_, _| {});
 }
 #[test]
 fn a_router_without_a_cache_and_with_huffman_codes_conforms() {
     let set = |config: &mut Config| {
         (config.cache_bytes, config.labels, config.strategy) = (ByteCount(0), LabelScheme::Huffman, "multicast".into());
     };
-    examine("router", set, faces);
+    examine("router", set, |_, _| {});
 }
 #[test]
 fn a_sender_conforms() {

@@ -2,10 +2,12 @@
 use std::fmt;
 
 use bytes::Bytes;
+use tributary_content::{MemoryObject, MemoryOpener, SigningKey};
 use tributary_core::{
-    Datagram, Duration, FaceId, Node, Outlet, Random, Time, Transmit, TransmitBuf, event::Event, pump,
+    Datagram, Duration, FaceId, Node, Outlet, Random, Rate, Time, Transmit, TransmitBuf, event::Event, pump,
 };
 use tributary_sim::{TraceDepth, TraceHash};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 use crate::checked::{Checked, Limits};
 
@@ -71,6 +73,38 @@ pub fn run<N: Node>(make_node: impl Fn() -> N, options: &Conformance<N>) {
          is there a clock, a random hasher or an address in it?",
         options.seed,
     );
+}
+
+/// The faces of a node of a family.
+pub fn add_faces<N: Endpoint>(node: &mut N, now: Time) {
+    for face in 0..4 {
+        node.add_face(now, FaceId(face), FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(10)) });
+    }
+}
+/// The start of a sender.
+///
+/// # Panics
+/// Never: the object has a name.
+pub fn publish<N: Endpoint>(node: &mut N, now: Time) {
+    let name = "/conformance/object".parse().expect("it is a name");
+    let object = MemoryObject::new(name, vec![5; 300_000], &SigningKey::from_secret(&[3; 32]));
+    node.publish(now, Box::new(object.expect("it has a name")));
+}
+/// The start of a receiver: it watches a level, and fetches an object that its neighbours may have.
+///
+/// # Panics
+/// Never: the names are right.
+pub fn fetch<N: Endpoint>(node: &mut N, now: Time) {
+    node.watch(now, &"/conformance".parse().expect("it is a name"));
+    let fetch = Fetch {
+        name: "/conformance/object".parse().expect("it is a name"),
+        opener: Box::new(MemoryOpener::new()),
+        rate_limit: None,
+        paths_per_source: 4,
+        metric: PathMetric::Hops,
+        patience: Some(Duration::from_secs(30)),
+    };
+    node.fetch(now, fetch);
 }
 
 struct Examination<'a, N> {
