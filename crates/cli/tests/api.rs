@@ -61,17 +61,11 @@ fn a_file_is_published_fetched_watched_and_removed_over_http(family: &str) {
     assert_eq!(site.get("/publications").json(), json!([]));
     assert_eq!(site.receiver.stop(), Some(0));
 }
-#[test]
-fn a_file_is_published_fetched_watched_and_removed_over_http_in_psi() {
-    a_file_is_published_fetched_watched_and_removed_over_http("psi");
-}
-#[test]
-fn a_file_is_published_fetched_watched_and_removed_over_http_in_ndn() {
-    a_file_is_published_fetched_watched_and_removed_over_http("ndn");
-}
-#[test]
-fn a_file_is_published_fetched_watched_and_removed_over_http_in_mobility_first() {
-    a_file_is_published_fetched_watched_and_removed_over_http("mf");
+tributary_testkit::tests! {
+    a_file_is_published_fetched_watched_and_removed_over_http:
+    fn a_file_is_published_fetched_watched_and_removed_over_http_in_psi("psi");
+    fn a_file_is_published_fetched_watched_and_removed_over_http_in_ndn("ndn");
+    fn a_file_is_published_fetched_watched_and_removed_over_http_in_mobility_first("mf");
 }
 
 #[test]

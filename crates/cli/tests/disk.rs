@@ -170,19 +170,11 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
     }
 }
 
-#[test]
-fn what_is_damaged_in_the_state_folder_of_a_psi_node_is_told_or_made_anew() {
-    what_is_damaged_in_a_state_folder_is_told_or_made_anew("psi");
-}
-
-#[test]
-fn what_is_damaged_in_the_state_folder_of_an_ndn_node_is_told_or_made_anew() {
-    what_is_damaged_in_a_state_folder_is_told_or_made_anew("ndn");
-}
-
-#[test]
-fn what_is_damaged_in_the_state_folder_of_a_mobilityfirst_node_is_told_or_made_anew() {
-    what_is_damaged_in_a_state_folder_is_told_or_made_anew("mf");
+tributary_testkit::tests! {
+    what_is_damaged_in_a_state_folder_is_told_or_made_anew:
+    fn what_is_damaged_in_the_state_folder_of_a_psi_node_is_told_or_made_anew("psi");
+    fn what_is_damaged_in_the_state_folder_of_an_ndn_node_is_told_or_made_anew("ndn");
+    fn what_is_damaged_in_the_state_folder_of_a_mobilityfirst_node_is_told_or_made_anew("mf");
 }
 
 fn a_node_answers_while_its_disk_stands_still(family: &str) {
@@ -249,17 +241,11 @@ fn a_node_answers_while_its_disk_stands_still(family: &str) {
     assert_eq!((receiver.stop(), server.stop()), (Some(0), Some(0)));
 }
 
-#[test]
-fn a_receiver_of_psi_answers_while_its_disk_stands_still() {
-    a_node_answers_while_its_disk_stands_still("psi");
-}
-#[test]
-fn a_receiver_of_ndn_answers_while_its_disk_stands_still() {
-    a_node_answers_while_its_disk_stands_still("ndn");
-}
-#[test]
-fn a_receiver_of_mobilityfirst_answers_while_its_disk_stands_still() {
-    a_node_answers_while_its_disk_stands_still("mf");
+tributary_testkit::tests! {
+    a_node_answers_while_its_disk_stands_still:
+    fn a_receiver_of_psi_answers_while_its_disk_stands_still("psi");
+    fn a_receiver_of_ndn_answers_while_its_disk_stands_still("ndn");
+    fn a_receiver_of_mobilityfirst_answers_while_its_disk_stands_still("mf");
 }
 
 /// Killed at any moment, a receiver resumes with its chunks, and its report of them is right.
@@ -436,17 +422,10 @@ fn a_source_that_changes_is_told(family: &str) {
     }
 }
 
-#[test]
-fn a_source_of_psi_that_changes_is_told() {
-    a_source_that_changes_is_told("psi");
-}
-#[test]
-fn a_source_of_ndn_that_changes_is_told() {
-    a_source_that_changes_is_told("ndn");
-}
-#[test]
-fn a_source_of_mobilityfirst_that_changes_is_told() {
-    a_source_that_changes_is_told("mf");
+tributary_testkit::tests! {
+    fn a_source_of_psi_that_changes_is_told() = a_source_that_changes_is_told("psi");
+    fn a_source_of_ndn_that_changes_is_told() = a_source_that_changes_is_told("ndn");
+    fn a_source_of_mobilityfirst_that_changes_is_told() = a_source_that_changes_is_told("mf");
 }
 
 #[test]

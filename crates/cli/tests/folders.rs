@@ -70,15 +70,9 @@ fn only_what_changed_in_a_folder_is_fetched_again(family: &str) {
     }
     assert_eq!(fs::read(path(&target, 100)).unwrap().len(), bytes(100, 2).len() + 12_345);
 }
-#[test]
-fn only_what_changed_in_a_folder_is_fetched_again_in_psi() {
-    only_what_changed_in_a_folder_is_fetched_again("psi");
-}
-#[test]
-fn only_what_changed_in_a_folder_is_fetched_again_in_ndn() {
-    only_what_changed_in_a_folder_is_fetched_again("ndn");
-}
-#[test]
-fn only_what_changed_in_a_folder_is_fetched_again_in_mobility_first() {
-    only_what_changed_in_a_folder_is_fetched_again("mf");
+tributary_testkit::tests! {
+    only_what_changed_in_a_folder_is_fetched_again:
+    fn only_what_changed_in_a_folder_is_fetched_again_in_psi("psi");
+    fn only_what_changed_in_a_folder_is_fetched_again_in_ndn("ndn");
+    fn only_what_changed_in_a_folder_is_fetched_again_in_mobility_first("mf");
 }

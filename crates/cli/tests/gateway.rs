@@ -138,17 +138,10 @@ fn objects_are_read_whole_and_in_ranges(family: &str) {
     assert!(status == 404 && reason.starts_with(b"404: ") && reason.ends_with(b"\n"), "{status}");
     assert_eq!(reason.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
 }
-#[test]
-fn objects_are_read_whole_and_in_ranges_in_psi() {
-    objects_are_read_whole_and_in_ranges("psi");
-}
-#[test]
-fn objects_are_read_whole_and_in_ranges_in_ndn() {
-    objects_are_read_whole_and_in_ranges("ndn");
-}
-#[test]
-fn objects_are_read_whole_and_in_ranges_in_mobility_first() {
-    objects_are_read_whole_and_in_ranges("mf");
+tributary_testkit::tests! {
+    fn objects_are_read_whole_and_in_ranges_in_psi() = objects_are_read_whole_and_in_ranges("psi");
+    fn objects_are_read_whole_and_in_ranges_in_ndn() = objects_are_read_whole_and_in_ranges("ndn");
+    fn objects_are_read_whole_and_in_ranges_in_mobility_first() = objects_are_read_whole_and_in_ranges("mf");
 }
 
 /// Unpublished names are 404 at once, slow no reader of another object, are no transfers, and are found as soon as they
@@ -197,17 +190,10 @@ fn missing_names_cost_little(family: &str) {
         assert!(published.elapsed() < Duration::from_secs(1), "{family}: a publication ends the negative answer");
     }
 }
-#[test]
-fn missing_names_cost_little_in_psi() {
-    missing_names_cost_little("psi");
-}
-#[test]
-fn missing_names_cost_little_in_ndn() {
-    missing_names_cost_little("ndn");
-}
-#[test]
-fn missing_names_cost_little_in_mobility_first() {
-    missing_names_cost_little("mf");
+tributary_testkit::tests! {
+    fn missing_names_cost_little_in_psi() = missing_names_cost_little("psi");
+    fn missing_names_cost_little_in_ndn() = missing_names_cost_little("ndn");
+    fn missing_names_cost_little_in_mobility_first() = missing_names_cost_little("mf");
 }
 
 #[test]

@@ -77,17 +77,10 @@ fn what_a_fetch_did_is_counted(family: &str) {
         assert!(output.status.success(), "{}{}", common::talk(&output), String::from_utf8_lossy(&output.stdout));
     }
 }
-#[test]
-fn what_a_fetch_did_is_counted_in_psi() {
-    what_a_fetch_did_is_counted("psi");
-}
-#[test]
-fn what_a_fetch_did_is_counted_in_ndn() {
-    what_a_fetch_did_is_counted("ndn");
-}
-#[test]
-fn what_a_fetch_did_is_counted_in_mobility_first() {
-    what_a_fetch_did_is_counted("mf");
+tributary_testkit::tests! {
+    fn what_a_fetch_did_is_counted_in_psi() = what_a_fetch_did_is_counted("psi");
+    fn what_a_fetch_did_is_counted_in_ndn() = what_a_fetch_did_is_counted("ndn");
+    fn what_a_fetch_did_is_counted_in_mobility_first() = what_a_fetch_did_is_counted("mf");
 }
 
 #[test]

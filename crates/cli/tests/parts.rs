@@ -68,15 +68,8 @@ fn only_what_is_wanted_of_a_folder_moves(family: &str) {
     assert!(!home.join("nothing").exists() && !home.join("nowhere").exists());
 }
 
-#[test]
-fn only_what_is_wanted_of_a_folder_moves_in_psi() {
-    only_what_is_wanted_of_a_folder_moves("psi");
-}
-#[test]
-fn only_what_is_wanted_of_a_folder_moves_in_ndn() {
-    only_what_is_wanted_of_a_folder_moves("ndn");
-}
-#[test]
-fn only_what_is_wanted_of_a_folder_moves_in_mobility_first() {
-    only_what_is_wanted_of_a_folder_moves("mf");
+tributary_testkit::tests! {
+    fn only_what_is_wanted_of_a_folder_moves_in_psi() = only_what_is_wanted_of_a_folder_moves("psi");
+    fn only_what_is_wanted_of_a_folder_moves_in_ndn() = only_what_is_wanted_of_a_folder_moves("ndn");
+    fn only_what_is_wanted_of_a_folder_moves_in_mobility_first() = only_what_is_wanted_of_a_folder_moves("mf");
 }

@@ -115,13 +115,9 @@ fn a_quota_moves_a_fetch_to_the_other_uplink(family: &'static str) {
     assert_eq!(bytes_over(&done, "wwan"), 0, "{done}");
     assert!(bytes_over(&done, "fibre") as usize >= SIZE, "{done}");
 }
-#[test]
-fn a_quota_moves_a_fetch_to_the_other_uplink_in_psi() {
-    a_quota_moves_a_fetch_to_the_other_uplink("psi");
-}
-#[test]
-fn a_quota_moves_a_fetch_to_the_other_uplink_in_ndn() {
-    a_quota_moves_a_fetch_to_the_other_uplink("ndn");
+tributary_testkit::tests! {
+    fn a_quota_moves_a_fetch_to_the_other_uplink_in_psi() = a_quota_moves_a_fetch_to_the_other_uplink("psi");
+    fn a_quota_moves_a_fetch_to_the_other_uplink_in_ndn() = a_quota_moves_a_fetch_to_the_other_uplink("ndn");
 }
 
 fn fetches_choose_their_uplinks(family: &'static str) {
@@ -148,13 +144,9 @@ fn fetches_choose_their_uplinks(family: &'static str) {
         talk(&wrong)
     );
 }
-#[test]
-fn fetches_choose_their_uplinks_in_psi() {
-    fetches_choose_their_uplinks("psi");
-}
-#[test]
-fn fetches_choose_their_uplinks_in_ndn() {
-    fetches_choose_their_uplinks("ndn");
+tributary_testkit::tests! {
+    fn fetches_choose_their_uplinks_in_psi() = fetches_choose_their_uplinks("psi");
+    fn fetches_choose_their_uplinks_in_ndn() = fetches_choose_their_uplinks("ndn");
 }
 
 /// In MobilityFirst routers choose the paths: the operator's policies decide which of the host's accesses are

@@ -108,17 +108,11 @@ fn a_queue_keeps_its_order_and_outlives_a_kill(family: &str) {
     drop(queue.server);
 }
 
-#[test]
-fn a_queue_keeps_its_order_and_outlives_a_kill_in_psi() {
-    a_queue_keeps_its_order_and_outlives_a_kill("psi");
-}
-#[test]
-fn a_queue_keeps_its_order_and_outlives_a_kill_in_ndn() {
-    a_queue_keeps_its_order_and_outlives_a_kill("ndn");
-}
-#[test]
-fn a_queue_keeps_its_order_and_outlives_a_kill_in_mobility_first() {
-    a_queue_keeps_its_order_and_outlives_a_kill("mf");
+tributary_testkit::tests! {
+    a_queue_keeps_its_order_and_outlives_a_kill:
+    fn a_queue_keeps_its_order_and_outlives_a_kill_in_psi("psi");
+    fn a_queue_keeps_its_order_and_outlives_a_kill_in_ndn("ndn");
+    fn a_queue_keeps_its_order_and_outlives_a_kill_in_mobility_first("mf");
 }
 
 #[test]

@@ -46,15 +46,8 @@ fn ranges_of_an_object_come_alone(family: &str) {
     );
 }
 
-#[test]
-fn ranges_of_an_object_come_alone_in_psi() {
-    ranges_of_an_object_come_alone("psi");
-}
-#[test]
-fn ranges_of_an_object_come_alone_in_ndn() {
-    ranges_of_an_object_come_alone("ndn");
-}
-#[test]
-fn ranges_of_an_object_come_alone_in_mobility_first() {
-    ranges_of_an_object_come_alone("mf");
+tributary_testkit::tests! {
+    fn ranges_of_an_object_come_alone_in_psi() = ranges_of_an_object_come_alone("psi");
+    fn ranges_of_an_object_come_alone_in_ndn() = ranges_of_an_object_come_alone("ndn");
+    fn ranges_of_an_object_come_alone_in_mobility_first() = ranges_of_an_object_come_alone("mf");
 }

@@ -193,17 +193,10 @@ fn readers_read_and_nobody_else(family: &'static str) {
     }
 }
 
-#[test]
-fn psi_readers_read_and_nobody_else() {
-    readers_read_and_nobody_else("psi");
-}
-#[test]
-fn ndn_readers_read_and_nobody_else() {
-    readers_read_and_nobody_else("ndn");
-}
-#[test]
-fn mf_readers_read_and_nobody_else() {
-    readers_read_and_nobody_else("mf");
+tributary_testkit::tests! {
+    fn psi_readers_read_and_nobody_else() = readers_read_and_nobody_else("psi");
+    fn ndn_readers_read_and_nobody_else() = readers_read_and_nobody_else("ndn");
+    fn mf_readers_read_and_nobody_else() = readers_read_and_nobody_else("mf");
 }
 
 /// Readers change, the publisher starts again, its file changes.
@@ -270,17 +263,10 @@ fn readers_come_and_go(family: &'static str) {
     assert_eq!(lists, 1, "its keys go with it, those of the folder stay: {published}");
 }
 
-#[test]
-fn psi_readers_come_and_go() {
-    readers_come_and_go("psi");
-}
-#[test]
-fn ndn_readers_come_and_go() {
-    readers_come_and_go("ndn");
-}
-#[test]
-fn mf_readers_come_and_go() {
-    readers_come_and_go("mf");
+tributary_testkit::tests! {
+    fn psi_readers_come_and_go() = readers_come_and_go("psi");
+    fn ndn_readers_come_and_go() = readers_come_and_go("ndn");
+    fn mf_readers_come_and_go() = readers_come_and_go("mf");
 }
 
 /// A receiver is killed in the middle; its chunks are sealed, and are not fetched again.
@@ -318,17 +304,10 @@ fn goes_on_after_a_kill(family: &'static str) {
     assert!(world.read("alice-copy") == original, "{family}");
 }
 
-#[test]
-fn psi_goes_on_after_a_kill() {
-    goes_on_after_a_kill("psi");
-}
-#[test]
-fn ndn_goes_on_after_a_kill() {
-    goes_on_after_a_kill("ndn");
-}
-#[test]
-fn mf_goes_on_after_a_kill() {
-    goes_on_after_a_kill("mf");
+tributary_testkit::tests! {
+    fn psi_goes_on_after_a_kill() = goes_on_after_a_kill("psi");
+    fn ndn_goes_on_after_a_kill() = goes_on_after_a_kill("ndn");
+    fn mf_goes_on_after_a_kill() = goes_on_after_a_kill("mf");
 }
 
 /// Publisher and reader have a key for names: no other node learns them.
@@ -366,17 +345,10 @@ fn names_are_blinded(family: &'static str) {
     world.run(&["rm", "/lab/payroll/2026", "--control", &control]);
 }
 
-#[test]
-fn psi_names_are_blinded() {
-    names_are_blinded("psi");
-}
-#[test]
-fn ndn_names_are_blinded() {
-    names_are_blinded("ndn");
-}
-#[test]
-fn mf_names_are_blinded() {
-    names_are_blinded("mf");
+tributary_testkit::tests! {
+    fn psi_names_are_blinded() = names_are_blinded("psi");
+    fn ndn_names_are_blinded() = names_are_blinded("ndn");
+    fn mf_names_are_blinded() = names_are_blinded("mf");
 }
 
 /// `[[readers]]` of a forwarder: a neighbour that is no reader finds nothing, neither at the publisher nor in the store.

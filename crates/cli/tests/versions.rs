@@ -46,17 +46,10 @@ fn a_file_that_changes_is_followed(family: &str) {
     until("what changed meanwhile", || has(&copy, "five, while nobody looked"));
     drop(server);
 }
-#[test]
-fn a_file_that_changes_is_followed_in_psi() {
-    a_file_that_changes_is_followed("psi");
-}
-#[test]
-fn a_file_that_changes_is_followed_in_ndn() {
-    a_file_that_changes_is_followed("ndn");
-}
-#[test]
-fn a_file_that_changes_is_followed_in_mobility_first() {
-    a_file_that_changes_is_followed("mf");
+tributary_testkit::tests! {
+    fn a_file_that_changes_is_followed_in_psi() = a_file_that_changes_is_followed("psi");
+    fn a_file_that_changes_is_followed_in_ndn() = a_file_that_changes_is_followed("ndn");
+    fn a_file_that_changes_is_followed_in_mobility_first() = a_file_that_changes_is_followed("mf");
 }
 
 #[test]
@@ -150,11 +143,8 @@ fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) 
     assert_eq!(done["event"], "done", "{done}");
     assert!(has(&copy.join("index"), "two") && has(&copy.join("more"), "a file that is new"));
 }
-#[test]
-fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone_in_psi() {
-    a_mirror_serves_the_latest_version_when_its_publisher_has_gone("psi");
-}
-#[test]
-fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone_in_mobility_first() {
-    a_mirror_serves_the_latest_version_when_its_publisher_has_gone("mf");
+tributary_testkit::tests! {
+    a_mirror_serves_the_latest_version_when_its_publisher_has_gone:
+    fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone_in_psi("psi");
+    fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone_in_mobility_first("mf");
 }

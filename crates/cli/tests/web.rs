@@ -177,53 +177,29 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
     assert!(talk(&refused).contains("password"), "{}", talk(&refused));
 }
 
-#[test]
-fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_psi() {
-    mirrors_that_a_publication_names_are_asked_where_that_is_wanted("psi");
+tributary_testkit::tests! {
+    mirrors_that_a_publication_names_are_asked_where_that_is_wanted:
+    fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_psi("psi");
+    fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_ndn("ndn");
+    fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_mf("mf");
 }
-#[test]
-fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_ndn() {
-    mirrors_that_a_publication_names_are_asked_where_that_is_wanted("ndn");
+tributary_testkit::tests! {
+    sources_and_mirrors_deliver_chunks_of_one_transfer:
+    fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_psi("psi");
+    fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_ndn("ndn");
+    fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_mf("mf");
 }
-#[test]
-fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_mf() {
-    mirrors_that_a_publication_names_are_asked_where_that_is_wanted("mf");
+tributary_testkit::tests! {
+    mirrors_finish_what_lost_its_sources:
+    fn mirrors_finish_what_lost_its_sources_in_psi("psi");
+    fn mirrors_finish_what_lost_its_sources_in_ndn("ndn");
+    fn mirrors_finish_what_lost_its_sources_in_mf("mf");
 }
-#[test]
-fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_psi() {
-    sources_and_mirrors_deliver_chunks_of_one_transfer("psi");
-}
-#[test]
-fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_ndn() {
-    sources_and_mirrors_deliver_chunks_of_one_transfer("ndn");
-}
-#[test]
-fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_mf() {
-    sources_and_mirrors_deliver_chunks_of_one_transfer("mf");
-}
-#[test]
-fn mirrors_finish_what_lost_its_sources_in_psi() {
-    mirrors_finish_what_lost_its_sources("psi");
-}
-#[test]
-fn mirrors_finish_what_lost_its_sources_in_ndn() {
-    mirrors_finish_what_lost_its_sources("ndn");
-}
-#[test]
-fn mirrors_finish_what_lost_its_sources_in_mf() {
-    mirrors_finish_what_lost_its_sources("mf");
-}
-#[test]
-fn sources_finish_what_lost_its_mirrors_in_psi() {
-    sources_finish_what_lost_its_mirrors("psi");
-}
-#[test]
-fn sources_finish_what_lost_its_mirrors_in_ndn() {
-    sources_finish_what_lost_its_mirrors("ndn");
-}
-#[test]
-fn sources_finish_what_lost_its_mirrors_in_mf() {
-    sources_finish_what_lost_its_mirrors("mf");
+tributary_testkit::tests! {
+    sources_finish_what_lost_its_mirrors:
+    fn sources_finish_what_lost_its_mirrors_in_psi("psi");
+    fn sources_finish_what_lost_its_mirrors_in_ndn("ndn");
+    fn sources_finish_what_lost_its_mirrors_in_mf("mf");
 }
 
 #[test]

@@ -9,7 +9,6 @@
 //! | does the schema of events allow this JSON line? | [`schema`] |
 //! | which key does a fetch trust? | [`trust::run`] |
 //! | does a cache serve many receivers at one time? | [`crowd::assert_all_are_served`] |
-//! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | how does a source behave while its disk hangs? | [`OnDisk`] |
 //! | which data does a receiver have on its disk when it is killed? | [`Inbox`] |
 //! | how does a client behave while members of its store fail? | [`etcd::EtcdCluster`] |
@@ -48,7 +47,6 @@ pub mod crowd;
 pub mod disk;
 pub mod engine;
 pub mod etcd;
-pub mod faults;
 pub mod golden;
 pub mod inbox;
 pub mod key_tables;
@@ -59,6 +57,41 @@ pub mod vopr;
 
 pub use checked::{Checked, Limits};
 pub use disk::OnDisk;
-pub use faults::for_each_seed;
 pub use inbox::Inbox;
 pub use port::port;
+
+/// The same behaviour tested in several families, under the names by which it is found: calls of a function, or
+/// statements.
+///
+/// ```
+/// fn doubles(number: u8) {
+///     assert_eq!(number * 2, number + number);
+/// }
+/// tributary_testkit::tests! {
+///     doubles:
+///     fn one_doubles(1);
+///     fn two_doubles(2);
+/// }
+/// tributary_testkit::tests! {
+///     fn one_and_one_are_two() = assert_eq!(1 + 1, 2);
+/// }
+/// ```
+#[macro_export]
+macro_rules! tests {
+    ($(fn $name:ident() = $test:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                $test;
+            }
+        )+
+    };
+    ($test:ident: $(fn $name:ident($($argument:expr),*);)+) => {
+        $(
+            #[test]
+            fn $name() {
+                $test($($argument),*);
+            }
+        )+
+    };
+}

@@ -69,49 +69,16 @@ fn certified<F: Family>() -> Totals {
     check::<F>(1..5, &Options { is_certified: true, ..Options::default() })
 }
 
-#[test]
-fn a_psi_network_of_certified_nodes_withstands_faults() {
-    assert!(certified::<Psi>().completed > 0);
-}
-
-#[test]
-fn an_ndn_network_of_certified_nodes_withstands_faults() {
-    assert!(certified::<Ndn>().completed > 0);
-}
-
-#[test]
-fn an_mf_network_of_certified_nodes_withstands_faults() {
-    assert!(certified::<Mf>().completed > 0);
-}
-
-#[test]
-fn seeds_that_once_found_something_in_psi_find_nothing_any_more() {
-    assert!(known::<Psi>().completed > 0);
-}
-
-#[test]
-fn seeds_that_once_found_something_in_ndn_find_nothing_any_more() {
-    assert!(known::<Ndn>().completed > 0);
-}
-
-#[test]
-fn seeds_that_once_found_something_in_mf_find_nothing_any_more() {
-    assert!(known::<Mf>().completed > 0);
-}
-
-#[test]
-fn fresh_seeds_of_psi_find_nothing_and_repeat_themselves() {
-    fresh::<Psi>();
-}
-
-#[test]
-fn fresh_seeds_of_ndn_find_nothing_and_repeat_themselves() {
-    fresh::<Ndn>();
-}
-
-#[test]
-fn fresh_seeds_of_mf_find_nothing_and_repeat_themselves() {
-    fresh::<Mf>();
+tributary_testkit::tests! {
+    fn a_psi_network_of_certified_nodes_withstands_faults() = assert!(certified::<Psi>().completed > 0);
+    fn an_ndn_network_of_certified_nodes_withstands_faults() = assert!(certified::<Ndn>().completed > 0);
+    fn an_mf_network_of_certified_nodes_withstands_faults() = assert!(certified::<Mf>().completed > 0);
+    fn seeds_that_once_found_something_in_psi_find_nothing_any_more() = assert!(known::<Psi>().completed > 0);
+    fn seeds_that_once_found_something_in_ndn_find_nothing_any_more() = assert!(known::<Ndn>().completed > 0);
+    fn seeds_that_once_found_something_in_mf_find_nothing_any_more() = assert!(known::<Mf>().completed > 0);
+    fn fresh_seeds_of_psi_find_nothing_and_repeat_themselves() = fresh::<Psi>();
+    fn fresh_seeds_of_ndn_find_nothing_and_repeat_themselves() = fresh::<Ndn>();
+    fn fresh_seeds_of_mf_find_nothing_and_repeat_themselves() = fresh::<Mf>();
 }
 
 /// What a canary makes the checkers find within some seeds.
@@ -136,17 +103,8 @@ fn hears_every_canary<F: Family>() {
     }
 }
 
-#[test]
-fn every_canary_is_heard_in_psi() {
-    hears_every_canary::<Psi>();
-}
-
-#[test]
-fn every_canary_is_heard_in_ndn() {
-    hears_every_canary::<Ndn>();
-}
-
-#[test]
-fn every_canary_is_heard_in_mf() {
-    hears_every_canary::<Mf>();
+tributary_testkit::tests! {
+    fn every_canary_is_heard_in_psi() = hears_every_canary::<Psi>();
+    fn every_canary_is_heard_in_ndn() = hears_every_canary::<Ndn>();
+    fn every_canary_is_heard_in_mf() = hears_every_canary::<Mf>();
 }
