@@ -98,17 +98,11 @@ impl<'a> Ground<'a> {
     /// If it does not arrive.
     pub(super) fn fetch(&self, delay: Duration) -> Outcome<f64> {
         let word = self.family.word();
-        let receiver = NodeSpec {
-            label: format!("{word}-receiver"),
-            family: Some(word),
-            roles: &["receiver"],
-            faces: vec![Face {
-                egress: Some(format!("{LINK}, delay = \"{}ms\"", delay.as_millis())),
-                more: if self.family == Family::Ndn { "routes = [\"/\"]\n".into() } else { String::new() },
-                ..Face::to(self.relay.front.local_addr()?)
-            }],
-            ..NodeSpec::default()
-        };
+        let receiver = NodeSpec::new(format!("{word}-receiver"), &["receiver"]).family(word).face(Face {
+            egress: Some(format!("{LINK}, delay = \"{}ms\"", delay.as_millis())),
+            more: if self.family == Family::Ndn { "routes = [\"/\"]\n".into() } else { String::new() },
+            ..Face::to(self.relay.front.local_addr()?)
+        });
         let output: PathBuf = self.stage.path(&format!("{}-output", receiver.label));
         if output.exists() {
             fs::remove_file(&output)?;

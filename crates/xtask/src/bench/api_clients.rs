@@ -27,7 +27,7 @@ use crate::{
     harness::{
         figure::Figure,
         rounds::{Contender, Sample, take_turns},
-        stage::{Stage, hash_of},
+        stage::Stage,
         trib::{Daemon, Done, Face, NodeSpec, Trib},
     },
 };
@@ -47,28 +47,16 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0.min(SIZE_MAX))?;
     let (stage, trib) = (&context.stage, &context.trib);
     let receiver_at = stage.address()?;
-    let publisher = trib.node(
-        stage,
-        &NodeSpec {
-            label: "api-publisher".into(),
-            roles: &["sender", "router", "resolver", "topology-manager"],
-            faces: vec![Face { egress: Some(LINK.into()), ..Face::to(receiver_at) }],
-            publish: Some((NAME.into(), source.path.clone())),
-            ..NodeSpec::default()
-        },
-    )?;
+    let publisher = NodeSpec::new("api-publisher", &["sender", "router", "resolver", "topology-manager"])
+        .face(Face { egress: Some(LINK.into()), ..Face::to(receiver_at) })
+        .publish(NAME, &source.path)
+        .start(trib, stage)?;
     let listen = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let receiver = trib.node(
-        stage,
-        &NodeSpec {
-            label: "api-receiver".into(),
-            roles: &["receiver"],
-            listen: Some(receiver_at),
-            faces: vec![Face::to(publisher.address)],
-            sections: format!("[http]\nlisten = \"{listen}\"\nconnections = 2000\n"),
-            ..NodeSpec::default()
-        },
-    )?;
+    let receiver = NodeSpec::new("api-receiver", &["receiver"])
+        .listen(receiver_at)
+        .face(Face::to(publisher.address))
+        .sections(format!("[http]\nlisten = \"{listen}\"\nconnections = 2000\n"))
+        .start(trib, stage)?;
     publisher.wait_until_published()?;
     receiver.wait_until_neighbours(1)?;
 
@@ -109,10 +97,7 @@ fn fetch(trib: &Trib, stage: &Stage, source: &Source, publisher: &Daemon, receiv
     let ended = trib.get_by(stage, receiver, NAME, &output)?.finish(TRANSFER_PATIENCE)?;
     let done = Done::read(&ended.lines)?;
     let after = (publisher.process.cpu_seconds()?, receiver.process.cpu_seconds()?);
-    if hash_of(&output)? != source.hash {
-        return Err("the received file differs from the published one".into());
-    }
-    clear(&output)?;
+    source.take(&output)?;
     Ok(Sample {
         bytes: done.bytes,
         seconds: done.seconds,

@@ -20,7 +20,7 @@ use crate::{
         figure::Figure,
         process::Process,
         rounds::{Contender, Sample, take_turns},
-        stage::{Stage, hash_of},
+        stage::Stage,
         targets,
         trib::{Done, Face, NodeSpec, Trib},
     },
@@ -232,15 +232,11 @@ impl Trial<'_> {
         let at = |host: usize, link: usize| SocketAddr::from((emulator.address(link, host), PORT));
         let spec =
             |label: &str, host: usize, listen: SocketAddr, roles: &'static [&'static str], peers: &[SocketAddr]| {
-                NodeSpec {
-                    label: label.into(),
-                    family: Some("mf"),
-                    namespace: Some(emulator.host(host).into()),
-                    roles,
-                    listen: Some(listen),
-                    faces: peers.iter().copied().map(Face::to).collect(),
-                    ..NodeSpec::default()
-                }
+                NodeSpec::new(label, roles)
+                    .family("mf")
+                    .inside(emulator.host(host))
+                    .listen(listen)
+                    .faces(peers.iter().copied().map(Face::to).collect())
             };
         let anywhere = SocketAddr::from(([0, 0, 0, 0], PORT));
         let router = spec("router", ROUTER, anywhere, &["router", "resolver"], &[]);
@@ -259,10 +255,7 @@ impl Trial<'_> {
         emulator.wait_until(REQUEST_AT)?;
         let ended = self.trib.get_by(self.stage, &client, NAME, &output)?.finish(TRANSFER_PATIENCE)?;
         let done = Done::read(&ended.lines)?;
-        if hash_of(&output)? != self.source.hash {
-            return Err("the received file differs from the published one".into());
-        }
-        clear(&output)?;
+        self.source.take(&output)?;
         Ok(Sample { bytes: done.bytes, seconds: done.seconds, ..Sample::default() })
     }
     fn tcp(&self, emulator: &Emulator, congestion: &str) -> Outcome<Sample> {

@@ -19,7 +19,7 @@ use crate::{
         figure::Figure,
         process::Process,
         rounds::{Contender, Sample, take_turns},
-        stage::{Stage, hash_of},
+        stage::Stage,
         trib::{Done, Face, NodeSpec, Trib},
     },
     note,
@@ -184,10 +184,7 @@ impl Trial<'_> {
             Transport::Notified(congestion) => self.tcp(&emulator, congestion, &["--follow"])?,
             Transport::Timeout(congestion) => self.tcp(&emulator, congestion, &[])?,
         };
-        if hash_of(&output)? != self.source.hash {
-            return Err("the received file differs from the published one".into());
-        }
-        clear(&output)?;
+        self.source.take(&output)?;
         Ok(Sample { bytes: SIZE, seconds, ..Sample::default() })
     }
     /// Moves the client, whose request starts now.
@@ -203,17 +200,17 @@ impl Trial<'_> {
         emulator.route(CLIENT, FAR, LAST[1])
     }
     fn mftp(&self, emulator: &Emulator) -> Outcome<f64> {
-        let spec = |label: &str, host: usize, roles: &'static [&'static str], peers: &[(usize, usize)]| NodeSpec {
-            label: format!("mobility-{label}"),
-            family: Some("mf"),
-            namespace: Some(emulator.host(host).into()),
-            roles,
-            listen: Some(SocketAddr::from(([0, 0, 0, 0], PORT))),
-            faces: peers
-                .iter()
-                .map(|(link, peer)| Face::to(SocketAddr::from((emulator.address(*link, *peer), PORT))))
-                .collect(),
-            ..NodeSpec::default()
+        let spec = |label: &str, host: usize, roles: &'static [&'static str], peers: &[(usize, usize)]| {
+            NodeSpec::new(format!("mobility-{label}"), roles)
+                .family("mf")
+                .inside(emulator.host(host))
+                .listen(SocketAddr::from(([0, 0, 0, 0], PORT)))
+                .faces(
+                    peers
+                        .iter()
+                        .map(|(link, peer)| Face::to(SocketAddr::from((emulator.address(*link, *peer), PORT))))
+                        .collect(),
+                )
         };
         const ROUTER: &[&str] = &["router", "resolver"];
         let _core = self.trib.node(self.stage, &spec("core", CORE, ROUTER, &[]))?;

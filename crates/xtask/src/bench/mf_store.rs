@@ -187,13 +187,7 @@ impl Sending {
 
 impl<'a> World<'a> {
     fn start(trib: &'a Trib, stage: &'a Stage, source: &'a Source) -> Outcome<World<'a>> {
-        let node = |label: &str, roles, faces| NodeSpec {
-            label: format!("store-{label}"),
-            family: Some("mf"),
-            roles,
-            faces,
-            ..NodeSpec::default()
-        };
+        let node = |label: &str, roles, faces| NodeSpec::new(format!("store-{label}"), roles).family("mf").faces(faces);
         let room = (source.size as f64 * HEADROOM) as u64 + (1 << 20);
         let router_spec = NodeSpec {
             listen: Some(stage.address()?),

@@ -89,14 +89,10 @@ impl Network {
         };
         let near = trib.node(stage, &router("near", near_at, far_at, ""))?;
         let far = trib.node(stage, &router("far", far_at, near_at, "routes = [\"/\"]"))?;
-        let producer = NodeSpec {
-            label: "producer".into(),
-            family: Some("ndn"),
-            roles: &["sender"],
-            faces: vec![Face { more: "register = \"localhop\"".into(), ..Face::to(near_at) }],
-            publish: Some((NAME.into(), source.path.clone())),
-            ..NodeSpec::default()
-        };
+        let producer = NodeSpec::new("producer", &["sender"])
+            .family("ndn")
+            .face(Face { more: "register = \"localhop\"".into(), ..Face::to(near_at) })
+            .publish(NAME, &source.path);
         let producer = trib.node(stage, &producer)?;
         producer.wait_until_published()?;
         Ok(Network { far, _daemons: [near, producer] })
@@ -104,21 +100,14 @@ impl Network {
     fn fetch(&self, trib: &Trib, stage: &Stage, source: &Source) -> Outcome<Fetched> {
         let output = stage.path("congested-output");
         clear(&output)?;
-        let consumer = NodeSpec {
-            label: "consumer".into(),
-            family: Some("ndn"),
-            roles: &["receiver"],
-            faces: vec![Face { more: "routes = [\"/\"]".into(), ..Face::to(self.far.address) }],
-            ..NodeSpec::default()
-        };
+        let consumer = NodeSpec::new("consumer", &["receiver"])
+            .family("ndn")
+            .face(Face { more: "routes = [\"/\"]".into(), ..Face::to(self.far.address) });
         let before = self.received_bytes()?;
         let ended = trib.get_here(stage, &consumer, NAME, &output)?.finish(PATIENCE)?;
         let done = Done::read(&ended.lines)?;
         let carried = self.received_bytes()? - before;
-        if hash_of(&output)? != source.hash {
-            return Err("the received file differs from the published one".into());
-        }
-        clear(&output)?;
+        source.take(&output)?;
         let mbps = |bytes: u64| bytes as f64 * 8.0 / done.seconds / 1e6;
         Ok(Fetched {
             goodput_mbps: mbps(done.bytes),

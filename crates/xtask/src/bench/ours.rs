@@ -44,16 +44,11 @@ impl<'a> Ground<'a> {
         let receiver_at = stage.address()?;
         // The publisher must name the receiver only to allow larger datagrams.
         let faces = if mtu.is_some() { vec![Face { mtu, ..Face::to(receiver_at) }] } else { Vec::new() };
-        let publisher = trib.node(
-            stage,
-            &NodeSpec {
-                label: format!("{prefix}-publisher"),
-                roles: &["sender", "router", "resolver", "topology-manager"],
-                faces,
-                publish: Some((NAME.into(), source.path.clone())),
-                ..NodeSpec::default()
-            },
-        )?;
+        let publisher =
+            NodeSpec::new(format!("{prefix}-publisher"), &["sender", "router", "resolver", "topology-manager"])
+                .faces(faces)
+                .publish(NAME, &source.path)
+                .start(trib, stage)?;
         publisher.wait_until_published()?;
         let receiver = NodeSpec {
             label: format!("{prefix}-receiver"),
@@ -68,17 +63,15 @@ impl<'a> Ground<'a> {
     pub(super) fn sources(trib: &'a Trib, stage: &'a Stage, source: &Source, count: usize) -> Outcome<Rc<Ground<'a>>> {
         let mut publishers: Vec<Daemon> = Vec::new();
         for index in 0..count {
+            let roles: &[&str] =
+                if index == 0 { &["sender", "router", "resolver", "topology-manager"] } else { &["sender"] };
             let first: Vec<SocketAddr> = publishers.iter().map(|publisher| publisher.address).take(1).collect();
-            publishers.push(trib.node(
-                stage,
-                &NodeSpec {
-                    label: format!("source-{}", index + 1),
-                    roles: if index == 0 { &["sender", "router", "resolver", "topology-manager"] } else { &["sender"] },
-                    faces: first.into_iter().map(Face::to).collect(),
-                    publish: Some((NAME.into(), source.path.clone())),
-                    ..NodeSpec::default()
-                },
-            )?);
+            publishers.push(
+                NodeSpec::new(format!("source-{}", index + 1), roles)
+                    .faces(first.into_iter().map(Face::to).collect())
+                    .publish(NAME, &source.path)
+                    .start(trib, stage)?,
+            );
         }
         for publisher in &publishers {
             publisher.wait_until_published()?;
@@ -101,43 +94,20 @@ impl<'a> Ground<'a> {
         prefix: &str,
         cache_bytes: u64,
     ) -> Outcome<Rc<Ground<'a>>> {
-        let forwarder = trib.node(
-            stage,
-            &NodeSpec {
-                label: format!("{prefix}-forwarder"),
-                roles: HUB,
-                sections: format!("[psi]\ncache_size = \"{cache_bytes}B\"\n"),
-                ..NodeSpec::default()
-            },
-        )?;
-        let publisher = trib.node(
-            stage,
-            &NodeSpec {
-                label: format!("{prefix}-publisher"),
-                roles: &["sender"],
-                faces: vec![Face::to(forwarder.address)],
-                publish: Some((NAME.into(), source.path.clone())),
-                ..NodeSpec::default()
-            },
-        )?;
+        let forwarder = NodeSpec::new(format!("{prefix}-forwarder"), HUB)
+            .sections(format!("[psi]\ncache_size = \"{cache_bytes}B\"\n"))
+            .start(trib, stage)?;
+        let publisher = NodeSpec::new(format!("{prefix}-publisher"), &["sender"])
+            .face(Face::to(forwarder.address))
+            .publish(NAME, &source.path)
+            .start(trib, stage)?;
         publisher.wait_until_published()?;
-        let receiver = NodeSpec {
-            label: format!("{prefix}-receiver"),
-            roles: &["receiver"],
-            faces: vec![Face::to(forwarder.address)],
-            ..NodeSpec::default()
-        };
+        let receiver = NodeSpec::new(format!("{prefix}-receiver"), &["receiver"]).face(Face::to(forwarder.address));
         Ok(Ground::new(trib, stage, source, vec![publisher], vec![forwarder], receiver))
     }
     /// A publisher and a receiver of MobilityFirst on both sides of one router without a content cache.
     pub(super) fn mf_hop(trib: &'a Trib, stage: &'a Stage, source: &Source) -> Outcome<Rc<Ground<'a>>> {
-        let node = |label: &str, roles, faces| NodeSpec {
-            label: format!("mf-{label}"),
-            family: Some("mf"),
-            roles,
-            faces,
-            ..NodeSpec::default()
-        };
+        let node = |label: &str, roles, faces| NodeSpec::new(format!("mf-{label}"), roles).family("mf").faces(faces);
         let sections = "[mf]\ncache_size = \"0B\"\n".into();
         let router = NodeSpec { sections, ..node("router", &["router", "resolver"], Vec::new()) };
         let router = trib.node(stage, &router)?;

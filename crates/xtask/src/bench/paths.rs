@@ -23,7 +23,7 @@ use crate::{
         figure::Figure,
         process::Process,
         rounds::{Contender, Sample, take_turns},
-        stage::{Stage, hash_of},
+        stage::Stage,
         targets::{self, Target},
         trib::{Daemon, Done, Face, NodeSpec, Trib},
     },
@@ -106,10 +106,7 @@ pub(super) fn fetch(trib: &Trib, stage: &Stage, source: &Source, trouble: Troubl
     let lines: Vec<String> = printed.into_iter().chain(ended.lines).collect();
     let done = Done::read(&lines)?;
     let after = network.cpu_seconds()?;
-    if hash_of(&output)? != source.hash {
-        return Err("the received file differs from the published one".into());
-    }
-    clear(&output)?;
+    source.take(&output)?;
     for (source, bytes, hops) in &done.paths {
         note(&format!("    {source}: {:.1} MB over {hops} hops", *bytes as f64 / 1e6));
     }
@@ -137,29 +134,19 @@ impl Network {
             egress: Some(format!("rate = \"{mbps}Mbps\", delay = \"{DELAY}\", queue = \"{QUEUE}\"{loss}")),
             ..Face::to(peer)
         };
-        let receiver = trib.node(
-            stage,
-            &NodeSpec {
-                label: "receiver".into(),
-                roles: &["receiver", "router", "resolver", "topology-manager"],
-                listen: Some(receiver_at),
-                faces: publishers_at.iter().zip(LINKS_MBPS).map(|(peer, mbps)| face(*peer, mbps)).collect(),
-                ..NodeSpec::default()
-            },
-        )?;
+        let receiver = NodeSpec::new("receiver", &["receiver", "router", "resolver", "topology-manager"])
+            .listen(receiver_at)
+            .faces(publishers_at.iter().zip(LINKS_MBPS).map(|(peer, mbps)| face(*peer, mbps)).collect())
+            .start(trib, stage)?;
         let mut publishers = Vec::new();
         for (index, (address, mbps)) in publishers_at.iter().zip(LINKS_MBPS).enumerate() {
-            publishers.push(trib.node(
-                stage,
-                &NodeSpec {
-                    label: format!("publisher-{}", index + 1),
-                    roles: &["sender"],
-                    listen: Some(*address),
-                    faces: vec![face(receiver_at, mbps)],
-                    publish: Some((NAME.into(), source.path.clone())),
-                    ..NodeSpec::default()
-                },
-            )?);
+            publishers.push(
+                NodeSpec::new(format!("publisher-{}", index + 1), &["sender"])
+                    .listen(*address)
+                    .face(face(receiver_at, mbps))
+                    .publish(NAME, &source.path)
+                    .start(trib, stage)?,
+            );
         }
         for publisher in &publishers {
             publisher.wait_until_published()?;

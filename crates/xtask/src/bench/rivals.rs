@@ -12,7 +12,7 @@ use crate::{
     harness::{
         process::{Ended, Process},
         rounds::{Contender, Sample},
-        stage::Stage,
+        stage::{Stage, hash_of},
         tools,
     },
     yardstick::Fetched,
@@ -34,6 +34,13 @@ impl Source {
     pub(super) fn make(stage: &mut Stage, size: u64) -> Outcome<Source> {
         let (path, hash) = stage.source(size)?;
         Ok(Source { path, size, hash })
+    }
+    /// Compares what was received in `output` with it, and removes that.
+    pub(super) fn take(&self, output: &Path) -> Outcome {
+        if hash_of(output)? != self.hash {
+            return Err("the received file differs from the published one".into());
+        }
+        clear(output)
     }
     /// The name of its file.
     pub(super) fn name(&self) -> &str {

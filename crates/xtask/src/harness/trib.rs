@@ -222,6 +222,36 @@ impl Trib {
 }
 
 impl NodeSpec {
+    /// A node of that name and those roles, and of the default family.
+    pub(crate) fn new(label: impl Into<String>, roles: &'static [&'static str]) -> NodeSpec {
+        NodeSpec { label: label.into(), roles, ..NodeSpec::default() }
+    }
+    pub(crate) fn family(self, family: &'static str) -> NodeSpec {
+        NodeSpec { family: Some(family), ..self }
+    }
+    /// In a network namespace.
+    pub(crate) fn inside(self, namespace: impl Into<String>) -> NodeSpec {
+        NodeSpec { namespace: Some(namespace.into()), ..self }
+    }
+    pub(crate) fn listen(self, address: SocketAddr) -> NodeSpec {
+        NodeSpec { listen: Some(address), ..self }
+    }
+    pub(crate) fn face(self, face: Face) -> NodeSpec {
+        self.faces(vec![face])
+    }
+    pub(crate) fn faces(self, faces: Vec<Face>) -> NodeSpec {
+        NodeSpec { faces, ..self }
+    }
+    pub(crate) fn publish(self, name: &str, path: &Path) -> NodeSpec {
+        NodeSpec { publish: Some((name.into(), path.into())), ..self }
+    }
+    pub(crate) fn sections(self, sections: impl Into<String>) -> NodeSpec {
+        NodeSpec { sections: sections.into(), ..self }
+    }
+    /// Starts it as [`Trib::node`] does.
+    pub(crate) fn start(&self, trib: &Trib, stage: &Stage) -> Outcome<Daemon> {
+        trib.node(stage, self)
+    }
     /// Writes the config, and removes the state of an earlier node of that name.
     fn write(&self, stage: &Stage, security: Option<&str>) -> Outcome<PathBuf> {
         let folder = stage.path(&self.label);
