@@ -23,19 +23,11 @@ enum Reboots {
 /// ```
 /// Returns the contacts that an object needs, and the bytes that leave `a` for it during contacts.
 fn contacts(seed: u64, (contact, gap): (Duration, Duration), reboots: Reboots) -> (u64, u64) {
-    let mut domain = Domain::new(seed);
-    domain.node("source", |_| {});
-    domain.node("phone", |_| {});
-    for label in ["a", "b"] {
-        domain.node(label, |config| {
-            (config.router, config.resolver) = (true, true);
-            config.proxy.lifetime = Duration::from_secs(7 * 86_400);
-        });
-    }
-    domain.link("source", "a", 100, ms(1));
+    let mut domain = Domain::drawn_with(seed, &["source --100,1-- a*", "b* --100,1-- phone"], |_, config| {
+        config.proxy.lifetime = Duration::from_secs(7 * 86_400);
+    });
     let link = LinkConfig { queue_bytes: 8_000, ..LinkConfig::new(Rate::from_bits_per_second(RATE), ms(20)) };
     domain.link_with("a", "b", link);
-    domain.link("b", "phone", 100, ms(1));
     let opener = MemoryOpener::new();
     let content = opener.content();
     domain.with("phone", |node, now| {

@@ -109,15 +109,9 @@ fn receivers_on_radios_share_what_arrives_and_do_not_wait_for_each_other() {
     let radios: [&[u64]; 5] =
         [&[2_000; 5], &[500, 4_000], &[4_000, 500], &[1_900, 2_000, 2_100], &[500, 2_000, 4_000, 2_000]];
     for kbps in radios {
-        let mut domain = Domain::new(1);
-        domain.node("server", |_| {});
-        for label in ["core", "gate"] {
-            domain.node(label, |config| {
-                (config.router, config.resolver, config.pending_requests_max) = (true, true, REQUESTS_MAX);
-            });
-        }
-        domain.link("server", "core", 1_000, ms(5));
-        domain.link("core", "gate", 1_000, ms(20));
+        let mut domain = Domain::drawn_with(1, &["server --1000,5-- core* --1000,20-- gate*"], |_, config| {
+            config.pending_requests_max = REQUESTS_MAX;
+        });
         for (number, kbps) in kbps.iter().enumerate() {
             domain.node(&format!("radio{number}"), |_| {});
             let mut radio = LinkConfig::new(Rate::from_bits_per_second(kbps * 1_000), ms(10));

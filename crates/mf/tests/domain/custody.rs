@@ -1,6 +1,6 @@
 //! Custody (RFC 5050 §5.10): some node keeps a stored chunk on disk until its receiver has it on its own.
 use tributary_mf::{
-    config::{CustodyUntil, ProxyConfig},
+    config::CustodyUntil,
     router::proxy::{Holding, Place},
     sender::SendOptions,
 };
@@ -25,22 +25,10 @@ struct Chain {
 
 impl Chain {
     fn new(seed: u64, b_stores: bool, has_other_way: bool) -> Chain {
-        let mut domain = Domain::new(seed);
-        domain.node("server", |_| {});
-        domain.router("a");
-        domain.node("b", |config| {
-            (config.router, config.resolver) = (true, true);
-            config.proxy.enabled = b_stores;
-        });
-        domain.node("phone", |_| {});
-        domain.link("server", "a", 100, ms(1));
-        domain.link("a", "b", 20, ms(5));
-        domain.link("b", "phone", 20, ms(2));
-        if has_other_way {
-            domain.router("c");
-            domain.link("a", "c", 20, ms(6));
-            domain.link("c", "phone", 20, ms(2));
-        }
+        let paths = ["server --100,1-- a* --20,5-- b* --20,2-- phone", "a --20,6-- c* --20,2-- phone"];
+        let paths = &paths[..1 + usize::from(has_other_way)];
+        let mut domain =
+            Domain::drawn_with(seed, paths, |label, config| config.proxy.enabled = label != "b" || b_stores);
         domain.run(Duration::from_secs(3));
         let mut chain = Chain { domain, content: MemoryOpener::new().content(), sent: Vec::new(), has_other_way };
         chain.accept();
@@ -201,12 +189,7 @@ fn a_receiver_that_is_killed_at_any_moment_goes_on_with_its_disk_and_has_each_ob
 #[test]
 fn what_was_on_its_way_to_a_receiver_that_was_killed_goes_to_its_next_life_at_once_wherever_that_comes_from() {
     for moment in MOMENTS {
-        let mut domain = Domain::new(moment);
-        domain.node("server", |_| {});
-        domain.router("b");
-        domain.node("phone", |_| {});
-        domain.link("server", "b", 100, ms(1));
-        domain.link("b", "phone", 20, ms(2));
+        let mut domain = Domain::drawn(moment, &["server --100,1-- b* --20,2-- phone"]);
         let before = domain.connection("b", "phone");
         domain.run(Duration::from_secs(3));
         let (content, sent, has_other_way) = (MemoryOpener::new().content(), Vec::new(), false);
@@ -341,19 +324,8 @@ fn a_receiver_that_nobody_takes_for_is_sent_little_until_somebody_does() {
 fn custody_costs_little_of_the_rate_of_a_chain() {
     let size = 60_000_000;
     let rates = |custody: CustodyUntil| {
-        let mut domain = Domain::new(11);
-        domain.node("server", |_| {});
-        for label in ["r1", "r2", "r3"] {
-            domain.node(label, |config| {
-                (config.router, config.resolver) = (true, true);
-                config.proxy = ProxyConfig { custody, ..ProxyConfig::default() };
-            });
-        }
-        domain.node("phone", |_| {});
-        domain.link("server", "r1", 1_000, ms(1));
-        domain.link("r1", "r2", 100, ms(20));
-        domain.link("r2", "r3", 100, ms(20));
-        domain.link("r3", "phone", 100, ms(5));
+        let path = "server --1000,1-- r1* --100,20-- r2* --100,20-- r3* --100,5-- phone";
+        let mut domain = Domain::drawn_with(11, &[path], |_, config| config.proxy.custody = custody);
         domain.run(Duration::from_secs(3));
         let mut chain =
             Chain { domain, content: MemoryOpener::new().content(), sent: Vec::new(), has_other_way: false };
@@ -411,14 +383,7 @@ fn holdings_say_where_each_chunk_is() {
 #[test]
 fn what_was_asked_for_and_stored_arrives_though_its_source_has_gone_and_a_router_starts_anew() {
     for moment in [500, 1_000, 2_000, 4_000, 9_000] {
-        let mut domain = Domain::new(12);
-        domain.node("server", |_| {});
-        domain.router("a");
-        domain.router("b");
-        domain.node("phone", |_| {});
-        domain.link("server", "a", 100, ms(2));
-        domain.link("a", "b", 100, ms(5));
-        domain.link("b", "phone", 2, ms(2));
+        let mut domain = Domain::drawn(12, &["server --100,2-- a* --100,5-- b* --2,2-- phone"]);
         let bytes = random_bytes(4_000_000, 4);
         domain.publish("server", object("/lab/film", bytes.clone()));
         domain.run(Duration::from_secs(14));

@@ -53,13 +53,7 @@ fn at_most_a_tenth_of_a_second_is_lost_beyond_an_outage() {
 ///   server ── core ── gate ─ 2 Mbit/s ─ d0, d1, …
 /// ```
 fn gateway(seed: u64, devices: usize, size: usize) -> Domain {
-    let mut domain = Domain::new(seed);
-    domain.node("server", |_| {});
-    for label in ["core", "gate"] {
-        domain.router(label);
-    }
-    domain.link("server", "core", 1_000, ms(5));
-    domain.link("core", "gate", 1_000, ms(20));
+    let mut domain = Domain::drawn(seed, &["server --1000,5-- core* --1000,20-- gate*"]);
     for device in 0..devices {
         let label = format!("d{device}");
         domain.node(&label, |_| {});
@@ -117,17 +111,10 @@ fn the_network_is_ahead_of_the_receiver_that_asks_again() {
 #[test]
 fn chunks_follow_a_receiver_to_another_router() {
     for watching in [true, false] {
-        let mut domain = Domain::new(4);
-        domain.node("server", |_| {});
-        for label in ["r1", "r2", "r3"] {
-            domain.router(label);
-        }
-        domain.node("mobile", |_| {});
-        domain.link("server", "r1", 100, ms(1));
-        domain.link("r1", "r2", 100, ms(5));
-        domain.link("r1", "r3", 100, ms(5));
-        domain.link("r2", "mobile", 20, ms(2));
-        domain.link("r3", "mobile", 20, ms(2));
+        let mut domain = Domain::drawn(
+            4,
+            &["server --100,1-- r1* --100,5-- r2*", "r1* --100,5-- r3*", "r2* --20,2-- mobile", "r3* --20,2-- mobile"],
+        );
         domain.cut("r3", "mobile");
         let bytes = random_bytes(6_000_000, 2);
         domain.publish("server", object("/lab/film", bytes.clone()));
@@ -211,14 +198,7 @@ fn what_a_killed_router_had_in_memory_is_asked_for_at_once() {
 #[test]
 fn a_router_killed_while_its_host_is_away_costs_little_and_brings_little_twice() {
     for seed in 1..6 {
-        let mut domain = Domain::new(seed);
-        domain.node("server", |_| {});
-        domain.router("core");
-        domain.router("access");
-        domain.node("receiver", |_| {});
-        domain.link("server", "core", 50, ms(2));
-        domain.link("core", "access", 100, ms(10));
-        domain.link("access", "receiver", 40, ms(5));
+        let mut domain = Domain::drawn(seed, &["server --50,2-- core* --100,10-- access* --40,5-- receiver"]);
         let bytes = random_bytes(48_000_000, 1);
         domain.publish("server", object("/lab/film", bytes.clone()));
         domain.run(Duration::from_secs(2));
@@ -309,12 +289,7 @@ fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
 #[test]
 fn what_is_delegated_waits_in_the_one_router_of_a_sensor_and_its_receiver_through_a_kill() {
     for kills in [false, true] {
-        let mut domain = Domain::new(21);
-        domain.node("sensor", |_| {});
-        domain.router("gate");
-        domain.node("hub", |_| {});
-        domain.link("sensor", "gate", 10, ms(1));
-        domain.link("gate", "hub", 10, ms(1));
+        let mut domain = Domain::drawn(21, &["sensor --10,1-- gate* --10,1-- hub"]);
         domain.run(Duration::from_secs(1));
         let content = accept(&mut domain, "hub");
         domain.cut("gate", "hub");
@@ -578,25 +553,16 @@ fn many_sources_that_fill_a_small_store_take_nothing_of_what_another_was_promise
 #[test]
 fn what_has_two_ways_goes_round_the_one_whose_storage_is_used_up() {
     for percent in [30, 0] {
-        let mut domain = Domain::new(23);
-        domain.node("n1", |_| {});
-        domain.node("n4", |_| {});
-        for label in ["west", "near", "far", "east"] {
-            domain.node(label, |config| {
-                (config.router, config.resolver) = (true, true);
-                config.proxy.depleted_percent = percent;
-                config.proxy.capacity = ByteCount(3_000_000);
-                config.proxy.flow_capacity = ByteCount(3_000_000);
-            });
-        }
-        domain.node("gone", |_| {});
-        domain.link("n1", "west", 100, ms(1));
-        domain.link("west", "near", 100, ms(5));
-        domain.link("near", "east", 100, ms(5));
-        domain.link("west", "far", 100, ms(10));
-        domain.link("far", "east", 100, ms(10));
-        domain.link("east", "n4", 100, ms(1));
-        domain.link("near", "gone", 100, ms(1));
+        let paths = [
+            "n1 --100,1-- west* --100,5-- near* --100,5-- east*",
+            "west --100,10-- far* --100,10-- east --100,1-- n4",
+            "near --100,1-- gone",
+        ];
+        let mut domain = Domain::drawn_with(23, &paths, |_, config| {
+            config.proxy.depleted_percent = percent;
+            config.proxy.capacity = ByteCount(3_000_000);
+            config.proxy.flow_capacity = ByteCount(3_000_000);
+        });
         domain.run(Duration::from_secs(3));
         let content = accept(&mut domain, "n4");
         let carried = |domain: &Domain| {
@@ -627,18 +593,12 @@ fn what_has_two_ways_goes_round_the_one_whose_storage_is_used_up() {
 
 #[test]
 fn what_a_depleted_store_cannot_hold_waits_upstream() {
-    let mut domain = Domain::new(12);
-    domain.node("n1", |_| {});
-    domain.router("n2");
-    domain.node("n3", |config| {
-        (config.router, config.resolver) = (true, true);
-        config.proxy.capacity = ByteCount(3_000_000);
-        config.proxy.flow_capacity = ByteCount(3_000_000);
+    let mut domain = Domain::drawn_with(12, &["n1 --100,1-- n2* --100,10-- n3* --25,1-- n4"], |label, config| {
+        if label == "n3" {
+            config.proxy.capacity = ByteCount(3_000_000);
+            config.proxy.flow_capacity = ByteCount(3_000_000);
+        }
     });
-    domain.node("n4", |_| {});
-    domain.link("n1", "n2", 100, ms(1));
-    domain.link("n2", "n3", 100, ms(10));
-    domain.link("n3", "n4", 25, ms(1));
     domain.run(Duration::from_secs(2));
     let content = accept(&mut domain, "n4");
     domain.cut("n3", "n4");
@@ -726,15 +686,8 @@ fn who_heard_nothing_of_what_was_delegated_is_sent_it_though_its_producer_sleeps
 
 #[test]
 fn a_router_that_is_killed_in_the_midst_of_a_chunk_does_not_block_the_next_one() {
-    let mut domain = Domain::new(1);
-    domain.node("n1", |_| {});
-    domain.router("n2");
-    domain.router("n3");
-    domain.node("n4", |_| {});
     // Chunks arrive slowly and are forwarded during their arrival.
-    domain.link("n1", "n2", 5, ms(1));
-    domain.link("n2", "n3", 100, ms(10));
-    domain.link("n3", "n4", 100, ms(1));
+    let mut domain = Domain::drawn(1, &["n1 --5,1-- n2* --100,10-- n3* --100,1-- n4"]);
     let bytes = random_bytes(3_000_000, 1);
     domain.publish("n1", object("/lab/film", bytes.clone()));
     domain.run(Duration::from_secs(2));

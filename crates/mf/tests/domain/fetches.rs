@@ -126,14 +126,7 @@ fn a_cache_that_took_what_is_wrong_has_what_is_right_as_soon_as_that_passes() {
 #[test]
 fn what_is_on_its_way_does_not_come_again_out_of_a_cache() {
     for away in [ms(0), ms(4_000)] {
-        let mut domain = Domain::new(4);
-        for router in ["core", "access"] {
-            domain.router(router);
-        }
-        domain.node("server", |_| {});
-        domain.node("car", |_| {});
-        domain.link("server", "core", 1_000, ms(5));
-        domain.link("core", "access", 1_000, ms(10));
+        let mut domain = Domain::drawn(4, &["server --1000,5-- core* --1000,10-- access*", "car"]);
         let rate = Rate::from_bits_per_second(150_000);
         let mut last = LinkConfig::new(rate, ms(20));
         last.queue_bytes = 64 << 10;
@@ -198,12 +191,7 @@ fn of_two_links_between_routers_one_is_enough() {
 
 /// Three routers in a row; a reader at the first, hosts near and far at the others.
 fn near_and_far() -> Domain {
-    let mut domain = Domain::new(5);
-    for label in ["r1", "r2", "r3"] {
-        domain.router(label);
-    }
-    domain.link("r1", "r2", 100, ms(5));
-    domain.link("r2", "r3", 100, ms(20));
+    let mut domain = Domain::drawn(5, &["r1* --100,5-- r2* --100,20-- r3*"]);
     for (label, router) in [("near", "r2"), ("far", "r3"), ("reader", "r1")] {
         domain.node(label, |_| {});
         domain.link(label, router, 20, ms(1));
@@ -254,17 +242,8 @@ fn whoever_asks_when_the_nearest_source_is_dead_is_served_by_another_one_at_once
 
 #[test]
 fn a_receiver_with_two_attachments_gets_both_rates() {
-    let mut domain = Domain::new(6);
-    for label in ["r1", "r2", "r3"] {
-        domain.router(label);
-    }
-    domain.node("server", |_| {});
-    domain.node("reader", |_| {});
-    domain.link("server", "r1", 200, ms(1));
-    domain.link("r1", "r2", 200, ms(5));
-    domain.link("r1", "r3", 200, ms(5));
-    domain.link("r2", "reader", 20, ms(2));
-    domain.link("r3", "reader", 20, ms(2));
+    let paths = ["server --200,1-- r1* --200,5-- r2* --20,2-- reader", "r1 --200,5-- r3* --20,2-- reader"];
+    let mut domain = Domain::drawn(6, &paths);
     let bytes = random_bytes(20_000_000, 1);
     domain.publish("server", object("/lab/file", bytes.clone()));
     domain.run(Duration::from_secs(3));
@@ -279,21 +258,11 @@ fn a_receiver_with_two_attachments_gets_both_rates() {
 fn a_slow_destination_does_not_hold_up_another_one_when_its_chunks_are_pushed_aside() {
     use tributary_mf::config::HolRelief;
     let time = |beside: bool, relief: fn(&mut Config)| {
-        let mut domain = Domain::new(7);
-        domain.node("server", relief);
-        for label in ["r1", "r2"] {
-            domain.node(label, |config| {
-                (config.router, config.resolver) = (true, true);
-                config.buffer_packets = 3_000;
-                relief(config);
-            });
-        }
-        domain.node("slow", relief);
-        domain.node("fast", relief);
-        domain.link("server", "r1", 200, ms(1));
-        domain.link("r1", "r2", 200, ms(2));
-        domain.link("r2", "slow", 2, ms(1));
-        domain.link("r2", "fast", 100, ms(1));
+        let paths = ["server --200,1-- r1* --200,2-- r2* --2,1-- slow", "r2 --100,1-- fast"];
+        let mut domain = Domain::drawn_with(7, &paths, |_, config| {
+            config.buffer_packets = 3_000;
+            relief(config);
+        });
         domain.publish("server", object("/lab/slow", random_bytes(30_000_000, 1)));
         domain.publish("server", object("/lab/fast", random_bytes(10_000_000, 2)));
         domain.run(Duration::from_secs(3));
@@ -361,27 +330,17 @@ fn routers_that_are_full_of_chunks_for_each_other_go_on() {
 fn hosts_that_fill_small_buffers_with_chunks_for_each_other_go_on() {
     use tributary_mf::config::HolRelief;
     for relief in [HolRelief::Proxy, HolRelief::Windows] {
-        let mut domain = Domain::new(22);
-        let small = |config: &mut Config| {
+        let paths = ["a --5,1-- r1* --5,1-- r2* --5,1-- b", "c --5,1-- r1", "d --5,1-- r2"];
+        let mut domain = Domain::drawn_with(22, &paths, |_, config| {
             config.transfer.chunk_bytes = 65_536;
             (config.buffer_packets, config.relief) = (145, relief);
-        };
-        for label in ["r1", "r2"] {
-            domain.node(label, |config| {
-                (config.router, config.resolver) = (true, true);
-                small(config);
-            });
-        }
-        domain.link("r1", "r2", 5, ms(1));
-        let hosts = [("a", "r1"), ("b", "r2"), ("c", "r1"), ("d", "r2")];
-        let bytes = random_bytes(1_000_000, 1);
-        for (label, router) in hosts {
-            domain.node(label, small);
-            domain.link(label, router, 5, ms(1));
-            domain.publish(label, object(&format!("/lab/{label}"), bytes.clone()));
+        });
+        let hosts = ["a", "b", "c", "d"];
+        for label in hosts {
+            domain.publish(label, object(&format!("/lab/{label}"), random_bytes(1_000_000, 1)));
         }
         domain.run(Duration::from_secs(3));
-        let wants = hosts.iter().flat_map(|(to, _)| hosts.iter().map(move |(of, _)| (*to, *of)));
+        let wants = hosts.iter().flat_map(|to| hosts.iter().map(move |of| (*to, *of)));
         let wants: Vec<_> = wants.filter(|(to, of)| to != of).collect();
         let fetches: Vec<_> = wants.iter().map(|(to, of)| (to, domain.fetch(to, &format!("/lab/{of}")))).collect();
         for (to, (id, _)) in fetches {
@@ -420,14 +379,7 @@ fn a_source_that_waits_for_acknowledgements_stops_when_nobody_wants_its_chunks_a
 
 #[test]
 fn a_source_that_lies_is_named_and_another_one_asked() {
-    let mut domain = Domain::new(8);
-    domain.router("r1");
-    domain.router("r2");
-    domain.link("r1", "r2", 100, ms(10));
-    for (label, router) in [("honest", "r2"), ("liar", "r1"), ("reader", "r1")] {
-        domain.node(label, |_| {});
-        domain.link(label, router, 50, ms(2));
-    }
+    let mut domain = Domain::drawn(8, &["liar --50,2-- r1* --100,10-- r2* --50,2-- honest", "reader --50,2-- r1"]);
     let bytes = random_bytes(2_000_000, 1);
     domain.publish("honest", object("/lab/file", bytes.clone()));
     let wrong = Faulty::new(object("/lab/file", bytes.clone()));
@@ -448,16 +400,12 @@ fn a_source_that_lies_is_named_and_another_one_asked() {
 #[test]
 fn sources_that_cut_an_object_in_different_ways_are_trusted() {
     for (near, far) in [(65_536, 16_384), (16_384, 65_536), (100_000, 30_000)] {
-        let mut domain = Domain::new(11);
-        domain.router("r1");
-        domain.router("r2");
-        domain.link("r1", "r2", 100, ms(10));
-        domain.node("near", |config| config.transfer.chunk_bytes = near);
-        domain.node("far", |config| config.transfer.chunk_bytes = far);
-        domain.node("reader", |_| {});
-        for (label, router) in [("near", "r1"), ("far", "r2"), ("reader", "r1")] {
-            domain.link(label, router, 20, ms(2));
-        }
+        let paths = ["near --20,2-- r1* --100,10-- r2* --20,2-- far", "reader --20,2-- r1"];
+        let mut domain = Domain::drawn_with(11, &paths, |label, config| match label {
+            "near" => config.transfer.chunk_bytes = near,
+            "far" => config.transfer.chunk_bytes = far,
+            _ => {}
+        });
         let bytes = random_bytes(5_000_000, 1);
         for label in ["near", "far"] {
             domain.publish(label, object("/lab/file", bytes.clone()));
@@ -481,18 +429,12 @@ fn sources_that_cut_an_object_in_different_ways_are_trusted() {
 #[test]
 fn a_source_that_lies_costs_little_and_sends_nothing_more_when_it_is_named() {
     for seed in 1..4 {
-        let mut domain = Domain::new(seed);
-        for router in ["core", "north", "access"] {
-            domain.router(router);
-        }
-        for (label, router, delay) in [("liar", "core", 2), ("honest", "north", 5), ("other", "north", 8)] {
-            domain.node(label, |_| {});
-            domain.link(label, router, 50, ms(delay));
-        }
-        domain.node("reader", |_| {});
-        domain.link("north", "core", 100, ms(5));
-        domain.link("core", "access", 100, ms(10));
-        domain.link("access", "reader", 40, ms(5));
+        let paths = [
+            "liar --50,2-- core* --100,5-- north* --50,5-- honest",
+            "other --50,8-- north",
+            "core --100,10-- access* --40,5-- reader",
+        ];
+        let mut domain = Domain::drawn(seed, &paths);
         let bytes = random_bytes(20_000_000, seed);
         for label in ["honest", "other"] {
             domain.publish(label, object("/lab/file", bytes.clone()));
@@ -643,16 +585,8 @@ fn a_host_with_two_links_to_a_router_is_there_when_one_of_them_is_cut() {
 #[test]
 fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
     for at_first in [1_000, 1_472] {
-        let mut domain = Domain::new(8);
-        for label in ["r1", "r2"] {
-            domain.router(label);
-        }
-        for label in ["n1", "n2"] {
-            domain.node(label, |_| {});
-        }
-        domain.link("n1", "r1", 100, ms(1));
+        let mut domain = Domain::drawn(8, &["n1 --100,1-- r1*", "r2* --100,1-- n2"]);
         domain.link_with("r1", "r2", LinkConfig { mtu: at_first, ..LinkConfig::new(Rate::from_mbps(20), ms(5)) });
-        domain.link("r2", "n2", 100, ms(1));
         let bytes = random_bytes(10_000_000, 1);
         domain.publish("n1", object("/lab/file", bytes.clone()));
         domain.run(Duration::from_secs(2));
@@ -680,12 +614,7 @@ fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
 fn a_link_whose_long_datagrams_are_acknowledged_is_not_probed() {
     use tributary_mf::wire::PacketType;
     let (probes, bytes) = (Rc::new(RefCell::new(0u32)), random_bytes(20_000_000, 1));
-    let mut domain = Domain::new(9);
-    domain.router("r1");
-    domain.node("server", |_| {});
-    domain.node("reader", |_| {});
-    domain.link("server", "r1", 100, ms(1));
-    domain.link("r1", "reader", 2, ms(10));
+    let mut domain = Domain::drawn(9, &["server --100,1-- r1* --2,10-- reader"]);
     let seen = Rc::clone(&probes);
     domain.net.set_tap(move |packet| {
         // A probe has the probed length.

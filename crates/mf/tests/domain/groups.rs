@@ -145,12 +145,7 @@ fn copies_for_members_are_kept_as_long_as_one_may_ask_for_them_and_no_longer() {
 fn a_group_that_its_owner_lists_is_reached_and_so_is_a_group_in_it_through_its_proxy() {
     let guid = |label: &str| Guid::of(&SigningKey::from_secret(&Config::new(label, 0).secret).public(), b"");
     for spread in [Spread::AllByProxies(3), Spread::Nearest] {
-        let mut domain = Domain::new(6);
-        for router in ["core", "r0", "r1"] {
-            domain.router(router);
-        }
-        domain.link("core", "r0", 100, ms(5));
-        domain.link("core", "r1", 100, ms(5));
+        let mut domain = Domain::drawn(6, &["core* --100,5-- r0*", "core* --100,5-- r1*"]);
         domain.node("owner", |config| {
             let far = Guid::of(&SigningKey::from_secret(&config.secret).public(), b"far");
             let of = |members: &[Guid], proxy: Option<Guid>| GroupConfig { members: members.into(), proxy };

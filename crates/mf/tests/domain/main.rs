@@ -88,6 +88,32 @@ impl Domain {
             seed,
         }
     }
+    /// A network of hosts, routers (`*`) and links, each with its Mbit/s and its milliseconds each way.
+    pub(crate) fn drawn(seed: u64, paths: &[&str]) -> Domain {
+        Domain::drawn_with(seed, paths, |_, _| {})
+    }
+    /// The same with what `set` says of the nodes, by label.
+    pub(crate) fn drawn_with(seed: u64, paths: &[&str], set: impl Fn(&str, &mut Config)) -> Domain {
+        let mut domain = Domain::new(seed);
+        for path in paths {
+            let words: Vec<&str> = path.split(' ').collect();
+            for word in words.iter().step_by(2) {
+                let (label, is_router) = (word.trim_end_matches('*'), word.ends_with('*'));
+                if !domain.nodes.contains_key(label) {
+                    domain.node(label, |config| {
+                        (config.router, config.resolver) = (is_router, is_router);
+                        set(label, config);
+                    });
+                }
+            }
+            for hop in words.windows(3).step_by(2) {
+                let [a, b] = [hop[0], hop[2]].map(|word| word.trim_end_matches('*'));
+                let (mbps, millis) = hop[1].trim_matches('-').split_once(',').unwrap();
+                domain.link(a, b, mbps.parse().unwrap(), ms(millis.parse().unwrap()));
+            }
+        }
+        domain
+    }
     /// Adds a node; `set` sets its roles.
     pub(crate) fn node(&mut self, label: &str, set: impl FnOnce(&mut Config)) -> NodeIndex {
         let mut config = Config::new(label, self.seed.wrapping_mul(1000) + self.nodes.len() as u64);

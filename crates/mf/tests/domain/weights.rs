@@ -77,12 +77,7 @@ fn an_access_that_does_not_carry_what_its_weight_promises_leaves_none_idle() {
 #[test]
 fn of_several_sources_that_of_the_better_access_is_asked_though_it_is_further() {
     for (weight, expected) in [(255, "near"), (150, "near"), (20, "far")] {
-        let mut domain = Domain::new(5);
-        for label in ["r1", "r2", "r3"] {
-            domain.router(label);
-        }
-        domain.link("r1", "r2", 100, ms(5));
-        domain.link("r1", "r3", 100, ms(20));
+        let mut domain = Domain::drawn(5, &["r1* --100,5-- r2*", "r1* --100,20-- r3*"]);
         domain.node("reader", |_| {});
         domain.link("reader", "r1", 20, ms(1));
         for (label, router, weight) in [("near", "r2", weight), ("far", "r3", 255)] {
