@@ -229,16 +229,6 @@ mod tests {
             prop_assert!(runs.into_iter().flatten().eq(oracle.iter().copied()));
             prop_assert_eq!(Bitmap::decode(len, &bitmap.encode()), Ok(bitmap));
         }
-
-        #[test]
-        fn any_bytes_give_a_bitmap_with_the_same_bytes_or_an_error(
-            len in 0u32..70, bytes in prop::collection::vec(any::<u8>(), 0..10),
-        ) {
-            if let Ok(bitmap) = Bitmap::decode(len, &bytes) {
-                prop_assert_eq!(bitmap.encode(), bytes);
-                prop_assert!(bitmap.count() <= len);
-            }
-        }
     }
 
     #[test]

@@ -253,7 +253,6 @@ const READERS: &str = "readers-";
 mod tests {
     use super::*;
     use crate::{MemoryObject, store::ObjectReader};
-    use proptest::prelude::*;
 
     fn reader(byte: u8) -> SigningKey {
         SigningKey::from_secret(&[byte; 32])
@@ -354,18 +353,5 @@ mod tests {
         assert_eq!(with(53, 0), Err(KeyListError::Readers { readers: 0 }));
         assert_eq!(with(52, 0xff), Err(KeyListError::Readers { readers: 0xff04 }));
         assert!(with(60, 1).is_ok_and(|list| list.open(ObjectId([1; 16]), &reader(9)).is_none()));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_give_an_error_or_a_list_that_encodes_to_them(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
-            let framed = [MAGIC, &bytes[..]].concat();
-            for bytes in [&bytes, &framed] {
-                if let Ok(list) = KeyList::decode(bytes) {
-                    prop_assert_eq!(&list.encode()[..], &bytes[..]);
-                    prop_assert_eq!(list.open(list.object(), &reader(1)), None);
-                }
-            }
-        }
     }
 }

@@ -214,12 +214,5 @@ mod tests {
             let response = ControlResponse { code: 200, text: "OK".into(), body: Some(parameters) };
             prop_assert_eq!(ControlResponse::decode(&response.encode()), Ok(response));
         }
-        #[test]
-        fn any_bytes_are_parameters_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let mut complete = Vec::new();
-            complete.put_element(types::CONTROL_PARAMETERS, &bytes);
-            let _ = ControlParameters::decode(&complete);
-            let _ = ControlResponse::decode(&bytes);
-        }
     }
 }

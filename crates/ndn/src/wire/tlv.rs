@@ -373,12 +373,5 @@ mod tests {
             bytes.put_integer(1, number);
             prop_assert_eq!(only("x", &bytes, 1).and_then(|value| integer("x", value)), Ok(number));
         }
-        #[test]
-        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut reader = Reader::new("x", &bytes);
-            while let Ok(Some(element)) = reader.element() {
-                prop_assert!(element.end <= bytes.len() && element.start < element.end);
-            }
-        }
     }
 }

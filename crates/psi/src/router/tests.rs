@@ -516,31 +516,4 @@ proptest! {
             (view, header) => prop_assert!(false, "{:?} but {:?}", view, header),
         }
     }
-
-    #[test]
-    fn any_bytes_are_dropped_or_forwarded_but_never_panic(
-        mut bytes in prop::collection::vec(any::<u8>(), 0..400),
-        kind in 1u8..6,
-        fid in 0usize..3,
-        keys in any::<bool>(),
-    ) {
-        let mut bench = CacheBench::new();
-        bench.fill(0..4);
-        if !keys {
-            bench.router.set_keys(&[]);
-        }
-        if fid > 0 {
-            let mut head = Vec::new();
-            let fid = [bench.reverse, bench.forward][fid - 1];
-            let packet_type = if kind == 4 { PacketType::Request } else { PacketType::Data };
-            Header { packet_type, flags: 0, ttl: 3, fid }.encode(&mut head);
-            head.extend_from_slice(&bytes);
-            bytes = head;
-        } else if let Some(first) = bytes.first_mut() {
-            *first = (VERSION << 4) | kind;
-        }
-        let verdict = bench.router.forward(NOW, Some(FaceId(2)), bytes.into());
-        prop_assert!(verdict.dropped.is_some() || verdict.copies > 0);
-        sent(&mut bench.router);
-    }
 }

@@ -536,25 +536,6 @@ fn older_routes_are_refused() {
     assert_eq!(node.routes().map(|routes| routes.term), Some(3));
 }
 
-proptest! {
-    #[test]
-    fn any_bytes_are_survived_even_with_a_valid_code(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..3, sealed in any::<bool>()) {
-        let mut node = Neighbour::new(config(1, 1));
-        node.add_face(ms(0), FaceId(1), FaceOptions { mtu: 1500, rate: None });
-        let packet = if sealed {
-            let mut packet = [(crate::wire::VERSION << 4) | kind, 0, 1, 0x80, 0].to_vec();
-            packet.extend_from_slice(&bytes);
-            seal(&[0; 32], &mut packet, 5);
-            packet
-        } else {
-            bytes
-        };
-        node.handle_datagram(ms(1), FaceId(1), &packet.into());
-        node.handle_timeout(ms(2));
-        node.handle_timeout(ms(100_000));
-    }
-}
-
 #[test]
 fn a_neighbour_that_was_silent_is_soon_known_to_be_back_and_not_greeted_eagerly_for_ever() {
     for (outage, limit) in [(5_000, 60), (60_000, 210)] {
