@@ -50,8 +50,7 @@ fn name(text: &str) -> tributary_content::Name {
     text.parse().unwrap()
 }
 fn publish(world: &mut World, host: u64, text: &str) {
-    let now = world.now();
-    world.client(host).publish(now, &name(text), vec![1], 10, crate::wire::MissingScopes::Create);
+    world.act(host, |client, now| client.publish(now, &name(text), vec![1], 10, crate::wire::MissingScopes::Create));
 }
 /// At how many nodes an item has a publisher.
 fn holders(world: &World, text: &str) -> usize {
@@ -138,8 +137,7 @@ fn what_lies_in_the_store_and_is_no_entry_is_counted_and_gives_way() {
     run(&mut world, &memory, Duration::from_secs(1));
     let (stats, ..) = world.resolvers[&NodeId(1)].store_status().unwrap();
     assert_eq!((stats.forged, holders(&world, "/a")), (1, 1));
-    let now = world.now();
-    world.client(1).unpublish(now, &name("/a"));
+    world.act(1, |client, now| client.unpublish(now, &name("/a")));
     run(&mut world, &memory, Duration::from_secs(3));
     assert_eq!(holders(&world, "/a"), 0);
     let version = memory.lock().unwrap().kept[&key].0.version;

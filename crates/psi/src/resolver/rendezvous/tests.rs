@@ -77,8 +77,7 @@ fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its
     let asked = world.resolvers.values_mut().next().expect("it runs");
     asked.handle_message(now, host(1), route(host(1)), Message::Request(request));
     world.run(Duration::from_secs(1));
-    let now = world.now();
-    world.client(1).publish(now, &name("/c"), vec![1], 10, CREATE);
+    world.act(1, |client, now| client.publish(now, &name("/c"), vec![1], 10, CREATE));
     world.run(Duration::from_secs(3));
     assert!(publishers(&world, "/c") > 0);
 }
@@ -173,6 +172,10 @@ impl World {
     }
     pub(super) fn client(&mut self, number: u64) -> &mut PubSub {
         self.hosts.get_mut(&host(number)).expect("the host runs")
+    }
+    pub(super) fn act(&mut self, number: u64, act: impl FnOnce(&mut PubSub, Time)) {
+        let now = self.now();
+        act(self.client(number), now);
     }
     pub(super) fn now(&self) -> Time {
         self.network.now
@@ -269,12 +272,10 @@ impl World {
         self.run(Duration::from_secs(seconds));
     }
     fn publish(&mut self, number: u64, text: &str) {
-        let now = self.now();
-        self.client(number).publish(now, &name(text), manifest(number, text), 1_000, CREATE);
+        self.act(number, |client, now| client.publish(now, &name(text), manifest(number, text), 1_000, CREATE));
     }
     pub(super) fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
-        let now = self.now();
-        self.client(number).subscribe(now, &name(text), transfer, 4, PathMetric::Hops);
+        self.act(number, |client, now| client.subscribe(now, &name(text), transfer, 4, PathMetric::Hops));
     }
     /// The publishers of a transfer that the topology manager knows; `None` if it knows none or the transfer was
     /// withdrawn.
@@ -385,16 +386,13 @@ fn unpublishing_and_unsubscribing_reach_the_topology_manager() {
     world.subscribe(3, "/lab/a", 1);
     world.seconds(2);
     assert_eq!(world.sources(3, 1), Some(vec![1, 2]));
-    let now = world.now();
-    world.client(1).unpublish(now, &name("/lab/a"));
+    world.act(1, |client, now| client.unpublish(now, &name("/lab/a")));
     world.seconds(1);
     assert_eq!(world.sources(3, 1), Some(vec![2]));
-    let now = world.now();
-    world.client(2).unpublish(now, &name("/lab/a"));
+    world.act(2, |client, now| client.unpublish(now, &name("/lab/a")));
     world.seconds(1);
     assert_eq!(world.sources(3, 1), Some(vec![]));
-    let now = world.now();
-    world.client(3).unsubscribe(now, &name("/lab/a"), 1);
+    world.act(3, |client, now| client.unsubscribe(now, &name("/lab/a"), 1));
     world.seconds(1);
     assert_eq!(world.sources(3, 1), None);
     assert_eq!(world.matches[&(host(3), 1)].paths, 0, "the request is withdrawn");
@@ -433,8 +431,7 @@ fn a_restarted_publisher_replaces_its_former_self_even_with_a_smaller_boot_numbe
     world.boot = 10;
     world.start_host(host(1));
     world.announce();
-    let now = world.now();
-    world.client(1).publish(now, &name("/lab/a"), b"another manifest".to_vec(), 5, CREATE);
+    world.act(1, |client, now| client.publish(now, &name("/lab/a"), b"another manifest".to_vec(), 5, CREATE));
     world.seconds(2);
     assert_eq!(world.events_of(1), [ResolverEvent::Published { name: "/lab/a".into() }]);
     assert_eq!(world.matches[&(host(2), 1)].publishers[0].manifest, b"another manifest");
@@ -493,8 +490,7 @@ fn a_scope_tells_what_is_in_it_then_that_it_is_listed_then_what_changes() {
     world.publish(1, "/lab/images/a");
     world.publish(1, "/lab/b");
     world.seconds(2);
-    let now = world.now();
-    world.client(3).subscribe_scope(now, &name("/lab"));
+    world.act(3, |client, now| client.subscribe_scope(now, &name("/lab")));
     world.seconds(1);
     let events = world.events_of(3);
     let scope = ResolverEvent::Appeared { name: "/lab/images".into(), is_scope: true, publishers: 0, bytes: 0 };
@@ -513,17 +509,15 @@ fn a_scope_tells_what_is_in_it_then_that_it_is_listed_then_what_changes() {
         bytes: 1_000
     }));
     assert_eq!(events.len(), 2, "{events:?}");
-    let now = world.now();
-    world.client(1).unpublish(now, &name("/lab/images/a"));
-    world.client(2).unpublish(now, &name("/lab/c"));
+    world.act(1, |client, now| client.unpublish(now, &name("/lab/images/a")));
+    world.act(2, |client, now| client.unpublish(now, &name("/lab/c")));
     world.seconds(1);
     let events: BTreeSet<String> = world.events_of(3).iter().map(|event| format!("{event:?}")).collect();
     assert_eq!(
         events,
         ["/lab/c", "/lab/images"].map(|n| format!("{:?}", ResolverEvent::Disappeared { name: n.into() })).into()
     );
-    let now = world.now();
-    world.client(3).unsubscribe_scope(now, &name("/lab"));
+    world.act(3, |client, now| client.unsubscribe_scope(now, &name("/lab")));
     world.publish(1, "/lab/d");
     world.seconds(2);
     assert_eq!(world.events_of(3), [ResolverEvent::Unsubscribed { name: "/lab".into() }]);
@@ -539,14 +533,12 @@ fn an_item_claims_no_name_below_it_and_a_name_below_claims_no_item() {
             assert!(world.rejections(publisher).is_empty(), "{order:?}");
             world.subscribe(3, name, publisher as u32);
         }
-        let now = world.now();
-        world.client(4).subscribe_scope(now, &name("/lab"));
+        world.act(4, |client, now| client.subscribe_scope(now, &name("/lab")));
         world.seconds(1);
         assert!(world.matches.values().filter(|request| request.publishers.len() == 1).count() == 2, "{order:?}");
         assert!(world.events_of(4).contains(&ResolverEvent::Listed { name: "/lab".into(), entries: 1 }), "{order:?}");
-        let now = world.now();
         let above = if order[0] == "/lab" { 1 } else { 2 };
-        world.client(above).unpublish(now, &name("/lab"));
+        world.act(above, |client, now| client.unpublish(now, &name("/lab")));
         world.seconds(2);
         assert_eq!(world.events_of(4), [], "the names below stay");
     }
@@ -555,8 +547,7 @@ fn an_item_claims_no_name_below_it_and_a_name_below_claims_no_item() {
 #[test]
 fn the_root_lists_the_outermost_names_even_if_there_are_none() {
     let mut world = World::new(7, Faults::NONE, 3, 2);
-    let now = world.now();
-    world.client(2).subscribe_scope(now, &Name::root());
+    world.act(2, |client, now| client.subscribe_scope(now, &Name::root()));
     world.seconds(2);
     assert!(world.events_of(2).contains(&ResolverEvent::Listed { name: "/".into(), entries: 0 }));
     world.publish(1, "/top");
@@ -570,8 +561,7 @@ fn explicit_scopes_follow_the_rules_of_psi() {
     let mut world = World::new(8, Faults::NONE, 4, 2);
     world.seconds(1);
     let step = |world: &mut World, number: u64, act: &dyn Fn(&mut PubSub, Time)| {
-        let now = world.now();
-        act(world.client(number), now);
+        world.act(number, act);
         world.seconds(1);
         world.events_of(number)
     };
@@ -604,20 +594,17 @@ fn explicit_scopes_follow_the_rules_of_psi() {
 #[test]
 fn a_scope_with_something_in_it_is_not_removed() {
     let mut world = World::new(9, Faults::NONE, 4, 2);
-    let now = world.now();
-    world.client(1).publish_scope(now, &name("/s"), REFUSE);
+    world.act(1, |client, now| client.publish_scope(now, &name("/s"), REFUSE));
     world.seconds(1);
     world.publish(2, "/s/i");
     world.seconds(1);
     world.events_of(1);
-    let now = world.now();
-    world.client(1).unpublish_scope(now, &name("/s"));
+    world.act(1, |client, now| client.unpublish_scope(now, &name("/s")));
     world.seconds(1);
     assert_eq!(world.rejections(1), [("unpublish scope".into(), Rejection::ScopeNotEmpty.to_string())]);
     // The scope still exists, but its lease is no longer renewed: it lives as long as it has entries.
     world.seconds(60);
-    let now = world.now();
-    world.client(1).subscribe_scope(now, &name("/s"));
+    world.act(1, |client, now| client.subscribe_scope(now, &name("/s")));
     world.seconds(1);
     assert!(world.events_of(1).contains(&ResolverEvent::Listed { name: "/s".into(), entries: 1 }));
 }
@@ -629,8 +616,7 @@ fn a_scope_keeps_an_item_whose_publishers_take_turns() {
         world.seconds(1);
         world.publish(1, "/s/i");
         world.seconds(2);
-        let now = world.now();
-        world.client(1).unpublish(now, &name("/s/i"));
+        world.act(1, |client, now| client.unpublish(now, &name("/s/i")));
         let pause = world.network.random.below(60);
         world.run(Duration::from_millis(pause));
         world.publish(2, "/s/i");
@@ -660,14 +646,12 @@ fn every_rejection_reaches_the_application() {
     world.publish(1, "/s/i");
     world.subscribe(1, "/s/i", 1);
     world.seconds(1);
-    let now = world.now();
-    world.client(1).subscribe_scope(now, &name("/s"));
+    world.act(1, |client, now| client.subscribe_scope(now, &name("/s")));
     world.seconds(1);
     assert!(world.rejections(1).is_empty());
     let mut seen = BTreeSet::new();
     let mut expect = |world: &mut World, number: u64, rejection: Rejection, act: &dyn Fn(&mut PubSub, Time)| {
-        let now = world.now();
-        act(world.client(number), now);
+        world.act(number, act);
         world.seconds(10);
         let rejections = world.rejections(number);
         assert_eq!(rejections.len(), 1, "{rejection:?}");
@@ -700,12 +684,10 @@ fn every_rejection_reaches_the_application() {
     world.publish(1, "/s/k");
     world.seconds(1);
     expect(&mut world, 2, Rejection::LimitReached(Limit::Children, 3), &put("/s/l", CREATE));
-    let now = world.now();
-    world.client(3).publish_scope(now, &name("/own"), CREATE);
+    world.act(3, |client, now| client.publish_scope(now, &name("/own"), CREATE));
     world.seconds(1);
     world.events_of(3);
-    let now = world.now();
-    world.client(2).publish_scope(now, &name("/s"), CREATE);
+    world.act(2, |client, now| client.publish_scope(now, &name("/s"), CREATE));
     expect(&mut world, 2, Rejection::ScopeNotEmpty, &|c, t| c.unpublish_scope(t, &name("/s")));
     expect(&mut world, 2, Rejection::AlreadyPublished, &|c, t| c.publish_scope(t, &name("/own"), CREATE));
     expect(&mut world, 2, Rejection::NotAuthorised, &|c, t| c.unpublish_scope(t, &name("/own")));
@@ -1106,8 +1088,7 @@ fn all_resolvers_may_die_and_what_hosts_want_comes_back_with_new_ones() {
     let mut world = World::new(18, Faults::NONE, 3, 3);
     world.publish(1, "/lab/a");
     world.subscribe(3, "/lab/a", 1);
-    let now = world.now();
-    world.client(2).subscribe_scope(now, &Name::root());
+    world.act(2, |client, now| client.subscribe_scope(now, &Name::root()));
     world.seconds(2);
     world.events.clear();
     for number in 1..=3 {
@@ -1179,8 +1160,7 @@ fn thousands_of_items_of_one_scope_are_held_renewed_and_listed() {
     }
     world.seconds(20);
     assert_eq!(world.events_of(1).len(), 3_000);
-    let now = world.now();
-    world.client(2).subscribe_scope(now, &name("/big"));
+    world.act(2, |client, now| client.subscribe_scope(now, &name("/big")));
     world.seconds(70);
     let events = world.events_of(2);
     assert!(events.contains(&ResolverEvent::Listed { name: "/big".into(), entries: 3_000 }));
@@ -1291,8 +1271,7 @@ fn status_counts_what_is_held() {
     let mut world = World::new(20, Faults::NONE, 3, 2);
     world.publish(1, "/lab/a");
     world.subscribe(2, "/lab/a", 1);
-    let now = world.now();
-    world.client(2).subscribe_scope(now, &name("/lab"));
+    world.act(2, |client, now| client.subscribe_scope(now, &name("/lab")));
     world.seconds(2);
     let status = world.resolvers[&NodeId(1)].status();
     assert!(status.ready && status.members.len() == 3 && status.suspected.is_empty());
@@ -1433,8 +1412,7 @@ proptest! {
         death in 0usize..40,
     ) {
         let mut world = World::new(seed, Faults::lossy(loss), 4, 4);
-        let now = world.now();
-        world.client(4).subscribe_scope(now, &Name::root());
+        world.act(4, |client, now| client.subscribe_scope(now, &Name::root()));
         let mut oracle = BTreeMap::<String, BTreeSet<u64>>::new();
         for (index, (publishes, number, item)) in steps.into_iter().enumerate() {
             let text = format!("/{item}");
@@ -1498,8 +1476,7 @@ fn of_very_many_publishers_each_subscriber_is_told_of_some_that_differ_and_of_it
     assert!(most.is_some_and(|most| most < 16), "{reported_publishers:?}");
     // A publisher that leaves changes no other place.
     let before: Vec<_> = (1..=HOSTS).map(|number| world.sources(number, 1).expect("it is told")).collect();
-    let now = world.now();
-    world.client(20).unpublish(now, &name("/s/i"));
+    world.act(20, |client, now| client.unpublish(now, &name("/s/i")));
     world.seconds(1);
     for (number, before) in (1..=HOSTS).zip(&before) {
         let sources = world.sources(number, 1).expect("it is told");
