@@ -4,10 +4,12 @@
 //! == request, two names           starts a packet; the first one may go without a name
 //! 01 0004                         # type, length: white space groups fields and means nothing
 //! cafe f00d                       # nonce
+//! > Request { nonce: 3405705229 }   what it says, as `Debug` writes it; long values go on in further such lines
 //! == request that ends early
 //! ! datagram ends inside length   the error that parsing must give
 //! 01 00
 //! ```
+use std::fmt::{Debug, Display};
 
 /// One packet of a golden file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,8 +20,53 @@ pub struct GoldenPacket {
     pub line: usize,
     /// Its bytes.
     pub bytes: Vec<u8>,
+    /// What it says, as `Debug` writes it.
+    pub value: Option<String>,
     /// For a malformed packet, the error that parsing must return.
     pub error: Option<String>,
+}
+
+impl GoldenPacket {
+    fn named(name: &str, line: usize) -> GoldenPacket {
+        GoldenPacket { name: name.into(), line, bytes: Vec::new(), value: None, error: None }
+    }
+    /// The difference between what the file says of the packet and how it is decoded, or its bytes and how it is encoded
+    /// again; `None` if there is none.
+    pub fn difference<'a, T: Debug, E: Display>(
+        &'a self,
+        decode: impl Fn(&'a [u8]) -> Result<T, E>,
+        encode: impl Fn(&T, &mut Vec<u8>),
+    ) -> Option<String> {
+        let found = match decode(&self.bytes) {
+            Err(error) => format!("! {error}"),
+            Ok(value) => {
+                let mut again = Vec::new();
+                encode(&value, &mut again);
+                if again != self.bytes {
+                    return Some(format!("line {}, {}: it is encoded as {again:02x?}", self.line, self.name));
+                }
+                format!("> {value:?}")
+            }
+        };
+        let told = self.error.as_ref().map(|error| format!("! {error}"));
+        let told = told.or_else(|| self.value.as_ref().map(|value| format!("> {value}")));
+        (told.as_ref() != Some(&found)).then(|| format!("line {}, {}:\n{found}", self.line, self.name))
+    }
+    /// The same for a packet that knows its end: no shorter one and none with a byte more is decoded.
+    pub fn difference_or_end<T: Debug, E: Display>(
+        &self,
+        decode: impl Fn(&[u8]) -> Result<T, E>,
+        encode: impl Fn(&T, &mut Vec<u8>),
+    ) -> Option<String> {
+        let difference = self.difference(&decode, encode);
+        if difference.is_some() || self.error.is_some() {
+            return difference;
+        }
+        let longer = [&self.bytes[..], &[0]].concat();
+        let mut others = (0..self.bytes.len()).map(|cut| &self.bytes[..cut]).chain([&longer[..]]);
+        let wrong = others.find(|bytes| decode(bytes).is_ok())?;
+        Some(format!("line {}, {}: {} bytes are decoded too", self.line, self.name, wrong.len()))
+    }
 }
 
 /// A golden file that cannot be read.
@@ -53,21 +100,22 @@ pub fn parse(text: &str) -> Result<Vec<GoldenPacket>, GoldenError> {
     for (line, content) in (1..).zip(text.lines()) {
         let content = content.trim();
         if let Some(name) = content.strip_prefix("==") {
-            let (name, bytes, error) = (name.trim().into(), Vec::new(), None);
-            packets.push(GoldenPacket { name, line, bytes, error });
+            packets.push(GoldenPacket::named(name.trim(), line));
             continue;
         }
-        let is_error = content.starts_with('!');
-        let content = if is_error { content } else { content.split('#').next().unwrap_or("").trim() };
+        let is_told = content.starts_with(['!', '>']);
+        let content = if is_told { content } else { content.split('#').next().unwrap_or("").trim() };
         if content.is_empty() {
             continue;
         }
         if packets.is_empty() {
-            packets.push(GoldenPacket { name: String::new(), line, bytes: Vec::new(), error: None });
+            packets.push(GoldenPacket::named("", line));
         }
         let Some(packet) = packets.last_mut() else { continue };
-        if is_error {
-            packet.error = Some(content[1..].trim().into());
+        if is_told {
+            let told = if content.starts_with('!') { &mut packet.error } else { &mut packet.value };
+            let before = told.take().map_or(String::new(), |before| before + " ");
+            *told = Some(before + content[1..].trim());
             continue;
         }
         for group in content.split_whitespace() {
@@ -99,8 +147,9 @@ mod tests {
 
     #[test]
     fn reads_fields_names_and_errors() {
-        let packets =
-            parse("# all\n01 0203 # a\n\n== two\n! ends early # really\nFf\n== empty\n").expect("it is well-formed");
+        let packets = parse("# all\n01 0203 # a\n> A\n> B\n\n== two\n! ends early # really\nFf\n== empty\n")
+            .expect("it is well-formed");
+        assert_eq!(packets[0].value.as_deref(), Some("A B"));
         let summary: Vec<_> =
             packets.iter().map(|p| (p.name.as_str(), p.line, p.bytes.as_slice(), p.error.as_deref())).collect();
         let expected: [(&str, usize, &[u8], Option<&str>); 3] =
