@@ -19,7 +19,7 @@ mod data;
 mod fid;
 mod fields;
 #[cfg(test)]
-pub(crate) mod golden;
+mod golden_tests;
 mod hello;
 mod mac;
 pub(crate) mod message;

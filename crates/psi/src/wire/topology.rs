@@ -428,6 +428,3 @@ impl Offer {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
