@@ -21,6 +21,7 @@
 //! | the hash tree and proofs of single chunks | [`tree`] |
 //! | chunks that only readers can open | [`sealed`] |
 //! | the key of a sealed object, wrapped for its readers | [`readers`] |
+//! | names with the key or hash to believe | [`reference`] |
 //! | names that reveal nothing without their key | [`blind`] |
 //! | which chunks are held | [`bitmap`] |
 //! | traits of the stores that a driver injects | [`store`] |
@@ -71,6 +72,7 @@ pub mod memory;
 pub mod name;
 pub mod pieces;
 pub mod readers;
+pub mod reference;
 pub mod repository;
 pub mod sealed;
 pub mod store;
@@ -88,6 +90,7 @@ pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
 pub use pieces::{Piece, PieceHash, PieceSizes, Pieces, list_pieces};
 pub use readers::{KeyList, KeyListError};
+pub use reference::{Reference, ReferenceError};
 pub use repository::{ChunkRepository, Damage, MemoryRepository};
 pub use sealed::{ChunkCipher, NotSealed, ObjectKey};
 pub use store::{
