@@ -12,6 +12,8 @@
 //! messages refer to them. A network without an authority ([`Network`] absent) grants everything to everybody and suits
 //! demonstrations only.
 //!
+//! [`Believed`] decides which publisher a fetch believes for a name.
+//!
 //! A certificate names one Ed25519 key. The node's X25519 key for handshakes and pair keys follows from it
 //! ([`PublicKey::agreement_key`]), so that an authority can admit a node whose owner has read out one key.
 //!
@@ -40,6 +42,7 @@
 #![no_std]
 extern crate alloc;
 
+mod belief;
 mod certificate;
 mod identity;
 mod network;
@@ -48,6 +51,7 @@ mod roles;
 mod spread;
 mod text;
 
+pub use belief::{Believed, Ground, Keys};
 pub use certificate::{Certificate, IssueError, Terms};
 pub use identity::{Identity, WallClock};
 pub use network::{Access, BACKDATED, CLOCK_TOLERANCE, Grant, Network, Refusal};
