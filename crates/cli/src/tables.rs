@@ -37,9 +37,12 @@ fn words(notice: &Notice) -> Vec<String> {
             lines.extend(invitation.iter().map(|line| format!("  others connect with --peer {line}")));
             lines
         }
-        Notice::Published { name, bytes, version, publisher, confirmed } => {
+        Notice::Published { name, bytes, version, publisher, reference, confirmed } => {
             let state = if *confirmed { "published" } else { "offered (not confirmed yet)" };
-            vec![format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes))]
+            vec![
+                format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes)),
+                format!("  others fetch it with trib get '{reference}'"),
+            ]
         }
         Notice::Unpublished { name } => vec![format!("'{name}' is withdrawn")],
         Notice::Entry { name, kind, .. } if kind == "scope" => vec![format!("{name}/")],

@@ -27,5 +27,6 @@ mod roles;
 mod sealed;
 mod serve;
 mod service;
+mod tickets;
 mod versions;
 mod web;

@@ -58,7 +58,7 @@ const BLOCKS: &[(&str, &str)] = &[
     ("trib lab list", "not run: the experiment takes minutes; `crates/lab/tests` runs experiments"),
     ("trib lab report", "not run: it takes hours"),
     (
-        "trib get /lab/images/debian.iso --publisher KEY --serve",
+        "trib get 'trib:/lab/images/debian.iso?publisher=KEY' --serve",
         "not run: the name is an example; `serve.rs` runs the like",
     ),
     ("trib get /lab/images/doc ", "not run: the names are examples; `folders.rs` runs the like"),

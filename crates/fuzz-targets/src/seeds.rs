@@ -260,6 +260,7 @@ impl Seeds {
                     bytes: u64::MAX,
                     version: 1,
                     publisher: text("k"),
+                    reference: text("trib:/x?publisher=k"),
                     confirmed: true,
                 },
             ),

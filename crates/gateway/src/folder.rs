@@ -158,11 +158,11 @@ async fn bytes(object: &CachedObject, range: Range<u64>, config: &GatewayConfig)
     }
 }
 
-/// A folder as a page.
-pub(crate) fn page(title: &str, lines: &[Line]) -> String {
-    let title = escape(title);
+/// A folder as a page, whose links keep `query`.
+pub(crate) fn page(title: &str, query: &str, lines: &[Line]) -> String {
+    let (title, query) = (escape(title), escape(query));
     let mut page = format!(
-        "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body><h1>{title}</h1>\n<table>\n<tr><td><a href=\"../\">../</a></td><td></td></tr>\n"
+        "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body><h1>{title}</h1>\n<table>\n<tr><td><a href=\"../{query}\">../</a></td><td></td></tr>\n"
     );
     for line in lines {
         let text = escape(&String::from_utf8_lossy(&line.name));
@@ -170,7 +170,7 @@ pub(crate) fn page(title: &str, lines: &[Line]) -> String {
         let link = encode(&line.name);
         let _ = writeln!(
             page,
-            "<tr><td><a href=\"./{link}{slash}\">{text}{slash}</a></td><td align=\"right\">{size}</td></tr>"
+            "<tr><td><a href=\"./{link}{slash}{query}\">{text}{slash}</a></td><td align=\"right\">{size}</td></tr>"
         );
     }
     page.push_str("</table></body></html>\n");

@@ -1,6 +1,6 @@
 //! From a request to the name that it means.
 use hyper::{Request, Uri, header};
-use tributary_content::Name;
+use tributary_content::{Name, Reference};
 
 use crate::config::GatewayConfig;
 
@@ -18,7 +18,8 @@ pub(crate) enum Refusal {
 /// What a request means.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    pub(crate) name: Name,
+    /// The name, and what the query pins.
+    pub(crate) reference: Reference,
     /// The least number of components of a folder's name: a mirror's components.
     pub(crate) shortest: usize,
     /// Whether the path ends with a slash.
@@ -37,7 +38,13 @@ pub(crate) fn place<B>(request: &Request<B>, config: &GatewayConfig) -> Result<P
         }
         name = name.child(&bytes).map_err(|_| Refusal::Path("the path is too long for a name"))?;
     }
-    Ok(Place { name, shortest: root.len().max(1), is_folder: path.ends_with('/') })
+    let mut reference = Reference::from(name);
+    // The queries of a mirror's clients have the meaning that its origin gives them.
+    for field in request.uri().query().filter(|_| root.is_empty()).into_iter().flat_map(|query| query.split('&')) {
+        let unread = |_| Refusal::Path("the query names no publisher's key, ed25519:…, or no hash");
+        reference.take_field(field).map_err(unread)?;
+    }
+    Ok(Place { reference, shortest: root.len().max(1), is_folder: path.ends_with('/') })
 }
 
 /// Whether a request is for a host that the gateway is a mirror of.
@@ -123,7 +130,7 @@ mod tests {
         for host in hosts {
             request = request.header("host", *host);
         }
-        place(&request.body(()).expect("a request"), &config).map(|place| place.name.to_string())
+        place(&request.body(()).expect("a request"), &config).map(|place| place.reference.to_string())
     }
 
     #[test]
@@ -139,6 +146,17 @@ mod tests {
         }
         assert!(matches!(meant(&format!("/{}", "a".repeat(2000)), local), Err(Refusal::Path(_))));
         assert!(matches!(meant(&"/a".repeat(40), local), Err(Refusal::Path(_))));
+    }
+
+    #[test]
+    fn a_query_pins_as_a_reference_does_and_other_fields_mean_something_else() {
+        let key = tributary_content::SigningKey::from_secret(&[1; 32]).public();
+        let escaped = key.to_string().replace(':', "%3A");
+        let pinned = meant(&format!("/lab/x?format=json&publisher={escaped}"), &["localhost"]);
+        assert_eq!(pinned, Ok(format!("trib:/lab/x?publisher={key}")));
+        assert!(matches!(meant("/lab/x?publisher=me", &["localhost"]), Err(Refusal::Path(_))));
+        assert!(matches!(meant("/lab/x?hash=", &["localhost"]), Err(Refusal::Path(_))));
+        assert_eq!(meant("/x?publisher=me", &["deb.example.org"]), Ok("/mirror/debian/x".into()), "a mirror's own");
     }
 
     #[test]

@@ -302,7 +302,7 @@ async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Respons
         }
     })?;
     let query = request.uri().query().unwrap_or_default();
-    if place.name.is_empty() {
+    if place.reference.name.is_empty() {
         let text =
             format!("Tributary gateway: GET /NAME reads an object; {} are read at present\n", shared.sessions.len());
         return Ok(plain(StatusCode::OK, text));
@@ -313,11 +313,11 @@ async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Respons
     }
     let Some(path) = below else {
         if place.is_folder {
-            return Err(Failure::new(404, format!("'{}' is a file, not a folder", place.name)));
+            return Err(Failure::new(404, format!("'{}' is a file, not a folder", place.reference.name)));
         }
         let range = 0..session.object().size();
         let validators = Validators::new(session.object().manifest(), None);
-        let kind = content_type(place.name.components().last().unwrap_or_default());
+        let kind = content_type(place.reference.name.components().last().unwrap_or_default());
         return file(shared, request, session, range, validators, kind).await;
     };
     let index = session.folder(&shared.config).await?;
@@ -416,10 +416,10 @@ fn listing(
     wants_json: bool,
 ) -> Response<Content> {
     let (kind, text) = match wants_json {
-        true => ("application/json", folder::json(&place.name.to_string(), lines)),
+        true => ("application/json", folder::json(&place.reference.name.to_string(), lines)),
         false => {
             let shown = percent_free(request.uri().path());
-            ("text/html; charset=utf-8", folder::page(&shown, lines))
+            ("text/html; charset=utf-8", folder::page(&shown, &place.reference.query(), lines))
         }
     };
     let manifest = session.object().manifest();

@@ -13,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 use tributary::{ApiError, ErrorKind, Flow, Get, LocalApi, Output, spawn};
-use tributary_content::{Name, ObjectKind};
+use tributary_content::{Name, ObjectKind, Reference};
 use tributary_net::disk::{CachedObject, ObjectCache};
 
 use crate::{config::GatewayConfig, folder::Folder, place::Place};
@@ -60,7 +60,7 @@ pub(crate) struct Sessions {
     api: Arc<LocalApi>,
     cache: ObjectCache,
     config: GatewayConfig,
-    open: Mutex<HashMap<Name, Arc<Session>>>,
+    open: Mutex<HashMap<Reference, Arc<Session>>>,
     /// Sessions that newer ones have replaced, while clients read from them.
     replaced: Mutex<Vec<Arc<Session>>>,
 }
@@ -114,27 +114,29 @@ impl Sessions {
     }
     /// The object that a name means, or else the longest folder above it that is published.
     pub(crate) async fn locate(self: &Arc<Self>, place: &Place) -> Result<Located, Failure> {
-        let name = &place.name;
+        let name = &place.reference.name;
         let shortest = place.shortest.max(name.len().saturating_sub(LEVELS_MAX)).min(name.len());
-        let prefixes: Vec<Name> = (shortest..=name.len()).rev().map(|len| name.prefix(len)).collect();
-        for prefix in &prefixes {
-            if let Some(found) = self.known(prefix)
-                && let Some(located) = fits(found, name, prefix.len())
+        let of = |name| Reference { name, ..place.reference.clone() };
+        for len in (shortest..=name.len()).rev() {
+            if let Some(found) = self.known(&of(name.prefix(len)))
+                && let Some(located) = fits(found, name, len)
             {
                 return Ok(located);
             }
         }
         let (answer, resolved) = oneshot::channel();
         let answer = |found| _ = answer.send(found);
-        self.api.resolve(name, shortest, self.config.patience, answer).map_err(|error| Failure::of(&error))?;
+        self.api
+            .resolve(&place.reference, shortest, self.config.patience, answer)
+            .map_err(|error| Failure::of(&error))?;
         let resolved = resolved.await.map_err(|_| Failure::new(503, "the node has ended"))?;
         let found = resolved.map_err(|error| Failure::of(&error))?;
-        let len = found.len();
+        let len = found.name.len();
         let session = Arc::clone(self).session(found).await?;
         fits(session, name, len).ok_or_else(|| Failure::new(404, format!("there is no '{name}'")))
     }
     /// The session of a name that is open and fresh.
-    fn known(&self, name: &Name) -> Option<Use> {
+    fn known(&self, name: &Reference) -> Option<Use> {
         let open = lock(&self.open);
         let session = open.get(name)?;
         let state = session.state.borrow().clone();
@@ -144,7 +146,7 @@ impl Sessions {
         }
     }
     /// The session of a name, started if need be.
-    async fn session(self: Arc<Self>, name: Name) -> Result<Use, Failure> {
+    async fn session(self: Arc<Self>, name: Reference) -> Result<Use, Failure> {
         let session = self.begin(&name)?;
         let mut state = session.state.clone();
         let waited = state.wait_for(|state| !matches!(state, State::Looking)).await.map(|state| state.clone());
@@ -154,7 +156,7 @@ impl Sessions {
             Ok(State::Looking) | Err(_) => Err(Failure::new(503, "the node has ended")),
         }
     }
-    fn begin(self: &Arc<Self>, name: &Name) -> Result<Arc<Session>, Failure> {
+    fn begin(self: &Arc<Self>, name: &Reference) -> Result<Arc<Session>, Failure> {
         let mut open = lock(&self.open);
         if let Some(session) = open.get(name).filter(|session| session.is_fresh(&self.config)) {
             return Ok(Arc::clone(session));
@@ -184,14 +186,14 @@ impl Sessions {
         Ok(session)
     }
     /// Fetches the chunks that readers want until they want no more.
-    fn fetch(&self, name: &Name, is_stopped: &AtomicBool, tell: &watch::Sender<State>) {
+    fn fetch(&self, name: &Reference, is_stopped: &AtomicBool, tell: &watch::Sender<State>) {
         let patience_ms = Some(u64::try_from(self.config.patience.as_millis()).unwrap_or(u64::MAX));
         let get = Get { patience_ms, ..Get::new(name.to_string(), Output::Stream) };
         let opened = tell.clone();
         let on_open = Box::new(move |object| {
             opened.send_replace(State::Open(object));
         });
-        let ended = self.api.read_through(&get, &self.cache, on_open, &mut |_| {
+        let ended = self.api.read_through(get, &self.cache, on_open, &mut |_| {
             if is_stopped.load(Ordering::Acquire) { Flow::Stop } else { Flow::Continue }
         });
         let failure = match &ended {

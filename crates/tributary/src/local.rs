@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, mpsc},
 };
-use tributary_content::{Name, PublicKey};
+use tributary_content::{PublicKey, Reference};
 use tributary_core::{Duration, Rate, link::LinkState};
 use tributary_net::disk::{ObjectCache, OnOpen};
 
@@ -138,26 +138,26 @@ impl LocalApi {
     /// The errors of [`Api::ask`] for a [`Get`].
     pub fn read_through(
         &self,
-        get: &Get,
+        get: Get,
         cache: &ObjectCache,
         on_open: OnOpen,
         notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        self.node.get_for_readers(get, cache, on_open, notify)
+        self.node.get_for_readers(&get.settled()?, cache, on_open, notify)
     }
-    /// Finds the name of the object or folder at `path`, without waiting, and passes it to `answer`. It looks up no
-    /// name with fewer than `shortest` components. The lookup is not listed among the transfers.
+    /// Finds the object or folder at the path of `reference`, without waiting, and passes its name, with the only publisher
+    /// to believe about it, to `answer`. It looks up no name with fewer than `shortest` components. The lookup is not listed among the transfers.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone; `answer` gets one with the reason if the path leads to nothing.
     pub fn resolve(
         &self,
-        path: &Name,
+        reference: &Reference,
         shortest: usize,
         patience: Duration,
-        answer: impl FnOnce(Result<Name, ApiError>) + Send + 'static,
+        answer: impl FnOnce(Result<Reference, ApiError>) + Send + 'static,
     ) -> Result<(), ApiError> {
-        self.node.resolve(path, shortest, patience, answer)
+        self.node.resolve(reference, shortest, patience, answer)
     }
     /// Carries out a request about the queue that leaves a fetch running: [`Request::Begin`], [`Request::Resume`] and
     /// [`Request::Move`]; `None` for others. Such a fetch runs without the client, until `ended` is set, and continues
@@ -165,7 +165,7 @@ impl LocalApi {
     pub fn begin(self: &Arc<Self>, request: &Request, ended: &Arc<AtomicBool>) -> Option<Result<Notice, ApiError>> {
         self.node.queue.end_with(ended);
         match request {
-            Request::Begin(get) => Some(self.enqueue(get.clone())),
+            Request::Begin(get) => Some(get.clone().settled().and_then(|get| self.enqueue(get))),
             Request::Resume { transfer } => Some(self.resume(transfer)),
             Request::Move { transfer, to } => Some(self.shift(transfer, *to)),
             _ => None,
@@ -423,7 +423,7 @@ impl Api for LocalApi {
                 let put = Put { path: &path, name: &name, version, term, readers, mirrors };
                 node.put(put, Duration::from_millis(patience_ms), notify)
             }
-            Request::Get(get) => node.get(&get, stream, notify),
+            Request::Get(get) => node.get(&get.settled()?, stream, notify),
             Request::Begin(get) => {
                 let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))

@@ -141,6 +141,9 @@ pub enum Notice {
         version: u64,
         /// The publisher's key, for `get --publisher`.
         publisher: String,
+        /// Its name with that key, to be fetched by.
+        #[serde(default)]
+        reference: String,
         /// Whether the resolver has confirmed it; if not, the node keeps trying.
         confirmed: bool,
     },

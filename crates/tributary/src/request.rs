@@ -331,13 +331,16 @@ pub enum Term {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Get {
-    /// What to fetch.
+    /// What to fetch: a name, or a reference such as `trib:/lab/image?publisher=KEY`.
     pub name: String,
     /// Where to.
     pub output: Output,
     /// The publisher's key, `ed25519:…`; `None` trusts the first key ever seen for the name.
     #[serde(default)]
     pub publisher: Option<String>,
+    /// The object's id, the hash of its bytes: only these are accepted, whoever signs them; `None` accepts any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// The rate not to exceed.
     #[serde(default)]
     pub limit_bits_per_second: Option<u64>,
@@ -388,6 +391,7 @@ impl Get {
             name: name.into(),
             output,
             publisher: None,
+            hash: None,
             limit_bits_per_second: None,
             patience_ms: None,
             options: GetOptions::default(),

@@ -186,6 +186,7 @@ def test_names_of_the_nodes_own_paths_are_objects_too() -> None:
     assert object_path("/metrics") == "/%6Detrics"
     assert object_path("/api/v1/x") == "/%61pi/v1/x"
     assert object_path("/apiary") == "/apiary"
+    assert object_path("trib:/lab/a b?publisher=ed25519:00") == "/lab/a%20b?publisher=ed25519:00"
     with pytest.raises(ValueError):
         object_path("lab/a")
 

@@ -15,7 +15,7 @@ use tributary::{
     log::{self, LogLevels},
     request::{InNetwork, Place, Reliability},
 };
-use tributary_content::{ByteRanges, Name, PublicKey};
+use tributary_content::{ByteRanges, Name, PublicKey, Reference};
 use tributary_core::{Duration, Rate, units};
 use tributary_terminal::arguments::{self, EXIT_CODES};
 use tributary_web::Url;
@@ -324,9 +324,9 @@ pub(crate) struct Follow {
 /// Keeps and serves the latest versions of names.
 #[derive(Args, Debug)]
 pub(crate) struct Mirror {
-    /// The names, such as /lab/images/debian.iso
+    /// The names, such as /lab/images/debian.iso, or references (trib:/…)
     #[arg(required = true)]
-    pub(crate) names: Vec<Name>,
+    pub(crate) names: Vec<Reference>,
     /// The folder for them [default: the current one]
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
@@ -534,8 +534,8 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// A name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; a URL, or a Metalink
-    /// file. Several are fetched in turn
+    /// A name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; a reference that `trib put`
+    /// prints (trib:/…); a URL, or a Metalink file. Several are fetched in turn
     #[arg(value_name = "NAME|URL|FILE", required = true)]
     pub(crate) names: Vec<Target>,
     /// Where to write it; `-` is standard output. As with `cp`, a folder that exists or ends with a slash gets the object

@@ -2,14 +2,14 @@
 use clap::Args;
 use std::{fmt, path::PathBuf, str::FromStr};
 use tributary::{ApiError, ErrorKind};
-use tributary_content::Name;
+use tributary_content::Reference;
 use tributary_web::{Algorithm, Checksum, Uplink, Url};
 
 /// What to fetch.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// A name, by a node.
-    Name(Name),
+    /// A name or a reference, by a node.
+    Name(Reference),
     /// Something that web servers have.
     Web(WebTarget),
 }
@@ -35,7 +35,7 @@ impl Target {
     /// The file that it becomes in a folder; `None` for a list of files.
     pub(crate) fn file(&self) -> Result<Option<PathBuf>, ApiError> {
         Ok(match self {
-            Target::Name(name) => Some(tributary::preflight::file_name(name)?),
+            Target::Name(reference) => Some(tributary::preflight::file_name(&reference.name)?),
             Target::Web(WebTarget::Url(url)) if !is_metalink(url.path()) => Some(file_of(url)?),
             Target::Web(_) => None,
         })
@@ -55,16 +55,17 @@ impl FromStr for Target {
             return parse_url(text).map(|url| Target::Web(WebTarget::Url(url)));
         }
         // A name of a network may end so too; one of an existing file means the file.
-        if is_metalink(text) && (!text.starts_with('/') || PathBuf::from(text).is_file()) {
+        let is_name = text.starts_with('/') && !PathBuf::from(text).is_file() || text.starts_with("trib:");
+        if is_metalink(text) && !is_name {
             return Ok(Target::Web(WebTarget::Metalink(text.into())));
         }
-        text.parse().map(Target::Name).map_err(|error: tributary_content::NameError| error.to_string())
+        text.parse().map(Target::Name).map_err(|error: tributary_content::ReferenceError| error.to_string())
     }
 }
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Name(name) => name.fmt(f),
+            Target::Name(reference) => reference.fmt(f),
             Target::Web(WebTarget::Url(url)) => f.write_str(&tributary_web::shown(url)),
             Target::Web(WebTarget::Metalink(path)) => path.display().fmt(f),
         }

@@ -9,7 +9,7 @@ use tributary::{
     preflight::{file_name, into},
     request::{FolderPart, PathWishes, WebMirrors},
 };
-use tributary_content::Name;
+use tributary_content::Reference;
 use tributary_terminal::{failure, out};
 
 use super::{
@@ -72,9 +72,9 @@ fn refuse_collisions(targets: &[Target], folder: &Path) -> Result<(), ApiError> 
     Ok(())
 }
 fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
-    let name = match target {
+    let reference = match target {
         Target::Web(what) => return web::run(get, what, output, json),
-        Target::Name(name) => name,
+        Target::Name(reference) => reference,
     };
     let output = match output {
         Some(path) if path == Path::new("-") => Output::Stream,
@@ -88,15 +88,16 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
     let (output, stream): (_, Option<Box<dyn Write + Send>>) = match (output, &get.range) {
         (Output::Stream, _) => (Output::Stream, Some(Box::new(std::io::stdout()))),
         (Output::Path(path), Some(_)) => {
-            let path = into(&path, &file_name(name)?)?;
+            let path = into(&path, &file_name(&reference.name)?)?;
             (Output::Stream, Some(Box::new(create(&path, get.overwrite)?)))
         }
         (output, None) => (output, None),
     };
     let wanted = Get {
-        name: name.to_string(),
+        name: reference.to_string(),
         output,
         publisher: get.publisher.clone(),
+        hash: None,
         limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
         patience_ms: get.timeout.map(milliseconds),
         options: GetOptions {
@@ -116,6 +117,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
         every_ms: None,
         newer_than: None,
     };
+    let wanted = wanted.settled()?;
     if get.detach {
         return detach(get, wanted, json);
     }
@@ -144,15 +146,16 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
 /// Follows a fetch that another command started.
 pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> {
     if let Some(output) = &follow.output {
-        let name = follow.transfer.parse::<Name>().map_err(|error| {
+        let reference = follow.transfer.parse::<Reference>().map_err(|error| {
             let message = format!("'{}' is not a name: {error}", follow.transfer);
             ApiError::new(ErrorKind::Usage, message).with_hint("-o fetches the versions of a name")
         })?;
-        let get = versions_of(&name, output, &follow.versions)?;
+        let get = versions_of(&reference, output, &follow.versions)?;
         return begin(get, &follow.control, json);
     }
     let wish = Wish::listen()?;
-    let request = Request::Follow { id: follow.transfer.clone() };
+    let name = follow.transfer.parse::<Reference>().map(|reference| reference.name.to_string());
+    let request = Request::Follow { id: name.unwrap_or_else(|_| follow.transfer.clone()) };
     let daemon = daemons::connect(&follow.control, &request)?;
     let mut display = Display::new(json).with_hook(Hook::of(follow.hook.command.as_ref())?);
     match show(&daemon, request, None, &wish, &mut display) {
@@ -166,18 +169,19 @@ pub(crate) fn mirror(mirror: &args::Mirror, json: bool) -> Result<(), ApiError> 
     let folder = folder(mirror.output.as_deref())?;
     let names: Vec<Target> = mirror.names.iter().cloned().map(Target::Name).collect();
     refuse_collisions(&names, &folder)?;
-    for name in &mirror.names {
-        begin(Get { serve: true, ..versions_of(name, &folder, &mirror.versions)? }, &mirror.control, json)?;
+    for reference in &mirror.names {
+        begin(Get { serve: true, ..versions_of(reference, &folder, &mirror.versions)? }, &mirror.control, json)?;
     }
     Ok(())
 }
 /// A fetch of all versions of a name.
-fn versions_of(name: &Name, output: &Path, options: &args::VersionOptions) -> Result<Get, ApiError> {
-    Ok(Get {
+fn versions_of(reference: &Reference, output: &Path, options: &args::VersionOptions) -> Result<Get, ApiError> {
+    let get = Get {
         publisher: options.publisher.clone(),
         every_ms: Some(milliseconds(options.every)),
-        ..Get::new(name.to_string(), Output::Path(absolute(output)?))
-    })
+        ..Get::new(reference.to_string(), Output::Path(absolute(output)?))
+    };
+    get.settled()
 }
 fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> {
     let request = Request::Begin(get);

@@ -28,11 +28,11 @@ use std::{
 
 use bytes::Bytes;
 use tributary_content::{
-    Bitmap, ChunkCipher, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKey, PublicKey, StoreError,
-    StoreOpener, Wanted, Wishes,
+    Bitmap, ChunkCipher, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKey, StoreError, StoreOpener, Wanted,
+    Wishes,
 };
 
-use super::{Sealed, StoreHooks, TrustStore, background::lock, io_error, opener::Remember, refusal};
+use super::{Sealed, StoreHooks, Trust, background::lock, io_error, opener::Remember, refusal};
 use crate::bell::Bell;
 
 /// The folder of the objects, and its size. Clones are one cache.
@@ -499,28 +499,24 @@ pub type OnOpen = Box<dyn FnMut(CachedObject) + Send>;
 pub struct CacheOpener {
     /// The cache that holds them.
     pub cache: ObjectCache,
-    /// The trusted keys.
-    pub trust: TrustStore,
-    /// The only trusted key; `None` trusts the first one seen for a name.
-    pub publisher: Option<PublicKey>,
+    /// Whom the fetch believes.
+    pub trust: Trust,
     /// How sealed objects are opened.
     pub sealed: Sealed,
     /// Rung when readers' wishes change.
     pub bell: Bell,
     /// Gets the object.
     pub on_open: OnOpen,
-    /// Whether verified content binds the name to its publisher's key.
-    pub binds_key: bool,
 }
 impl StoreOpener for CacheOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.trust.check(&manifest.name, &manifest.publisher, self.publisher.as_ref())
+        self.trust.check(manifest)
     }
     fn knows_publisher(&self, name: &Name) -> bool {
-        self.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
+        self.trust.knows(name)
     }
     fn bind_no_key(&mut self) {
-        self.binds_key = false;
+        self.trust.bind_no_key();
     }
     fn resumes(&self, _: &Manifest) -> bool {
         false
@@ -535,13 +531,7 @@ impl StoreOpener for CacheOpener {
         (self.on_open)(object.clone());
         let held = object.0.lock().held.clone();
         let tree = object.0.lock().tree.clone();
-        let remember = Remember {
-            trust: self.trust.clone(),
-            name: manifest.name.clone(),
-            publisher: manifest.publisher,
-            pinned: self.publisher,
-            binds_key: self.binds_key,
-        };
+        let remember = Remember { trust: self.trust.clone(), manifest: manifest.clone() };
         Ok(Box::new(CacheStore { remember, object, held, tree }))
     }
 }

@@ -12,7 +12,7 @@ use tributary_core::Random;
 
 use super::{
     PartFile, PartOptions, TrustStore,
-    fixtures::object,
+    fixtures::{believing, object, object_of},
     fs::{
         self, create_folders,
         histories::{self, Machine, trace},
@@ -35,7 +35,7 @@ fn trust(seed: u64) {
     let mut known = BTreeMap::<usize, Possible<Option<usize>>>::new();
     for _ in 0..2 + machine.random.below(6) {
         let store = TrustStore::on(Arc::clone(&machine.fs), "/home/state/trust");
-        let entries = store.entries().expect("a power cut never makes it unreadable");
+        let entries = store.ask(Clone::clone).expect("a power cut never makes it unreadable");
         for (number, name) in names.iter().enumerate() {
             let found = entries.get(name).map(|key| keys.iter().position(|other| other == key).expect("one of them"));
             let possible = known.entry(number).or_insert_with(|| BTreeSet::from([None]));
@@ -50,7 +50,11 @@ fn trust(seed: u64) {
                 0 => (None, store.forget(&names[name]).map(drop)),
                 1 => (Some(key), store.accept(&names[name], &keys[key])),
                 // It refuses another key than the first.
-                _ => (Some(key), store.check_and_remember(&names[name], &keys[key], None)),
+                _ => {
+                    let signer = SigningKey::from_secret(&[key as u8; 32]);
+                    let offered = object_of(&[1], &names[name].to_string(), 1, &signer);
+                    (Some(key), believing(&store, None).check_and_remember(offered.manifest()))
+                }
             };
             trace(|| format!("{how}: {name} {wanted:?}: {done:?}"));
             match done {

@@ -60,7 +60,7 @@ pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use hooked_store::{HookedStore, StoreHooks};
 pub use key::{KeyFileError, load_or_create_key};
-pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, FindKey, Questions, Sealed};
+pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, FindKey, Sealed};
 pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
 pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish, publish_copy};
@@ -69,7 +69,7 @@ pub use sealed::{SealedPublication, publish_sealed};
 pub use selection::{Selection, SelectionError};
 pub use staging::is_reserved;
 pub use stream::{StreamOptions, StreamStore};
-pub use trust::TrustStore;
+pub use trust::{Trust, TrustStore};
 
 use std::{
     ffi::OsString,
@@ -140,12 +140,21 @@ pub fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
 mod fixtures {
     use std::{fs, path::Path};
     use tempfile::TempDir;
-    use tributary_content::{ChunkIndex, ChunkStore, Manifest, MemoryObject, ObjectKind, ObjectReader, SigningKey};
+    use tributary_content::{
+        ChunkIndex, ChunkStore, Manifest, MemoryObject, ObjectKind, ObjectReader, PublicKey, SigningKey,
+    };
+    use tributary_trust::Believed;
+
+    use super::{Trust, TrustStore};
 
     pub(super) const CHUNK: u32 = Manifest::CHUNK_SIZE_MIN;
 
     pub(super) fn key() -> SigningKey {
         SigningKey::from_secret(&[7; 32])
+    }
+    /// Believes `pinned`, or whom the store remembers.
+    pub(super) fn believing(store: &TrustStore, pinned: Option<PublicKey>) -> Trust {
+        Trust::new(store.clone(), Believed { pinned, ..Believed::default() })
     }
     pub(super) fn directory() -> TempDir {
         tempfile::tempdir().expect("a temporary directory")

@@ -5,10 +5,10 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
 };
-use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, PublicKey, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, StoreError, StoreOpener};
 
 use super::{
-    PartFile, PartOptions, Storage, StreamOptions, StreamStore, TrustStore,
+    PartFile, PartOptions, Storage, StreamOptions, StreamStore, Trust,
     background::lock,
     hooked_store::{HookedStore, StoreHooks},
     part::Leftover,
@@ -34,8 +34,6 @@ impl fmt::Debug for Destination {
 /// How a [`DiskOpener`] decides and stores.
 #[derive(Clone, Debug, Default)]
 pub struct DiskOptions {
-    /// The only trusted key; `None` trusts the first one seen for a name.
-    pub publisher: Option<PublicKey>,
     /// For a [`Destination::Path`].
     pub part: PartOptions,
     /// For a [`Destination::Stream`].
@@ -74,20 +72,18 @@ pub trait FindKey: Send + Sync {
 /// Opens the store of one fetch on this machine.
 #[derive(Debug)]
 pub struct DiskOpener {
-    trust: TrustStore,
+    trust: Trust,
     destination: Option<Destination>,
     options: DiskOptions,
     prepared: Option<(Manifest, PartFile)>,
     /// The key that was found last.
     found: Option<(Manifest, ObjectKey)>,
-    /// Whether a complete object binds its name to its publisher's key.
-    binds_key: bool,
 }
 
 impl DiskOpener {
-    /// Fetches to `destination`, and trusts the keys of `trust` and `options`.
-    pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
-        DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None, binds_key: true }
+    /// Fetches to `destination` what `trust` believes.
+    pub fn new(trust: Trust, destination: Destination, options: DiskOptions) -> Self {
+        DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None }
     }
     /// The key of a sealed object, if it should be opened.
     fn key_of(&mut self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
@@ -103,15 +99,14 @@ impl DiskOpener {
         self.found = Some((manifest.clone(), key.clone()));
         Ok(Some(key))
     }
-    /// The questions of a node before it opens a store; reads the destination and the trust store.
-    pub fn questions(&self) -> Questions {
-        let resumable = match &self.destination {
+    /// The manifest of an interrupted fetch at the destination that can be resumed.
+    pub fn resumable(&self) -> Option<Manifest> {
+        match &self.destination {
             Some(Destination::Path(target)) => {
                 PartFile::interrupted(target).filter(|manifest| PartFile::resumes(target, manifest))
             }
             Some(Destination::Stream(_)) | None => None,
-        };
-        Questions { resumable, ..Questions::new(&self.trust, self.options.publisher) }
+        }
     }
     /// Verifies the remains of an interrupted fetch at the destination, and returns its manifest; `None` if there are
     /// none.
@@ -136,65 +131,34 @@ impl DiskOpener {
     }
 }
 
-/// The questions of a node before it opens a store, answered from the state of the disk at the start.
-#[derive(Clone, Debug)]
-pub struct Questions {
-    trust: TrustStore,
-    publisher: Option<PublicKey>,
-    resumable: Option<Manifest>,
-}
-
-impl Questions {
-    /// Answers for a fetch without remains. Reads the keys that `trust` remembers.
-    pub fn new(trust: &TrustStore, publisher: Option<PublicKey>) -> Self {
-        Questions { trust: trust.snapshot(), publisher, resumable: None }
-    }
-    /// Checks that the trusted keys can be read.
-    ///
-    /// # Errors
-    /// Errors of [`TrustStore::check_readable`].
-    pub fn check_readable(&self) -> Result<(), StoreError> {
-        self.trust.check_readable()
-    }
-    /// Checks that a manifest's publisher is trusted for its name.
-    ///
-    /// # Errors
-    /// Errors of [`TrustStore::check`].
-    pub fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.trust.check(&manifest.name, &manifest.publisher, self.publisher.as_ref())
-    }
-    /// Whether the publisher of a name is known.
-    pub fn knows_publisher(&self, name: &Name) -> bool {
-        self.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
-    }
-}
-
 /// Opens stores on a thread of [`Storage`], so that the node waits for no disk. `inner` decides again from the state of
 /// the disk at that time.
 pub struct BackgroundOpener<O> {
-    questions: Questions,
+    trust: Trust,
+    resumable: Option<Manifest>,
     inner: Arc<Mutex<O>>,
     storage: Storage,
 }
 
 impl<O: StoreOpener + 'static> BackgroundOpener<O> {
-    /// Opens by `inner`; questions before that are answered by `questions`.
-    pub fn new(inner: O, questions: Questions, storage: &Storage) -> Self {
-        BackgroundOpener { questions, inner: Arc::new(Mutex::new(inner)), storage: storage.clone() }
+    /// Opens by `inner`; questions before that are answered from a snapshot of the trusted keys, and from the remains of
+    /// an interrupted fetch.
+    pub fn new(inner: O, (trust, resumable): (Trust, Option<Manifest>), storage: &Storage) -> Self {
+        BackgroundOpener { trust, resumable, inner: Arc::new(Mutex::new(inner)), storage: storage.clone() }
     }
 }
 impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.questions.trusts(manifest)
+        self.trust.check(manifest)
     }
     fn knows_publisher(&self, name: &Name) -> bool {
-        self.questions.knows_publisher(name)
+        self.trust.knows(name)
     }
     fn bind_no_key(&mut self) {
         lock(&self.inner).bind_no_key();
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
-        self.questions.resumable.as_ref().is_some_and(|left| manifest.continues(left))
+        self.resumable.as_ref().is_some_and(|left| manifest.continues(left))
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
@@ -205,19 +169,19 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
 }
 impl<O> fmt::Debug for BackgroundOpener<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackgroundOpener").field("questions", &self.questions).finish_non_exhaustive()
+        f.debug_struct("BackgroundOpener").field("trust", &self.trust).finish_non_exhaustive()
     }
 }
 
 impl StoreOpener for DiskOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.trust.check(&manifest.name, &manifest.publisher, self.options.publisher.as_ref())
+        self.trust.check(manifest)
     }
     fn knows_publisher(&self, name: &Name) -> bool {
-        self.options.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
+        self.trust.knows(name)
     }
     fn bind_no_key(&mut self) {
-        self.binds_key = false;
+        self.trust.bind_no_key();
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
         match &self.destination {
@@ -257,13 +221,7 @@ impl StoreOpener for DiskOpener {
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };
-        let hooks = Remember {
-            trust: self.trust.clone(),
-            name: manifest.name.clone(),
-            publisher: manifest.publisher,
-            pinned: self.options.publisher,
-            binds_key: self.binds_key,
-        };
+        let hooks = Remember { trust: self.trust.clone(), manifest: manifest.clone() };
         Ok(Box::new(HookedStore { inner, hooks }))
     }
 }
@@ -272,37 +230,35 @@ impl StoreOpener for DiskOpener {
 /// object gets its final name. An announcement alone binds nothing: a forger who cannot serve the object leaves no
 /// trace, and cannot shut the true publisher out later.
 pub(super) struct Remember {
-    pub(super) trust: TrustStore,
-    pub(super) name: Name,
-    pub(super) publisher: PublicKey,
-    pub(super) pinned: Option<PublicKey>,
-    pub(super) binds_key: bool,
+    pub(super) trust: Trust,
+    pub(super) manifest: Manifest,
 }
 impl StoreHooks for Remember {
     fn before_finish(&mut self) -> Result<(), StoreError> {
         // Another fetch may have bound the name to another key since the start: then this object does not get its name.
-        match self.binds_key {
-            true => self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref()),
-            false => self.trust.check(&self.name, &self.publisher, self.pinned.as_ref()),
-        }
+        self.trust.check_and_remember(&self.manifest)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::fixtures::{CHUNK, directory, key, names, object, object_of, pattern, put, put_missing};
-    use std::{fs, io};
+    use crate::disk::TrustStore;
+    use crate::disk::fixtures::{
+        CHUNK, believing, directory, key, names, object, object_of, pattern, put, put_missing,
+    };
+    use std::{collections::BTreeMap, fs, io};
     use tributary_content::{ChunkIndex, MemoryObject, ObjectReader, SigningKey};
 
     #[test]
     fn a_fetch_to_a_path_resumes_and_remembers_the_key() {
         let (directory, mut published) = (directory(), object(3000));
         let (target, trust) = (directory.path().join("out"), TrustStore::new(directory.path().join("trust")));
-        let make = || DiskOpener::new(trust.clone(), Destination::Path(target.clone()), DiskOptions::default());
+        let make =
+            || DiskOpener::new(believing(&trust, None), Destination::Path(target.clone()), DiskOptions::default());
         let mut opener = make();
         assert_eq!(opener.trusts(published.manifest()), Ok(()));
-        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+        assert_eq!(trust.ask(BTreeMap::len), Ok(0));
         let mut store = opener.open(published.manifest()).expect("nothing speaks against it");
         let chunk = published.read_chunk(ChunkIndex(2)).expect("published");
         store.put_chunk(ChunkIndex(2), &chunk).expect("there is room");
@@ -311,15 +267,15 @@ mod tests {
         let mut store = make().open(published.manifest()).expect("it is ours");
         assert_eq!(store.held().count(), 1);
         put_missing(&mut *store, &mut published);
-        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+        assert_eq!(trust.ask(BTreeMap::len), Ok(0));
         store.finish().expect("all is there");
         assert!(fs::read(&target).expect("there") == *published.bytes());
 
         let other = object_of(&pattern(3000), "/x", 1, &SigningKey::from_secret(&[8; 32]));
         assert!(matches!(make().open(other.manifest()), Err(StoreError::Untrusted { .. })));
         assert_eq!(names(directory.path()), ["out", "trust", "trust.lock"], "who is not trusted leaves no trace");
-        let options = DiskOptions { publisher: Some(other.manifest().publisher), ..DiskOptions::default() };
-        let mut pinned = DiskOpener::new(trust.clone(), Destination::Path(target.clone()), options);
+        let pinned = believing(&trust, Some(other.manifest().publisher));
+        let mut pinned = DiskOpener::new(pinned, Destination::Path(target.clone()), DiskOptions::default());
         assert!(pinned.open(published.manifest()).is_err());
         assert!(pinned.open(other.manifest()).is_ok());
     }
@@ -330,7 +286,7 @@ mod tests {
         let target = directory.path().join("out");
         let make = || {
             let trust = TrustStore::new(directory.path().join("trust"));
-            DiskOpener::new(trust, Destination::Path(target.clone()), DiskOptions::default())
+            DiskOpener::new(believing(&trust, None), Destination::Path(target.clone()), DiskOptions::default())
         };
         assert_eq!(make().prepare(), Ok(None));
         assert_eq!(names(directory.path()), [""; 0]);
@@ -368,9 +324,9 @@ mod tests {
         let (directory, published) = (directory(), object(3000));
         let trust = TrustStore::new(directory.path().join("trust"));
         let target = directory.path().join("missing/out");
-        let mut opener = DiskOpener::new(trust.clone(), Destination::Path(target), DiskOptions::default());
+        let mut opener = DiskOpener::new(believing(&trust, None), Destination::Path(target), DiskOptions::default());
         assert!(opener.open(published.manifest()).is_err());
-        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+        assert_eq!(trust.ask(BTreeMap::len), Ok(0));
     }
 
     /// Two forged announcements that are never served whole, and then the true publisher.
@@ -380,8 +336,8 @@ mod tests {
         let trust = TrustStore::new(directory.path().join("trust"));
         let target = directory.path().join("out");
         let make = |publisher| {
-            let options = DiskOptions { publisher, ..DiskOptions::default() };
-            DiskOpener::new(trust.clone(), Destination::Path(target.clone()), options)
+            let trust = believing(&trust, publisher);
+            DiskOpener::new(trust, Destination::Path(target.clone()), DiskOptions::default())
         };
         for secret in [8, 9] {
             let mut forged = object_of(&pattern(2999), "/x", 1, &SigningKey::from_secret(&[secret; 32]));
@@ -389,7 +345,7 @@ mod tests {
             let mut store = make(pinned).open(forged.manifest()).expect("nothing is known of the name");
             put(&mut *store, &mut forged, 0);
         }
-        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+        assert_eq!(trust.ask(BTreeMap::len), Ok(0));
         let refused = make(None).open(published.manifest()).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains("--publisher"), "what lies there is another's, and nobody is known: {refused}");
         let mut store = make(Some(published.manifest().publisher)).open(published.manifest()).expect("it is pinned");
@@ -406,7 +362,9 @@ mod tests {
         let trust = TrustStore::new(directory.path().join("trust"));
         let open = |file: &str, manifest: &Manifest| {
             let target = Destination::Path(directory.path().join(file));
-            DiskOpener::new(trust.clone(), target, DiskOptions::default()).open(manifest).expect("nobody is known")
+            DiskOpener::new(believing(&trust, None), target, DiskOptions::default())
+                .open(manifest)
+                .expect("nobody is known")
         };
         let (mut first, mut second) = (open("a", theirs.manifest()), open("b", ours.manifest()));
         put_missing(&mut *first, &mut theirs);
@@ -424,7 +382,7 @@ mod tests {
         let (directory, published) = (directory(), object(3000));
         let trust = TrustStore::new(directory.path().join("trust"));
         let stream = Destination::Stream(Box::new(io::sink()));
-        let mut opener = DiskOpener::new(trust, stream, DiskOptions::default());
+        let mut opener = DiskOpener::new(believing(&trust, None), stream, DiskOptions::default());
         let (name, kind) = ("/tree".parse().expect("a name"), ObjectKind::Directory);
         let tree = MemoryObject::with_options(name, pattern(20), &key(), 1, kind, CHUNK).expect("legal");
         let refused = opener.open(tree.manifest()).err().map(|error| error.to_string());

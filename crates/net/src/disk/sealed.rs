@@ -377,7 +377,7 @@ mod tests {
     use super::*;
     use crate::disk::{
         DiskOpener, DiskOptions, PartFile, PartOptions, TrustStore,
-        fixtures::{CHUNK, directory, key, names, pattern, put, put_missing, read_all},
+        fixtures::{CHUNK, believing, directory, key, names, pattern, put, put_missing, read_all},
         opener::{Destination, FindKey, Sealed},
     };
     use std::sync::{Arc, Mutex};
@@ -410,7 +410,8 @@ mod tests {
         let state_dir = Some(target.parent().expect("in a folder").join("state"));
         let part = PartOptions { state_dir, ..PartOptions::default() };
         let trust = TrustStore::new(target.with_file_name("trust"));
-        DiskOpener::new(trust, Destination::Path(target.into()), DiskOptions { part, sealed, ..DiskOptions::default() })
+        let options = DiskOptions { part, sealed, ..DiskOptions::default() };
+        DiskOpener::new(believing(&trust, None), Destination::Path(target.into()), options)
     }
     fn opening(key: Option<ObjectKey>) -> Sealed {
         Sealed::Open(Arc::new(Known(key)))
@@ -521,7 +522,7 @@ mod tests {
         let mut published = sealed(&path, &[1], state.path());
         let options = DiskOptions { sealed: opening(found(&published, 1)), ..DiskOptions::default() };
         let trust = TrustStore::new(home.path().join("trust"));
-        let mut opener = DiskOpener::new(trust, Destination::Stream(Box::new(out.clone())), options);
+        let mut opener = DiskOpener::new(believing(&trust, None), Destination::Stream(Box::new(out.clone())), options);
         let mut store = opener.open(published.publication.object.manifest()).expect("there is a key");
         for index in [4, 2, 0, 3, 1] {
             put(&mut *store, &mut *published.publication.object, index);

@@ -7,7 +7,8 @@ use std::{
     str::FromStr,
     sync::{Arc, Mutex},
 };
-use tributary_content::{Name, PublicKey, StoreError};
+use tributary_content::{Manifest, Name, ObjectId, PublicKey, StoreError};
+use tributary_trust::{Believed, Ground};
 
 use super::{
     background::lock,
@@ -30,7 +31,7 @@ pub struct TrustStore<Subject = Name> {
     path: PathBuf,
     settled: Arc<Mutex<Settled>>,
     /// The keys read once, if questions should not read the file again.
-    remembered: Option<Arc<Result<BTreeMap<Subject, PublicKey>, StoreError>>>,
+    remembered: Option<Arc<BTreeMap<Subject, PublicKey>>>,
 }
 
 /// The state that is known to be on the disk.
@@ -69,18 +70,21 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     }
     /// The same store with answers from the file's present contents, which never wait for a disk. Changes read the file
     /// again.
-    pub fn snapshot(&self) -> Self {
-        let remembered = Some(Arc::new(self.read().map(|contents| contents.keys)));
-        TrustStore { remembered, ..self.clone() }
-    }
-    /// Checks that the file can be read: without it no publisher is trusted.
     ///
     /// # Errors
-    /// [`StoreError::Io`] names the file, and the line that makes no sense.
-    pub fn check_readable(&self) -> Result<(), StoreError> {
+    /// [`StoreError::Io`] names the file, and the line that makes no sense: without it no publisher is trusted.
+    pub fn snapshot(&self) -> Result<Self, StoreError> {
+        let remembered = Some(Arc::new(self.read()?.keys));
+        Ok(TrustStore { remembered, ..self.clone() })
+    }
+    /// The answer of `question` about the remembered keys.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be read.
+    pub fn ask<T>(&self, question: impl FnOnce(&BTreeMap<Subject, PublicKey>) -> T) -> Result<T, StoreError> {
         match &self.remembered {
-            Some(remembered) => remembered.as_ref().as_ref().map(drop).map_err(Clone::clone),
-            None => self.read().map(drop),
+            Some(remembered) => Ok(question(remembered)),
+            None => Ok(question(&self.read()?.keys)),
         }
     }
     /// The key remembered for `name`.
@@ -88,23 +92,7 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read.
     pub fn known(&self, name: &Subject) -> Result<Option<PublicKey>, StoreError> {
-        match &self.remembered {
-            Some(remembered) => match &**remembered {
-                Ok(keys) => Ok(keys.get(name).copied()),
-                Err(error) => Err(error.clone()),
-            },
-            None => Ok(self.read()?.keys.remove(name)),
-        }
-    }
-    /// All names and keys.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the file cannot be read.
-    pub fn entries(&self) -> Result<BTreeMap<Subject, PublicKey>, StoreError> {
-        match &self.remembered {
-            Some(remembered) => (**remembered).clone(),
-            None => Ok(self.read()?.keys),
-        }
+        self.ask(|keys| keys.get(name).copied())
     }
     /// Remembers `publisher` for `name`, in place of any other key.
     ///
@@ -278,50 +266,67 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     }
 }
 
-impl TrustStore {
-    /// Checks that `publisher` is trusted for `name`. Changes nothing.
-    ///
-    /// If `pinned` is given, only it decides; otherwise the key remembered for the name does, and an unknown name
-    /// accepts any key.
-    ///
-    /// # Errors
-    /// [`StoreError::Untrusted`] names both keys and how to accept the new one; [`StoreError::Io`] if the file cannot
-    /// be read.
-    pub fn check(&self, name: &Name, publisher: &PublicKey, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
-        let refuse = |reason| Err(StoreError::Untrusted { reason });
-        if let Some(pinned) = pinned {
-            return if pinned == publisher {
-                Ok(())
-            } else {
-                refuse(format!(
-                    "'{name}' is offered with a signature by {publisher}, but you asked for {pinned}; \
-                     if you trust the offered key, fetch with --publisher {publisher}"
-                ))
-            };
-        }
-        match self.known(name)? {
-            Some(known) if known != *publisher => refuse(format!(
-                "'{name}' was published by {known} before, and is now offered with a signature by {publisher}: \
-                 either its publisher has a new key, or somebody else uses its name; \
-                 if you trust the new key, fetch with --publisher {publisher}"
-            )),
-            _ => Ok(()),
-        }
+/// Whom a fetch believes: what its request and its node's config say, and the keys that a store remembers.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    store: TrustStore,
+    believed: Believed,
+    /// Whether a complete object binds its name to its publisher's key.
+    binds_key: bool,
+}
+
+impl Trust {
+    /// Believes the keys of `store` where `believed` says nothing.
+    pub fn new(store: TrustStore, believed: Believed) -> Self {
+        Trust { store, believed, binds_key: true }
     }
-    /// Checks as [`TrustStore::check`] does and remembers the key: a pinned one in place of any other, otherwise the
-    /// first one. Of two processes that see different first keys for one name, one is refused.
+    /// The same for a request that accepts only this publisher, and only these bytes.
+    pub fn pinning(&self, pinned: Option<PublicKey>, object: Option<ObjectId>) -> Self {
+        Trust { believed: Believed { pinned, object, ..self.believed.clone() }, ..self.clone() }
+    }
+    /// The same with the store's [snapshot](TrustStore::snapshot).
     ///
     /// # Errors
-    /// Errors of [`TrustStore::check`] and [`TrustStore::accept`].
-    pub fn check_and_remember(
-        &self,
-        name: &Name,
-        publisher: &PublicKey,
-        pinned: Option<&PublicKey>,
-    ) -> Result<(), StoreError> {
-        self.check(name, publisher, pinned)?;
-        match self.remember(name, publisher, pinned.is_some())? {
-            known if known != *publisher => self.check(name, publisher, pinned),
+    /// [`StoreError::Io`] if the file cannot be read.
+    pub fn snapshot(&self) -> Result<Self, StoreError> {
+        Ok(Trust { store: self.store.snapshot()?, ..self.clone() })
+    }
+    /// From now on no object binds its name to a key.
+    pub fn bind_no_key(&mut self) {
+        self.binds_key = false;
+    }
+    /// The only key that is believed for `name`, and why; `None` believes the first one.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be read.
+    pub fn key(&self, name: &Name) -> Result<Option<(PublicKey, Ground)>, StoreError> {
+        self.store.ask(|remembered| self.believed.key(name, remembered))
+    }
+    /// Checks that a manifest is believed. Changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Believed::check`]; [`StoreError::Io`] if the file cannot be read.
+    pub fn check(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.store.ask(|remembered| self.believed.check(manifest, remembered))?
+    }
+    /// Whether the first publisher that offers a name is not simply believed.
+    pub fn knows(&self, name: &Name) -> bool {
+        self.store.ask(|remembered| self.believed.knows(name, remembered)).unwrap_or(false)
+    }
+    /// Checks the manifest of a complete object and binds its name to its publisher's key, in place of a remembered key
+    /// if something else decides. Of two processes that see different first keys for one name, one is refused.
+    ///
+    /// # Errors
+    /// Errors of [`Trust::check`] and [`TrustStore::accept`].
+    pub fn check_and_remember(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let Manifest { name, publisher, .. } = manifest;
+        self.check(manifest)?;
+        if !(self.binds_key && self.believed.binds()) {
+            return Ok(());
+        }
+        let outranks = !matches!(self.key(name)?, None | Some((_, Ground::Remembered(_))));
+        match self.store.remember(name, publisher, outranks)? {
+            known if known != *publisher => self.check(manifest),
             _ => Ok(()),
         }
     }
@@ -347,8 +352,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::disk::fixtures::directory;
-    use tributary_content::SigningKey;
+    use crate::disk::fixtures::{believing, directory, object_of};
+    use tributary_content::{ObjectReader, SigningKey};
 
     fn key(number: u8) -> PublicKey {
         SigningKey::from_secret(&[number; 32]).public()
@@ -356,18 +361,27 @@ mod tests {
     fn name(text: &str) -> Name {
         text.parse().expect("a name")
     }
+    fn offered(text: &str, by: u8) -> Manifest {
+        object_of(&[1], text, 1, &SigningKey::from_secret(&[by; 32])).manifest().clone()
+    }
+    fn check(store: &TrustStore, text: &str, by: u8, pinned: Option<u8>) -> Result<(), StoreError> {
+        believing(store, pinned.map(key)).check(&offered(text, by))
+    }
+    fn check_and_remember(store: &TrustStore, text: &str, by: u8, pinned: Option<u8>) -> Result<(), StoreError> {
+        believing(store, pinned.map(key)).check_and_remember(&offered(text, by))
+    }
 
     #[test]
     fn the_first_key_is_remembered_and_another_is_refused_naming_both() {
         let directory = directory();
         let store = TrustStore::new(directory.path().join("state/trust"));
-        assert_eq!(store.check(&name("/x"), &key(1), None), Ok(()));
+        assert_eq!(check(&store, "/x", 1, None), Ok(()));
         assert_eq!(store.known(&name("/x")), Ok(None), "a question changes nothing");
-        assert_eq!(store.check_and_remember(&name("/x"), &key(1), None), Ok(()));
+        assert_eq!(check_and_remember(&store, "/x", 1, None), Ok(()));
         let again = TrustStore::new(directory.path().join("state/trust"));
-        assert_eq!(again.check(&name("/x"), &key(1), None), Ok(()));
-        assert_eq!(again.check(&name("/y"), &key(2), None), Ok(()));
-        let refused = again.check_and_remember(&name("/x"), &key(2), None).expect_err("another key").to_string();
+        assert_eq!(check(&again, "/x", 1, None), Ok(()));
+        assert_eq!(check(&again, "/y", 2, None), Ok(()));
+        let refused = check_and_remember(&again, "/x", 2, None).expect_err("another key").to_string();
         assert!(refused.contains(&format!("was published by {} before", key(1))), "{refused}");
         assert!(refused.contains(&format!("--publisher {}", key(2))), "{refused}");
         assert_eq!(again.known(&name("/x")), Ok(Some(key(1))));
@@ -377,12 +391,12 @@ mod tests {
     fn a_pinned_key_alone_decides_and_replaces_the_remembered_one() {
         let directory = directory();
         let store = TrustStore::new(directory.path().join("trust"));
-        store.check_and_remember(&name("/x"), &key(1), None).expect("the first key");
-        let refused = store.check(&name("/x"), &key(1), Some(&key(2))).expect_err("not the pinned key").to_string();
+        check_and_remember(&store, "/x", 1, None).expect("the first key");
+        let refused = check(&store, "/x", 1, Some(2)).expect_err("not the pinned key").to_string();
         assert!(refused.contains(&key(1).to_string()) && refused.contains(&key(2).to_string()), "{refused}");
-        store.check_and_remember(&name("/x"), &key(2), Some(&key(2))).expect("it is pinned");
+        check_and_remember(&store, "/x", 2, Some(2)).expect("it is pinned");
         assert_eq!(store.known(&name("/x")), Ok(Some(key(2))));
-        assert!(store.check(&name("/x"), &key(1), None).is_err());
+        assert!(check(&store, "/x", 1, None).is_err());
     }
 
     #[test]
@@ -392,10 +406,10 @@ mod tests {
         store.accept(&name("/x"), &key(1)).expect("writable");
         store.accept(&name("/x"), &key(2)).expect("writable");
         store.accept(&name("/a b"), &key(1)).expect("writable");
-        assert_eq!(store.entries().map(|entries| entries.len()), Ok(2));
+        assert_eq!(store.ask(BTreeMap::len), Ok(2));
         assert_eq!(store.forget(&name("/x")), Ok(Some(key(2))));
         assert_eq!(store.forget(&name("/x")), Ok(None));
-        assert_eq!(store.entries().map(|entries| entries.into_keys().collect()), Ok(vec![name("/a b")]));
+        assert_eq!(store.ask(|keys| keys.keys().cloned().collect()), Ok(vec![name("/a b")]));
     }
 
     #[test]
@@ -408,7 +422,7 @@ mod tests {
         let line = format!("/x {}", key(2));
         for bad in ["/y", "/y ed25519:00", "no-slash ed25519:00", &line] {
             fs::write(&path, format!("{good}{bad}\n")).expect("writable");
-            let refused = store.check(&name("/z"), &key(1), None).expect_err("the file is damaged").to_string();
+            let refused = check(&store, "/z", 1, None).expect_err("the file is damaged").to_string();
             assert!(refused.contains("line 3:"), "{bad}: {refused}");
             assert!(store.accept(&name("/z"), &key(1)).is_err());
         }
@@ -431,7 +445,7 @@ mod tests {
             fs::write(&path, [&good[..], torn].concat()).expect("writable");
             let again = TrustStore::new(&path);
             assert_eq!(again.known(&name("/x")), Ok(Some(key(1))));
-            again.check_and_remember(&name("/z"), &key(3), None).expect("it is the first key");
+            check_and_remember(&again, "/z", 3, None).expect("it is the first key");
             assert_eq!(fs::read(&path).expect("readable"), [&good[..], format!("/z {}\n", key(3)).as_bytes()].concat());
             fs::remove_file(&path).expect("it is there");
         }
@@ -445,7 +459,7 @@ mod tests {
             let threads: Vec<_> = (0..8)
                 .map(|number| {
                     let store = &store;
-                    scope.spawn(move || usize::from(store.check_and_remember(&name("/x"), &key(number), None).is_ok()))
+                    scope.spawn(move || usize::from(check_and_remember(store, "/x", number, None).is_ok()))
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()

@@ -6,14 +6,15 @@ use std::{
     sync::Arc,
 };
 use tributary_content::{
-    ByteRanges, ChunkStore, Manifest, Name, ObjectKey, PublicKey, SigningKey, StoreError, StoreOpener,
+    ByteRanges, ChunkStore, Manifest, Name, ObjectId, ObjectKey, PublicKey, SigningKey, StoreError, StoreOpener,
 };
 use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, ObjectCache, OnOpen,
-    PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed, SealedPublication,
-    Selection, Share, Storage, StreamOptions, TrustStore, directory_at, load_or_create_key, part::Durability, publish,
+    PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Sealed, SealedPublication, Selection,
+    Share, Storage, StreamOptions, Trust, TrustStore, directory_at, load_or_create_key, part::Durability, publish,
     publish_copy, publish_sealed, sealed,
 };
+use tributary_trust::Believed;
 
 use super::opening::{FetchOpener, Findings};
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
 /// The files of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
-    trust: TrustStore,
+    trust: Trust,
     publish: PublishOptions,
     storage: Storage,
 }
@@ -65,7 +66,8 @@ impl Files {
             storage: Some(storage.clone()),
             ..PublishOptions::default()
         };
-        Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish, storage })
+        let trust = Trust::new(TrustStore::new(state_dir.join("trust")), Believed::default());
+        Ok(Files { trust, publish, storage })
     }
     /// The place of an object of this name that is fetched to `path`, as with `cp`: inside `path` if that is a folder
     /// or ends with a slash, as the last part of the name or of the path `below` it. A folder to which this object was
@@ -123,26 +125,16 @@ impl Files {
     pub(crate) fn own_key(&self, manifest: &Manifest) -> Option<ObjectKey> {
         sealed::own_key(self.publish.state_dir.as_deref()?, manifest)
     }
-    /// The key that is remembered for a name.
-    ///
-    /// # Errors
-    /// [`ApiError`] if the trust store cannot be read.
-    pub(crate) fn known_key(&self, name: &Name) -> Result<Option<PublicKey>, ApiError> {
-        Ok(self.trust.known(name)?)
-    }
-    /// The keys to trust, as known now; only `publisher` if given.
-    ///
-    /// # Errors
-    /// [`ApiError`] if the trust store cannot be read: then no key is trusted, and no publisher is to blame.
-    pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Result<Questions, ApiError> {
-        must_be_known(Questions::new(&self.trust, publisher))
+    /// Whom a request believes that accepts only this publisher, and only these bytes.
+    pub(crate) fn trust(&self, publisher: Option<PublicKey>, object: Option<ObjectId>) -> Trust {
+        self.trust.pinning(publisher, object)
     }
     /// Opens the store of a fetch on a disk thread, so that the caller does not wait; the result is in `findings`.
     pub(crate) fn opener(
         &self,
         get: &Get,
         sink: Sink,
-        publisher: Option<PublicKey>,
+        trust: Trust,
         sealed: Sealed,
         portion: Portion,
         findings: &Findings,
@@ -154,9 +146,9 @@ impl Files {
             }
             Sink::Stream(stream) => Destination::Stream(stream),
             Sink::Cache(cache, on_open) => {
-                let (trust, bell) = (self.trust.clone(), self.storage.bell().clone());
-                let inner = CacheOpener { cache, trust, publisher, sealed, bell, on_open, binds_key: true };
-                return Ok(self.in_background(get, inner, self.questions(publisher)?, findings));
+                let (snapshot, bell) = (known(&trust)?, self.storage.bell().clone());
+                let inner = CacheOpener { cache, trust, sealed, bell, on_open };
+                return Ok(self.in_background(get, inner, (snapshot, None), findings));
             }
         };
         let existing = match get.overwrite {
@@ -166,20 +158,20 @@ impl Files {
         let part = PartOptions { existing, selection: portion.selection, share: portion.share, ..self.part_options() };
         let stream =
             StreamOptions { ranges: portion.ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
-        let options = DiskOptions { publisher, part, stream, sealed };
-        let inner = DiskOpener::new(self.trust.clone(), destination, options);
-        let questions = must_be_known(inner.questions())?;
-        Ok(self.in_background(get, inner, questions, findings))
+        let snapshot = known(&trust)?;
+        let inner = DiskOpener::new(trust, destination, DiskOptions { part, stream, sealed });
+        let resumable = inner.resumable();
+        Ok(self.in_background(get, inner, (snapshot, resumable), findings))
     }
     fn in_background(
         &self,
         get: &Get,
         inner: impl StoreOpener + 'static,
-        questions: Questions,
+        known: (Trust, Option<Manifest>),
         findings: &Findings,
     ) -> Box<dyn StoreOpener> {
         let inner = FetchOpener { inner, newer_than: get.newer_than, findings: findings.clone() };
-        Box::new(BackgroundOpener::new(inner, questions, &self.storage))
+        Box::new(BackgroundOpener::new(inner, known, &self.storage))
     }
     fn part_options(&self) -> PartOptions {
         PartOptions { state_dir: self.publish.state_dir.clone(), ..PartOptions::default() }
@@ -204,13 +196,6 @@ impl Files {
         }
         Ok(())
     }
-    /// Binds the name of a complete object to its publisher, as fetches do; `pinned` is the only one to believe.
-    ///
-    /// # Errors
-    /// [`StoreError::Untrusted`] if the name is another publisher's.
-    pub(crate) fn remember(&self, manifest: &Manifest, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
-        self.trust.check_and_remember(&manifest.name, &manifest.publisher, pinned)
-    }
     /// The store of an object that is sent to this node, in the file or folder `path`, whose parent exists. Waits for
     /// the disk.
     ///
@@ -219,7 +204,7 @@ impl Files {
     pub(crate) fn open_below(
         &self,
         path: &Path,
-        publisher: Option<PublicKey>,
+        trust: &Trust,
         manifest: &Manifest,
         existing: Existing,
         placed: &Placed,
@@ -232,8 +217,8 @@ impl Files {
             durability: Durability::Power,
             ..self.part_options()
         };
-        let options = DiskOptions { publisher, part, ..DiskOptions::default() };
-        DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
+        let options = DiskOptions { part, ..DiskOptions::default() };
+        DiskOpener::new(trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }
 }
 
@@ -245,11 +230,14 @@ pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
     load_or_create_key(path).map_err(|error: KeyFileError| ApiError::new(ErrorKind::Io, error.to_string()))
 }
 
-/// Refuses a fetch before any request if the trust store cannot be read.
-fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
+/// The same with the keys that are remembered now. Refuses a fetch before any request if they cannot be read: then no
+/// key is trusted, and no publisher is to blame.
+///
+/// # Errors
+/// [`ApiError`] names the file, and how to repair it.
+pub(crate) fn known(trust: &Trust) -> Result<Trust, ApiError> {
     let hint = "it lists trusted keys; repair it, or move it away to trust the first key seen for each name again";
-    questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;
-    Ok(questions)
+    trust.snapshot().map_err(|error| ApiError::from(error).with_hint(hint))
 }
 
 /// Where an unfinished fetch to `path` is stored until it is complete.
@@ -276,9 +264,8 @@ mod tests {
             let object = publish(&home.path().join("file"), name.clone(), &key, &PublishOptions::default());
             let mut object = object.expect("publishable").object;
             let (sealed, bell, on_open) = (Sealed::Keep, Bell::default(), Box::new(drop));
-            let of_opener = trust.clone();
-            let mut opener =
-                CacheOpener { cache, trust: of_opener, publisher: None, sealed, bell, on_open, binds_key: true };
+            let of_opener = Trust::new(trust.clone(), Believed::default());
+            let mut opener = CacheOpener { cache, trust: of_opener, sealed, bell, on_open };
             if is_contested {
                 opener.bind_no_key();
             }
@@ -307,7 +294,8 @@ mod tests {
             fs::create_dir_all(to.parent().expect("it is below")).expect("writable");
             files.check_owner(&inbox, &to, &manifest)?;
             let placed = Placed::default();
-            let mut store = files.open_below(&to, None, &manifest, Existing::EarlierFetchOrNumber, &placed)?;
+            let mut store =
+                files.open_below(&to, &files.trust(None, None), &manifest, Existing::EarlierFetchOrNumber, &placed)?;
             for index in (0..).map(ChunkIndex).take_while(|index| index.0 < manifest.chunk_count()) {
                 store.put_chunk(index, &object.read_chunk(index)?)?;
             }

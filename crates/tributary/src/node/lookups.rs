@@ -7,29 +7,29 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tributary_content::{ChunkStore, HadStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, HadStore, Manifest, Name, ObjectKind, Reference, StoreError, StoreOpener};
 use tributary_core::{
     Duration, Time, TransferId,
     event::{Event, TransferEvent},
 };
-use tributary_net::disk::Questions;
+use tributary_net::disk::Trust;
 use tributary_transport::Fetch;
 
 use crate::{config::FetchConfig, families::BoxedNode};
 
-/// A name to look up, and its trusted publisher.
+/// A name to look up.
 pub(crate) struct Level {
-    pub(crate) name: Name,
-    /// The only publisher that is accepted, if the lookup names one.
-    pub(crate) only: Option<PublicKey>,
-    pub(crate) questions: Questions,
+    /// With what the lookup accepts alone.
+    pub(crate) reference: Reference,
+    /// A snapshot of whom it believes.
+    pub(crate) trust: Trust,
 }
 
 /// What a path means.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// The object or the folder of this name.
-    Found(Name),
+    /// The object or the folder of this name, and the only publisher to believe about it.
+    Found(Reference),
     /// The network knows no publisher, for this reason.
     Nothing(String),
     /// It cannot be fetched from those that offer it, for this reason.
@@ -47,12 +47,11 @@ pub(crate) struct Lookups(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    open: BTreeMap<Key, Lookup>,
-    by_transfer: BTreeMap<TransferId, Key>,
+    open: BTreeMap<Reference, Lookup>,
+    by_transfer: BTreeMap<TransferId, Reference>,
     questions: BTreeMap<u64, Question>,
     number: u64,
 }
-type Key = (Name, Option<PublicKey>);
 
 /// The lookup of one name.
 struct Lookup {
@@ -75,7 +74,7 @@ enum Finding {
 /// A path and the names that it may mean with their findings: the path itself first, then the names above it, the longest first.
 struct Question {
     path: Name,
-    levels: Vec<(Key, Finding)>,
+    levels: Vec<(Reference, Finding)>,
     answer: Answer,
 }
 
@@ -93,8 +92,7 @@ impl Lookups {
         state.number += 1;
         let number = state.number;
         let mut findings = Vec::new();
-        for Level { name, only, questions } in levels {
-            let key = (name, only);
+        for Level { reference: key, trust } in levels {
             if !state.open.contains_key(&key) {
                 if state.open.len() >= lookups_max && !state.make_room(node, now) {
                     state.open.values_mut().for_each(|lookup| _ = lookup.questions.remove(&number));
@@ -102,9 +100,9 @@ impl Lookups {
                     return answer(Outcome::Full(lookups_max));
                 }
                 let manifest = Arc::default();
-                let opener = Look { questions, manifest: Arc::clone(&manifest) };
+                let opener = Look { trust, manifest: Arc::clone(&manifest) };
                 let fetch = Fetch {
-                    name: key.0.clone(),
+                    name: key.name.clone(),
                     opener: Box::new(opener),
                     rate_limit: None,
                     paths_per_source: config.paths_per_source,
@@ -196,12 +194,12 @@ impl Question {
     /// for the path itself: the owner of a shorter name must not outrank the owner of the path.
     fn outcome(&self) -> Option<Outcome> {
         let mut nothing = None;
-        for ((name, _), finding) in &self.levels {
-            let is_path = *name == self.path;
+        for (reference, finding) in &self.levels {
+            let is_path = reference.name == self.path;
             match finding {
                 Finding::Open => return None,
                 Finding::Found(kind) if is_path || *kind == ObjectKind::Directory => {
-                    return Some(Outcome::Found(name.clone()));
+                    return Some(Outcome::Found(reference.clone()));
                 }
                 Finding::Refused(reason) if is_path => return Some(Outcome::Refused(reason.clone())),
                 Finding::Absent(reason) => nothing = nothing.or(Some(reason)),
@@ -214,15 +212,15 @@ impl Question {
 
 /// Records the kind of the object, and reports a complete store, so that no chunk is requested.
 struct Look {
-    questions: Questions,
+    trust: Trust,
     manifest: Arc<Mutex<Option<ObjectKind>>>,
 }
 impl StoreOpener for Look {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.questions.trusts(manifest)
+        self.trust.check(manifest)
     }
     fn knows_publisher(&self, name: &Name) -> bool {
-        self.questions.knows_publisher(name)
+        self.trust.knows(name)
     }
     fn resumes(&self, _: &Manifest) -> bool {
         false
@@ -243,7 +241,7 @@ mod tests {
     /// The outcome for `/a/b/c`, given the findings for `/a/b/c`, `/a/b` and `/a`.
     fn outcome(found: [Finding; 3]) -> Option<Outcome> {
         let names = ["/a/b/c", "/a/b", "/a"].map(|name| name.parse::<Name>().expect("a name"));
-        let levels = names.iter().cloned().map(|name| (name, None)).zip(found).collect();
+        let levels = names.iter().cloned().map(Reference::from).zip(found).collect();
         Question { path: names[0].clone(), levels, answer: Box::new(drop) }.outcome()
     }
 

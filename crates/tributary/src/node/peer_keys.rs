@@ -37,8 +37,7 @@ impl PeerKeys {
     /// The key remembered for one of these addresses.
     pub(crate) fn known(&self, endpoints: &[String]) -> Result<Option<PublicKey>, ApiError> {
         let Some((store, _)) = &self.kept else { return Ok(None) };
-        let entries = store.entries()?;
-        Ok(endpoints.iter().find_map(|endpoint| entries.get(endpoint).copied()))
+        Ok(store.ask(|keys| endpoints.iter().find_map(|endpoint| keys.get(endpoint).copied()))?)
     }
     /// Remembers the key that has answered at these addresses: one that the config names in place of any other, otherwise
     /// the first one. Of two processes the first one that writes a key for an address decides.

@@ -18,7 +18,7 @@ use std::{
         mpsc::{Receiver, TryRecvError},
     },
 };
-use tributary_content::{ByteRanges, Name, PublicKey, StoreError};
+use tributary_content::{ByteRanges, Name, ObjectId, PublicKey, Reference, StoreError};
 use tributary_core::{
     Duration, FaceId, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
@@ -29,10 +29,7 @@ use tributary_net::{
 };
 use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
-use super::{
-    diagnosis,
-    resolve::{Keys, place_in},
-};
+use super::{diagnosis, parse_reference, resolve::place_in};
 use crate::{
     api::Flow,
     config::{FaceConfig, Role},
@@ -64,11 +61,10 @@ enum Step {
     /// Wait for an object of the name; the error explains why the folder lacks the path.
     Wait(ApiError),
 }
-/// A path in a folder, and the only publisher to believe about both.
+/// A path in a folder, with the only publisher to believe about both.
 struct Place {
-    folder: Name,
+    folder: Reference,
     below: String,
-    only: Option<PublicKey>,
 }
 
 impl LocalNode {
@@ -123,12 +119,12 @@ impl LocalNode {
                     Some(place) => Step::Part(place),
                     None => return Ok(()),
                 },
-                Step::Part(Place { folder, below, only }) => {
-                    notify(Notice::Note { text: format!("looking for '{}' in the folder '{folder}'", get.name) });
+                Step::Part(Place { folder: Reference { name, publisher, .. }, below }) => {
+                    notify(Notice::Note { text: format!("looking for '{}' in the folder '{name}'", get.name) });
                     let part = FolderPart { below: Some(below), ..get.part.clone() };
                     // A certificate names its key.
-                    let publisher = get.publisher.clone().or_else(|| only.map(|key| key.to_string()));
-                    let get = Get { name: folder.to_string(), part, publisher, ..get.clone() };
+                    let publisher = get.publisher.clone().or_else(|| publisher.map(|key| key.to_string()));
+                    let get = Get { name: name.to_string(), part, publisher, ..get.clone() };
                     match self.attempt(&get, sink, false, paused, notify) {
                         Err(error) if error.kind == ErrorKind::NotFound => Step::Wait(error),
                         ended => return ended.map(drop),
@@ -168,7 +164,8 @@ impl LocalNode {
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
-        let keys = may_be_within.then(|| self.keys_above(publisher, &name)).transpose()?;
+        let object = get.hash.as_deref().map(parse_hash).transpose()?;
+        let trust = self.files.trust(publisher, object);
         let mut portion = portion(get)?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
@@ -193,7 +190,7 @@ impl LocalNode {
         let findings = Findings::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(get, sink, publisher, sealed, portion, &findings)?,
+            opener: self.files.opener(get, sink, trust, sealed, portion, &findings)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
@@ -206,13 +203,14 @@ impl LocalNode {
             self.end(transfer)?;
             return Err(error);
         }
+        let within = may_be_within.then(|| Reference { name: name.clone(), publisher, object });
         let mut search = Search {
             name,
             fetch: of_node,
             patience,
             // An explicit timeout covers a later publication, and a follower waits for later versions.
             waits: get.patience_ms.is_some() || get.every_ms.is_some() || !get.web.urls.is_empty(),
-            keys,
+            within,
             look_at: LOOK_AFTER,
             may_be_level: self.config().family().profile().abilities.listing,
             named: asks_named.then(|| (findings.clone(), demands)),
@@ -234,7 +232,7 @@ impl LocalNode {
                     Some(_) => self.put_off(transfer)?,
                     None => self.end(transfer)?,
                 }
-                return Ok(Some(Place { folder, below, only: keys.and_then(Keys::only) }));
+                return Ok(Some(Place { folder, below }));
             }
             ended => {
                 return Err(self.unfetched(&followed, ended, search.obstacle.as_ref(), findings.take_refusal())?);
@@ -524,12 +522,12 @@ impl LocalNode {
         }
     }
     /// The folder above that has the path, once a lookup has found it.
-    fn look_around(&self, now: Time, search: &mut Search) -> Result<Option<(Name, String)>, ApiError> {
-        let Some(keys) = search.keys else { return Ok(None) };
+    fn look_around(&self, now: Time, search: &mut Search) -> Result<Option<(Reference, String)>, ApiError> {
+        let Some(reference) = &search.within else { return Ok(None) };
         if search.above.is_none() && now >= search.look_at {
             let is_last = search.is_absent && !search.waits;
             search.look_at = if is_last { Time::MAX } else { now + LOOK_AGAIN };
-            search.above = Some(self.look_above(&search.name, keys)?);
+            search.above = Some(self.look_above(reference)?);
         }
         let outcome = match search.above.as_ref().map(Receiver::try_recv) {
             None | Some(Err(TryRecvError::Empty)) => return Ok(None),
@@ -621,8 +619,8 @@ struct Search {
     is_absent: bool,
     /// Whether it has had a source.
     is_found: bool,
-    /// The keys to believe about folders above, if the name may be a path in one.
-    keys: Option<Keys>,
+    /// What folders above must match, if the name may be a path in one.
+    within: Option<Reference>,
     /// The lookup of the folders above its name, and when the next one starts.
     above: Option<Receiver<Outcome>>,
     look_at: Time,
@@ -685,6 +683,36 @@ fn parse_publisher(text: &str) -> Result<(PublicKey, Option<Vec<u8>>), ApiError>
     })?;
     Ok((key, None))
 }
+fn parse_hash(text: &str) -> Result<ObjectId, ApiError> {
+    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a hash: {error}")))
+}
+impl Get {
+    /// The same with a reference taken apart: its name, and the publisher and the hash that it pins.
+    ///
+    /// # Errors
+    /// [`ApiError`] if its name is neither a name nor a reference, or pins something else than the request does.
+    pub fn settled(mut self) -> Result<Get, ApiError> {
+        let Reference { name, publisher, object } = parse_reference(&self.name)?;
+        let contradicts = |option: String| {
+            let message = format!("'{}' contradicts {option}", self.name);
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave one of them out"))
+        };
+        match (publisher, self.publisher.as_deref().map(parse_publisher).transpose()?) {
+            (Some(key), Some((pinned, _))) if key != pinned => {
+                return contradicts(format!("--publisher {pinned}"));
+            }
+            (Some(key), None) => self.publisher = Some(key.to_string()),
+            _ => {}
+        }
+        match (object, self.hash.as_deref().map(parse_hash).transpose()?) {
+            (Some(id), Some(pinned)) if id != pinned => return contradicts(format!("the hash {pinned}")),
+            (Some(id), _) => self.hash = Some(id.to_string()),
+            _ => {}
+        }
+        self.name = name.to_string();
+        Ok(self)
+    }
+}
 fn no_certificates() -> ApiError {
     let message = "a publisher can be named by an NDN certificate only on a node of family ndn";
     ApiError::new(ErrorKind::Usage, message).with_hint("name its key, ed25519:…")
@@ -696,7 +724,7 @@ enum Ended {
     Failed(TransferReport, String),
     Stopped,
     /// It has no publisher, but this folder has this path.
-    Within(Name, String),
+    Within(Reference, String),
     /// It has no publisher, but names below it exist.
     Level(Vec<String>),
 }

@@ -17,7 +17,7 @@ mod serve;
 mod status;
 mod watch;
 
-use tributary_content::Name;
+use tributary_content::{Name, Reference};
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
@@ -35,6 +35,9 @@ pub(crate) use publish::Put;
 pub(crate) use rules::{Binding, Change};
 pub(crate) use send::is_dropped;
 
+pub(crate) fn parse_reference(text: &str) -> Result<Reference, ApiError> {
+    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
+}
 pub(crate) fn parse_name(text: &str) -> Result<Name, ApiError> {
     text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
 }

@@ -1,6 +1,6 @@
 //! Publishing and withdrawing.
 use std::path::Path;
-use tributary_content::{Manifest, MemoryObject, Name, ObjectReader, PublicKey};
+use tributary_content::{Manifest, MemoryObject, Name, ObjectReader, PublicKey, Reference};
 use tributary_core::{Duration, Time};
 use tributary_net::{
     Clock,
@@ -279,11 +279,13 @@ impl LocalNode {
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
         self.versions().insert(manifest.name.to_string(), manifest.version);
+        let reference = Reference { publisher: Some(manifest.publisher), ..Reference::from(manifest.name.clone()) };
         let notice = Notice::Published {
             name: manifest.name.to_string(),
             bytes: manifest.size,
             version: manifest.version,
             publisher: manifest.publisher.to_string(),
+            reference: reference.to_string(),
             confirmed: false,
         };
         let (name, list) = (manifest.name.clone(), keys.as_ref().map(|keys| keys.manifest().name.clone()));

@@ -16,6 +16,7 @@ use crate::{
     node::{
         LocalNode,
         event_bus::Waited,
+        files::known,
         inbox::{Arrived, Inbox, Place, Received},
     },
     notice::Notice,
@@ -39,7 +40,8 @@ impl LocalNode {
         let folder = std::path::absolute(&recv.folder);
         let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
         fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
-        let questions = self.files.questions(publisher)?;
+        let trust = self.files.trust(publisher, None);
+        let snapshot = known(&trust)?;
         let received = Received::open(&self.config().state_dir)?;
         if self.receiving().swap(true, Ordering::SeqCst) {
             let message = "another command receives on this node already";
@@ -48,12 +50,12 @@ impl LocalNode {
         let place = Place {
             files: self.files.clone(),
             folder,
-            publisher,
+            trust,
             arrived: Arrived::new(recv.count),
             on_repeat: recv.on_repeat,
             received,
         };
-        let result = self.take(recv, &names, Inbox { place, questions }, notify);
+        let result = self.take(recv, &names, Inbox { place, trust: snapshot }, notify);
         // The attachments hold for their lifetime: chunks sent to the names until then are stored for this node.
         let ended = self.with_messaging(|messaging, now| messaging.accept(now, None, &AcceptOptions::default()));
         self.receiving().store(false, Ordering::SeqCst);

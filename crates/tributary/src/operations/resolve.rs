@@ -1,7 +1,7 @@
 //! Resolution of a path to an object, or to a part of a folder under a shorter name.
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use tributary_content::{Name, PublicKey};
+use tributary_content::{Name, Reference};
 use tributary_core::Duration;
 
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     families::Resolution,
     node::{
         LocalNode,
+        files::known,
         lookups::{Answer, Level, Outcome},
     },
 };
@@ -22,71 +23,49 @@ const SILENCE_EACH: Duration = Duration::from_millis(5);
 /// Links up to this rate get the whole patience, since an answer takes seconds on them.
 const SLOW_BITS_PER_SECOND: u64 = 256_000;
 
-/// Whom to believe about the folders above a name.
-#[derive(Clone, Copy)]
-pub(super) enum Keys {
-    /// The name of each folder decides which publisher is accepted.
-    Any,
-    /// The key that the fetch is pinned to.
-    Pinned(PublicKey),
-    /// The key that is remembered for the name: another publisher's folder must not replace it.
-    Remembered(PublicKey),
-}
-impl Keys {
-    /// The only accepted publisher, if there is one.
-    pub(super) fn only(self) -> Option<PublicKey> {
-        match self {
-            Keys::Any => None,
-            Keys::Pinned(key) | Keys::Remembered(key) => Some(key),
-        }
-    }
-}
-
 impl LocalNode {
-    /// Finds the name of the object or folder at `path`, and passes it to `answer`. It looks up no name with fewer than
-    /// `shortest` components.
+    /// Finds the object or folder at the path of `reference`, and passes its name, with the only publisher to believe about
+    /// it, to `answer`. It looks up no name with fewer than `shortest` components.
     pub(crate) fn resolve(
         &self,
-        path: &Name,
+        reference: &Reference,
         shortest: usize,
         patience: Duration,
-        answer: impl FnOnce(Result<Name, ApiError>) + Send + 'static,
+        answer: impl FnOnce(Result<Reference, ApiError>) + Send + 'static,
     ) -> Result<(), ApiError> {
-        let keys = self.keys_above(None, path)?;
-        let (of, own) =
-            (path.clone(), Level { name: path.clone(), only: None, questions: self.files.questions(None)? });
-        let levels =
-            std::iter::once(Ok(own)).chain(self.levels_above(path, shortest, keys)).collect::<Result<_, _>>()?;
-        let answer = Box::new(move |outcome| answer(named(&of, outcome)));
-        self.look_up(path, levels, patience, answer)
+        let path = reference.name.clone();
+        let own = self.files.trust(reference.publisher, reference.object);
+        let own = Level { reference: reference.clone(), trust: known(&own)? };
+        let levels = std::iter::once(own).chain(self.levels_above(reference, shortest)?).collect();
+        let answer = Box::new(move |outcome| answer(named(&path, outcome)));
+        self.look_up(&reference.name, levels, patience, answer)
     }
-    /// Begins to look for the folder above `path` that has it.
-    pub(super) fn look_above(&self, path: &Name, keys: Keys) -> Result<Receiver<Outcome>, ApiError> {
-        let levels = self.levels_above(path, 1, keys).collect::<Result<_, _>>()?;
+    /// Begins to look for the folder above the path of `reference` that has it.
+    pub(super) fn look_above(&self, reference: &Reference) -> Result<Receiver<Outcome>, ApiError> {
+        let levels = self.levels_above(reference, 1)?;
         let (answer, found) = sync_channel(1);
         let answer = Box::new(move |outcome| _ = answer.send(outcome));
-        self.look_up(path, levels, self.config().fetch.patience, answer)?;
+        self.look_up(&reference.name, levels, self.config().fetch.patience, answer)?;
         Ok(found)
     }
-    /// The publishers to accept for the folders above `name`, if the fetch pins `publisher`.
-    pub(super) fn keys_above(&self, publisher: Option<PublicKey>, name: &Name) -> Result<Keys, ApiError> {
-        Ok(match publisher {
-            Some(key) => Keys::Pinned(key),
-            None => self.files.known_key(name)?.map_or(Keys::Any, Keys::Remembered),
-        })
-    }
-    fn levels_above(&self, path: &Name, shortest: usize, keys: Keys) -> impl Iterator<Item = Result<Level, ApiError>> {
-        let level = move |len| {
-            let (name, only) = (path.prefix(len), keys.only());
-            if let Keys::Remembered(key) = keys
-                && self.files.known_key(&name)?.is_some_and(|known| known != key)
-            {
-                // Only a person may put another key in place of the folder's own.
-                return Ok(None);
+    /// The names above a path, the longest first. Another publisher's folder must not replace a path whose key is known,
+    /// and only a person may put that key in place of a folder's own.
+    fn levels_above(&self, reference: &Reference, shortest: usize) -> Result<Vec<Level>, ApiError> {
+        let Reference { name: path, publisher: pinned, object } = reference;
+        let trust = known(&self.files.trust(*pinned, *object))?;
+        let only = trust.key(path)?.map(|(key, _)| key);
+        let mut levels = Vec::new();
+        for name in (shortest.max(1)..path.len()).rev().take(LEVELS_MAX).map(|len| path.prefix(len)) {
+            let own = trust.pinning(None, None).key(&name)?;
+            let own = own.map(|(key, _)| key);
+            if pinned.is_some() || only.is_none() || own.is_none() || own == only {
+                // What is believed of the folder anyway needs no pin.
+                let publisher = only.filter(|_| pinned.is_some() || own != only);
+                let reference = Reference { name, publisher, object: *object };
+                levels.push(Level { reference, trust: trust.pinning(publisher, *object) });
             }
-            Ok(Some(Level { name, only, questions: self.files.questions(only)? }))
-        };
-        (shortest.max(1)..path.len()).rev().take(LEVELS_MAX).map(level).filter_map(Result::transpose)
+        }
+        Ok(levels)
     }
     fn look_up(&self, path: &Name, levels: Vec<Level>, patience: Duration, answer: Answer) -> Result<(), ApiError> {
         let (lookups, config, path) = (self.lookups(), self.config().fetch.clone(), path.clone());
@@ -106,17 +85,17 @@ impl LocalNode {
 }
 
 /// The folder that was found above a path, and the path in it.
-pub(super) fn place_in(path: &Name, outcome: Outcome) -> Option<(Name, String)> {
+pub(super) fn place_in(path: &Name, outcome: Outcome) -> Option<(Reference, String)> {
     let Outcome::Found(folder) = outcome else { return None };
     let parts: Option<Vec<&str>> =
-        path.components().skip(folder.len()).map(|part| std::str::from_utf8(part).ok()).collect();
+        path.components().skip(folder.name.len()).map(|part| std::str::from_utf8(part).ok()).collect();
     Some((folder, parts?.join("/")))
 }
-/// The name that a path means, or the reason why it means none.
-fn named(path: &Name, outcome: Outcome) -> Result<Name, ApiError> {
+/// What a path means, or the reason why it means none.
+fn named(path: &Name, outcome: Outcome) -> Result<Reference, ApiError> {
     let error = |kind, message| Err(ApiError::new(kind, message));
     match outcome {
-        Outcome::Found(name) => Ok(name),
+        Outcome::Found(reference) => Ok(reference),
         Outcome::Nothing(reason) => error(ErrorKind::NotFound, format!("'{path}' has no publisher: {reason}")),
         Outcome::Refused(reason) => error(ErrorKind::NotFound, format!("cannot fetch '{path}': {reason}")),
         Outcome::Full(max) => {

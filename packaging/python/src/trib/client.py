@@ -122,13 +122,19 @@ def _refuse_folder(name: str, status: int) -> None:
 
 
 def object_path(name: str) -> str:
-    """The path under which a gateway serves a name.
+    """The path under which a gateway serves a name or a reference (``trib:NAME?publisher=KEY``).
 
     >>> object_path("/lab/a b")
     '/lab/a%20b'
     >>> object_path("/metrics")
     '/%6Detrics'
+    >>> object_path("trib:/lab/a b?publisher=ed25519:00")
+    '/lab/a%20b?publisher=ed25519:00'
     """
+    query = ""
+    if name.startswith("trib:"):
+        name, mark, fields = name.removeprefix("trib:").partition("?")
+        query = mark + fields
     if not name.startswith("/"):
         raise ValueError(f"'{name}' is not a name: names begin with a slash")
     # What the name encodes stays encoded.
@@ -137,7 +143,7 @@ def object_path(name: str) -> str:
     first = path.split("/", 2)[1]
     if first in ("api", "dashboard", "metrics"):
         path = f"/%{ord(first[0]):02X}{path[2:]}"
-    return path
+    return path + query
 
 
 class Client:

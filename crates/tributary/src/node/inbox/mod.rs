@@ -10,9 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HadStore, Manifest, MemoryOpener, ObjectKind, PublicKey, StoreError, StoreOpener,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, Manifest, MemoryOpener, ObjectKind, StoreError, StoreOpener,
 };
-use tributary_net::disk::{Existing, HookedStore, PartFile, Placed, Questions, StoreHooks, number_of, numbered};
+use tributary_net::disk::{Existing, HookedStore, PartFile, Placed, StoreHooks, Trust, number_of, numbered};
 
 use self::{
     file_names::{Below, file_names, place_below, refused},
@@ -31,13 +31,14 @@ const NUMBER_UNKNOWN: u64 = 0;
 /// Writes received objects into one folder.
 pub(crate) struct Inbox {
     pub(crate) place: Place,
-    pub(crate) questions: Questions,
+    /// A snapshot of whom it believes.
+    pub(crate) trust: Trust,
 }
 
 impl Inbox {
     /// Refuses an object that cannot be kept here, and records the refusal.
     fn check(&self, manifest: &Manifest) -> Result<Vec<String>, StoreError> {
-        let checked = self.questions.trusts(manifest).and_then(|()| {
+        let checked = self.trust.check(manifest).and_then(|()| {
             file_names(&manifest.name).map_err(|reason| {
                 let path = manifest.name.to_string();
                 StoreError::Io { operation: "write", path, reason: reason.into() }
@@ -70,8 +71,8 @@ pub(crate) struct Place {
     /// The node's files.
     pub(crate) files: Files,
     pub(crate) folder: PathBuf,
-    /// The only publisher to trust; `None` for any.
-    pub(crate) publisher: Option<PublicKey>,
+    /// Whom it believes.
+    pub(crate) trust: Trust,
     /// Objects in progress.
     pub(crate) arrived: Arrived,
     /// The treatment of an object whose name was received before.
@@ -122,7 +123,7 @@ impl Place {
             return Ok(Box::new(Lines::open(self.clone(), below, manifest, delivery)?));
         }
         let placed = Placed::default();
-        let inner = self.files.open_below(&path, self.publisher, manifest, existing, &placed)?;
+        let inner = self.files.open_below(&path, &self.trust, manifest, existing, &placed)?;
         let (place, manifest) = (self.clone(), manifest.clone());
         Ok(Box::new(HookedStore { inner, hooks: Arrival { placed, place, manifest, below, key } }))
     }
@@ -215,7 +216,7 @@ impl Lines {
     fn append(&self, bytes: &[u8]) -> Result<PathBuf, StoreError> {
         self.below.check()?;
         // A foreign line after the publisher's would be mistaken for the publisher's.
-        self.place.files.remember(&self.manifest, self.place.publisher.as_ref())?;
+        self.place.trust.check_and_remember(&self.manifest)?;
         // One at a time: where a line starts is written down before it is.
         let mut received = self.place.received.memory();
         let path = &self.below.path;
@@ -293,7 +294,7 @@ mod tests {
         let files = Files::open(&state).unwrap();
         fs::create_dir_all(&folder).unwrap();
         let (arrived, received) = (Arrived::default(), Received::open(&state).unwrap());
-        Place { files, folder, publisher: None, arrived, on_repeat, received }
+        Place { trust: files.trust(None, None), files, folder, arrived, on_repeat, received }
     }
     fn reading(text: &str, version: u64) -> MemoryObject {
         let (name, key) = ("/roof".parse().unwrap(), SigningKey::from_secret(&[1; 32]));
