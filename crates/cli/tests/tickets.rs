@@ -108,6 +108,28 @@ fn a_printed_reference_is_believed_and_another_key_refused_by_every_way_in() {
 }
 
 #[test]
+fn a_rule_decides_about_its_prefix_in_every_way_in_until_a_reference_does() {
+    for family in ["psi", "ndn", "mf"] {
+        let rule = |prefix: &str, key: &str| format!("[[trust]]\nprefix = \"{prefix}\"\npublisher = \"{key}\"\n");
+        let site = Site::new(family, |_| rule("/lab", STRANGER));
+        let (code, said) = site.get("/lab/big", &[]);
+        assert_eq!(code, Some(1), "{family}: {said}");
+        assert!(said.contains(&format!("believes only {STRANGER} below '/lab'")), "{family}: {said}");
+        let (status, said) = site.read("/lab/big");
+        let said = String::from_utf8_lossy(&said);
+        assert!(status == 404 && said.contains(STRANGER), "{family}: {status} {said}");
+        let (code, said) = site.get(&site.reference, &[]);
+        assert!(code == Some(0) && site.has("copy"), "{family}: {said}");
+
+        // The longest prefix counts.
+        let site = Site::new(family, |key| rule("/lab", STRANGER) + &rule("/lab/big", key));
+        assert_eq!(site.read("/lab/big").0, 200, "{family}");
+        let (code, said) = site.get("/lab/big", &[]);
+        assert!(code == Some(0) && site.has("copy"), "{family}: {said}");
+    }
+}
+
+#[test]
 fn a_hash_accepts_its_bytes_and_no_others() {
     let site = Site::new("psi", |_| String::new());
     let bytes = fs::read(site.path().join("original")).unwrap();

@@ -29,11 +29,15 @@ mod tests {
     use crate::config::NodeConfig;
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 15] = [
+    const NEEDED: [(&str, &str); 16] = [
         ("[http]", "listen = \"127.0.0.1:8080\"\n"),
         ("[[http.mirror]]", "host = \"deb.example.org\"\nname = \"/mirror\"\n"),
         ("[network]", "authority = \"ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c\"\n"),
         ("[[blind]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
+        (
+            "[[trust]]",
+            "prefix = \"/a\"\npublisher = \"ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"\n",
+        ),
         ("[[face]]", "peer = \"192.0.2.7:7001\"\n"),
         ("[[publish]]", "name = \"/a\"\npath = \"a\"\n"),
         (

@@ -34,7 +34,7 @@ use tributary_content::{BlindingKey, Name, NameError, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{Endpoint, PathMetric};
-use tributary_trust::{Access, CLOCK_TOLERANCE, Roles, UnixTime};
+use tributary_trust::{Access, CLOCK_TOLERANCE, Keys, Roles, UnixTime};
 
 pub use error::{ConfigErrors, Drawing, Problem};
 pub use http::{HttpConfig, HttpMirror};
@@ -88,6 +88,8 @@ pub struct NodeConfig {
     pub faces: Vec<FaceConfig>,
     /// Below which prefixes names are blinded, and with which keys.
     pub blind: BTreeMap<Name, BlindingKey>,
+    /// The publishers to believe below prefixes.
+    pub trust: Keys,
     /// Groups of readers' keys, by their labels.
     pub key_groups: BTreeMap<String, Vec<PublicKey>>,
     /// Objects that it publishes from the start.

@@ -213,6 +213,10 @@ impl<'a> Section<'a> {
     pub fn missing(&self, key: &'static str, hint: &str) {
         self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
     }
+    /// Reports those of two keys that are missing.
+    pub fn require(&self, keys: [&'static str; 2], hint: &str) {
+        keys.into_iter().filter(|key| !self.has(key)).for_each(|key| self.missing(key, hint));
+    }
     /// Whether `key` is present, with any value.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)

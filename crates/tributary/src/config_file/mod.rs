@@ -8,7 +8,7 @@ use std::{
 };
 use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_transport::TransferConfig;
-use tributary_trust::Roles;
+use tributary_trust::{Keys, Roles};
 
 use self::sections::Disk;
 use crate::{
@@ -128,7 +128,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     }
     let head = node.and_then(|section| sections::head(section, folder, has_network));
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
-    let Names { blind, key_groups, publish } = Names::read(root, folder, disk, is_sender);
+    let Names { blind, trust, key_groups, publish } = Names::read(root, folder, disk, is_sender);
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
     let family = head.as_ref().map_or_else(Family::default, |head| head.family);
@@ -181,6 +181,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         network,
         faces,
         blind,
+        trust,
         key_groups,
         publish,
         settings,
@@ -199,6 +200,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
 /// The content of the sections about names.
 struct Names {
     blind: BTreeMap<Name, BlindingKey>,
+    trust: Keys,
     key_groups: BTreeMap<String, Vec<PublicKey>>,
     publish: Vec<PublishConfig>,
 }
@@ -209,6 +211,10 @@ impl Names {
         for section in root.sections("blind") {
             sections::blind(section, folder, &mut blind);
         }
+        let mut trust = Keys::new();
+        for section in root.sections("trust") {
+            sections::trust(section, &blind, &mut trust);
+        }
         let mut key_groups = BTreeMap::new();
         for section in root.sections("key_group") {
             sections::key_group(section, &mut key_groups);
@@ -218,7 +224,7 @@ impl Names {
             let entry = sections::published(section, (folder, disk), is_sender, &publish, (&key_groups, &blind));
             publish.extend(entry);
         }
-        Names { blind, key_groups, publish }
+        Names { blind, trust, key_groups, publish }
     }
 }
 

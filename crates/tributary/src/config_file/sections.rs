@@ -9,7 +9,7 @@ use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
-use tributary_trust::Access;
+use tributary_trust::{Access, Keys};
 
 use crate::{
     config::{
@@ -504,11 +504,7 @@ pub(super) fn published(
         }
     }
     let path = section.path("path", folder);
-    for (key, missing) in [("name", name.is_none()), ("path", path.is_none())] {
-        if missing && !section.has(key) {
-            section.missing(key, "each [[publish]] has a name and a path");
-        }
-    }
+    section.require(["name", "path"], "each [[publish]] has a name and a path");
     if let (Disk::Looked, Some(path)) = (disk, &path)
         && let Err(error) = std::fs::metadata(path)
     {
@@ -544,11 +540,7 @@ pub(super) fn published(
 pub(super) fn blind(section: Section<'_>, folder: &Path, blind: &mut BTreeMap<Name, BlindingKey>) {
     let prefix: Option<Name> = section.parsed("prefix", "write a name such as \"/lab\"");
     let file = section.path("file", folder);
-    for (key, missing) in [("prefix", prefix.is_none()), ("file", file.is_none())] {
-        if missing && !section.has(key) {
-            section.missing(key, "each [[blind]] has a prefix and the file of a key");
-        }
-    }
+    section.require(["prefix", "file"], "each [[blind]] has a prefix and the file of a key");
     let key = file.and_then(|file| match read_secret(&file) {
         Ok(secret) => Some(BlindingKey::from_secret(&secret)),
         Err(message) => {
@@ -566,14 +558,27 @@ pub(super) fn blind(section: Section<'_>, folder: &Path, blind: &mut BTreeMap<Na
     section.finish();
 }
 
+/// One `[[trust]]` after those before.
+pub(super) fn trust(section: Section<'_>, blind: &BTreeMap<Name, BlindingKey>, trust: &mut Keys) {
+    let prefix: Option<Name> = section.parsed("prefix", "write a name such as \"/lab\"");
+    let publisher: Option<PublicKey> =
+        section.parsed("publisher", "`trib key show` prints it, ed25519:…, where the publisher is");
+    section.require(["prefix", "publisher"], "each [[trust]] has a prefix and a publisher's key");
+    // Objects below it have blinded names.
+    let prefix = prefix.and_then(|prefix| published_name(blind, &prefix).ok());
+    if let (Some(prefix), Some(publisher)) = (prefix, publisher)
+        && trust.insert(prefix, publisher).is_some()
+    {
+        let message = "there is another publisher for this prefix".to_string();
+        section.problem(section.span_of("prefix"), message, "write another prefix".into());
+    }
+    section.finish();
+}
+
 /// One `[[key_group]]` after those before.
 pub(super) fn key_group(section: Section<'_>, groups: &mut BTreeMap<String, Vec<PublicKey>>) {
     let (label, keys) = (section.text("label"), section.texts("keys"));
-    for (key, missing) in [("label", label.is_none()), ("keys", keys.is_none())] {
-        if missing && !section.has(key) {
-            section.missing(key, "each [[key_group]] has a label and keys");
-        }
-    }
+    section.require(["label", "keys"], "each [[key_group]] has a label and keys");
     let mut members = Vec::new();
     for named in keys.unwrap_or_default() {
         match named.value.parse::<PublicKey>() {

@@ -14,7 +14,7 @@ use tributary_net::disk::{
     Share, Storage, StreamOptions, Trust, TrustStore, directory_at, load_or_create_key, part::Durability, publish,
     publish_copy, publish_sealed, sealed,
 };
-use tributary_trust::Believed;
+use tributary_trust::{Believed, Keys};
 
 use super::opening::{FetchOpener, Findings};
 use crate::{
@@ -53,8 +53,9 @@ pub(crate) struct Portion {
 }
 
 impl Files {
-    /// The files in `state_dir`, which is made for its owner only if it does not exist.
-    pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
+    /// The files in `state_dir`, which is made for its owner only if it does not exist. Fetches believe `rules` before
+    /// the keys that are remembered there.
+    pub(crate) fn open(state_dir: &Path, rules: &Keys) -> Result<Self, ApiError> {
         use std::os::unix::fs::DirBuilderExt;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(|error| {
             ApiError::io("make the state folder", state_dir.display(), &error)
@@ -66,7 +67,8 @@ impl Files {
             storage: Some(storage.clone()),
             ..PublishOptions::default()
         };
-        let trust = Trust::new(TrustStore::new(state_dir.join("trust")), Believed::default());
+        let believed = Believed { rules: Arc::new(rules.clone()), ..Believed::default() };
+        let trust = Trust::new(TrustStore::new(state_dir.join("trust")), believed);
         Ok(Files { trust, publish, storage })
     }
     /// The place of an object of this name that is fetched to `path`, as with `cp`: inside `path` if that is a folder
@@ -282,7 +284,7 @@ mod tests {
         let (inbox, source) = (home.path().join("inbox"), home.path().join("source"));
         fs::create_dir_all(source.join("sub")).expect("writable");
         fs::write(source.join("sub/file"), b"theirs").expect("writable");
-        let files = Files::open(&home.path().join("state")).expect("writable");
+        let files = Files::open(&home.path().join("state"), &Keys::new()).expect("writable");
         let keys = [1, 2].map(|byte| SigningKey::from_secret(&[byte; 32]));
         // As a sender with that key sends it.
         let arrive = |name: &str, key: &SigningKey| {

@@ -123,7 +123,7 @@ impl LocalNode {
         start: impl FnOnce(&mut NodeConfig, u64, &Files, &SigningKey) -> Result<Runtime, ApiError>,
     ) -> Result<Self, ApiError> {
         let seed = seed(&config);
-        let files = Files::open(&config.state_dir)?;
+        let files = Files::open(&config.state_dir, &config.trust)?;
         let lock = StateLock::take(&config)?;
         let key = files.key(&config.key)?;
         let runtime = start(&mut config, seed, &files, &key)?;

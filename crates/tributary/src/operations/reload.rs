@@ -163,6 +163,7 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (now.listen != new.listen || now.listen_streams != new.listen_streams, "'listen'"),
         (now.unix_access != new.unix_access, "'unix_mode' and 'unix_group'"),
         (now.web_origins != new.web_origins, "'web_origins'"),
+        (now.trust != new.trust, "[[trust]]"),
         (elsewhere.faces, "[[face]]"),
         (now.fetch != new.fetch, "[transfer]"),
         (limits(now) != limits(new), "[limits] other than 'rate'"),
@@ -183,12 +184,16 @@ mod tests {
         NodeConfig::parse("a.toml", &text, "/etc".as_ref()).unwrap_or_else(|errors| panic!("{errors}"))
     }
 
+    const TRUST: &str = "[[trust]]\nprefix = \"/a\"\n\
+        publisher = \"ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"\n";
+
     #[test]
     fn what_only_a_restart_changes_is_named_and_the_rest_is_not() {
         let now = config("");
         for (more, waits) in [
             ("[limits]\nrate = \"1Mbps\"\n", &[][..]),
             ("[[publish]]\nname = \"/a\"\npath = \"a\"\n", &[]),
+            (TRUST, &["[[trust]]"]),
             ("[limits]\ntransfers = 3\n", &["[limits] other than 'rate'"]),
             ("[[face]]\npeer = \"192.0.2.1:1\"\n", &[]),
             ("[psi]\nlease = \"9s\"\n", &["[psi] or [transfer]"]),

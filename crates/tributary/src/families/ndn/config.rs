@@ -147,11 +147,7 @@ pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Fa
 pub(super) fn readers(section: Section<'_>) -> Option<NameReaders> {
     let prefix = section.parsed("name", NAME_HINT);
     let keys = section.texts("keys");
-    for (key, missing) in [("name", prefix.is_none()), ("keys", keys.is_none())] {
-        if missing && !section.has(key) {
-            section.missing(key, "each [[readers]] has a name and the keys of the neighbours that may ask for it");
-        }
-    }
+    section.require(["name", "keys"], "each [[readers]] has a name and the keys of the neighbours that may ask for it");
     let mut readers = Vec::new();
     for named in keys.into_iter().flatten() {
         match named.value.parse::<PublicKey>() {

@@ -291,7 +291,7 @@ mod tests {
     /// As a restarted node finds it.
     fn place(home: &Path, on_repeat: OnRepeat) -> Place {
         let (state, folder) = (home.join("state"), home.join("inbox"));
-        let files = Files::open(&state).unwrap();
+        let files = Files::open(&state, &Default::default()).unwrap();
         fs::create_dir_all(&folder).unwrap();
         let (arrived, received) = (Arrived::default(), Received::open(&state).unwrap());
         Place { trust: files.trust(None, None), files, folder, arrived, on_repeat, received }
