@@ -3,7 +3,7 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use core::{fmt, ops::Range};
 
-use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
+use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name, PublicKey};
 
 /// Reads one published object.
 pub trait ObjectReader: Send {
@@ -229,6 +229,8 @@ pub trait StoreOpener: Send {
     fn knows_publisher(&self, _name: &Name) -> bool {
         false
     }
+    /// An authority vouches for this publisher of the name: it is believed ahead of remembered keys.
+    fn certify(&mut self, _publisher: PublicKey) {}
     /// Several publishers sign the same bytes under one name, and no key is known: stores opened from now on bind the
     /// name to none of them. A store that binds no name does nothing.
     fn bind_no_key(&mut self) {}

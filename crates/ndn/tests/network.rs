@@ -1,9 +1,9 @@
 //! Whole networks in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tributary_content::{
     ChunkIndex, ChunkStore, HadStore, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind,
-    ObjectReader, SigningKey, StoreError, StoreOpener, chunk_size_for,
+    ObjectReader, PublicKey, SigningKey, StoreError, StoreOpener, chunk_size_for,
 };
 use tributary_core::{
     ByteCount, Datagram, Duration, FaceAddresses, FaceId, Node, PeerPlace, Random, Rate, Time, TransferId, TransmitBuf,
@@ -903,6 +903,58 @@ fn certified(identity: &str, root: u8) -> (DataSignature, TrustAnchor) {
     let certificate = Certificate::issue((&name, &own.verify_key()), (b"root", 1), by, valid).unwrap();
     let credentials = Credentials::new(Secret { name, key: own }, vec![certificate], Vec::new()).unwrap();
     (DataSignature::Certified(Arc::new(credentials)), TrustAnchor::new(anchor))
+}
+
+/// Opens nothing, and notes for whom an authority vouches.
+struct Noted(Arc<Mutex<Vec<PublicKey>>>);
+impl StoreOpener for Noted {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        match self.0.lock().unwrap().contains(&manifest.publisher) {
+            true => Ok(()),
+            false => Err(StoreError::Untrusted { reason: "nobody vouches for it".into() }),
+        }
+    }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.0.lock().unwrap().push(publisher);
+    }
+    fn resumes(&self, _: &Manifest) -> bool {
+        false
+    }
+    fn only_looks(&self) -> bool {
+        true
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        Ok(Box::new(HadStore::new(manifest)))
+    }
+}
+
+#[test]
+fn whom_an_anchor_vouches_for_is_certified_to_the_store_before_it_decides() {
+    for (root, is_vouched) in [(1, true), (2, false)] {
+        let mut world = World::new(2, |at, config| {
+            config.epoch = Duration::from_secs(1_700_000_000);
+            match at {
+                1 => config.anchors = Anchors::new(vec![certified("/lab", 1).1]),
+                _ => config.signature = certified("/lab", root).0,
+            }
+        });
+        world.link(1, 2, &link(20, 10));
+        world.publish([2], 100_000);
+        let noted = Arc::<Mutex<Vec<PublicKey>>>::default();
+        let fetch = Fetch {
+            name: object(),
+            opener: Box::new(Noted(Arc::clone(&noted))),
+            rate_limit: None,
+            paths_per_source: 4,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(5)),
+        };
+        let id = world.net.with(world.node(1), |node, now| node.fetch(now, fetch));
+        world.net.run_until(Time::from_millis(6_000));
+        let failure = world.net.node(world.node(1)).report(world.net.now(), id).and_then(|report| report.failure);
+        assert_eq!(failure.is_none(), is_vouched, "{failure:?}");
+        assert_eq!(noted.lock().unwrap().first(), is_vouched.then(|| key(1).public()).as_ref());
+    }
 }
 
 /// The object is `/lab/file`: a key of `/lab` may register it, one of `/lab/other` may not, one under another root neither.

@@ -17,7 +17,7 @@ use alloc::{
 };
 use core::ops::{Bound, Range};
 
-use tributary_content::{ChunkIndex, ChunkPart, Manifest, Name, ObjectId, StoreOpener, Unavailable};
+use tributary_content::{ChunkIndex, ChunkPart, Manifest, Name, ObjectId, PublicKey, StoreOpener, Unavailable};
 use tributary_core::{
     Duration, FaceId, NodeId, PathId, Random, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
@@ -437,6 +437,10 @@ impl Transfer {
         self.manifest_of(manifest).is_ok_and(|manifest| {
             self.fetches(&manifest) || object_choice::check(&*self.opener, &self.name, &manifest).is_ok()
         })
+    }
+    /// An authority vouches for this publisher of the name.
+    pub fn certify(&mut self, publisher: PublicKey) {
+        self.opener.certify(publisher);
     }
     /// Whether this fetch is for the bytes of `manifest`.
     pub fn fetches(&self, manifest: &Manifest) -> bool {

@@ -544,6 +544,9 @@ impl Fetching {
             self.on_vouching();
             return true;
         }
+        if let Some(shown) = shown.as_ref().filter(|_| !shows_object && self.vouching.has_anchors()) {
+            self.transfer.certify(shown.publisher);
+        }
         let Some(tag) = tag_of(local) else { return true };
         // A node that no longer publishes it forwards the probe by name: a producer with other bytes would not answer
         // for packets of this object either.

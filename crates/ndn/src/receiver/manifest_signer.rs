@@ -65,6 +65,10 @@ impl Vouching {
             is_news: false,
         }
     }
+    /// Whether trust anchors decide who is vouched for.
+    pub(super) fn has_anchors(&self) -> bool {
+        self.pinned.is_none() && self.anchors.is_some()
+    }
     /// Whether a Data with a manifest counts. If that is unknown, requests its certificates.
     pub(super) fn is_vouched(&mut self, now: Time, packet: &Bytes, data: &Data<'_>) -> bool {
         if let Some(pinned) = &self.pinned {

@@ -28,8 +28,8 @@ use std::{
 
 use bytes::Bytes;
 use tributary_content::{
-    Bitmap, ChunkCipher, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKey, StoreError, StoreOpener, Wanted,
-    Wishes,
+    Bitmap, ChunkCipher, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKey, PublicKey, StoreError,
+    StoreOpener, Wanted, Wishes,
 };
 
 use super::{Sealed, StoreHooks, Trust, background::lock, io_error, opener::Remember, refusal};
@@ -514,6 +514,9 @@ impl StoreOpener for CacheOpener {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.trust.knows(name)
+    }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.trust.certify(publisher);
     }
     fn bind_no_key(&mut self) {
         self.trust.bind_no_key();

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
 };
-use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, PublicKey, StoreError, StoreOpener};
 
 use super::{
     PartFile, PartOptions, Storage, StreamOptions, StreamStore, Trust,
@@ -154,6 +154,10 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
     fn knows_publisher(&self, name: &Name) -> bool {
         self.trust.knows(name)
     }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.trust.certify(publisher);
+        lock(&self.inner).certify(publisher);
+    }
     fn bind_no_key(&mut self) {
         lock(&self.inner).bind_no_key();
     }
@@ -179,6 +183,9 @@ impl StoreOpener for DiskOpener {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.trust.knows(name)
+    }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.trust.certify(publisher);
     }
     fn bind_no_key(&mut self) {
         self.trust.bind_no_key();

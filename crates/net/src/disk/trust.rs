@@ -291,6 +291,12 @@ impl Trust {
     pub fn snapshot(&self) -> Result<Self, StoreError> {
         Ok(Trust { store: self.store.snapshot()?, ..self.clone() })
     }
+    /// An authority vouches for this publisher.
+    pub fn certify(&mut self, publisher: PublicKey) {
+        if !self.believed.certified.contains(&publisher) {
+            self.believed.certified.push(publisher);
+        }
+    }
     /// From now on no object binds its name to a key.
     pub fn bind_no_key(&mut self) {
         self.binds_key = false;
@@ -397,6 +403,19 @@ mod tests {
         check_and_remember(&store, "/x", 2, Some(2)).expect("it is pinned");
         assert_eq!(store.known(&name("/x")), Ok(Some(key(2))));
         assert!(check(&store, "/x", 1, None).is_err());
+    }
+
+    #[test]
+    fn a_certified_key_replaces_a_remembered_one_and_is_remembered_itself() {
+        let directory = directory();
+        let store = TrustStore::new(directory.path().join("trust"));
+        check_and_remember(&store, "/x", 1, None).expect("the first key");
+        let mut trust = believing(&store, None);
+        trust.certify(key(2));
+        assert!(trust.check(&offered("/x", 1)).is_err() && trust.knows(&name("/y")));
+        trust.check_and_remember(&offered("/x", 2)).expect("an authority vouches for it");
+        assert_eq!(store.known(&name("/x")), Ok(Some(key(2))));
+        assert!(check(&store, "/x", 1, None).is_err() && check(&store, "/x/below", 1, None).is_err());
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tributary_content::{ChunkStore, HadStore, Manifest, Name, ObjectKind, Reference, StoreError, StoreOpener};
+use tributary_content::{
+    ChunkStore, HadStore, Manifest, Name, ObjectKind, PublicKey, Reference, StoreError, StoreOpener,
+};
 use tributary_core::{
     Duration, Time, TransferId,
     event::{Event, TransferEvent},
@@ -221,6 +223,9 @@ impl StoreOpener for Look {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.trust.knows(name)
+    }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.trust.certify(publisher);
     }
     fn resumes(&self, _: &Manifest) -> bool {
         false

@@ -1,6 +1,6 @@
 //! Opens the store of a fetch and records the version, the mirrors and refusals.
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tributary_content::{ChunkStore, HadStore, Manifest, Name, ObjectKind, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, HadStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
 use tributary_net::disk::{HookedStore, StoreHooks};
 
 /// Facts about the object of a fetch. Clones share them.
@@ -65,6 +65,9 @@ impl<O: StoreOpener> StoreOpener for FetchOpener<O> {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.inner.knows_publisher(name)
+    }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.inner.certify(publisher);
     }
     fn bind_no_key(&mut self) {
         self.inner.bind_no_key();
