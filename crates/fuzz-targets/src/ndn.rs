@@ -19,7 +19,7 @@ use tributary_ndn::{
         fragment::{Piece, Reassembler, ReassemblyLimits},
         huffman::BitTag,
         interest::with_parameters,
-        reliability::{Reliability, ReliabilityConfig},
+        reliability::{RETRIES_MAX, Reliability, ReliabilityConfig},
     },
 };
 use tributary_net::PacketLength;
@@ -44,7 +44,7 @@ pub fn ndn_interest(data: &[u8]) {
     assert_eq!(read.encode(), again);
     assert_eq!((read.name, read.nonce, read.hop_limit), (interest.name, interest.nonce, interest.hop_limit));
     assert!(!interest.name.is_empty() && interest.hints().count() <= data.len());
-    if let (Some(at), Some(hops)) = (interest.hop_limit_at(), interest.hop_limit) {
+    if let (Some(at), Some(hops)) = (interest.source.hop_limit_at, interest.hop_limit) {
         assert_eq!(data[at], hops);
     }
     if let (Some(at), Some(nonce)) = (interest.nonce_at(), interest.nonce) {
@@ -210,7 +210,7 @@ pub fn ndn_reliability(data: &[u8]) {
     };
     let resent = |near: &mut Reliability| {
         let (piece, retries) = near.poll_resend()?;
-        assert!((1..=config.retries_max).contains(&retries), "sent again {retries} times");
+        assert!((1..=RETRIES_MAX).contains(&retries), "sent again {retries} times");
         let sequence = <[u8; 8]>::try_from(&piece.fragment[..]).expect("what was sent comes back");
         Some((u64::from_be_bytes(sequence), retries))
     };
@@ -337,7 +337,7 @@ pub fn ndn_node(data: &[u8]) {
         node.handle_timeout(due);
         drain(&mut node, due);
     }
-    assert!(node.inner().router().pit().len() <= 64, "left alone, it forgets what was pending");
+    assert!(node.inner().router().pit.len() <= 64, "left alone, it forgets what was pending");
 }
 fn config(bits: u8, more: u8) -> Config {
     let face = FaceId(1);

@@ -115,9 +115,10 @@ pub struct Registrar {
 }
 
 /// The name below which a prefix is registered with a neighbour.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RegistrationScope {
     /// `/localhost/nfd`: a forwarder on this machine.
+    #[default]
     Localhost,
     /// `/localhop/nfd`: a forwarder one hop away that allows it.
     Localhop,

@@ -57,41 +57,25 @@
 )]
 extern crate alloc;
 
+#[path = "."]
+mod internals {
+    pub mod ids;
+    pub mod naming;
+    pub mod node;
+    pub mod receiver;
+    pub mod router;
+    pub mod sender;
+    pub mod trust;
+    pub mod wire;
+}
+#[cfg(not(feature = "internals"))]
+use internals::*;
+#[cfg(feature = "internals")]
+pub use internals::*;
+
 pub mod config;
-#[cfg(not(feature = "internals"))]
-mod ids;
-#[cfg(feature = "internals")]
-pub mod ids;
-#[cfg(not(feature = "internals"))]
-mod naming;
-#[cfg(feature = "internals")]
-pub mod naming;
-#[cfg(not(feature = "internals"))]
-mod node;
-#[cfg(feature = "internals")]
-pub mod node;
-#[cfg(not(feature = "internals"))]
-mod receiver;
-#[cfg(feature = "internals")]
-pub mod receiver;
 mod registrar;
-#[cfg(not(feature = "internals"))]
-mod router;
-#[cfg(feature = "internals")]
-pub mod router;
-#[cfg(not(feature = "internals"))]
-mod sender;
-#[cfg(feature = "internals")]
-pub mod sender;
 mod stats;
-#[cfg(not(feature = "internals"))]
-mod trust;
-#[cfg(feature = "internals")]
-pub mod trust;
-#[cfg(not(feature = "internals"))]
-mod wire;
-#[cfg(feature = "internals")]
-pub mod wire;
 
 pub use config::Config;
 pub use ids::Nonce;

@@ -123,11 +123,11 @@ pub fn decode_manifest(content: &[u8]) -> Result<(u16, &[u8]), WireError> {
             _ => {}
         }
     }
-    let found = segment_bytes.ok_or(WireError::Missing { field: "SegmentSize" })?;
-    let wrong = WireError::Value { field: "SegmentSize", found };
+    let found = segment_bytes.ok_or(WireError::Missing("SegmentSize"))?;
+    let wrong = WireError::Value("SegmentSize", found);
     // A tiny object is one tiny segment.
     let segment_bytes = u16::try_from(found).ok().filter(|bytes| (1..=8000).contains(bytes)).ok_or(wrong)?;
-    Ok((segment_bytes, manifest.ok_or(WireError::Missing { field: "manifest" })?))
+    Ok((segment_bytes, manifest.ok_or(WireError::Missing("manifest"))?))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod faces;
 mod forwarding;
 mod settle;
 
-use alloc::{boxed::Box, collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, format, string::String, vec::Vec};
 
 use tributary_content::{Name, ObjectReader, PublicKey};
 use tributary_core::{
@@ -19,7 +19,7 @@ use tributary_core::{
     node::FaceChange,
 };
 use tributary_transport::{
-    Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle, TransferConfig,
+    Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
     echo::{Echo, EchoError, Echoes},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
@@ -33,8 +33,7 @@ use crate::{
     receiver::Receiver,
     registrar::{Registered, Registrations},
     router::{
-        self, FaceProfile, FaceScope, RequestId, Router, RouterConfig,
-        cs::CsLimits,
+        self, FaceProfile, FaceScope, RequestId, Router,
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
     sender::Sender,
@@ -61,7 +60,6 @@ enum Wake {
 
 /// A node of the NDN family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
 pub struct NdnNode {
-    pub(crate) config: Config,
     pub(crate) router: Router,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
@@ -89,43 +87,12 @@ impl NdnNode {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
         secret[8..].copy_from_slice(&random.bits().to_be_bytes());
-        let cache_bytes = usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX);
-        let mut cs = CsLimits::of_bytes(cache_bytes);
-        cs.packets_max = cs.packets_max.min(config.cache_packets_max.unwrap_or(usize::MAX));
-        let mut router = Router::new(RouterConfig {
-            limits: config.limits,
-            cs,
-            cache_share: config.cache_share,
-            cs_policy: config.cache_policy.clone(),
-            strategy: config.strategy.clone(),
-            suppression: config.suppression,
-            fab_flows: config.fab_flows,
-            path_tags: config.path_tags,
-            tell_rates: config.tell_rates,
-            labels: config.labels,
-            invalid_path: config.invalid_path,
-            label_all: config.label_all,
-            regions: config.regions.clone(),
-            transit: config.transit,
-            management: config.management.clone(),
-            remote_registration: config.remote_registration,
-            registration_prefixes: config.registration_prefixes.clone(),
-            readers: config.readers.clone(),
-            label: config.label.clone(),
-            echoes_per_second: config.echoes_per_second,
-            epoch: config.epoch,
-            ..RouterConfig::new(secret)
-        });
+        let mut router = Router::new(config.clone(), secret);
         router.add_internal_face(FACE_SENDER, "internal://sender");
         router.add_internal_face(FACE_RECEIVER, "internal://receiver");
         router.add_internal_face(FACE_REGISTRAR, "internal://registrar");
-        // An Interest names one packet, so a request names few: it is no gain to collect more.
-        let transfer = TransferConfig {
-            request_packets_max: config.transfer.request_packets_max.min(8),
-            ..config.transfer.clone()
-        };
         let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
-        sender.share(config.shared_keys.clone());
+        sender.shared_keys = config.shared_keys.clone();
         sender.certify(config.signature.certificates());
         let signer = (key, config.signature.certificates().first().map(|own| own.name().clone()));
         let readvertised = Registrations::new(b"nlsr", Vec::new(), signer.clone(), config.epoch);
@@ -137,12 +104,9 @@ impl NdnNode {
             router.register(&name, route);
             registrations.add(Time::ZERO, &name);
         }
-        let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
-        receiver.trust(config.shared_keys.clone(), Arc::new(config.anchors.clone()), config.epoch);
-        receiver.set_unsigned(config.unsigned);
         NdnNode {
             sender,
-            receiver,
+            receiver: Receiver::new(&config, Random::new(config.seed, 7)),
             registrations,
             readvertised,
             random: Random::new(config.seed, 9),
@@ -151,12 +115,11 @@ impl NdnNode {
             opened: BTreeSet::new(),
             locating: BTreeSet::new(),
             events: Events::default(),
-            config,
         }
     }
     /// Its settings.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.router.config
     }
     /// Its forwarder, to look at.
     pub fn router(&self) -> &Router {
@@ -326,7 +289,7 @@ impl Endpoint for NdnNode {
         let name = object.manifest().name.clone();
         let text = format!("{name}");
         if !self.sender.publish(object) {
-            let reason = format!("it has more segments of {} bytes than can be numbered", self.config.segment_bytes);
+            let reason = format!("it has more segments of {} bytes than can be numbered", self.config().segment_bytes);
             let rejected = ResolverEvent::Rejected { name: text, operation: "publish", reason };
             return self.events.push(Event::Resolver(rejected));
         }
@@ -386,11 +349,11 @@ impl Endpoint for NdnNode {
     }
     fn unwatch(&mut self, _now: Time, _scope: &Name) {}
     fn leave(&mut self, now: Time) {
-        let names: Vec<Name> = self.sender.published().map(|(name, _)| name.clone()).collect();
+        let names: Vec<Name> = self.sender.objects.published().map(|(name, _)| name.clone()).collect();
         names.iter().for_each(|name| self.unpublish(now, name));
     }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
-        self.receiver.set_limit(now, transfer, rate);
+        self.receiver.fetches.set_limit(now, transfer, rate);
     }
     fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
         self.receiver.set_face_policy(now, face, policy);
@@ -399,22 +362,22 @@ impl Endpoint for NdnNode {
         self.receiver.set_demands(now, transfer, demands)
     }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
-        self.receiver.report(now, transfer)
+        self.receiver.fetches.report(now, transfer)
     }
     fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.receiver.transfers()
+        self.receiver.fetches.names()
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         Some(self)
     }
     fn publishes(&self, name: &Name) -> bool {
-        self.sender.publishes(name)
+        self.sender.objects.by_name(name).is_some()
     }
     fn published_count(&self) -> usize {
-        self.sender.published().len()
+        self.sender.objects.published().len()
     }
     fn published(&self) -> Vec<(Name, tributary_core::ByteCount)> {
-        self.sender.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
+        self.sender.objects.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
     }
     fn forwarding(&mut self) -> Option<&mut dyn tributary_transport::Forwarding> {
         Some(self)
@@ -430,7 +393,7 @@ impl Endpoint for NdnNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Data;
+    use crate::{router::cs::CsLimits, wire::Data};
     use bytes::Bytes;
     use tributary_core::ByteCount;
     use tributary_transport::host::EVENTS_MAX;
@@ -440,7 +403,7 @@ mod tests {
         // A file of 152 MiB in segments of 1,200 bytes, which are 1,400 with name, signature and the rest.
         let file = Config { cache_bytes: ByteCount(256 << 20), ..Config::new("node", 1) };
         let mut node = NdnNode::new(file);
-        assert!(node.router().cs().limits().packets_max > (152 << 20) / 1_200);
+        assert!(node.router().cs.limits.packets_max > (152 << 20) / 1_200);
         let (packets, now) = (100_000_u32, Time::ZERO);
         let name = |number: u32| Name::root().child(&number.to_be_bytes()).expect("it is short");
         let prefix = Name::root();
@@ -455,11 +418,11 @@ mod tests {
             while node.router_mut().poll_transmit(&mut TransmitBuf::new()).is_some() {}
             while node.router_mut().poll_local().is_some() {}
         }
-        let cs = node.router().cs();
+        let cs = &node.router().cs;
         assert_eq!((cs.len(), cs.evicted), (packets as usize, 0));
         assert!(cs.contains(now, (&name(0)).into()), "the first one is there");
         let none = NdnNode::new(Config { cache_bytes: ByteCount(0), ..Config::new("node", 1) });
-        assert_eq!(none.router().cs().limits(), CsLimits { packets_max: 0, bytes_max: 0 });
+        assert_eq!(none.router().cs.limits, CsLimits { packets_max: 0, bytes_max: 0 });
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) struct Registrations {
     /// them.
     signed_at: u64,
     cover: Cover,
-    neighbours: BTreeMap<FaceId, Neighbour>,
+    pub(crate) neighbours: BTreeMap<FaceId, Neighbour>,
     /// Commands by their names, for the answers.
     requested: BTreeMap<Bytes, (Name, FaceId)>,
     /// Published names to which no neighbour has confirmed a route.
@@ -86,7 +86,8 @@ pub(crate) struct Registrations {
 }
 
 /// A neighbour, and the prefixes registered there.
-struct Neighbour {
+#[derive(Default)]
+pub(crate) struct Neighbour {
     scope: RegistrationScope,
     registered: BTreeMap<Name, State>,
     /// Prefixes with a due request, in their order.
@@ -128,15 +129,7 @@ struct Boot {
 
 impl Neighbour {
     fn new(scope: RegistrationScope) -> Self {
-        Neighbour {
-            scope,
-            registered: BTreeMap::new(),
-            queue: VecDeque::new(),
-            timers: BTreeSet::new(),
-            in_flight: 0,
-            is_up: false,
-            boot: Boot::default(),
-        }
+        Neighbour { scope, ..Neighbour::default() }
     }
     /// Enters a prefix into a phase; returns the command that no longer waits for an answer.
     fn enter(&mut self, prefix: &Name, phase: Phase) -> Option<Bytes> {
@@ -280,10 +273,6 @@ impl Registrations {
     /// Whether there is any neighbour to register with.
     pub(crate) fn is_used(&self) -> bool {
         !self.neighbours.is_empty()
-    }
-    /// Whether the neighbour at a face is one to register at.
-    pub(crate) fn registers_at(&self, face: FaceId) -> bool {
-        self.neighbours.contains_key(&face)
     }
     /// What became of a published name.
     pub(crate) fn poll_outcome(&mut self) -> Option<Registered> {

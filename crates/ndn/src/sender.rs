@@ -2,8 +2,8 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError};
-use tributary_core::{ByteCount, Duration, Time};
+use tributary_content::{Name, ObjectId, ObjectReader};
+use tributary_core::{Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
     catalogue::{Catalogue, WaitQueue},
@@ -31,16 +31,16 @@ const WAITING_MAX: usize = 4096;
 pub struct Sender {
     segment_bytes: u16,
     key: SignKey,
-    shared_keys: Vec<SharedKey>,
+    pub(crate) shared_keys: Vec<SharedKey>,
     /// Unix time of the driver's epoch.
     epoch: Duration,
     /// Who signs, as a key locator.
     locator: Name,
     /// The certificates of the key, which are published too.
     certificates: Vec<Certificate>,
-    objects: Catalogue<Cut>,
+    pub(crate) objects: Catalogue<Cut>,
     /// Interests for segments whose chunks are being read, in order of arrival.
-    waiting: WaitQueue<Waiting>,
+    pub(crate) waiting: WaitQueue<Waiting>,
     /// Interests for unreadable or missing objects, to be returned.
     refusals: VecDeque<(Bytes, NackReason)>,
     /// Why the last requested packet is missing or unreadable.
@@ -52,7 +52,7 @@ pub struct Sender {
 }
 
 /// An Interest whose answer must be read first.
-struct Waiting {
+pub(crate) struct Waiting {
     object: ObjectId,
     version: u64,
     packet: u32,
@@ -61,7 +61,7 @@ struct Waiting {
 }
 
 /// How an object is cut into segments.
-struct Cut {
+pub(crate) struct Cut {
     tree: Bytes,
     layout: Layout,
 }
@@ -84,10 +84,6 @@ impl Sender {
             answered: 0,
             unknown: 0,
         }
-    }
-    /// Signs Data below a shared key's prefix with that key from now on.
-    pub fn share(&mut self, keys: Vec<SharedKey>) {
-        self.shared_keys = keys;
     }
     /// Publishes these certificates from now on, and names the first one as the key that signs.
     pub fn certify(&mut self, certificates: &[Certificate]) {
@@ -115,14 +111,6 @@ impl Sender {
     /// Withdraws a name; false if it is not published.
     pub fn unpublish(&mut self, name: &Name) -> bool {
         self.objects.withdraw(name).is_some()
-    }
-    /// Names and sizes of all objects.
-    pub fn published(&self) -> impl ExactSizeIterator<Item = (&Name, ByteCount)> {
-        self.objects.published()
-    }
-    /// Whether a name is published.
-    pub fn publishes(&self, name: &Name) -> bool {
-        self.objects.by_name(name).is_some()
     }
     /// The Data that answers an Interest; `None` if nothing has this name, or if it must be read first:
     /// [`Sender::handle_storage`] returns it then.
@@ -169,10 +157,6 @@ impl Sender {
         self.answered += answers.len() as u64;
         self.objects.forget_read(&taken);
         answers
-    }
-    /// Interests that were dropped because too many waited for the disk.
-    pub fn waiting_drops(&self) -> u64 {
-        self.waiting.drops
     }
     fn answer(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
         if let Some(certificate) = self.certificate(interest) {
@@ -248,8 +232,8 @@ impl Sender {
                     Ok(Some(bytes)) => bytes,
                     Ok(None) => {
                         let index = Layout::chunk_of(unit)?;
-                        let interest = interest();
-                        self.wait_for(index, Waiting { object: *object, version, packet, interest });
+                        self.objects.begin_read(object, index);
+                        self.waiting.push(Waiting { object: *object, version, packet, interest: interest() });
                         return None;
                     }
                     Err(error) => {
@@ -276,11 +260,6 @@ impl Sender {
         // A consumer that meets an object by a segment requests its first one; the rest leave the space to content.
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
-    /// Begins to read a chunk, and keeps the Interest until the chunk arrives.
-    fn wait_for(&mut self, index: ChunkIndex, read: Waiting) {
-        self.objects.begin_read(&read.object, index);
-        self.waiting.push(read);
-    }
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
         self.sign_as(true, name, meta, content)
     }
@@ -295,10 +274,6 @@ impl Sender {
         let key_locator = (tells_whose || !matches!(key, SignKey::Digest)).then_some(locator);
         let signature = SignatureInfo { key_locator, ..SignatureInfo::new(key.kind()) };
         Data { meta: Some(meta), signature, ..Data::new(name, content) }.sign(&key).into()
-    }
-    /// An object that could not be read, and why; each failure once.
-    pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
-        self.objects.poll_failure()
     }
 }
 
@@ -355,7 +330,10 @@ mod tests {
             assert_eq!((name, why), (waiter, NackReason::Unavailable(Unavailable::Changed)));
         }
         assert!(ask(&mut sender, "/lab/file/v=1/seg=0", false).is_some() && sender.poll_refusal().is_none());
-        assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none(), "it is told once here");
+        assert!(
+            sender.objects.poll_failure().is_some() && sender.objects.poll_failure().is_none(),
+            "it is told once here"
+        );
         assert_eq!(sender.unknown, 0);
     }
 
@@ -426,7 +404,7 @@ mod tests {
         for number in 0..WAITING_MAX + 5 {
             assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={}", number % 9), false).is_none());
         }
-        assert_eq!((sender.waiting.len(), sender.waiting_drops(), sender.unknown), (WAITING_MAX, 5, 0));
+        assert_eq!((sender.waiting.len(), sender.waiting.drops, sender.unknown), (WAITING_MAX, 5, 0));
         assert!(sender.handle_storage().is_empty(), "nothing was read");
         goes_on.store(true, Ordering::Relaxed);
         let answers = sender.handle_storage();

@@ -18,11 +18,11 @@ const ROUTES_SHOWN_MAX: usize = 256;
 impl NdnNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, _now: Time) -> NodeStatus {
-        let router = self.router.stats();
+        let router = &self.router.stats;
         let mut counters = self.events.counters().clone();
         counters.extend(router.dropped.iter().map(|(reason, count)| (*reason, *count)));
         let links = self.router.reliability_stats();
-        let (hits, misses) = self.router.fab().hits_and_misses;
+        let (hits, misses) = self.router.fab.hits_and_misses;
         counters.extend([
             ("interests arrived", router.counters.interests.0),
             ("interests sent", router.counters.interests.1),
@@ -44,12 +44,12 @@ impl NdnNode {
             ("flows not found by the acceleration base", misses),
             ("interests answered here", self.sender.answered),
             ("interests for what is not here", self.sender.unknown),
-            ("interests dropped, too many wait for the disk", self.sender.waiting_drops()),
+            ("interests dropped, too many wait for the disk", self.sender.waiting.drops),
             ("unsolicited data for fetches", self.receiver.unsolicited),
         ]);
         NodeStatus {
-            node: self.config.node,
-            label: self.config.label.clone(),
+            node: self.router.config.node,
+            label: self.router.config.label.clone(),
             family: "ndn",
             roles: ["router", "sender", "receiver"].into(),
             faces: self.face_statuses(),
@@ -64,7 +64,7 @@ impl NdnNode {
     }
     /// Why a fetch of `name` finds no source: this node has no route to it, or the forwarders behind its routes do not.
     pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
-        let routes = self.router.rib().iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
+        let routes = self.router.rib.iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
         let hops = routes.flat_map(|(_, routes)| routes).filter(|route| route.face.0 < INTERNAL_FACES_FIRST);
         let mut faces: Vec<String> = hops.map(|route| route.face.to_string()).collect();
         faces.sort();
@@ -80,21 +80,21 @@ impl NdnNode {
     fn tables(&self) -> BTreeMap<&'static str, u64> {
         let router = &self.router;
         let all = [
-            ("pit", router.pit().len()),
-            ("fib", router.fib().len()),
-            ("rib", router.rib().len()),
-            ("content_store", router.cs().len()),
-            ("flows", router.fab().len()),
+            ("pit", router.pit.len()),
+            ("fib", router.fib.len()),
+            ("rib", router.rib.len()),
+            ("content_store", router.cs.len()),
+            ("flows", router.fab.len()),
         ];
         all.map(|(table, entries)| (table, entries as u64)).into()
     }
     fn table_limits(&self) -> BTreeMap<&'static str, u64> {
-        let limits = &self.config.limits;
+        let limits = &self.router.config.limits;
         let all = [
             ("pit", limits.pit.entries_max),
             ("fib", limits.fib_entries_max),
             ("rib", limits.routes_max),
-            ("content_store", self.router.cs().limits().packets_max),
+            ("content_store", self.router.cs.limits.packets_max),
         ];
         all.map(|(table, limit)| (table, limit as u64)).into()
     }
@@ -116,18 +116,18 @@ impl NdnNode {
             .collect()
     }
     fn cache_status(&self) -> CacheStatus {
-        let cs = self.router.cs();
+        let cs = &self.router.cs;
         CacheStatus {
-            policy: cs.policy(),
+            policy: cs.policy_name,
             used: ByteCount(cs.bytes() as u64),
-            capacity: ByteCount(cs.limits().bytes_max as u64),
+            capacity: ByteCount(cs.limits.bytes_max as u64),
             hits: cs.hits_and_misses.0,
             misses: cs.hits_and_misses.1,
             objects: Vec::new(),
         }
     }
     fn resolver_lines(&self) -> Vec<(String, String)> {
-        let routes = self.router.rib().iter().flat_map(|(prefix, routes)| {
+        let routes = self.router.rib.iter().flat_map(|(prefix, routes)| {
             routes.iter().map(move |route| ("route".into(), format!("{prefix} by {} at {}", route.face, route.cost)))
         });
         let strategies =

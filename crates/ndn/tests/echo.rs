@@ -190,6 +190,6 @@ fn one_neighbour_has_so_many_answers_a_second_and_others_have_their_own() {
     let reported = diamond.reported.take();
     let answers = reported.iter().filter(|report| matches!(report.outcome, EchoOutcome::HopLimit(_)));
     assert_eq!(answers.count(), 20, "ten of each of the two routers");
-    let dropped = |at: usize| diamond.net.node(diamond.nodes[at]).router().stats().dropped["too many echo requests"];
+    let dropped = |at: usize| diamond.net.node(diamond.nodes[at]).router().stats.dropped["too many echo requests"];
     assert_eq!((dropped(1), dropped(2)), (20, 20));
 }

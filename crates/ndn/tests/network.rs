@@ -291,7 +291,7 @@ fn probes_that_come_back_come_ever_more_rarely_and_find_the_way_when_there_is_on
     world.link(3, 2, &link(20, 10));
     let sent = world.publish([3], 100_000);
     let fetch = world.fetch_with(1, MemoryOpener::new(), Duration::from_secs(60));
-    let requested = |world: &World| world.net.node(world.node(1)).router().stats().counters.interests.1;
+    let requested = |world: &World| world.net.node(world.node(1)).router().stats.counters.interests.1;
     // Probes double their distance from 0.1 s on, and discovery asks each half a second.
     let mut before = 0;
     for (until, most) in [(3, 20), (10, 2 * 7), (30, 2 * 20)] {
@@ -631,7 +631,7 @@ fn two_publishers_below_one_prefix_serve_each_its_own_objects() {
     world.publish_object(3, object(1_000));
     world.publish_object(4, object(1_000));
     world.net.run_until(Time::from_millis(5_000));
-    let routes = world.net.node(world.node(2)).router().rib().len();
+    let routes = world.net.node(world.node(2)).router().rib.len();
     assert!(routes < 10, "{routes} routes to 402 objects");
     for (at, sources) in [(7, 1), (8, 1), (398, 1), (399, 1), (1_000, 2)] {
         let opener = MemoryOpener::new();
@@ -723,8 +723,8 @@ fn the_limits_of_the_settings_are_those_of_the_tables() {
         let requested = Interest::new((&below).into()).encode();
         node.handle_datagram(Time::ZERO, FaceId(1), Datagram::from(requested));
     }
-    assert_eq!(node.router().pit().len(), 5);
-    assert_eq!(node.router().cs().limits().packets_max, 7);
+    assert_eq!(node.router().pit.len(), 5);
+    assert_eq!(node.router().cs.limits.packets_max, 7);
 }
 
 #[test]
@@ -886,7 +886,7 @@ fn a_host_registers_at_a_router_that_obeys_its_key_only() {
             world.fetch_all(1, &sent);
         }
         world.net.run_until(world.net.now() + Duration::from_secs(1));
-        let is_registered = world.net.node(world.node(2)).router().rib().iter().any(|(prefix, _)| *prefix == object());
+        let is_registered = world.net.node(world.node(2)).router().rib.iter().any(|(prefix, _)| *prefix == object());
         assert_eq!(is_registered, is_obeyed, "{signature:?}");
     }
 }
@@ -983,7 +983,7 @@ fn a_host_registers_what_its_certificate_covers_at_a_router_that_obeys_an_anchor
             world.fetch_all(1, &sent);
         }
         world.net.run_until(world.net.now() + Duration::from_secs(5));
-        let is_registered = world.net.node(world.node(2)).router().rib().iter().any(|(prefix, _)| *prefix == object());
+        let is_registered = world.net.node(world.node(2)).router().rib.iter().any(|(prefix, _)| *prefix == object());
         assert_eq!(is_registered, is_obeyed, "{identity} under root {root}");
     }
 }

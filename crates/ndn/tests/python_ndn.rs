@@ -196,27 +196,26 @@ fn stricter(packet: &[u8], error: &WireError) -> Option<&'static str> {
         WireError::Number { .. } => "format, TLV encoding: types and lengths in their shortest form, no type 0",
         WireError::Short { .. } => "format, TLV encoding: no element reaches beyond the one that it lies in",
         WireError::Critical { .. } if is_lp => "LP: unknown headers make a packet unusable but for 800 to 959 by fours",
-        WireError::Critical { kind: 0..=31, .. } => "format, evolvability: types up to 31 are critical, even ones too",
-        WireError::Critical { field: "SignatureInfo", .. } => "format, evolvability: in Data's SignatureInfo too",
-        WireError::Critical { field: "ForwardingHint", .. } => "format, evolvability: in ForwardingHint too",
-        WireError::Length {
-            field: "CanBePrefix" | "MustBeFresh" | "NonDiscovery" | "PathProbe" | "PathFailed",
-            ..
-        } => "format, Interest, and LP: what says something by being there is empty",
-        WireError::Length { field: "Nonce" | "HopLimit", .. } => "format, Interest: nonces of 4 bytes, hop limits of 1",
-        WireError::Length { field: "Name of an Interest", .. } => "format, Interest: at least one component",
-        WireError::Length { field: "digest component", .. } => "format, Name: digests have 32 bytes",
-        WireError::Length { field: "FinalBlockId", .. } => "format, Data: a FinalBlockId is one component",
-        WireError::Length { field: "SignatureNonce", .. } => "format, signed Interest: at least one byte",
-        WireError::Length { field: "PitToken", .. } => "LP: 1 to 32 bytes",
+        WireError::Critical(_, 0..=31) => "format, evolvability: types up to 31 are critical, even ones too",
+        WireError::Critical("SignatureInfo", _) => "format, evolvability: in Data's SignatureInfo too",
+        WireError::Critical("ForwardingHint", _) => "format, evolvability: in ForwardingHint too",
+        WireError::Length("CanBePrefix" | "MustBeFresh" | "NonDiscovery" | "PathProbe" | "PathFailed", _) => {
+            "format, Interest, and LP: what says something by being there is empty"
+        }
+        WireError::Length("Nonce" | "HopLimit", _) => "format, Interest: nonces of 4 bytes, hop limits of 1",
+        WireError::Length("Name of an Interest", _) => "format, Interest: at least one component",
+        WireError::Length("digest component", _) => "format, Name: digests have 32 bytes",
+        WireError::Length("FinalBlockId", _) => "format, Data: a FinalBlockId is one component",
+        WireError::Length("SignatureNonce", _) => "format, signed Interest: at least one byte",
+        WireError::Length("PitToken", _) => "LP: 1 to 32 bytes",
         // It has no field for sequence numbers, and passes over the others where they are out of its order.
         WireError::Length { .. } if is_lp => "LP: numbers have 1, 2, 4 or 8 bytes",
         WireError::Value { .. } if is_lp => "PTP: its own headers, which python-ndn passes over",
-        WireError::Value { field: "component type", .. } => "format, Name: component types up to 65,535",
-        WireError::Missing { field: "Name" | "SignatureInfo" | "SignatureValue" | "SignatureType" } => {
+        WireError::Value("component type", _) => "format, Name: component types up to 65,535",
+        WireError::Missing("Name" | "SignatureInfo" | "SignatureValue" | "SignatureType") => {
             "format, Data, Interest, signature: these are not optional"
         }
-        WireError::Missing { field: "CachePolicyType" } => "LP: a cache policy has a type",
+        WireError::Missing("CachePolicyType") => "LP: a cache policy has a type",
         WireError::Contradiction { .. } => "format, Interest: parameters, their digest and signatures go together",
         _ => return None,
     })

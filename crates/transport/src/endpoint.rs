@@ -96,7 +96,7 @@ pub trait Endpoint: Node + Send {
 }
 
 /// The driver's properties of a face.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaceOptions {
     /// The largest datagram that it may carry, in bytes of UDP payload; the path may carry less, which is found by probing.
     pub mtu: u32,

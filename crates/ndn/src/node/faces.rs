@@ -13,7 +13,7 @@ impl NdnNode {
     /// The profile of a face to another machine: it discovers the MTU of its link unless it is a stream, and has the
     /// link service of the settings.
     pub(super) fn described(&self, face: FaceId, options: FaceOptions) -> FaceProfile {
-        let service = self.config.link_services.get(&face).unwrap_or(&self.config.link_service);
+        let service = self.router.config.link_services.get(&face).unwrap_or(&self.router.config.link_service);
         FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }.with_service(*service)
     }
     /// The profile of an opened stream: its former one if known, which a command may have set.
@@ -25,20 +25,21 @@ impl NdnNode {
         addresses: FaceAddresses,
     ) -> FaceProfile {
         let known = self.router.faces().find(|(id, ..)| *id == face).map(|(_, _, profile, _)| profile.clone());
-        let signals = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
+        let signals = scope == FaceScope::NonLocal || self.router.config.link_services.contains_key(&face);
         let made = || if signals { self.described(face, options) } else { FaceProfile::from(options) };
         let FaceAddresses { peer: uri, local: local_uri } = addresses;
         FaceProfile { scope, uri, local_uri, ..known.unwrap_or_else(made) }
     }
     /// Adds the routes of a face that is up, and registers prefixes there.
     pub(super) fn on_face_up(&mut self, now: Time, face: FaceId) {
-        for route in self.config.routes.iter().filter(|route| route.face == face) {
+        let routes = self.router.config.routes.clone();
+        for route in routes.iter().filter(|route| route.face == face) {
             self.router.add_route(&route.prefix, face, route.cost);
         }
         self.registrations.on_face_up(now, face);
         // A stream closes when its neighbour restarts. One probe tells the neighbour that this node is a forwarder of
         // ours.
-        if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
+        if self.registrations.neighbours.contains_key(&face) && self.router.mtu(face).is_none() {
             self.router.probe_boot(face, 0);
         }
         self.register_due(now);

@@ -11,7 +11,7 @@ use crate::{
 
 impl Forwarding for NdnNode {
     fn routes(&self, now: Time, prefix: Option<&Name>) -> Vec<RouteStatus> {
-        let rib = self.router.rib();
+        let rib = &self.router.rib;
         let of = |(prefix, routes): (&Name, &[Route])| {
             let status = |route: &Route| RouteStatus {
                 prefix: prefix.clone(),
@@ -43,7 +43,7 @@ impl Forwarding for NdnNode {
         if self.router.register(prefix, route) { Ok(()) } else { Err(ForwardingError::Full) }
     }
     fn remove_route(&mut self, prefix: &Name, face: FaceId) -> usize {
-        let routes = self.router.rib().get(prefix).to_vec();
+        let routes = self.router.rib.get(prefix).to_vec();
         let routes = routes.into_iter().filter(|route| route.face == face);
         routes.filter(|route| self.router.unregister(prefix, face, route.origin)).count()
     }

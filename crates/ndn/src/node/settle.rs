@@ -21,13 +21,13 @@ impl NdnNode {
             }
             self.return_refused(now);
         }
-        while let Some((face, number, boot)) = self.router.poll_boot_answer() {
+        while let Some((face, number, boot)) = self.router.boot_answers.pop_front() {
             self.registrations.on_boot(now, face, number, boot);
             self.register_due(now);
         }
         self.report_registered();
         self.readvertise(now);
-        while let Some((name, error)) = self.sender.poll_failure() {
+        while let Some((name, error)) = self.sender.objects.poll_failure() {
             self.events.on_unreadable(&name, &error);
         }
         while let Some(event) = self.router.poll_event() {
@@ -36,15 +36,16 @@ impl NdnNode {
         while let Some((id, event)) = self.receiver.poll_event() {
             self.events.push(Event::Transfer(id, event));
         }
-        while let Some(report) = self.receiver.poll_echo() {
+        while let Some(report) = self.receiver.echoing.reports.pop_front() {
             self.events.push(Event::Echo(report));
         }
     }
     fn report_registered(&mut self) {
+        let own = self.router.config.signature.certificates();
         while let Some(outcome) = self.registrations.poll_outcome() {
             let event = match outcome {
                 // The node's own certificates are no publications that anybody waits for.
-                Registered::Confirmed(name) if self.is_of_certificate(&name) => continue,
+                Registered::Confirmed(name) if own.iter().any(|certificate| certificate.key_name() == name) => continue,
                 Registered::Confirmed(name) => ResolverEvent::Published { name: format!("{name}") },
                 Registered::Refused(name, reason) => ResolverEvent::Rejected {
                     name: format!("{name}"),
@@ -58,9 +59,9 @@ impl NdnNode {
     /// Tells a routing daemon of this machine which routes it is to advertise.
     fn readvertise(&mut self, now: Time) {
         let mut has_changed = false;
-        while let Some(prefix) = self.router.poll_changed_route() {
+        while let Some(prefix) = self.router.rib.changed.pop_first() {
             has_changed = true;
-            let rib = self.router.rib();
+            let rib = &self.router.rib;
             if rib::is_of_routing_daemon(&prefix) {
                 self.readvertised.move_to(rib.get(&prefix).last().map(|route| route.face));
                 let all = rib.iter().map(|(prefix, _)| prefix).filter(|prefix| rib.is_advertised(prefix));
@@ -76,9 +77,6 @@ impl NdnNode {
         if has_changed {
             self.register_due(now);
         }
-    }
-    fn is_of_certificate(&self, name: &Name) -> bool {
-        self.config.signature.certificates().iter().any(|certificate| certificate.key_name() == *name)
     }
     /// Returns Interests for publications that the node can no longer read, and for names that it does not publish.
     pub(super) fn return_refused(&mut self, now: Time) {

@@ -36,10 +36,10 @@ const BITS: &str = "bits:";
 
 /// Those that wait for their answers.
 #[derive(Default)]
-pub(super) struct Echoing {
+pub(crate) struct Echoing {
     under_way: BTreeMap<[u8; NONCE_BYTES], UnderWay>,
-    waiting: VecDeque<Outgoing>,
-    reports: VecDeque<EchoReport>,
+    pub waiting: VecDeque<Outgoing>,
+    pub reports: VecDeque<EchoReport>,
     last: u64,
 }
 
@@ -71,9 +71,6 @@ impl Echoing {
         let echo = UnderWay { echo: EchoId(self.last), sent: now, due: now + echo.patience };
         self.under_way.insert(nonce, echo);
         Ok(EchoId(self.last))
-    }
-    pub(super) fn poll_interest(&mut self) -> Option<Outgoing> {
-        self.waiting.pop_front()
     }
     /// Takes an answer, or a returned request; returns whether it belonged to this node.
     pub(super) fn handle_packet(&mut self, now: Time, local: &LocalPacket) -> bool {
@@ -122,9 +119,6 @@ impl Echoing {
     }
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.under_way.values().map(|echo| echo.due).min()
-    }
-    pub(super) fn poll_report(&mut self) -> Option<EchoReport> {
-        self.reports.pop_front()
     }
 }
 
@@ -212,9 +206,9 @@ mod tests {
         let full = Err(EchoError::TooMany { under_way: UNDER_WAY_MAX });
         assert_eq!(echoing.send(Time::ZERO, &echo, &mut random), full);
         echoing.handle_timeout(Time::from_millis(999));
-        assert_eq!(echoing.poll_report(), None);
+        assert_eq!(echoing.reports.pop_front(), None);
         echoing.handle_timeout(Time::from_millis(1000));
-        let reports: Vec<_> = core::iter::from_fn(|| echoing.poll_report()).collect();
+        let reports: Vec<_> = core::iter::from_fn(|| echoing.reports.pop_front()).collect();
         assert_eq!(reports.len(), UNDER_WAY_MAX);
         assert!(reports.iter().all(|report| report.outcome == EchoOutcome::Silence));
         assert_eq!(echoing.poll_timeout(), None);

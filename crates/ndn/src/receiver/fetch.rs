@@ -34,10 +34,7 @@ use crate::{
     naming::{self, Requested},
     router::LocalPacket,
     trust::Anchors,
-    wire::{
-        Certificate, Component, Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, certificate, lp::Origin,
-        types,
-    },
+    wire::{Certificate, Component, Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, certificate, types},
 };
 
 /// Probing Interests for segments of foreign objects are this many times rarer than those for manifests.
@@ -106,7 +103,7 @@ struct SubstitutedRequest {
     packet: u32,
 }
 
-pub(super) struct Fetching {
+pub(crate) struct Fetching {
     label: String,
     shared: Option<VerifyKey>,
     /// Who vouches for the signers of manifests.
@@ -257,7 +254,7 @@ impl Fetching {
             return false;
         }
         let requested = naming::requested(object, name);
-        let may_be_ours = !self.foreign.is_confirmed() && requested == Some(Requested::Manifest);
+        let may_be_ours = !self.foreign.is_confirmed && requested == Some(Requested::Manifest);
         if self.foreign.known().is_some() && !may_be_ours {
             return self.on_segment(now, local, name, data, random);
         }
@@ -304,7 +301,7 @@ impl Fetching {
                 self.segment_probes.clear();
                 if self.foreign.known().is_some_and(|known| known.gathered.is_some()) {
                     // All is here; its last segment's path becomes the path of the object.
-                    let tag = tag_of(local).unwrap_or(Tag::Labels(Vec::new()));
+                    let tag = tag_of(local).unwrap_or_default();
                     self.on_source(now, tag, local, Duration::ZERO, random);
                     return true;
                 }
@@ -315,7 +312,7 @@ impl Fetching {
             }
             Found::Refused(news) => {
                 let name = self.transfer.name();
-                let text = |reason| match self.foreign.is_absent() {
+                let text = |reason| match self.foreign.is_absent {
                     true => format!("'{name}' does not exist: {reason}"),
                     false => format!("'{name}' exists, but cannot be fetched: {reason}"),
                 };
@@ -409,8 +406,7 @@ impl Fetching {
             // Data does not name the caching node, only that a cache answered (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
-            let is_reported = cache.is_none() && local.token == token_of((path, number));
-            let answers = self.answers(now, packet, &requested, local.origin, is_reported);
+            let answers = self.answers(now, packet, &requested, local);
             match requested.is_first() && answers == Answers::This {
                 true => self.transfer.handle_data(now, &data),
                 false => self.transfer.handle_once(now, &data, answers, requested.earlier()),
@@ -436,21 +432,15 @@ impl Fetching {
             self.transfer.handle_refusal(now, path, number, packet);
         }
     }
-    /// Which of the Interests for a packet may be the answered one. If our own router `is_reported` by the token of the
-    /// last one, and marks nothing, the Data arrived on the face where that one left.
-    fn answers(
-        &self,
-        now: Time,
-        packet: u32,
-        requested: &PacketRequests,
-        origin: Option<Origin>,
-        is_reported: bool,
-    ) -> Answers {
+    /// Which of the Interests for a packet may be the answered one. If the token is that of the last one, and our own
+    /// router marks nothing, the Data arrived on the face where that one left.
+    fn answers(&self, now: Time, packet: u32, requested: &PacketRequests, local: &LocalPacket) -> Answers {
+        let is_reported = local.origin.is_none() && local.token == token_of(requested.last());
         let is_apart = |path| is_reported && self.paths.leave_apart(path, requested.path);
         let is_lost = |path, number| self.transfer.was_overtaken(path, number, packet);
-        let answers = requested.answers(now, origin, is_apart, is_lost);
+        let answers = requested.answers(now, local.origin, is_apart, is_lost);
         // An earlier request may have filled a cache, and some forwarders on the way would not mark its answer.
-        let may_be_cached = !requested.is_first() && origin.is_none() && !self.paths.is_flagged(requested.path);
+        let may_be_cached = !requested.is_first() && local.origin.is_none() && !self.paths.is_flagged(requested.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
     /// The policies of faces or the demands of the fetch have changed: paths that were of no use may be now.

@@ -47,8 +47,11 @@ const STAGE_DOUBLINGS_MAX: u32 = 2;
 /// Rounds in which an untrusted object is requested again: with and without caches.
 const UNTRUSTED_ROUNDS: u32 = 2;
 /// Discovery of an object without a manifest.
+#[derive(Default)]
 pub(super) struct Foreign {
     object: Name,
+    /// The name with its version, once that is known.
+    versioned: Name,
     stage: Stage,
     requested: Option<(Name, Time)>,
     /// Requests so far; discovery alternates between the two names that producers answer.
@@ -66,7 +69,7 @@ pub(super) struct Foreign {
     /// Requests for the key's issuer.
     issuer_requests: u32,
     /// Segments with a wrong signature; they are requested past caches only.
-    bad: BTreeSet<u32>,
+    pub bad: BTreeSet<u32>,
     /// How often discovery has restarted.
     rounds: u32,
     /// When it does so next.
@@ -82,32 +85,34 @@ pub(super) struct Foreign {
     /// The maximum number of assembled segments so far.
     gathered_most: u32,
     /// Whether its producer denies its existence.
-    is_absent: bool,
+    pub is_absent: bool,
     /// Whether a segment of the object came from a producer, so that it exists.
-    is_confirmed: bool,
+    pub is_confirmed: bool,
     /// Why the last found object could not be fetched.
     obstacle: Option<String>,
     /// The last such reason that was reported.
     reported: Option<String>,
 }
 
+#[derive(Default)]
 enum Stage {
     /// Which version exists?
+    #[default]
     Version,
     /// Whose key is it?
-    Key { versioned: Name, locator: Name },
+    Key { locator: Name },
     /// Who vouches for that key?
-    Issuer { versioned: Name, issuer: Name, certificate: bytes::Bytes },
+    Issuer { issuer: Name, certificate: bytes::Bytes },
     /// Which certificates link that key to a trust anchor?
-    Chain { versioned: Name, chain: Box<Chain> },
+    Chain { chain: Box<Chain> },
     /// How are they cut?
-    First { versioned: Name },
+    First,
     /// Which one is the last?
-    End { versioned: Name, search: EndSearch },
+    End { search: EndSearch },
     /// How long is the last one?
-    Last { versioned: Name, last: u64 },
+    Last { last: u64 },
     /// Segments of unequal sizes are put together.
-    Gather { versioned: Name, gather: Box<Gather> },
+    Gather { gather: Box<Gather> },
     /// Everything is known.
     Known(Box<Known>),
     /// Its producer announces a manifest, which the probes request.
@@ -129,7 +134,7 @@ impl Stage {
     /// Where discovery starts: a name with a version needs none.
     fn start(object: &Name) -> Stage {
         match NameView::from(object).last().is_some_and(|last| last.kind == types::VERSION) {
-            true => Stage::First { versioned: object.clone() },
+            true => Stage::First,
             false => Stage::Version,
         }
     }
@@ -186,25 +191,11 @@ impl Foreign {
             unsigned: trust.unsigned,
             anchors: trust.anchors.cover(object).then(|| trust.anchors.clone()),
             object: object.clone(),
+            versioned: object.clone(),
             stage: Stage::start(object),
-            requested: None,
-            questions: 0,
-            first: None,
             shared: trust.shared.clone(),
             epoch: trust.epoch,
-            issuer_requests: 0,
-            bad: BTreeSet::new(),
-            rounds: 0,
-            until: None,
-            refused: 0,
-            requests_version: false,
-            has_requested: false,
-            last_moves: 0,
-            gathered_most: 0,
-            is_absent: false,
-            is_confirmed: false,
-            obstacle: None,
-            reported: None,
+            ..Foreign::default()
         }
     }
     /// A manifest has arrived: the object is one of ours.
@@ -217,16 +208,9 @@ impl Foreign {
     pub(super) fn confirm(&mut self) {
         self.is_confirmed = true;
     }
-    pub(super) fn is_confirmed(&self) -> bool {
-        self.is_confirmed
-    }
     /// Whether a foreign object was found, so that it may still be fetched.
     pub(super) fn is_found(&self) -> bool {
         !self.is_at_start() && !matches!(self.stage, Stage::Ours | Stage::Over)
-    }
-    /// Whether the producer denies the object's existence.
-    pub(super) fn is_absent(&self) -> bool {
-        self.is_absent
     }
     /// Why the last found object could not be fetched.
     pub(super) fn obstacle(&self) -> Option<&str> {
@@ -243,10 +227,10 @@ impl Foreign {
         if matches!(self.stage, Stage::Gather { .. }) {
             self.give_up_stage(now);
         }
-        if let Stage::Gather { versioned, gather } = &mut self.stage {
+        if let Stage::Gather { gather } = &mut self.stage {
             let number = gather.poll(now)?;
             let caches = if self.bad.contains(&number) { CacheUse::Bypassed } else { CacheUse::Allowed };
-            return Some(Question { name: segment(versioned, number.into())?, discovers: false, caches });
+            return Some(Question { name: segment(&self.versioned, number.into())?, discovers: false, caches });
         }
         if self.requested.as_ref().is_some_and(|(_, requested)| *requested + PATIENCE.max(pause) > now) {
             return None;
@@ -261,19 +245,19 @@ impl Foreign {
                 (self.object.typed_child(types::KEYWORD, naming::METADATA).ok()?, true)
             }
             Stage::Version => (self.object.clone(), true),
-            Stage::Key { locator, .. } => (locator.clone(), true),
-            Stage::Chain { chain, .. } => (chain.needs().clone(), true),
+            Stage::Key { locator } => (locator.clone(), true),
+            Stage::Chain { chain } => (chain.needs().clone(), true),
             Stage::Issuer { issuer, .. } => {
                 self.issuer_requests += 1;
                 (issuer.clone(), true)
             }
-            Stage::First { versioned } if self.requests_version => (versioned.clone(), false),
-            Stage::First { versioned } => (segment(versioned, 0)?, false),
-            Stage::End { versioned, search } => (segment(versioned, search.next()?)?, false),
-            Stage::Last { versioned, .. } if self.first.as_ref().is_some_and(|first| first.is_single) => {
-                (versioned.clone(), false)
+            Stage::First if self.requests_version => (self.versioned.clone(), false),
+            Stage::First => (segment(&self.versioned, 0)?, false),
+            Stage::End { search } => (segment(&self.versioned, search.next()?)?, false),
+            Stage::Last { .. } if self.first.as_ref().is_some_and(|first| first.is_single) => {
+                (self.versioned.clone(), false)
             }
-            Stage::Last { versioned, last } => (segment(versioned, *last)?, false),
+            Stage::Last { last } => (segment(&self.versioned, *last)?, false),
             Stage::Gather { .. } | Stage::Known(_) | Stage::Ours | Stage::Over => return None,
         };
         self.questions += 1;
@@ -287,8 +271,8 @@ impl Foreign {
     fn on_silence(&mut self) {
         match &mut self.stage {
             // Whose version a person has named, it may be one Data.
-            Stage::First { versioned } if *versioned == self.object => self.requests_version = !self.requests_version,
-            Stage::End { search, .. } => {
+            Stage::First if self.versioned == self.object => self.requests_version = !self.requests_version,
+            Stage::End { search } => {
                 search.on_silence();
                 self.give_up_end();
             }
@@ -297,11 +281,11 @@ impl Foreign {
     }
     /// Restarts discovery when no segment that arrives names the last one.
     fn give_up_end(&mut self) {
-        let Stage::End { search, .. } = &self.stage else { return };
+        let Stage::End { search } = &self.stage else { return };
         if search.next().is_some() {
             return;
         }
-        let low = search.low();
+        let low = search.low;
         self.obstacle = Some(format!(
             "none of its segments says which one is the last (FinalBlockId): segment {low} does not, and no segment {} \
              comes",
@@ -314,34 +298,32 @@ impl Foreign {
         if self.issuer_requests < ISSUER_QUESTIONS_MAX {
             return;
         }
-        let Stage::Issuer { versioned, issuer, .. } = &self.stage else { return };
+        let Stage::Issuer { issuer, .. } = &self.stage else { return };
         let Some(first) = &mut self.first else { return };
         first.vouched = format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
-        let versioned = versioned.clone();
-        self.go_on(versioned);
+        self.go_on();
     }
     /// Continues with an object whose key is not available even past caches, as with other programs' default keys: it
     /// counts as unsigned. True if it does.
     fn goes_on_without_key(&mut self) -> bool {
-        let (Stage::Key { versioned, .. }, Some(first)) = (&self.stage, &mut self.first) else { return false };
+        let (Stage::Key { .. }, Some(first)) = (&self.stage, &mut self.first) else { return false };
         if self.rounds == 0 || self.refused > 0 || self.unsigned == Unsigned::Refused {
             return false;
         }
         first.key = Some(VerifyKey::Missing(first.kind));
         first.vouched =
             ", a key without an available certificate: no signature is verified, anybody may have made it".into();
-        let versioned = versioned.clone();
-        self.go_on(versioned);
+        self.go_on();
         true
     }
     /// Continues with the last segment, once nothing more can be learned about the key.
-    fn go_on(&mut self, versioned: Name) {
+    fn go_on(&mut self) {
         let Some(first) = &self.first else { return };
         // With one segment the outcome follows when that is requested again.
         let last = final_of(first).unwrap_or(0);
-        match self.measure(versioned.clone()) {
+        match self.measure() {
             Ok((stage @ (Stage::End { .. } | Stage::Last { .. }), _)) => self.enter(stage),
-            _ => self.enter(Stage::Last { versioned, last }),
+            _ => self.enter(Stage::Last { last }),
         }
     }
     /// Restarts discovery when a stage takes too long. Until a producer has answered, caches may answer without end.
@@ -373,34 +355,34 @@ impl Foreign {
     fn is_at_start(&self) -> bool {
         match &self.stage {
             Stage::Version => true,
-            Stage::First { versioned } => *versioned == self.object,
+            Stage::First => self.versioned == self.object,
             _ => false,
         }
     }
     /// The missing answer; `None` if nothing shows that it exists.
     fn silence(&self) -> Option<String> {
+        let versioned = &self.versioned;
         let what = match &self.stage {
             _ if self.is_at_start() => return None,
             Stage::Version | Stage::Issuer { .. } | Stage::End { .. } | Stage::Over => return None,
-            Stage::Gather { versioned, gather } => {
-                format!("segment {} of '{versioned}' does not come", gather.missing())
-            }
-            Stage::First { versioned } => format!("the first segment of '{versioned}' does not come"),
-            Stage::Key { locator, .. } => format!(
+            Stage::Gather { gather } => format!("segment {} of '{versioned}' does not come", gather.missing()),
+            Stage::First => format!("the first segment of '{versioned}' does not come"),
+            Stage::Key { locator } => format!(
                 "the key that signs it, '{locator}', does not come; if its certificate is at hand as a file, name that with \
                  --publisher FILE or in a section [[trust_anchor]]"
             ),
-            Stage::Chain { chain, .. } => {
+            Stage::Chain { chain } => {
                 format!("the certificate '{}', on the way to a trust anchor, does not come", chain.needs())
             }
-            Stage::Last { versioned, last } => format!("the last segment of '{versioned}', {last}, does not come"),
-            Stage::Known(known) => format!("no segment of '{}' comes from a producer", known.versioned),
+            Stage::Last { last } => format!("the last segment of '{versioned}', {last}, does not come"),
+            Stage::Known(_) => format!("no segment of '{versioned}' comes from a producer"),
             Stage::Ours => "its metadata names a manifest, which does not arrive".into(),
         };
         Some(what)
     }
     fn begin_anew(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
+        self.versioned.clone_from(&self.object);
         self.first = None;
         self.last_moves = 0;
         self.bad.clear();
@@ -414,7 +396,7 @@ impl Foreign {
         match self.stage {
             Stage::Over => None,
             Stage::Known(_) if self.is_confirmed => None,
-            Stage::Gather { ref gather, .. } => gather.poll_timeout().into_iter().chain(self.until).min(),
+            Stage::Gather { ref gather } => gather.poll_timeout().into_iter().chain(self.until).min(),
             Stage::Known(_) | Stage::Ours => Some(self.until.unwrap_or(Time::ZERO)),
             _ => Some(self.requested.as_ref().map_or(Time::ZERO, |(_, requested)| *requested + PATIENCE.max(pause))),
         }
@@ -433,7 +415,7 @@ impl Foreign {
             return Found::Nothing;
         }
         let is_exact = requested.as_tlv().len() == data.name.as_tlv().len();
-        let wants_exact = matches!(self.stage, Stage::First { .. } | Stage::End { .. } | Stage::Last { .. });
+        let wants_exact = matches!(self.stage, Stage::First | Stage::End { .. } | Stage::Last { .. });
         if wants_exact && !is_exact {
             return Found::Nothing;
         }
@@ -442,25 +424,19 @@ impl Foreign {
             if !is_exact {
                 return Found::Nothing;
             }
-            if matches!(self.stage, Stage::Version | Stage::First { .. } | Stage::Last { .. }) {
+            if matches!(self.stage, Stage::Version | Stage::First | Stage::Last { .. }) {
                 self.is_absent = true;
                 return self.refuse("its producer says that it does not exist (application Nack)".into());
             }
         }
         let next = match &self.stage {
             Stage::Version => self.on_version(now, packet, data),
-            Stage::First { versioned } => self.on_first(now, versioned.clone(), packet, data),
-            Stage::Chain { versioned, chain } => {
-                let (versioned, chain) = (versioned.clone(), chain.clone());
-                self.on_chain(now, versioned, chain, packet)
-            }
-            Stage::Key { versioned, locator } => self.on_key(now, versioned.clone(), &locator.clone(), packet, data),
-            Stage::Issuer { versioned, issuer, certificate } => {
-                let (versioned, issuer, certificate) = (versioned.clone(), issuer.clone(), certificate.clone());
-                self.on_issuer(now, versioned, &issuer, &certificate, data)
-            }
-            Stage::End { versioned, .. } => self.on_end(versioned.clone(), data),
-            Stage::Last { versioned, last } => self.on_last(versioned.clone(), *last, data),
+            Stage::First => self.on_first(now, packet, data),
+            Stage::Chain { chain } => self.on_chain(now, chain.clone(), packet),
+            Stage::Key { locator } => self.on_key(now, &locator.clone(), packet, data),
+            Stage::Issuer { issuer, certificate } => self.on_issuer(now, &issuer.clone(), &certificate.clone(), data),
+            Stage::End { .. } => self.on_end(data),
+            Stage::Last { last } => self.on_last(*last, data),
             Stage::Gather { .. } | Stage::Known(_) | Stage::Ours | Stage::Over => return Found::Nothing,
         };
         match next {
@@ -516,16 +492,20 @@ impl Foreign {
             data.name.parent().to_name().ok().filter(|_| data.name.last().is_some_and(|c| c.kind == types::SEGMENT))
         };
         match versioned {
-            Some(versioned) if self.object.is_prefix_of(&versioned) => Ok((Stage::First { versioned }, None)),
+            Some(versioned) if self.object.is_prefix_of(&versioned) => {
+                self.versioned = versioned;
+                Ok((Stage::First, None))
+            }
             Some(elsewhere) => Err(format!("its metadata names another object, '{elsewhere}'")),
             // A single Data of that very name is the complete object.
             None if data.name.as_tlv() == self.object.as_tlv().as_ref() => {
-                self.on_first(now, self.object.clone(), packet, data)
+                self.versioned.clone_from(&self.object);
+                self.on_first(now, packet, data)
             }
             None => Err("what answers for its name is neither metadata nor a segment".into()),
         }
     }
-    fn on_first(&mut self, now: Time, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
+    fn on_first(&mut self, now: Time, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
         let kind = data.signature.kind;
         if naming::has_manifest(data) {
             return Ok((Stage::Ours, None));
@@ -538,12 +518,12 @@ impl Foreign {
             ContentType::Flic => return Err("it is a FLIC manifest: collections of that kind are not read here".into()),
             _ => {}
         }
-        let is_single = data.name.as_tlv() == versioned.as_tlv().as_ref();
+        let is_single = data.name.as_tlv() == self.versioned.as_tlv().as_ref();
         if let Some(shared) = self.shared.clone() {
-            return self.on_shared(versioned, packet, data, shared, is_single);
+            return self.on_shared(packet, data, shared, is_single);
         }
         if self.pinned.is_some() || self.anchors.is_some() {
-            return self.on_certified(now, versioned, packet, data, is_single);
+            return self.on_certified(now, packet, data, is_single);
         }
         if kind == SignatureType::DigestSha256 && self.unsigned == Unsigned::Refused {
             return Err("it is unsigned and has only a digest; `unsigned` of [ndn] refuses such objects".into());
@@ -555,7 +535,7 @@ impl Foreign {
             let (key, publisher) = (Some(VerifyKey::Digest), stand_in(b"nobody"));
             self.first =
                 Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new(), is_single });
-            return self.measure(versioned);
+            return self.measure();
         }
         if kind == SignatureType::Hmac {
             return Err("its segments are signed with a shared key (HMAC): name it in a section [[shared_key]]".into());
@@ -569,7 +549,7 @@ impl Foreign {
         };
         let (packet, publisher) = (packet.clone(), stand_in(b"nobody"));
         self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new(), is_single });
-        Ok((Stage::Key { versioned, locator }, None))
+        Ok((Stage::Key { locator }, None))
     }
     /// The segment number of a Data of the object, if its signature is right. Until a producer has sent a segment, the
     /// findings themselves may be forged.
@@ -586,10 +566,6 @@ impl Foreign {
             self.refuse("its segments are not signed by the key of its first and last segment".into());
         }
         None
-    }
-    /// Whether a segment must come from a producer: an earlier one was forged.
-    pub(super) fn must_bypass(&self, segment: u32) -> bool {
-        self.bad.contains(&segment)
     }
 }
 

@@ -18,10 +18,7 @@ use alloc::{sync::Arc, vec::Vec};
 
 use bytes::Bytes;
 use tributary_content::{Manifest, Name, ObjectId};
-use tributary_core::{
-    Duration, EchoId, FaceId, NodeId, Random, Rate, Time, TransferId,
-    event::{EchoReport, TransferEvent, TransferReport},
-};
+use tributary_core::{Duration, EchoId, FaceId, NodeId, Random, Time, TransferId, event::TransferEvent};
 use tributary_transport::{
     Fetch, TransferConfig,
     bulk::{BulkInput, BulkStep},
@@ -31,7 +28,7 @@ use tributary_transport::{
 };
 
 use crate::{
-    config::{PathConfig, SharedKey, Unsigned},
+    config::{Config, PathConfig, SharedKey, Unsigned},
     router::LocalPacket,
     trust::Anchors,
     wire::{Certificate, Data, Interest, LpPacket, VerifyKey, packet_type, types},
@@ -80,39 +77,32 @@ pub struct Receiver {
     unsigned: Unsigned,
     epoch: Duration,
     random: Random,
-    fetches: FetchTable<Fetching>,
-    echoing: echo::Echoing,
+    pub(crate) fetches: FetchTable<Fetching>,
+    pub(crate) echoing: echo::Echoing,
     polled_at: Time,
     /// Data that answers no request.
     pub unsolicited: u64,
 }
 
 impl Receiver {
-    /// A receiver without fetches in a node called `label`.
-    pub fn new(label: &str, config: TransferConfig, paths: PathConfig, random: Random) -> Receiver {
+    /// A receiver without fetches in a node with these settings.
+    pub fn new(config: &Config, random: Random) -> Receiver {
+        let transfer = config.transfer.clone();
         Receiver {
-            label: label.into(),
-            config,
-            paths,
-            shared_keys: Vec::new(),
-            anchors: Arc::default(),
-            unsigned: Unsigned::Fetched,
-            epoch: Duration::ZERO,
+            label: config.label.clone(),
+            // An Interest names one packet, so a request names few: it is no gain to collect more.
+            config: TransferConfig { request_packets_max: transfer.request_packets_max.min(8), ..transfer },
+            paths: config.paths.clone(),
+            shared_keys: config.shared_keys.clone(),
+            anchors: Arc::new(config.anchors.clone()),
+            unsigned: config.unsigned,
+            epoch: config.epoch,
             random,
             fetches: FetchTable::new(0, ENDED_KEPT),
             echoing: echo::Echoing::default(),
             polled_at: Time::ZERO,
             unsolicited: 0,
         }
-    }
-    /// From now on trusts only Data signed with a shared key below that key's prefix, and only verified chains below an
-    /// anchor's. `epoch` is the Unix time of the driver's epoch, for the validity of certificates.
-    pub fn trust(&mut self, keys: Vec<SharedKey>, anchors: Arc<Anchors>, epoch: Duration) {
-        (self.shared_keys, self.anchors, self.epoch) = (keys, anchors, epoch);
-    }
-    /// Sets the policy for unsigned objects from now on.
-    pub fn set_unsigned(&mut self, unsigned: Unsigned) {
-        self.unsigned = unsigned;
     }
     /// Starts a fetch. With a certificate only data signed by its key is accepted, regardless of anchors.
     pub fn fetch(&mut self, now: Time, fetch: Fetch, pinned: Option<Certificate>) -> TransferId {
@@ -137,10 +127,6 @@ impl Receiver {
     /// Takes the reports of a fetch's bulk driver, and returns its next tasks.
     pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
         self.fetches.get_mut(id).map(|fetch| fetch.transfer.step_bulk(now, inputs))
-    }
-    /// Limits one fetch or, for `None`, all together.
-    pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
-        self.fetches.set_limit(now, id, rate);
     }
     /// Sets the operator's policy for a face.
     pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
@@ -206,7 +192,7 @@ impl Receiver {
     /// The next Interest to send.
     pub fn poll_interest(&mut self, now: Time) -> Option<Outgoing> {
         self.polled_at = now;
-        if let Some(echo) = self.echoing.poll_interest() {
+        if let Some(echo) = self.echoing.waiting.pop_front() {
             return Some(echo);
         }
         self.fetches.serve_in_turn(|fetch, shared| fetch.poll_interest(now, shared, &mut self.random))
@@ -222,16 +208,8 @@ impl Receiver {
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         self.fetches.poll_event()
     }
-    /// Returns the result of an echo request.
-    pub fn poll_echo(&mut self) -> Option<EchoReport> {
-        self.echoing.poll_report()
-    }
     fn collect_events(&mut self, now: Time) {
         self.fetches.collect_events(|fetch| fetch.poll_event(now, &mut self.random));
-    }
-    /// The account of a fetch.
-    pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
-        self.fetches.report(now, id)
     }
     /// Whether forwarders have returned the Interests of the latest fetch of a name for lack of a route.
     pub fn is_refused(&self, name: &Name) -> bool {
@@ -239,10 +217,6 @@ impl Receiver {
             .all()
             .rfind(|(_, fetch)| fetch.transfer.name() == name)
             .is_some_and(|(_, fetch)| fetch.is_refused())
-    }
-    /// The fetches, oldest first, with the names they fetch.
-    pub fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.fetches.names()
     }
     /// Paths known to a fetch, and the number in use.
     pub fn paths(&self, id: TransferId) -> Option<(usize, usize)> {

@@ -28,6 +28,12 @@ pub(super) enum Tag {
     Bits(Vec<u8>),
 }
 
+impl Default for Tag {
+    fn default() -> Tag {
+        Tag::Labels(Vec::new())
+    }
+}
+
 impl Tag {
     /// Its labels; in a bit string only their routers know where one ends.
     fn labels(&self) -> &[[u8; LABEL_BYTES]] {
@@ -50,6 +56,7 @@ impl Tag {
     }
 }
 
+#[derive(Default)]
 pub(super) struct KnownPath {
     pub(super) tag: Tag,
     /// The rates of its links, where routers state them.
@@ -146,23 +153,8 @@ impl Paths {
             self.known.remove(&oldest);
         }
         self.next = self.next.wrapping_add(1).max(1);
-        let path = KnownPath {
-            tag,
-            rates,
-            source,
-            face,
-            in_use: false,
-            rtt,
-            deviation: rtt / 2,
-            seen: now,
-            refused: false,
-            silent: None,
-            failed: None,
-            dead_ends: 0,
-            bytes_before: 0,
-            rate: None,
-        };
-        self.known.insert(PathId(self.next), path);
+        let new = KnownPath { tag, rates, source, face, rtt, deviation: rtt / 2, seen: now, ..KnownPath::default() };
+        self.known.insert(PathId(self.next), new);
         self.fill(random) | self.replace_silent(now, random)
     }
     /// Whether two paths are known to leave this node on different faces.

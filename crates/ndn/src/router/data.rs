@@ -2,11 +2,11 @@
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use tributary_core::{FaceId, Time};
+use tributary_core::FaceId;
 use tributary_transport::transfer::CacheUse;
 
 use super::{
-    Router,
+    Done, Router,
     interest::LOCALHOST,
     pit::{CACHE_USES, OutRecord, PitEntry, PitIndex, Token},
     reason,
@@ -25,13 +25,7 @@ struct Several {
 }
 
 impl Router {
-    pub(super) fn on_data(
-        &mut self,
-        now: Time,
-        face: FaceId,
-        headers: &LpPacket<'_>,
-        packet: Bytes,
-    ) -> Result<(), &'static str> {
+    pub(super) fn on_data(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) -> Done {
         let data = Data::decode(&packet).map_err(|error: WireError| error.reason())?;
         self.count_in(face, |counters| &mut counters.data);
         self.faces.get_mut(&face).into_iter().for_each(|face| face.on_token(headers.pit_token));
@@ -42,12 +36,12 @@ impl Router {
         let mut answered = self.pit.answered_by(&data, headers.origin.filter(|_| self.config.path_tags));
         answered.retain(|index| self.pit.entry(*index).is_some_and(|entry| entry.out_record(face).is_some()));
         if answered.is_empty() {
-            return Err(reason::UNSOLICITED);
+            return Err("unsolicited data");
         }
         let may_cache = headers.cache_policy != Some(NO_CACHE);
         let is_chosen = self.config.cache_share >= 1.0 || self.random.chance(self.config.cache_share);
         if may_cache && is_chosen && !data.name.as_tlv().starts_with(LOCALHOST) {
-            self.cs.insert(now, &packet, data.name, data.freshness());
+            self.cs.insert(self.now, &packet, data.name, data.freshness());
         }
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
@@ -62,8 +56,8 @@ impl Router {
             (answered.len() > 1).then(|| Several { notified: Vec::new(), is_shared: self.await_several(&answered) });
         for index in answered {
             let Some(entry) = self.pit.remove(index) else { continue };
-            self.settle(now, face, headers, &entry);
-            self.answer(now, face, headers, &packet, &entry, several.as_mut());
+            self.settle(face, headers, &entry);
+            self.answer(face, headers, &packet, &entry, several.as_mut());
         }
         Ok(())
     }
@@ -76,7 +70,8 @@ impl Router {
         })
     }
     /// Updates the strategy, and remembers the nonces so that looping duplicates are recognised.
-    fn settle(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, entry: &PitEntry) {
+    fn settle(&mut self, face: FaceId, headers: &LpPacket<'_>, entry: &PitEntry) {
+        let now = self.now;
         self.stats.satisfied_and_not.0 += 1;
         let name = self.hasher.name(entry.name());
         for record in &entry.out_records {
@@ -98,13 +93,13 @@ impl Router {
     /// round trip (PTP §5 D 1).
     fn answer(
         &mut self,
-        now: Time,
         face: FaceId,
         headers: &LpPacket<'_>,
         packet: &Bytes,
         entry: &PitEntry,
         mut several: Option<&mut Several>,
     ) {
+        let now = self.now;
         let is_shared = several.as_ref().is_some_and(|several| several.is_shared);
         let exact = entry.nonce_sent(face).filter(|_| !is_shared);
         for record in entry.in_records.iter().filter(|record| record.expires > now && record.face != face) {
@@ -128,18 +123,12 @@ impl Router {
                 incoming_face: self.incoming_face(record.face, face),
                 ..LpPacket::default()
             };
-            self.send(now, record.face, &answer, packet);
-            self.measure_rate(now, record);
+            self.send(record.face, &answer, packet);
+            self.measure_rate(record);
         }
     }
-    pub(super) fn on_nack(
-        &mut self,
-        now: Time,
-        face: FaceId,
-        headers: &LpPacket<'_>,
-        packet: &Bytes,
-        why: NackReason,
-    ) -> Result<(), &'static str> {
+    pub(super) fn on_nack(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> Done {
+        let Some(why) = headers.nack else { return Ok(()) };
         let interest = Interest::decode(packet).map_err(|error| error.reason())?;
         self.count_in(face, |counters| &mut counters.nacks);
         self.faces.get_mut(&face).into_iter().for_each(|face| face.on_token(headers.pit_token));
@@ -155,19 +144,20 @@ impl Router {
         record.nacked = Some(why);
         let is_named = record.named;
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);
-        self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack(why));
+        self.strategies[strategy].on_outcome(self.now, prefix, face, Outcome::Nack(why));
         // Congestion does not mean that the path leads nowhere.
         let leads_on = matches!(why, NackReason::Congestion | NackReason::Unavailable(_));
         let is_cut = is_named && self.config.path_tags && !leads_on;
-        self.return_unanswered(now, index, is_cut || headers.path_failed);
+        self.return_unanswered(index, is_cut || headers.path_failed);
         Ok(())
     }
     /// Returns an Interest to all waiting faces once every next hop has returned it: with the least of the reasons, and
     /// with the path failure for those who named a path. A loop is the reason only if there is no other: it has then
     /// been tried over all routes.
-    pub(super) fn return_unanswered(&mut self, now: Time, index: PitIndex, path_failed: bool) {
+    pub(super) fn return_unanswered(&mut self, index: PitIndex, path_failed: bool) {
+        let now = self.now;
         let Some(entry) = self.pit.entry(index) else { return };
-        if entry.out_records.iter().any(|record| record.nacked.is_none()) || self.pass_on_elsewhere(now, index) {
+        if entry.out_records.iter().any(|record| record.nacked.is_none()) || self.pass_on_elsewhere(index) {
             return;
         }
         let Some(entry) = self.pit.remove(index) else { return };
@@ -181,7 +171,7 @@ impl Router {
         for record in entry.in_records.iter().filter(|record| record.expires > now) {
             let failed = record.path_failed || path_failed && record.tagged;
             let why = least.unwrap_or(NackReason::NoRoute);
-            self.nack(now, record.face, record.token.as_bytes(), &record.interest, why, failed);
+            self.nack(record.face, record.token.as_bytes(), &record.interest, why, failed);
         }
     }
     pub(super) fn count_in(&mut self, face: FaceId, which: impl Fn(&mut PacketCounters) -> &mut (u64, u64)) {

@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 use tributary_core::{Duration, Time};
 
 /// Remembers hashes of name and nonce for a while.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DeadNonces {
     set: HashSet<u64, FxBuildHasher>,
     order: VecDeque<(Time, u64)>,

@@ -5,46 +5,21 @@
 //! the hop limit ends. Other echo requests are forwarded like any Interest. Each face has a limited number of answers
 //! per second.
 use tributary_content::Name;
-use tributary_core::{Duration, FaceId, Time};
+use tributary_core::FaceId;
 
-use super::{INTERNAL_FACES_FIRST, Router, face::Face, interest::Passing, reason};
+use super::{Done, INTERNAL_FACES_FIRST, Router, face::Face, interest::Passing};
 use crate::wire::{
     Data, Interest, KeyLocator, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
     echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
 };
 
-/// Burst of a face's answers after a pause, in seconds' worth of them.
-const BURST: Duration = Duration::from_secs(1);
-
-/// How many answers a face may still have.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct EchoAllowance {
-    /// When the answers so far are within the allowed rate.
-    paid_off: Time,
-}
-
-impl EchoAllowance {
-    /// Takes one answer at a rate of `per_second`; false if none is left.
-    fn take(&mut self, now: Time, per_second: u32) -> bool {
-        if per_second == 0 {
-            return false;
-        }
-        let owed = self.paid_off.max(now) + Duration::from_secs(1) / per_second;
-        let has = owed <= now + BURST;
-        if has {
-            self.paid_off = owed;
-        }
-        has
-    }
-}
-
 impl Router {
     /// Answers an echo request; `None` for other Interests, and requests to other nodes.
-    pub(super) fn on_echo(&mut self, now: Time, passing: &Passing<'_>) -> Option<Result<(), &'static str>> {
+    pub(super) fn on_echo(&mut self, passing: &Passing<'_>) -> Option<Done> {
         let request = EchoRequest::of(passing.interest.name)?;
-        let code = self.reply_code(now, &request, passing.interest)?;
-        if !self.may_answer(now, passing.arrived) {
-            return Some(Err(reason::ECHO));
+        let code = self.reply_code(&request, passing.interest)?;
+        if !self.may_answer(passing.arrived) {
+            return Some(Err("too many echo requests"));
         }
         self.stats.echoes += 1;
         let locator = Name::root().child(self.config.label.as_bytes()).unwrap_or_default();
@@ -55,10 +30,10 @@ impl Router {
         };
         let data = Data { signature, ..Data::new(passing.interest.name, &content) }.sign(&SignKey::Digest);
         let headers = LpPacket { pit_token: passing.headers.pit_token, ..LpPacket::default() };
-        self.send(now, passing.arrived, &headers, &data.into());
+        self.send(passing.arrived, &headers, &data.into());
         Some(Ok(()))
     }
-    fn reply_code(&self, now: Time, request: &EchoRequest<'_>, interest: &Interest<'_>) -> Option<ReplyCode> {
+    fn reply_code(&self, request: &EchoRequest<'_>, interest: &Interest<'_>) -> Option<ReplyCode> {
         let target = request.target;
         let own = self.config.label.as_bytes();
         if target.len() == 1 && !own.is_empty() && target.last().is_some_and(|part| part.value == own) {
@@ -67,7 +42,7 @@ impl Router {
         if self.is_served_here(target) {
             return Some(ReplyCode::Application);
         }
-        if self.cs.contains(now, target) {
+        if self.cs.contains(self.now, target) {
             return Some(ReplyCode::Object);
         }
         let ends = request.purpose == Purpose::Traceroute && interest.hop_limit == Some(0);
@@ -88,25 +63,27 @@ impl Router {
         let is_silent = |face: &Face| face.is_local() && face.up && !face.answers_echoes;
         self.faces.get(&face).is_some_and(is_silent) && self.rib.is_registered(prefix, face)
     }
-    fn may_answer(&mut self, now: Time, face: FaceId) -> bool {
+    fn may_answer(&mut self, face: FaceId) -> bool {
+        let now = self.now;
+        // After a pause a second's worth of them.
         let per_second = self.config.echoes_per_second;
-        self.faces.get_mut(&face).is_some_and(|state| state.echoes.take(now, per_second))
+        self.faces.get_mut(&face).is_some_and(|state| state.echoes.take(now, per_second, per_second.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tributary_core::{Budget, Duration, Time};
 
     #[test]
     fn a_second_s_worth_of_answers_comes_at_once_and_then_one_at_a_time() {
-        let mut allowance = EchoAllowance::default();
+        let mut allowance = Budget::default();
         let now = Time::from_millis(5_000);
-        let taken = |allowance: &mut EchoAllowance, now| (0..1000).filter(|_| allowance.take(now, 100)).count();
+        let taken = |allowance: &mut Budget, now| (0..1000).filter(|_| allowance.take(now, 100, 100)).count();
         assert_eq!(taken(&mut allowance, now), 100);
         assert_eq!(taken(&mut allowance, now + Duration::from_millis(9)), 0);
         assert_eq!(taken(&mut allowance, now + Duration::from_millis(10)), 1);
         assert_eq!(taken(&mut allowance, now + Duration::from_secs(60)), 100);
-        assert!(!EchoAllowance::default().take(now, 0));
+        assert!(!Budget::default().take(now, 0, 0));
     }
 }

@@ -72,7 +72,7 @@ impl Fab {
         if let Some(full) = fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
             return Some(full);
         }
-        if let Some(known) = self.lookup(hash, flow, fib.generation()) {
+        if let Some(known) = self.lookup(hash, flow, fib.generation) {
             return known;
         }
         let found = fib.longest_match_from(prefixes, name.as_tlv(), depth);

@@ -2,11 +2,11 @@
 use alloc::{collections::VecDeque, format, string::String, vec::Vec};
 
 use bytes::Bytes;
-use tributary_core::{Datagram, Duration, FaceId, Rate, Time, TransmitBuf};
+use tributary_core::{Budget, Datagram, Duration, FaceId, Rate, Time, TransmitBuf};
 use tributary_transport::{FaceOptions, MtuProbe, PathMtu};
 
 use super::{
-    echo::EchoAllowance,
+    Done,
     link_rate::{Arriving, LinkRate},
     marking::{Marker, MarkingRule},
     shaping::{Shaper, ShapingConfig},
@@ -31,7 +31,7 @@ pub enum FaceScope {
 }
 
 /// What a face is like.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct FaceProfile {
     /// The longest datagram; `None` for a stream, which carries packets of any length unfragmented.
     pub mtu: Option<usize>,
@@ -92,16 +92,8 @@ impl From<FaceOptions> for FaceProfile {
     fn from(options: FaceOptions) -> Self {
         FaceProfile {
             mtu: (options.mtu < STREAM_MTU).then_some(options.mtu as usize),
-            finds_mtu: false,
-            scope: FaceScope::NonLocal,
             rate: options.rate,
-            marking: MarkingRule::Off,
-            shaping: None,
-            reliability: None,
-            uri: String::new(),
-            local_uri: String::new(),
-            persistency: FacePersistency::Persistent,
-            local_fields: false,
+            ..FaceProfile::default()
         }
     }
 }
@@ -175,7 +167,7 @@ pub(crate) struct Face {
     arriving: Arriving,
     /// Incoming Interests that wait for their turn.
     pub(crate) shaper: Option<Shaper<Arrived>>,
-    pub(crate) echoes: EchoAllowance,
+    pub(crate) echoes: Budget,
     queue: VecDeque<(Vec<u8>, Bytes)>,
     queue_bytes: usize,
 }
@@ -205,7 +197,7 @@ impl Face {
             link_rate: LinkRate::new(number ^ boot as u32),
             arriving: Arriving::default(),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
-            echoes: EchoAllowance::default(),
+            echoes: Budget::default(),
             queue: VecDeque::new(),
             queue_bytes: 0,
             profile,
@@ -292,20 +284,16 @@ impl Face {
             search.on_answer(now, number);
             self.send_probes();
         }
-        if let Some((number, _)) = packet.mtu_probe
-            && self.queue.len() < self.limits.queue_packets_max
-        {
-            self.push(LpPacket { mtu_answer: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
+        if packet.mtu_probe.is_some() {
+            self.answer(&LpPacket { mtu_answer: packet.mtu_probe.map(|(number, _)| number), ..LpPacket::default() });
         }
     }
     fn on_train(&mut self, now: Time, packet: &LpPacket<'_>) {
         if let Some((number, took)) = packet.rate_answer {
             self.link_rate.on_answer(now, number, took);
         }
-        if let Some(answer) = self.arriving.on_packet(now, packet.rate_probe.as_ref())
-            && self.queue.len() < self.limits.queue_packets_max
-        {
-            self.push(LpPacket { rate_answer: Some(answer), ..LpPacket::default() }.encode(), Bytes::new());
+        if let Some(answer) = self.arriving.on_packet(now, packet.rate_probe.as_ref()) {
+            self.answer(&LpPacket { rate_answer: Some(answer), ..LpPacket::default() });
         }
     }
     /// Measures the rate of its link, if none is configured, it is time, and the queue can take a train. Streams are
@@ -333,10 +321,13 @@ impl Face {
             (self.is_proven, self.challenge) = (true, None);
         }
         self.answers_echoes |= packet.boot_probe.is_some();
-        if let Some(number) = packet.boot_probe
-            && self.queue.len() < self.limits.queue_packets_max
-        {
-            let answer = LpPacket { boot_answer: Some((number, self.boot)), ..LpPacket::default() };
+        if let Some(number) = packet.boot_probe {
+            self.answer(&LpPacket { boot_answer: Some((number, self.boot)), ..LpPacket::default() });
+        }
+    }
+    /// Queues a link packet without a fragment if there is room.
+    fn answer(&mut self, answer: &LpPacket<'_>) {
+        if self.queue.len() < self.limits.queue_packets_max {
             self.push(answer.encode(), Bytes::new());
         }
     }
@@ -376,25 +367,18 @@ impl Face {
         }
     }
 
-    /// Queues a network packet with these headers. `shaped` is how long the flow's Interests wait at this face, `unit` a
-    /// random number from 0 to 1; both are for marking.
+    /// Queues a network packet with these headers. `wait` is for marking: how long the flow's Interests wait at this
+    /// face, and a random number from 0 to 1.
     ///
     /// # Errors
     /// Why it is dropped.
-    pub(crate) fn send(
-        &mut self,
-        now: Time,
-        headers: &LpPacket<'_>,
-        packet: &Bytes,
-        shaped: Duration,
-        unit: f64,
-    ) -> Result<(), &'static str> {
+    pub(crate) fn send(&mut self, now: Time, headers: &LpPacket<'_>, packet: &Bytes, wait: (Duration, f64)) -> Done {
         if !self.up {
             return self.refuse(reason::DOWN);
         }
         let marked;
         let mut headers = headers;
-        if self.is_queue_long(now, headers, packet, shaped, unit) && headers.congestion_mark.is_none() {
+        if self.is_queue_long(now, headers, packet, wait) && headers.congestion_mark.is_none() {
             marked = LpPacket { congestion_mark: Some(1), ..headers.clone() };
             headers = &marked;
         }
@@ -426,14 +410,7 @@ impl Face {
         pieces.into_iter().for_each(|piece| self.push_piece(now, piece, 0));
         Ok(())
     }
-    fn is_queue_long(
-        &mut self,
-        now: Time,
-        headers: &LpPacket<'_>,
-        packet: &Bytes,
-        shaped: Duration,
-        unit: f64,
-    ) -> bool {
+    fn is_queue_long(&mut self, now: Time, headers: &LpPacket<'_>, packet: &Bytes, wait: (Duration, f64)) -> bool {
         if !self.marker.is_on() {
             return false;
         }
@@ -441,9 +418,9 @@ impl Face {
         if headers.has_headers() {
             headers.encode_head(Some(packet.len()), &mut head);
         }
-        self.marker.on_packet(now, packet.len() + head.len(), shaped, unit)
+        self.marker.on_packet(now, packet.len() + head.len(), wait)
     }
-    fn refuse(&mut self, reason: &'static str) -> Result<(), &'static str> {
+    fn refuse(&mut self, reason: &'static str) -> Done {
         self.dropped += 1;
         Err(reason)
     }
@@ -493,9 +470,7 @@ impl Face {
         if idle && let Some(link) = &mut self.reliability {
             let acks = link.take_acks(mtu.unwrap_or(1024).saturating_sub(4));
             if !acks.is_empty() {
-                let idle = LpPacket { acks, ..LpPacket::default() };
-                let bytes = idle.encode();
-                self.push(bytes, Bytes::new());
+                self.push(LpPacket { acks, ..LpPacket::default() }.encode(), Bytes::new());
             }
         }
     }

@@ -2,11 +2,13 @@
 //! prefix, from the longest down.
 use alloc::vec::Vec;
 
-use hashbrown::HashTable;
 use tributary_content::Name;
 use tributary_core::FaceId;
 
-use super::hash::{COMPONENTS_MAX, NameHasher, Prefixes};
+use super::{
+    hash::{COMPONENTS_MAX, NameHasher, Prefixes},
+    slab::Slab,
+};
 use crate::wire::NameView;
 
 /// Maximum next hops of one prefix.
@@ -42,49 +44,36 @@ pub struct FibEntry {
 #[derive(Clone, Debug)]
 pub struct Fib {
     hasher: NameHasher,
-    table: HashTable<u32>,
-    entries: Vec<Option<FibEntry>>,
-    free: Vec<u32>,
+    entries: Slab<FibEntry>,
     /// Prefixes of each depth.
     depths: [u32; COMPONENTS_MAX + 1],
-    generation: u64,
+    /// Changes whenever a prefix is added or removed, which may invalidate earlier lookups.
+    pub generation: u64,
     entries_max: usize,
 }
 
 impl Fib {
     /// An empty table for at most `entries_max` prefixes.
     pub fn new(hasher: NameHasher, entries_max: usize) -> Self {
-        Fib {
-            hasher,
-            table: HashTable::new(),
-            entries: Vec::new(),
-            free: Vec::new(),
-            depths: [0; COMPONENTS_MAX + 1],
-            generation: 0,
-            entries_max,
-        }
+        Fib { hasher, entries: Slab::default(), depths: [0; COMPONENTS_MAX + 1], generation: 0, entries_max }
     }
     /// Sets the next hops of `prefix`; an empty list removes it. False if the table is full.
     pub fn set(&mut self, prefix: &Name, next_hops: &[NextHop], strategy: usize) -> bool {
         let prefixes = self.hasher.prefixes(NameView::from(prefix));
-        let key = prefixes.full();
+        let key = prefixes.full;
         let found = self.find(key, prefix.as_tlv());
         let mut next_hops = next_hops.to_vec();
         next_hops.sort_by_key(|hop| (hop.cost, hop.face));
         next_hops.truncate(NEXT_HOPS_MAX);
         match (found, next_hops.is_empty()) {
             (Some(index), false) => {
-                if let Some(entry) = &mut self.entries[index.0 as usize] {
+                if let Some(entry) = self.entries.get_mut(index.0) {
                     entry.next_hops = next_hops;
                     entry.strategy = strategy;
                 }
             }
             (Some(index), true) => {
-                if let Ok(found) = self.table.find_entry(key, |slot| *slot == index.0) {
-                    found.remove();
-                }
-                self.entries[index.0 as usize] = None;
-                self.free.push(index.0);
+                self.entries.remove(index.0);
                 self.depths[prefixes.depth()] -= 1;
                 self.generation += 1;
             }
@@ -93,19 +82,7 @@ impl Fib {
                 if self.len() >= self.entries_max {
                     return false;
                 }
-                let entry = Some(FibEntry { prefix: prefix.clone(), key, next_hops, strategy });
-                let slot = match self.free.pop() {
-                    Some(slot) => {
-                        self.entries[slot as usize] = entry;
-                        slot
-                    }
-                    None => {
-                        self.entries.push(entry);
-                        (self.entries.len() - 1) as u32
-                    }
-                };
-                let entries = &self.entries;
-                self.table.insert_unique(key, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.key));
+                self.entries.insert(key, FibEntry { prefix: prefix.clone(), key, next_hops, strategy });
                 self.depths[prefixes.depth()] += 1;
                 self.generation += 1;
             }
@@ -134,31 +111,26 @@ impl Fib {
         self.find(self.hasher.name(view), view.as_tlv()).map(|index| self.entry(index))
     }
     fn find(&self, hash: u64, tlv: &[u8]) -> Option<FibIndex> {
-        let is = |slot: &u32| self.entries[*slot as usize].as_ref().is_some_and(|e| e.prefix.as_tlv() == tlv);
-        self.table.find(hash, is).map(|slot| FibIndex(*slot))
+        self.entries.find(hash, |entry| entry.prefix.as_tlv() == tlv).map(FibIndex)
     }
     /// An entry that a look-up gave in this generation.
     ///
     /// # Panics
     /// If it was removed since.
     pub fn entry(&self, index: FibIndex) -> &FibEntry {
-        self.entries[index.0 as usize].as_ref().expect("an index is used in its generation only")
-    }
-    /// Changes whenever a prefix is added or removed, which may invalidate earlier lookups.
-    pub fn generation(&self) -> u64 {
-        self.generation
+        self.entries.get(index.0).expect("an index is used in its generation only")
     }
     /// All entries, in no particular but always the same order.
     pub fn iter(&self) -> impl Iterator<Item = &FibEntry> {
-        self.entries.iter().flatten()
+        self.entries.iter().map(|(_, entry)| entry)
     }
     /// All entries, to change their strategies.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FibEntry> {
-        self.entries.iter_mut().flatten()
+        self.entries.iter_mut()
     }
     /// Prefixes in the table.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len()
     }
     /// Whether the table has no prefix.
     pub fn is_empty(&self) -> bool {
@@ -184,10 +156,10 @@ mod tests {
         let mut fib = Fib::new(NameHasher::new([1, 2]), 1);
         let (a, b): (Name, Name) = ("/a".parse().unwrap(), "/b".parse().unwrap());
         assert!(fib.set(&a, &[hop(1)], 0) && !fib.set(&b, &[hop(1)], 0));
-        let generation = fib.generation();
+        let generation = fib.generation;
         assert!(fib.set(&a, &[hop(3), hop(2)], 0));
-        assert_eq!((fib.exact(&a).unwrap().next_hops[0].face, fib.generation()), (FaceId(2), generation));
-        assert!(fib.set(&a, &[], 0) && fib.set(&b, &[hop(1)], 0) && fib.generation() > generation);
+        assert_eq!((fib.exact(&a).unwrap().next_hops[0].face, fib.generation), (FaceId(2), generation));
+        assert!(fib.set(&a, &[], 0) && fib.set(&b, &[hop(1)], 0) && fib.generation > generation);
     }
 
     #[test]

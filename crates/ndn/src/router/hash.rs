@@ -18,7 +18,8 @@ pub struct Prefixes {
     /// Hash and end of each prefix; the first is the root's.
     entries: [(u64, u16); COMPONENTS_MAX + 1],
     len: usize,
-    full: u64,
+    /// The hash of the complete name.
+    pub full: u64,
 }
 
 impl NameHasher {
@@ -97,10 +98,6 @@ impl Prefixes {
         let (hash, end) = self.entries[depth];
         (hash, usize::from(end))
     }
-    /// The hash of the complete name.
-    pub fn full(&self) -> u64 {
-        self.full
-    }
 }
 
 #[cfg(test)]
@@ -140,8 +137,8 @@ mod tests {
         let deep = [8u8, 0].repeat(4_000);
         let view = NameView::parse(&deep).unwrap();
         let prefixes = hasher.prefixes(view);
-        assert_eq!((prefixes.depth(), prefixes.full()), (COMPONENTS_MAX, hasher.name(view)));
-        assert_ne!(prefixes.full(), hasher.name(view.parent()));
+        assert_eq!((prefixes.depth(), prefixes.full), (COMPONENTS_MAX, hasher.name(view)));
+        assert_ne!(prefixes.full, hasher.name(view.parent()));
         assert_eq!(prefixes.at(COMPONENTS_MAX), (hasher.name(view.prefix(COMPONENTS_MAX)), 2 * COMPONENTS_MAX));
     }
 }

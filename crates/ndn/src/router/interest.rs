@@ -6,7 +6,7 @@ use tributary_core::{FaceId, Time};
 use tributary_transport::transfer::CacheUse;
 
 use super::{
-    Router, Transit,
+    Done, Router, Transit,
     fib::{FibIndex, NEXT_HOPS_MAX},
     hash::Prefixes,
     pit::{Asked, CACHE_USES, InRecord, OutRecord, PitEntry, PitIndex, Token},
@@ -48,23 +48,17 @@ impl<'a> Passing<'a> {
 }
 
 impl Router {
-    pub(super) fn on_interest(
-        &mut self,
-        now: Time,
-        face: FaceId,
-        headers: &LpPacket<'_>,
-        packet: Bytes,
-    ) -> Result<(), &'static str> {
+    pub(super) fn on_interest(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) -> Done {
         let error = |error: WireError| error.reason();
         let first = Interest::decode(&packet).map_err(error)?;
         self.count_in(face, |counters| &mut counters.interests);
         if !first.digest_is_right() {
-            return Err(reason::DIGEST);
+            return Err("parameters digest is wrong");
         }
         let mut prefixes = Prefixes::default();
         self.hasher.fill(&mut prefixes, first.name);
         if headers.next_hop_face.is_some() && !self.is_local(face) {
-            return Err(reason::NEXT_HOP);
+            return Err("next hop named by another machine");
         }
         if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
@@ -72,8 +66,8 @@ impl Router {
         let is_owner = self.faces.get(&face).is_some_and(|state| state.is_owner());
         if !is_owner && !self.readers.may_ask(face, &first) {
             // As if the name did not exist.
-            self.nack(now, face, headers.pit_token, &packet, NackReason::NoRoute, false);
-            return Err(reason::NO_READER);
+            self.nack(face, headers.pit_token, &packet, NackReason::NoRoute, false);
+            return Err("from a neighbour that is no reader");
         }
         // A forwarded Interest has one hop less, and a nonce.
         let (changed, nonce) = self.prepare(&packet, &first)?;
@@ -81,23 +75,23 @@ impl Router {
             Some(changed) => (changed, Interest::decode(changed).map_err(error)?),
             None => (&packet, first),
         };
-        let mark = self.hasher.join(prefixes.full(), &nonce.0);
+        let mark = self.hasher.join(prefixes.full, &nonce.0);
         let caches = if headers.probe && self.config.path_tags { CacheUse::Bypassed } else { CacheUse::Allowed };
-        let known = self.pit.find(prefixes.full(), &interest, caches);
+        let known = self.pit.find(prefixes.full, &interest, caches);
         let of_face =
             |entry: &PitEntry| entry.in_records.iter().find(|record| record.face == face).map(|record| record.asked);
-        let before = self.pit.forms(prefixes.full(), &interest).filter_map(of_face).max_by_key(|asked| asked.at);
+        let before = self.pit.forms(prefixes.full, &interest).filter_map(of_face).max_by_key(|asked| asked.at);
         let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face, before };
-        if self.dead.contains(mark) || self.is_loop(prefixes.full(), &interest, face, nonce) {
-            self.nack(now, face, headers.pit_token, packet, NackReason::Duplicate, false);
-            return Err(reason::LOOP);
+        if self.dead.contains(mark) || self.is_loop(prefixes.full, &interest, face, nonce) {
+            self.nack(face, headers.pit_token, packet, NackReason::Duplicate, false);
+            return Err("interest loop");
         }
-        if let Some(done) = self.on_echo(now, &passing) {
+        if let Some(done) = self.on_echo(&passing) {
             return done;
         }
         // A probing Interest passes by all caches (PTP §4 A).
         if !headers.probe
-            && let Some(data) = self.cs.lookup(now, &interest)
+            && let Some(data) = self.cs.lookup(self.now, &interest)
         {
             let answer = LpPacket {
                 pit_token: headers.pit_token,
@@ -105,24 +99,24 @@ impl Router {
                 incoming_face: self.incoming_face(face, FACE_CONTENT_STORE),
                 ..LpPacket::default()
             };
-            self.send(now, face, &answer, &data);
+            self.send(face, &answer, &data);
             return Ok(());
         }
-        let index = match known.or_else(|| self.pit.insert(prefixes.full(), &interest, caches, packet)) {
+        let index = match known.or_else(|| self.pit.insert(prefixes.full, &interest, caches, packet)) {
             Some(index) => index,
             None => {
-                self.nack(now, face, headers.pit_token, packet, NackReason::Congestion, false);
-                return Err(reason::PIT_FULL);
+                self.nack(face, headers.pit_token, packet, NackReason::Congestion, false);
+                return Err("pit full");
             }
         };
-        if !self.note_arrival(now, index, &passing) {
+        if !self.note_arrival(index, &passing) {
             if known.is_none() {
                 self.pit.remove(index);
             }
-            self.nack(now, face, headers.pit_token, packet, NackReason::Congestion, false);
-            return Err(reason::PIT_SHARE);
+            self.nack(face, headers.pit_token, packet, NackReason::Congestion, false);
+            return Err("pit share of the face used up");
         }
-        self.pass_on(now, index, &prefixes, &passing)
+        self.pass_on(index, &prefixes, &passing)
     }
     /// The bytes to forward if they differ, hop limit counted down or nonce added, and the nonce.
     fn prepare(&mut self, packet: &Bytes, interest: &Interest<'_>) -> Result<(Option<Bytes>, Nonce), &'static str> {
@@ -134,7 +128,7 @@ impl Router {
             return Ok((None, nonce));
         }
         let mut bytes = packet.to_vec();
-        if let (Some(at), Some(hops)) = (interest.hop_limit_at(), hops) {
+        if let (Some(at), Some(hops)) = (interest.source.hop_limit_at, hops) {
             bytes[at] = hops;
         }
         let nonce = interest.nonce.unwrap_or_else(|| {
@@ -154,7 +148,8 @@ impl Router {
                 || entry.out_records.iter().any(|record| record.nonce == nonce && record.face == face)
         })
     }
-    fn note_arrival(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> bool {
+    fn note_arrival(&mut self, index: PitIndex, passing: &Passing<'_>) -> bool {
+        let now = self.now;
         let headers = passing.headers;
         let tagged = headers.tag.is_some() || headers.tag_bits.is_some();
         let lifetime = passing.interest.lifetime().min(self.config.limits.pit.lifetime_max);
@@ -175,26 +170,20 @@ impl Router {
         )
     }
     /// Passes an Interest on: to the face that a local application names, or the tag, or a strategy chooses.
-    fn pass_on(
-        &mut self,
-        now: Time,
-        index: PitIndex,
-        prefixes: &Prefixes,
-        passing: &Passing<'_>,
-    ) -> Result<(), &'static str> {
+    fn pass_on(&mut self, index: PitIndex, prefixes: &Prefixes, passing: &Passing<'_>) -> Done {
         if let Some(next) = passing.headers.next_hop_face {
             let next = FaceId(u32::try_from(next).unwrap_or(u32::MAX - 1));
             let probe = passing.headers.probe && self.config.path_tags;
-            return self.pass_to(now, index, passing, &passing.onward(probe), &[next], true);
+            return self.pass_to(index, passing, &passing.onward(probe), &[next], true);
         }
         let fib = self.route(passing.interest, prefixes);
         if self.config.path_tags
-            && let Some(done) = self.follow_tag(now, index, fib, passing)
+            && let Some(done) = self.follow_tag(index, fib, passing)
         {
             return done;
         }
-        let Some(fib) = fib else { return self.no_route(now, index, passing) };
-        self.pass_by_name(now, index, fib, passing)
+        let Some(fib) = fib else { return self.no_route(index, passing) };
+        self.pass_by_name(index, fib, passing)
     }
     /// The FIB entry for an Interest: by its name, or by its forwarding hint if that leads out of this network.
     fn route(&mut self, interest: &Interest<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
@@ -212,7 +201,7 @@ impl Router {
         }
         self.fab.longest_match(&self.fib, interest.name, prefixes)
     }
-    fn no_route(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> Result<(), &'static str> {
+    fn no_route(&mut self, index: PitIndex, passing: &Passing<'_>) -> Done {
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
         if !entry.out_records.is_empty() {
             // It is pending over a route that is gone; the first requester gets its Nack in time.
@@ -226,17 +215,11 @@ impl Router {
         if passing.interest.hop_limit == Some(0) {
             return Err(reason::HOP_LIMIT);
         }
-        self.nack(now, passing.arrived, passing.headers.pit_token, passing.packet, NackReason::NoRoute, failed);
+        self.nack(passing.arrived, passing.headers.pit_token, passing.packet, NackReason::NoRoute, failed);
         Err(reason::NO_ROUTE)
     }
     /// Passes an Interest on as a strategy chooses.
-    pub(super) fn pass_by_name(
-        &mut self,
-        now: Time,
-        index: PitIndex,
-        fib: FibIndex,
-        passing: &Passing<'_>,
-    ) -> Result<(), &'static str> {
+    pub(super) fn pass_by_name(&mut self, index: PitIndex, fib: FibIndex, passing: &Passing<'_>) -> Done {
         // Probing Interests are distributed evenly, regardless of the prefix's strategy (PTP §4 A).
         let probes = passing.headers.probe && self.config.path_tags;
         let entry = self.fib.entry(fib);
@@ -244,15 +227,15 @@ impl Router {
         let key = entry.key;
         let Some(pending) = self.pit.entry(index) else { return Ok(()) };
         (pending.prefix_key, pending.strategy) = (key, chosen);
-        if !probes && is_held_back(now, pending) {
+        if !probes && is_held_back(self.now, pending) {
             self.stats.aggregated += 1;
             return Ok(());
         }
         let hops = self.hops(index, fib, passing);
         if hops.is_empty() {
-            return self.no_route(now, index, passing);
+            return self.no_route(index, passing);
         }
-        self.pass_by_strategy(now, index, passing, &hops)
+        self.pass_by_strategy(index, passing, &hops)
     }
     /// The faces that an Interest may leave by.
     fn hops(&mut self, index: PitIndex, fib: FibIndex, passing: &Passing<'_>) -> Vec<Hop> {
@@ -263,19 +246,14 @@ impl Router {
         hops.iter().map(|hop| Hop { face: hop.face, cost: hop.cost, used_at: used_at(hop.face) }).collect()
     }
     /// Forwards an Interest through those of `hops` that the strategy of its entry chooses.
-    fn pass_by_strategy(
-        &mut self,
-        now: Time,
-        index: PitIndex,
-        passing: &Passing<'_>,
-        hops: &[Hop],
-    ) -> Result<(), &'static str> {
+    fn pass_by_strategy(&mut self, index: PitIndex, passing: &Passing<'_>, hops: &[Hop]) -> Done {
+        let now = self.now;
         let Some(pending) = self.pit.entry(index) else { return Ok(()) };
         let (prefix, chosen) = (pending.prefix_key, pending.strategy);
         let mut faces = Vec::new();
         self.strategies[chosen].choose(&Question { now, prefix, hops }, &mut self.random, &mut faces);
         let probe = passing.headers.probe && self.config.path_tags;
-        self.pass_to(now, index, passing, &passing.onward(probe), &faces, false)
+        self.pass_to(index, passing, &passing.onward(probe), &faces, false)
     }
     /// Forwards a returned Interest to an untried face; true if there is one. A consumer that named a path decides
     /// itself what to request next, and under congestion other faces must not get more. A looping probe only concerns
@@ -283,7 +261,8 @@ impl Router {
     /// the mesh of PTP §6 F 0.958 was used instead of 0.981, without signalled link rates).
     ///
     /// As a duplicate is returned from every node that has seen it, each link is tried at most once.
-    pub(super) fn pass_on_elsewhere(&mut self, now: Time, index: PitIndex) -> bool {
+    pub(super) fn pass_on_elsewhere(&mut self, index: PitIndex) -> bool {
+        let now = self.now;
         let Some(entry) = self.pit.entry(index) else { return false };
         let explores = entry.caches == CacheUse::Bypassed;
         let is_dead_end = |record: &OutRecord| match record.nacked {
@@ -320,7 +299,7 @@ impl Router {
         if hops.is_empty() {
             return false;
         }
-        let passed = self.pass_by_strategy(now, index, &passing, &hops);
+        let passed = self.pass_by_strategy(index, &passing, &hops);
         let waits = |entry: &mut PitEntry| entry.out_records.iter().any(|record| record.nacked.is_none());
         passed.is_ok() && self.pit.entry(index).is_some_and(waits)
     }
@@ -338,18 +317,18 @@ impl Router {
     /// Sends an Interest out on `faces` and notes that, and whether they were `named`.
     pub(super) fn pass_to(
         &mut self,
-        now: Time,
         index: PitIndex,
         passing: &Passing<'_>,
         headers: &LpPacket<'_>,
         faces: &[FaceId],
         named: bool,
-    ) -> Result<(), &'static str> {
+    ) -> Done {
+        let now = self.now;
         let (first, most) = self.config.suppression;
         let mut sent = false;
         for next in faces.iter().copied() {
             let headers = LpPacket { incoming_face: self.incoming_face(next, passing.arrived), ..headers.clone() };
-            if !self.send(now, next, &headers, passing.packet) {
+            if !self.send(next, &headers, passing.packet) {
                 continue;
             }
             sent = true;
@@ -367,14 +346,15 @@ impl Router {
         }
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
         entry.suppression = if entry.suppression.is_zero() { first } else { (entry.suppression * 2).min(most) };
-        if sent || !entry.out_records.is_empty() { Ok(()) } else { self.no_route(now, index, passing) }
+        if sent || !entry.out_records.is_empty() { Ok(()) } else { self.no_route(index, passing) }
     }
     /// A packet's arrival face, if the face `to` requests local fields.
     pub(super) fn incoming_face(&self, to: FaceId, from: FaceId) -> Option<u64> {
         self.faces.get(&to).is_some_and(|face| face.profile.local_fields).then_some(u64::from(from.0))
     }
     /// No face is waiting.
-    pub(super) fn on_expired(&mut self, now: Time, entry: &PitEntry) {
+    pub(super) fn on_expired(&mut self, entry: &PitEntry) {
+        let now = self.now;
         self.stats.satisfied_and_not.1 += 1;
         for record in &entry.out_records {
             let mark = self.hasher.join(self.hasher.name(entry.name()), &record.nonce.0);
@@ -385,19 +365,9 @@ impl Router {
         }
     }
     /// Returns an Interest unanswered.
-    pub(super) fn nack(
-        &mut self,
-        now: Time,
-        face: FaceId,
-        token: Option<&[u8]>,
-        interest: &Bytes,
-        why: NackReason,
-        path_failed: bool,
-    ) {
-        if self.config.nacks {
-            let headers = LpPacket { pit_token: token, nack: Some(why), path_failed, ..LpPacket::default() };
-            self.send(now, face, &headers, interest);
-        }
+    pub(super) fn nack(&mut self, face: FaceId, token: Option<&[u8]>, interest: &Bytes, why: NackReason, failed: bool) {
+        let headers = LpPacket { pit_token: token, nack: Some(why), path_failed: failed, ..LpPacket::default() };
+        self.send(face, &headers, interest);
     }
 }
 

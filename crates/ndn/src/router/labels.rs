@@ -44,7 +44,8 @@ pub struct Labels {
     /// new addresses causes no new books.
     is_book_old: bool,
     written: u64,
-    books_made: u64,
+    /// How many code books were made.
+    pub books_made: u64,
 }
 
 impl Labels {
@@ -89,11 +90,6 @@ impl Labels {
             }
         }
         self.is_book_old = true;
-    }
-    /// How many code books were made.
-    #[cfg(test)]
-    pub fn books_made(&self) -> u64 {
-        self.books_made
     }
     /// Forgets a face; tags that name it lead nowhere.
     pub fn remove(&mut self, face: FaceId) {

@@ -33,10 +33,6 @@ impl MarkingRule {
     pub const LINEAR: MarkingRule =
         MarkingRule::Linear { low: Duration::from_millis(10), high: Duration::from_millis(50) };
 
-    /// The same, or PCON's numbers if it marks nothing.
-    pub(crate) fn or_usual(self) -> MarkingRule {
-        if self == MarkingRule::Off { MarkingRule::CODEL } else { self }
-    }
     /// The delay above which it marks, and how long that may be exceeded; PCON's values if the rule has none.
     pub(crate) fn delays(self) -> (Duration, Duration) {
         let usual = (Duration::from_millis(5), Duration::from_millis(100));
@@ -78,7 +74,7 @@ impl Marker {
     }
     /// Counts a departing packet; returns whether to mark it. `before` is its earlier delay, `unit` is a random number
     /// from 0 to 1.
-    pub fn on_packet(&mut self, now: Time, bytes: usize, before: Duration, unit: f64) -> bool {
+    pub fn on_packet(&mut self, now: Time, bytes: usize, (before, unit): (Duration, f64)) -> bool {
         let Some(rate) = self.rate else { return false };
         let delay = self.delay(now) + before;
         self.busy_until = self.busy_until.max(now) + rate.time_for(bytes as u64);
@@ -120,7 +116,7 @@ mod tests {
     /// One packet of 1,000 bytes a millisecond into a link of 4 Mbit/s: the queue grows by one millisecond each.
     fn marks(rule: MarkingRule, millis: u64) -> alloc::vec::Vec<u64> {
         let mut marker = Marker::new(rule, Some(Rate::from_mbps(4)));
-        (0..millis).filter(|at| marker.on_packet(Time::from_millis(*at), 1000, Duration::ZERO, 0.5)).collect()
+        (0..millis).filter(|at| marker.on_packet(Time::from_millis(*at), 1000, (Duration::ZERO, 0.5))).collect()
     }
 
     #[test]
@@ -137,8 +133,8 @@ mod tests {
         assert_eq!(marks(rule, 100)[0], 31, "half way at 30 ms, marked above it");
         assert_eq!(marks(rule, 100).len(), 69);
         assert!(marks(MarkingRule::Off, 100).is_empty());
-        assert!(!Marker::new(rule, None).on_packet(Time::ZERO, 1_000_000, Duration::ZERO, 0.0));
+        assert!(!Marker::new(rule, None).on_packet(Time::ZERO, 1_000_000, (Duration::ZERO, 0.0)));
         let mut idle = Marker::new(rule, Some(Rate::from_mbps(4)));
-        assert!(idle.on_packet(Time::ZERO, 1_000, Duration::from_millis(50), 0.9), "what waited before counts");
+        assert!(idle.on_packet(Time::ZERO, 1_000, (Duration::from_millis(50), 0.9)), "what waited before counts");
     }
 }

@@ -29,6 +29,7 @@ mod readers;
 pub mod rib;
 mod routes;
 pub mod shaping;
+mod slab;
 pub mod strategy;
 #[cfg(test)]
 mod tests;
@@ -45,20 +46,24 @@ use tributary_content::{Name, PublicKey};
 use tributary_core::{
     Datagram, Duration, FaceAddresses, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event,
 };
+use tributary_transport::host::EVENTS_MAX;
 use tributary_trust::Grant;
 
 pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
 pub use readers::NameReaders;
 
-use crate::wire::{
-    LpPacket, PathRates, VerifyKey,
-    dataset::{FaceEvent, PacketCounters},
-    lp::Origin,
-    packet_type,
-    reliability::ReliabilityStats,
-    signature::digest,
-    types,
+use crate::{
+    config::Config,
+    wire::{
+        LpPacket, PathRates, VerifyKey,
+        dataset::{FaceEvent, PacketCounters},
+        lp::Origin,
+        packet_type,
+        reliability::ReliabilityStats,
+        signature::digest,
+        types,
+    },
 };
 use cs::{ContentStore, CsLimits};
 use dead_nonces::DeadNonces;
@@ -67,7 +72,7 @@ use face::Face;
 use faces::Faces;
 use fib::Fib;
 use hash::NameHasher;
-use labels::{LabelScheme, Labels};
+use labels::Labels;
 use management::Management;
 use pit::{Pit, PitLimits};
 use readers::Readers;
@@ -108,7 +113,7 @@ pub enum RemoteRegistration {
     #[default]
     Refused,
     /// Neighbours may, for themselves, once they have proven that they receive packets at their address: in networks
-    /// that trust every neighbour to speak for any of [`RouterConfig::registration_prefixes`].
+    /// that trust every neighbour to speak for any of [`Config::registration_prefixes`].
     Neighbours,
 }
 
@@ -141,95 +146,6 @@ impl Default for RouterLimits {
             pit: PitLimits::default(),
             dead_nonce_lifetime: Duration::from_secs(6),
             dead_nonces_max: 1 << 18,
-        }
-    }
-}
-
-/// Settings of a router.
-#[derive(Clone, Debug)]
-pub struct RouterConfig {
-    /// Random secret of this start: seeds hashes, labels and choices.
-    pub secret: [u8; 16],
-    /// Limits of its tables and queues, without the content store.
-    pub limits: RouterLimits,
-    /// Limits of the content store.
-    pub cs: CsLimits,
-    /// Its policy, one of [`cs::POLICIES`]; an unknown one means the first.
-    pub cs_policy: String,
-    /// Share of the Data passing by that is kept, by chance, 0 to 1. Default: 1.
-    pub cache_share: f64,
-    /// Flows in the acceleration base; zero for none. Default: 4,096. PTP §4 B 2.
-    pub fab_flows: usize,
-    /// The strategy of prefixes for which none is chosen, one of [`STRATEGIES`]; an unknown one means the first.
-    pub strategy: String,
-    /// How long a duplicate of a pending Interest is suppressed after forwarding: initial and maximum; it doubles.
-    /// Default: 10 to 250 ms, as in NFD.
-    pub suppression: (Duration, Duration),
-    /// Whether Nacks are sent. Default: yes.
-    pub nacks: bool,
-    /// PTP: how labels are written. Default: at random.
-    pub labels: LabelScheme,
-    /// PTP: whether tags are recorded and followed at all; a router that does not is a legacy forwarder. Default: yes.
-    pub path_tags: bool,
-    /// PTP: whether Data for probes carries the rates of links, measured on faces without a configured rate. Default:
-    /// yes.
-    pub tell_rates: bool,
-    /// PTP: handling of tags that cannot be followed. Default: by name.
-    pub invalid_path: InvalidPath,
-    /// Whether labels are written into every Data, not only into answers to probes: OMCC-RF's consumers distinguish
-    /// paths by them. Default: no.
-    pub label_all: bool,
-    /// The commands that are accepted. Default: any from this machine, as in NFD.
-    pub management: ManagementTrust,
-    /// Whether neighbours may register prefixes. Default: no.
-    pub remote_registration: RemoteRegistration,
-    /// Names below which neighbours may register prefixes; by default all but the root and names that start with
-    /// `localhost` or `localhop`.
-    pub registration_prefixes: Vec<Name>,
-    /// Names that only some neighbours may request. Default: none.
-    pub readers: Vec<NameReaders>,
-    /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
-    pub transit: Transit,
-    /// How the node calls itself in answers to echo requests. Default: nothing.
-    pub label: String,
-    /// Echo requests of one face that are answered in a second; zero for none. Default: 100.
-    pub echoes_per_second: u32,
-    /// Unix time of the driver's epoch, for versions and times that other programs see. Default: zero.
-    pub epoch: Duration,
-    /// Names of this network: a forwarding hint below one of them has reached its goal. Default: none.
-    pub regions: Vec<Name>,
-    /// Maximum events that wait for the driver; beyond that they are dropped and counted. Default: 65,536.
-    pub events_max: usize,
-}
-
-impl RouterConfig {
-    /// Defaults with this secret.
-    pub fn new(secret: [u8; 16]) -> Self {
-        RouterConfig {
-            secret,
-            limits: RouterLimits::default(),
-            cs: CsLimits::default(),
-            cs_policy: cs::POLICIES[0].0.into(),
-            cache_share: 1.0,
-            fab_flows: 4096,
-            strategy: STRATEGIES[0].0.into(),
-            suppression: (Duration::from_millis(10), Duration::from_millis(250)),
-            nacks: true,
-            labels: LabelScheme::Random,
-            path_tags: true,
-            tell_rates: true,
-            invalid_path: InvalidPath::ByName,
-            label_all: false,
-            management: ManagementTrust::AnyLocal,
-            remote_registration: RemoteRegistration::Refused,
-            registration_prefixes: Vec::new(),
-            readers: Vec::new(),
-            transit: Transit::Allowed,
-            label: String::new(),
-            echoes_per_second: 100,
-            epoch: Duration::ZERO,
-            regions: Vec::new(),
-            events_max: 65_536,
         }
     }
 }
@@ -291,46 +207,21 @@ pub struct LocalPacket {
 /// Maximum packets that wait for this node's applications.
 const LOCAL_PACKETS_MAX: usize = 65_536;
 
+/// Whether a packet was taken, or why it is dropped.
+type Done = Result<(), &'static str>;
+
 /// Reasons for which a router drops packets, in addition to those of [`crate::wire::WireError::reason`].
 pub mod reason {
     /// More bytes than a packet may have.
     pub const TOO_LONG: &str = "longer than a packet may be";
     /// No hops left.
     pub const HOP_LIMIT: &str = "hop limit reached";
-    /// It names its departure face, and comes from another machine.
-    pub const NEXT_HOP: &str = "next hop named by another machine";
-    /// Seen before with the same nonce.
-    pub const LOOP: &str = "interest loop";
-    /// The table is full.
-    pub const PIT_FULL: &str = "pit full";
-    /// The face has as many pending Interests as it may have.
-    pub const PIT_SHARE: &str = "pit share of the face used up";
     /// No face leads to the name.
     pub const NO_ROUTE: &str = "no route";
     /// `/localhost` from or to another machine.
     pub const SCOPE: &str = "out of scope";
-    /// An Interest for a name that this neighbour may not read.
-    pub const NO_READER: &str = "from a neighbour that is no reader";
-    /// No Interest requested it, or not from there.
-    pub const UNSOLICITED: &str = "unsolicited data";
-    /// The parameters digest is wrong.
-    pub const DIGEST: &str = "parameters digest is wrong";
     /// A Nack for an Interest that was not sent there.
     pub const UNSOLICITED_NACK: &str = "nack without interest";
-    /// An unknown face.
-    pub const UNKNOWN_FACE: &str = "unknown face";
-    /// Too many packets for an application.
-    pub const LOCAL_QUEUE: &str = "application too slow";
-    /// More faces than allowed.
-    pub const FACES: &str = "too many faces";
-    /// A Nack that holds no Interest.
-    pub const NACK: &str = "nack of something else than an interest";
-    /// More echo requests than a face may have answered.
-    pub const ECHO: &str = "too many echo requests";
-    /// More for a neighbour that has registered a prefix than an address that may be forged gets.
-    pub const UNPROVEN: &str = "too much for an unproven address";
-    /// Too many Interests wait for their turn.
-    pub const SHAPER: &str = "too many interests wait for their turn";
 }
 
 /// The forwarder of one node.
@@ -338,16 +229,22 @@ pub mod reason {
 /// Order of calls: after [`Router::handle_datagram`], [`Router::handle_local`] or a command, drain
 /// [`Router::poll_local`], [`Router::poll_transmit`] and [`Router::poll_event`].
 pub struct Router {
-    config: RouterConfig,
+    pub(crate) config: Config,
+    secret: [u8; 16],
     hasher: NameHasher,
     random: Random,
     faces: Faces,
     last_face: FaceId,
-    fib: Fib,
-    fab: Fab,
-    rib: Rib,
-    pit: Pit,
-    cs: ContentStore,
+    /// The forwarding table.
+    pub fib: Fib,
+    /// The acceleration base.
+    pub fab: Fab,
+    /// The registered routes.
+    pub rib: Rib,
+    /// The table of pending Interests.
+    pub pit: Pit,
+    /// The content store.
+    pub cs: ContentStore,
     dead: DeadNonces,
     labels: Labels,
     readers: Readers,
@@ -360,28 +257,27 @@ pub struct Router {
     /// Differs from start to start, also where the secret does not.
     boot: u64,
     /// What neighbours have answered to questions for their boot numbers: the number of the question and the boot number.
-    boot_answers: VecDeque<(FaceId, u32, u64)>,
+    pub(crate) boot_answers: VecDeque<(FaceId, u32, u64)>,
     local: VecDeque<LocalPacket>,
     events: VecDeque<Event>,
-    stats: RouterStats,
+    /// Its counters.
+    pub stats: RouterStats,
     now: Time,
 }
 
-/// A number that was never used before; it does not reveal the secret.
-fn boot_of(config: &RouterConfig) -> u64 {
-    let started = config.epoch.as_nanos().to_be_bytes();
-    let digest = digest(&[&config.secret, &started, b"run"]);
-    u64::from_be_bytes(*digest.first_chunk().expect("a digest is longer"))
-}
-
 impl Router {
-    /// A router with only its management face.
-    pub fn new(config: RouterConfig) -> Router {
-        let half = |at: usize| u64::from_be_bytes(*config.secret[at..].first_chunk().expect("a secret has 16 bytes"));
+    /// A router with only its management face. The random secret of this start seeds hashes, labels and choices.
+    pub fn new(config: Config, secret: [u8; 16]) -> Router {
+        let half = |at: usize| u64::from_be_bytes(*secret[at..].first_chunk().expect("a secret has 16 bytes"));
         let hasher = NameHasher::new([half(0), half(8)]);
-        let store = |policy: &str| ContentStore::new(hasher, config.cs, policy);
-        let cs = store(&config.cs_policy).or_else(|| store(cs::POLICIES[0].0)).expect("the first policy exists");
+        let mut limits = CsLimits::of_bytes(usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX));
+        limits.packets_max = limits.packets_max.min(config.cache_packets_max.unwrap_or(usize::MAX));
+        let store = |policy: &str| ContentStore::new(hasher, limits, policy);
+        let cs = store(&config.cache_policy).or_else(|| store(cs::POLICIES[0].0)).expect("the first policy exists");
+        // A number that was never used before; it does not reveal the secret.
+        let run = digest(&[&secret, &config.epoch.as_nanos().to_be_bytes(), b"run"]);
         let mut router = Router {
+            secret,
             hasher,
             random: Random::new(half(0), half(8)),
             faces: Faces::default(),
@@ -392,13 +288,13 @@ impl Router {
             pit: Pit::new(hasher, config.limits.pit),
             cs,
             dead: DeadNonces::new(config.limits.dead_nonce_lifetime, config.limits.dead_nonces_max),
-            labels: Labels::new(config.secret),
+            labels: Labels::new(secret),
             readers: Readers::new(config.readers.clone()),
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
-            management: Management::default(),
+            management: Management::new(),
             owners: None,
-            boot: boot_of(&config),
+            boot: u64::from_be_bytes(*run.first_chunk().expect("a digest is longer")),
             boot_answers: VecDeque::new(),
             local: VecDeque::new(),
             events: VecDeque::new(),
@@ -416,7 +312,7 @@ impl Router {
     /// Adds a face, up. A known face gets the new profile. False if the table is full.
     pub fn add_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
         if !self.faces.contains_key(&face) && self.faces.len() >= self.config.limits.faces_max {
-            self.count(reason::FACES);
+            self.count("too many faces");
             return false;
         }
         if self.insert_face(face, profile) {
@@ -434,7 +330,7 @@ impl Router {
     /// Whether it is a new one.
     fn insert_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
         // Numbers of probes cannot be guessed, and leave the router's other choices as they are.
-        let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
+        let half = u64::from_be_bytes(*self.secret.first_chunk().expect("a secret has 16 bytes"));
         let number = Random::new(half, u64::from(face.0)).bits() as u32;
         let before = self.faces.insert(face, Face::new(face, profile, self.config.limits.face, number, self.boot));
         self.labels.add(face);
@@ -500,7 +396,7 @@ impl Router {
         let was_up = core::mem::replace(&mut state.up, up);
         if was_up && !up {
             state.clear();
-            self.on_face_down(now, face);
+            self.on_face_down(face);
         }
         if was_up != up {
             self.on_face_event(face, if up { FaceEvent::Up } else { FaceEvent::Down });
@@ -534,15 +430,11 @@ impl Router {
     pub fn rate(&self, face: FaceId) -> Option<Rate> {
         self.faces.get(&face).and_then(Face::rate)
     }
-    /// Probes the neighbour at a face for a restart; [`Router::poll_boot_answer`] returns its answer.
+    /// Probes the neighbour at a face for a restart; its answer is one of `boot_answers`.
     pub fn probe_boot(&mut self, face: FaceId, number: u32) {
         if let Some(face) = self.faces.get_mut(&face).filter(|face| face.up) {
             face.probe_boot(number);
         }
-    }
-    /// A neighbour's answer: its face, the number of the probe, and its boot number.
-    pub fn poll_boot_answer(&mut self) -> Option<(FaceId, u32, u64)> {
-        self.boot_answers.pop_front()
     }
 
     // Packets.
@@ -551,7 +443,7 @@ impl Router {
     pub fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         self.now = now;
         let bytes = datagram.len();
-        let Some(state) = self.faces.get_mut(&face) else { return self.drop(face, reason::UNKNOWN_FACE, bytes) };
+        let Some(state) = self.faces.get_mut(&face) else { return self.drop(face, "unknown face", bytes) };
         if !state.up {
             return self.drop(face, face::reason::DOWN, bytes);
         }
@@ -563,10 +455,10 @@ impl Router {
         }
         let is_shaped = state.shaper.is_some();
         match result {
-            Ok(Some(arrived)) if is_shaped => self.shape(now, face, arrived),
+            Ok(Some(arrived)) if is_shaped => self.shape(face, arrived),
             Ok(Some(arrived)) => {
                 let headers = arrived.headers();
-                self.on_packet(now, face, &headers, arrived.packet.clone());
+                self.on_packet(face, &headers, arrived.packet.clone());
             }
             Ok(None) => {}
             Err(reason) => self.drop(face, reason, bytes),
@@ -575,30 +467,30 @@ impl Router {
     /// Takes a packet from an application of this node, with headers.
     pub fn handle_local(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) {
         self.now = now;
-        self.on_packet(now, face, headers, packet);
+        self.on_packet(face, headers, packet);
     }
-    fn on_packet(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) {
+    fn on_packet(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) {
         if packet.len() > crate::wire::PACKET_BYTES_MAX {
             return self.drop(face, reason::TOO_LONG, packet.len());
         }
         let bytes = packet.len();
         let result = match (packet_type(&packet), headers.nack) {
-            (Some(types::INTEREST), None) => self.on_interest(now, face, headers, packet),
-            (Some(types::INTEREST), Some(why)) => self.on_nack(now, face, headers, &packet, why),
-            (Some(types::DATA), None) => self.on_data(now, face, headers, packet),
-            (Some(types::DATA), Some(_)) => Err(reason::NACK),
+            (Some(types::INTEREST), None) => self.on_interest(face, headers, packet),
+            (Some(types::INTEREST), Some(_)) => self.on_nack(face, headers, &packet),
+            (Some(types::DATA), None) => self.on_data(face, headers, packet),
+            (Some(types::DATA), Some(_)) => Err("nack of something else than an interest"),
             _ => Err("malformed: neither Interest nor Data nor LpPacket"),
         };
         if let Err(reason) = result {
             self.drop(face, reason, bytes);
         }
-        self.run_management(now);
+        self.run_management();
     }
     /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         while let Some(entry) = self.pit.pop_expired(now) {
-            self.on_expired(now, &entry);
+            self.on_expired(&entry);
         }
         let due = self.faces.due(now);
         for face in &due {
@@ -606,13 +498,13 @@ impl Router {
                 face.handle_timeout(now);
             }
         }
-        self.release_shaped(now, due);
+        self.release_shaped(due);
         if self.rib.poll_timeout().is_some_and(|due| due <= now) {
             for prefix in self.rib.expire(now) {
                 self.update_fib(&prefix);
             }
         }
-        self.expire_requests(now);
+        self.expire_requests();
     }
     /// When to call [`Router::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -635,18 +527,13 @@ impl Router {
         self.events.pop_front()
     }
 
-    /// The next prefix where a route came or went.
-    pub fn poll_changed_route(&mut self) -> Option<Name> {
-        self.rib.poll_changed()
-    }
-
     // Questions.
 
     /// Work since the start that was caused by appearing and vanishing faces: searches of the routes, packets of the
     /// notification stream, and code books.
     #[cfg(test)]
     pub fn work(&self) -> (u64, u64, u64) {
-        (self.rib.searches(), self.management.packets_of_events(), self.labels.books_made())
+        (self.rib.searches, self.management.packets_of_events(), self.labels.books_made)
     }
 
     /// What link reliability has done on all faces.
@@ -659,39 +546,15 @@ impl Router {
             duplicates: sum.duplicates + of.duplicates,
         })
     }
-    /// Counters of the node.
-    pub fn stats(&self) -> &RouterStats {
-        &self.stats
-    }
     /// The random label that names a face in tags, for displays of paths.
     pub fn label(&self, face: FaceId) -> Option<[u8; labels::LABEL_BYTES]> {
         self.labels.label(face)
-    }
-    /// The forwarding table.
-    pub fn fib(&self) -> &Fib {
-        &self.fib
-    }
-    /// The registered routes.
-    pub fn rib(&self) -> &Rib {
-        &self.rib
-    }
-    /// The table of pending Interests.
-    pub fn pit(&self) -> &Pit {
-        &self.pit
-    }
-    /// The content store.
-    pub fn cs(&self) -> &ContentStore {
-        &self.cs
-    }
-    /// The acceleration base.
-    pub fn fab(&self) -> &Fab {
-        &self.fab
     }
 
     // Small things.
 
     /// Sends a packet on a face of any kind.
-    fn send(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> bool {
+    fn send(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> bool {
         let unit = self.random.unit();
         let shaped = self.measure_shaped(face, packet);
         let Some(state) = self.faces.get_mut(&face) else { return false };
@@ -707,7 +570,7 @@ impl Router {
         let is_interest = headers.nack.is_none() && packet_type(packet) == Some(types::INTEREST);
         let token = state.proof_token().filter(|_| is_interest);
         if token.is_some() && !state.may_send(packet.len()) {
-            self.drop(face, reason::UNPROVEN, packet.len());
+            self.drop(face, "too much for an unproven address", packet.len());
             return false;
         }
         let with_token;
@@ -718,7 +581,7 @@ impl Router {
             }
             None => headers,
         };
-        match state.send(now, headers, packet, shaped, unit) {
+        match state.send(self.now, headers, packet, (shaped, unit)) {
             Ok(()) => true,
             Err(reason) => {
                 self.drop(face, reason, packet.len());
@@ -729,11 +592,11 @@ impl Router {
     fn deliver(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> bool {
         if face == FACE_MANAGEMENT {
             let came_by = headers.incoming_face.and_then(|face| u32::try_from(face).ok()).map(FaceId);
-            self.queue_management(came_by, packet.clone());
+            self.management.queue.push_back((came_by, packet.clone()));
             return true;
         }
         if self.local.len() >= LOCAL_PACKETS_MAX {
-            self.drop(face, reason::LOCAL_QUEUE, packet.len());
+            self.drop(face, "application too slow", packet.len());
             return false;
         }
         let by_labels = headers.tag.and_then(|tag| self.labels.pop(tag)).map(|(face, _)| face);
@@ -760,7 +623,7 @@ impl Router {
     }
     fn drop(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         self.count(reason);
-        if self.events.len() < self.config.events_max {
+        if self.events.len() < EVENTS_MAX {
             self.events.push_back(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
         }
     }

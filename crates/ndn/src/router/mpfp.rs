@@ -11,10 +11,10 @@
 //! there is one.
 use alloc::vec::Vec;
 
-use tributary_core::{FaceId, Time};
+use tributary_core::FaceId;
 
 use super::{
-    INTERNAL_FACES_FIRST, InvalidPath, Router,
+    Done, INTERNAL_FACES_FIRST, InvalidPath, Router,
     face::Face,
     fib::FibIndex,
     interest::Passing,
@@ -39,19 +39,13 @@ enum Rest {
 
 impl Router {
     /// Forwards a tagged Interest along its tag; `None` if it has none, or must go by name.
-    pub(super) fn follow_tag(
-        &mut self,
-        now: Time,
-        index: PitIndex,
-        fib: Option<FibIndex>,
-        passing: &Passing<'_>,
-    ) -> Option<Result<(), &'static str>> {
+    pub(super) fn follow_tag(&mut self, index: PitIndex, fib: Option<FibIndex>, passing: &Passing<'_>) -> Option<Done> {
         let headers = passing.headers;
         let labelled = headers.tag.filter(|tag| !tag.is_empty());
         let bits = headers.tag_bits.filter(|bits| !bits.is_empty());
         if labelled.is_none() && bits.is_none() {
             let face = self.producer_at_end(fib, passing)?;
-            return Some(self.pass_to_path(now, index, fib, passing, face, &Rest::Labels(Vec::new())));
+            return Some(self.pass_to_path(index, fib, passing, face, &Rest::Labels(Vec::new())));
         }
         let popped = match (labelled, bits) {
             (Some(tag), _) => self.labels.pop(tag).map(|(face, rest)| (face, Rest::Labels(rest.as_bytes().to_vec()))),
@@ -61,9 +55,9 @@ impl Router {
         match popped.filter(|(face, _)| self.verify(fib, passing, *face)) {
             Some((face, rest)) => {
                 self.stats.tags_followed += 1;
-                Some(self.pass_to_path(now, index, fib, passing, face, &rest))
+                Some(self.pass_to_path(index, fib, passing, face, &rest))
             }
-            None => self.on_invalid_path(now, index, passing),
+            None => self.on_invalid_path(index, passing),
         }
     }
     /// Whether the face that a tag names is up, within scope, and leads to the prefix (PTP §4 B).
@@ -78,12 +72,7 @@ impl Router {
         let mut faces = self.fib.entry(fib.filter(|_| ends_here)?).next_hops.iter().map(|hop| hop.face);
         faces.find(|face| face.0 >= INTERNAL_FACES_FIRST && self.may_leave(passing, *face))
     }
-    fn on_invalid_path(
-        &mut self,
-        now: Time,
-        index: PitIndex,
-        passing: &Passing<'_>,
-    ) -> Option<Result<(), &'static str>> {
+    fn on_invalid_path(&mut self, index: PitIndex, passing: &Passing<'_>) -> Option<Done> {
         self.stats.tags_failed += 1;
         match self.config.invalid_path {
             InvalidPath::ByName => {
@@ -97,7 +86,7 @@ impl Router {
                     self.pit.remove(index);
                 }
                 let token = passing.headers.pit_token;
-                self.nack(now, passing.arrived, token, passing.packet, NackReason::NoRoute, true);
+                self.nack(passing.arrived, token, passing.packet, NackReason::NoRoute, true);
                 Some(Err(reason::NO_ROUTE))
             }
         }
@@ -106,13 +95,12 @@ impl Router {
     /// another requester.
     fn pass_to_path(
         &mut self,
-        now: Time,
         index: PitIndex,
         fib: Option<FibIndex>,
         passing: &Passing<'_>,
         face: FaceId,
         rest: &Rest,
-    ) -> Result<(), &'static str> {
+    ) -> Done {
         let key = fib.map(|fib| (self.fib.entry(fib).key, self.fib.entry(fib).strategy));
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
         if entry.out_records.is_empty()
@@ -120,7 +108,7 @@ impl Router {
         {
             (entry.prefix_key, entry.strategy) = (key, strategy);
         }
-        if !passing.headers.probe && self.joins(now, index, passing, face) {
+        if !passing.headers.probe && self.joins(index, passing, face) {
             self.stats.aggregated += 1;
             return Ok(());
         }
@@ -136,13 +124,14 @@ impl Router {
             },
             ..passing.onward(passing.headers.probe)
         };
-        self.pass_to(now, index, passing, &headers, &[face], true)
+        self.pass_to(index, passing, &headers, &[face], true)
     }
     /// Whether an Interest waits for the answer that another face has requested by `face`: a second request would bring it
     /// twice. A repeated Interest shows that its answer may be lost, so it leaves, unless another face's Interest left
     /// since, or it waited and that one left so recently that its sender will repeat it. Receivers request lost packets with
     /// other selectors, in separate entries: all count as one, since one Data answers them.
-    fn joins(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>, face: FaceId) -> bool {
+    fn joins(&mut self, index: PitIndex, passing: &Passing<'_>, face: FaceId) -> bool {
+        let now = self.now;
         let hash = self.hasher.name(passing.interest.name);
         let passed_on = |entry: &PitEntry| {
             let others = |record: &InRecord| record.face != passing.arrived && record.expires > now;
@@ -202,12 +191,12 @@ impl Router {
         rates.pushed(face.and_then(Face::rate))
     }
     /// Measures the departure link of the answer to a probe, if its rate is not configured; the next probe gets it.
-    pub(super) fn measure_rate(&mut self, now: Time, record: &InRecord) {
+    pub(super) fn measure_rate(&mut self, record: &InRecord) {
         if self.config.tell_rates
             && self.may_carry_rates(record)
             && let Some(face) = self.faces.get_mut(&record.face)
         {
-            face.measure_rate(now);
+            face.measure_rate(self.now);
         }
     }
     /// Whether the answer to a requester carries rates: only to probes, whose labels they belong to.
@@ -216,7 +205,7 @@ impl Router {
     }
     /// A face went down: requesters whose Interests are pending there get a Nack at once (PTP §4 C 2), unless the
     /// Interests also took another route.
-    pub(super) fn on_face_down(&mut self, now: Time, face: FaceId) {
+    pub(super) fn on_face_down(&mut self, face: FaceId) {
         // Both scan the complete table, and forged addresses come and go by the thousand.
         let was_requested = self.faces.get(&face).is_none_or(|face| face.counters.interests.1 > 0);
         let requested_of = if was_requested { self.pit.waiting_for(face) } else { Vec::new() };
@@ -225,14 +214,14 @@ impl Router {
             if record.nacked.is_none() {
                 record.nacked = Some(NackReason::NoRoute);
                 let is_named = record.named;
-                self.return_unanswered(now, index, is_named);
+                self.return_unanswered(index, is_named);
             }
         }
         for index in self.pit.waited_for_by(face) {
             if self.pit.remove_in_record(index, face)
                 && let Some(entry) = self.pit.remove(index)
             {
-                self.on_expired(now, &entry);
+                self.on_expired(&entry);
             }
         }
     }

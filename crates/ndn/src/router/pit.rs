@@ -2,12 +2,15 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use bytes::Bytes;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use tributary_core::{Duration, FaceId, Time};
 use tributary_transport::transfer::CacheUse;
 
-use super::hash::{COMPONENTS_MAX, NameHasher, Prefixes};
+use super::{
+    hash::{COMPONENTS_MAX, NameHasher, Prefixes},
+    slab::Slab,
+};
 use crate::{
     ids::Nonce,
     wire::{Data, Interest, NackReason, NameView, lp::Origin, types},
@@ -129,7 +132,6 @@ pub struct OutRecord {
 /// One name that is waited for.
 #[derive(Clone, Debug)]
 pub struct PitEntry {
-    hash: u64,
     /// The first Interest, and its name's bytes in it.
     interest: Bytes,
     name: Bytes,
@@ -188,9 +190,7 @@ impl PitEntry {
 pub struct Pit {
     hasher: NameHasher,
     limits: PitLimits,
-    table: HashTable<u32>,
-    entries: Vec<Option<PitEntry>>,
-    free: Vec<u32>,
+    entries: Slab<PitEntry>,
     by_expiry: BTreeSet<(Time, u32)>,
     /// Entries with CanBePrefix, by depth.
     prefix_depths: [u32; COMPONENTS_MAX + 1],
@@ -215,9 +215,7 @@ impl Pit {
         Pit {
             hasher,
             limits,
-            table: HashTable::new(),
-            entries: Vec::new(),
-            free: Vec::new(),
+            entries: Slab::default(),
             by_expiry: BTreeSet::new(),
             prefix_depths: [0; COMPONENTS_MAX + 1],
             digests: 0,
@@ -235,19 +233,16 @@ impl Pit {
         if caches == CacheUse::Bypassed && self.past_caches == 0 {
             return None;
         }
-        let is = |slot: &u32| {
-            self.entries[*slot as usize].as_ref().is_some_and(|entry| {
-                let same = (entry.can_be_prefix, entry.must_be_fresh) == selectors && entry.caches == caches;
-                same && entry.name == tlv
-            })
+        let is = |entry: &PitEntry| {
+            let same = (entry.can_be_prefix, entry.must_be_fresh) == selectors && entry.caches == caches;
+            same && entry.name == tlv
         };
-        self.table.find(hash, is).map(|slot| PitIndex(*slot))
+        self.entries.find(hash, is).map(PitIndex)
     }
     /// The entries for the same name that caches may answer, with any selectors.
     pub fn forms<'a>(&'a self, hash: u64, interest: &Interest<'a>) -> impl Iterator<Item = &'a PitEntry> {
         let tlv = interest.name.as_tlv();
-        let entries = self.table.iter_hash(hash).filter_map(|slot| self.entries[*slot as usize].as_ref());
-        entries.filter(move |entry| entry.caches == CacheUse::Allowed && entry.name == tlv)
+        self.entries.with_hash(hash).filter(move |entry| entry.caches == CacheUse::Allowed && entry.name == tlv)
     }
     /// Adds an entry without records for an Interest that [`Pit::find`] does not find; `None` if the table is full.
     /// `packet` is the Interest's bytes, and `hash` the name's.
@@ -261,7 +256,6 @@ impl Pit {
         let start = tlv.as_ptr() as usize - packet.as_ptr() as usize;
         let interest_kept = Bytes::copy_from_slice(packet);
         let entry = PitEntry {
-            hash,
             name: interest_kept.slice(start..start + tlv.len()),
             interest: interest_kept,
             can_be_prefix: interest.can_be_prefix,
@@ -279,19 +273,8 @@ impl Pit {
         self.prefix_depths[usize::from(depth)] += u32::from(interest.can_be_prefix);
         self.digests += u32::from(digest);
         self.past_caches += u32::from(caches == CacheUse::Bypassed);
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.entries[slot as usize] = Some(entry);
-                slot
-            }
-            None => {
-                self.entries.push(Some(entry));
-                (self.entries.len() - 1) as u32
-            }
-        };
+        let slot = self.entries.insert(hash, entry);
         self.by_expiry.insert((Time::ZERO, slot));
-        let entries = &self.entries;
-        self.table.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
         Some(PitIndex(slot))
     }
     /// Adds a waiting face; replaces a record of the same face. False if the face's share is full. The Interest is
@@ -300,7 +283,7 @@ impl Pit {
         let share = self.per_face.get(&record.face).copied().unwrap_or_default();
         let free = self.limits.entries_max.saturating_sub(self.len());
         let bytes_free = self.limits.bytes_max.saturating_sub(self.bytes);
-        let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
+        let Some(entry) = self.entries.get_mut(index.0) else { return false };
         let known = entry.in_records.iter().position(|known| known.face == record.face);
         let before = known.map_or(0, |known| entry.in_records[known].interest.len());
         let bytes = share.bytes - before + record.interest.len();
@@ -329,7 +312,7 @@ impl Pit {
     }
     /// Drops the record of one face; returns whether the entry has no waiting face left.
     pub fn remove_in_record(&mut self, index: PitIndex, face: FaceId) -> bool {
-        let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
+        let Some(entry) = self.entries.get_mut(index.0) else { return false };
         let gone = entry.in_records.extract_if(.., |record| record.face == face).next();
         let nobody = entry.in_records.is_empty();
         gone.iter().for_each(|record| self.forget(record));
@@ -345,7 +328,7 @@ impl Pit {
         let uses = if is_for_all { &CACHE_USES[..] } else { &[CacheUse::Allowed] };
         for caches in uses.iter().copied() {
             for must_be_fresh in [false, true] {
-                found.extend(self.find_variant(prefixes.full(), tlv, (false, must_be_fresh), caches));
+                found.extend(self.find_variant(prefixes.full, tlv, (false, must_be_fresh), caches));
             }
             for depth in (0..=prefixes.depth()).filter(|depth| self.prefix_depths[*depth] > 0) {
                 let (hash, end) = prefixes.at(depth);
@@ -377,10 +360,7 @@ impl Pit {
     }
     /// Takes an entry out.
     pub fn remove(&mut self, index: PitIndex) -> Option<PitEntry> {
-        let entry = self.entries.get_mut(index.0 as usize)?.take()?;
-        if let Ok(found) = self.table.find_entry(entry.hash, |slot| *slot == index.0) {
-            found.remove();
-        }
+        let entry = self.entries.remove(index.0)?;
         self.by_expiry.remove(&(entry.expires, index.0));
         self.prefix_depths[usize::from(entry.depth)] -= u32::from(entry.can_be_prefix);
         self.digests -= u32::from(entry.digest);
@@ -388,7 +368,6 @@ impl Pit {
         for record in &entry.in_records {
             self.forget(record);
         }
-        self.free.push(index.0);
         Some(entry)
     }
     /// Takes out one entry without a waiting face at `now`.
@@ -403,13 +382,12 @@ impl Pit {
     }
     /// An entry.
     pub fn entry(&mut self, index: PitIndex) -> Option<&mut PitEntry> {
-        self.entries.get_mut(index.0 as usize)?.as_mut()
+        self.entries.get_mut(index.0)
     }
     /// The entries that wait for something from `face`.
     pub fn waiting_for(&self, face: FaceId) -> Vec<PitIndex> {
         let waits = |entry: &PitEntry| entry.out_records.iter().any(|record| record.face == face);
-        let numbered = self.entries.iter().enumerate();
-        numbered.filter(|(_, e)| e.as_ref().is_some_and(waits)).map(|(slot, _)| PitIndex(slot as u32)).collect()
+        self.entries.iter().filter(|(_, entry)| waits(entry)).map(|(slot, _)| PitIndex(slot)).collect()
     }
     /// The entries in which `face` waits.
     pub fn waited_for_by(&self, face: FaceId) -> Vec<PitIndex> {
@@ -417,16 +395,11 @@ impl Pit {
             return Vec::new();
         }
         let waits = |entry: &PitEntry| entry.in_records.iter().any(|record| record.face == face);
-        let numbered = self.entries.iter().enumerate();
-        numbered.filter(|(_, e)| e.as_ref().is_some_and(waits)).map(|(slot, _)| PitIndex(slot as u32)).collect()
-    }
-    /// The limits.
-    pub fn limits(&self) -> &PitLimits {
-        &self.limits
+        self.entries.iter().filter(|(_, entry)| waits(entry)).map(|(slot, _)| PitIndex(slot)).collect()
     }
     /// Entries in the table.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len()
     }
     /// Whether nothing is waited for.
     pub fn is_empty(&self) -> bool {

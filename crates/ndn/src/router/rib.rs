@@ -1,7 +1,7 @@
 //! The routes that were registered, and the forwarding table that follows from them: routes are inherited by longer
 //! prefixes unless these capture. NFD management, "RIB".
 use alloc::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     vec::Vec,
 };
 
@@ -57,7 +57,7 @@ pub struct Route {
 }
 
 /// The routes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rib {
     entries: BTreeMap<Name, Vec<Route>>,
     routes: usize,
@@ -67,27 +67,17 @@ pub struct Rib {
     /// Routes of any origin, by face.
     by_face: BTreeMap<FaceId, usize>,
     /// Number of searches through all routes.
-    searches: u64,
+    pub searches: u64,
     /// No route expires before; `None` if none does.
     expires_from: Option<Time>,
     /// The prefixes with a route that came or went and concerns a routing daemon, since the last poll.
-    changed: BTreeSet<Name>,
+    pub changed: BTreeSet<Name>,
 }
 
 impl Rib {
     /// An empty table for at most `routes_max` routes.
     pub fn new(routes_max: usize) -> Self {
-        let (registered, by_face) = (BTreeMap::new(), BTreeMap::new());
-        Rib {
-            entries: BTreeMap::new(),
-            routes: 0,
-            routes_max,
-            registered,
-            by_face,
-            searches: 0,
-            expires_from: None,
-            changed: BTreeSet::new(),
-        }
+        Rib { routes_max, ..Rib::default() }
     }
     /// Registers a route; replaces one with the same face and origin. False at the limit: one face may register as many
     /// routes as stay free for others.
@@ -127,19 +117,13 @@ impl Rib {
         routes.retain(|route| {
             let stays = keep(route);
             is_told |= !stays && concerns_routing_daemon(prefix, route);
-            if !stays && let Some(count) = self.by_face.get_mut(&route.face) {
-                *count -= 1;
-                if *count == 0 {
-                    self.by_face.remove(&route.face);
-                }
-            }
-            if !stays
-                && is_shared(route)
-                && let Some(count) = self.registered.get_mut(&route.face)
-            {
-                *count -= 1;
-                if *count == 0 {
-                    self.registered.remove(&route.face);
+            let counts = [(!stays, &mut self.by_face), (!stays && is_shared(route), &mut self.registered)];
+            for (_, counts) in counts.into_iter().filter(|(is_one_less, _)| *is_one_less) {
+                if let Entry::Occupied(mut count) = counts.entry(route.face) {
+                    *count.get_mut() -= 1;
+                    if *count.get() == 0 {
+                        count.remove();
+                    }
                 }
             }
             stays
@@ -230,20 +214,11 @@ impl Rib {
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))
     }
-    /// The next prefix where a route came or went that concerns a routing daemon.
-    pub fn poll_changed(&mut self) -> Option<Name> {
-        self.changed.pop_first()
-    }
     /// Whether a routing daemon is to advertise a prefix: an application asks for that, and the name is valid beyond this
     /// machine.
     pub fn is_advertised(&self, prefix: &Name) -> bool {
         let first = prefix.components().next();
         first != Some(b"localhost") && self.get(prefix).iter().any(|route| route.origin == ORIGIN_CLIENT)
-    }
-    /// Number of searches through all routes.
-    #[cfg(test)]
-    pub fn searches(&self) -> u64 {
-        self.searches
     }
     /// Routes registered.
     pub fn len(&self) -> usize {

@@ -1,6 +1,8 @@
 //! Routes and strategies: commands that change the tables.
+use alloc::collections::BTreeMap;
+
 use tributary_content::Name;
-use tributary_core::{FaceId, Time};
+use tributary_core::FaceId;
 
 use super::{
     Router,
@@ -46,42 +48,26 @@ impl Router {
     pub fn erase_cache(&mut self, prefix: &Name, count: u64) -> u64 {
         self.cs.erase(crate::wire::NameView::from(prefix), count)
     }
-    /// Changes the maximum number of packets in the content store.
-    pub fn set_cache_capacity(&mut self, now: Time, packets_max: usize) {
-        self.cs.set_packets_max(now, packets_max);
-    }
 
     /// Makes the forwarding table agree with the routes at and below `prefix`.
     pub(super) fn update_fib(&mut self, prefix: &Name) {
         for affected in self.rib.affected(prefix) {
             let hops = self.rib.next_hops(&affected);
-            let chosen = self.choice(&affected);
+            let chosen = choice(&self.choices, &affected);
             if !self.fib.set(&affected, &hops, chosen) {
                 self.count("fib full");
             }
         }
     }
-    fn choice(&self, prefix: &Name) -> usize {
-        let mut at = Some(prefix.clone());
-        while let Some(prefix) = at {
-            if let Some(index) = self.choices.get(&prefix) {
-                return *index;
-            }
-            at = prefix.parent();
-        }
-        0
-    }
     fn apply_choices(&mut self) {
-        let choices = &self.choices;
         for entry in self.fib.iter_mut() {
-            let mut at = Some(entry.prefix.clone());
-            while let Some(prefix) = at {
-                if let Some(index) = choices.get(&prefix) {
-                    entry.strategy = *index;
-                    break;
-                }
-                at = prefix.parent();
-            }
+            entry.strategy = choice(&self.choices, &entry.prefix);
         }
     }
+}
+
+/// The most specific choice for a prefix; the root always has one.
+fn choice(choices: &BTreeMap<Name, usize>, prefix: &Name) -> usize {
+    let mut above = core::iter::successors(Some(prefix.clone()), Name::parent);
+    above.find_map(|prefix| choices.get(&prefix).copied()).unwrap_or(0)
 }

@@ -11,7 +11,6 @@ use tributary_core::{Duration, FaceId, Rate, Time};
 use super::{
     Router,
     face::{Arrived, Face},
-    reason,
 };
 use crate::wire::{Data, Interest, NackReason, NameView, packet_type, types};
 
@@ -60,31 +59,33 @@ struct Flow<T> {
 
 impl Router {
     /// Queues an Interest from a shaped face for its turn; others continue at once.
-    pub(super) fn shape(&mut self, now: Time, face: FaceId, arrived: Arrived) {
+    pub(super) fn shape(&mut self, face: FaceId, arrived: Arrived) {
         let is_interest = packet_type(&arrived.packet) == Some(types::INTEREST) && arrived.headers().nack.is_none();
         let interest = Interest::decode(&arrived.packet).ok().filter(|_| is_interest);
         let flow = interest.as_ref().map(|interest| self.flow_of(interest.name));
         let shaper = self.faces.get_mut(&face).and_then(|face| face.shaper.as_mut());
         let (Some(flow), Some(shaper)) = (flow, shaper) else {
-            return self.on_packet(now, face, &arrived.headers(), arrived.packet.clone());
+            return self.on_packet(face, &arrived.headers(), arrived.packet.clone());
         };
         if let Err(arrived) = shaper.on_interest(flow, arrived.clone(), is_copy) {
-            self.drop(face, reason::SHAPER, arrived.packet.len());
+            self.drop(face, "too many interests wait for their turn", arrived.packet.len());
             let headers = arrived.headers();
-            self.nack(now, face, headers.pit_token, &arrived.packet, NackReason::Congestion, false);
+            self.nack(face, headers.pit_token, &arrived.packet, NackReason::Congestion, false);
         }
-        self.release_from(now, face);
+        self.release_from(face);
     }
     /// Forwards all Interests of these faces whose turn has come.
-    pub(super) fn release_shaped(&mut self, now: Time, mut faces: Vec<FaceId>) {
+    pub(super) fn release_shaped(&mut self, mut faces: Vec<FaceId>) {
+        let now = self.now;
         let due = |face: &Face| face.shaper.as_ref().and_then(Shaper::poll_timeout).is_some_and(|due| due <= now);
         faces.retain(|face| self.faces.get(face).is_some_and(due));
-        faces.into_iter().for_each(|face| self.release_from(now, face));
+        faces.into_iter().for_each(|face| self.release_from(face));
     }
-    fn release_from(&mut self, now: Time, face: FaceId) {
+    fn release_from(&mut self, face: FaceId) {
+        let now = self.now;
         let next = |router: &mut Router| router.faces.get_mut(&face)?.shaper.as_mut()?.poll(now);
         while let Some(arrived) = next(self) {
-            self.on_packet(now, face, &arrived.headers(), arrived.packet.clone());
+            self.on_packet(face, &arrived.headers(), arrived.packet.clone());
         }
     }
     /// Measures a Data that leaves through a shaped face; returns how long its flow's Interests wait there.

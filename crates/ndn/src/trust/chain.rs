@@ -22,76 +22,33 @@ pub const CHAIN_BYTES_MAX: usize = 32 << 10;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It is not signed by a key.
-    #[error("'{name}' is signed by no key ({kind:?}), and trust anchors decide about its name")]
-    NoKey {
-        /// The packet.
-        name: Name,
-        /// How it is signed.
-        kind: SignatureType,
-    },
-    /// It does not name its key.
-    #[error("'{name}' does not name the key that signs it")]
-    NoLocator {
-        /// The packet.
-        name: Name,
-    },
-    /// The answer is no certificate.
-    #[error("the data received as the certificate '{locator}' is not one: {error}")]
-    NoCertificate {
-        /// The requested name.
-        locator: Name,
-        /// The error.
-        error: CertificateError,
-    },
-    /// Another certificate than the requested one arrived.
-    #[error("the certificate '{found}' came in the place of '{locator}'")]
-    Other {
-        /// The requested name.
-        locator: Name,
-        /// The name that arrived.
-        found: Name,
-    },
-    /// It has expired, or does not count yet.
-    #[error("the certificate '{name}' counts from {from} to {to}, and not now")]
-    Time {
-        /// The certificate.
-        name: Name,
-        /// Its first second.
-        from: String,
-        /// Its last second.
-        to: String,
-    },
-    /// The rules do not let it sign this name.
-    #[error("'{signer}' may not sign '{name}' ({rule})")]
-    Rule {
-        /// The certificate.
-        signer: Name,
-        /// The packet or certificate.
-        name: Name,
-        /// The violated rules.
-        rule: &'static str,
-    },
-    /// The signature is wrong.
-    #[error("'{name}' is not signed by '{signer}', which it names")]
-    Signature {
-        /// The packet or certificate.
-        name: Name,
-        /// Who should have signed it.
-        signer: Name,
-    },
+    /// This packet is not signed by a key; how it is signed.
+    #[error("'{0}' is signed by no key ({1:?}), and trust anchors decide about its name")]
+    NoKey(Name, SignatureType),
+    /// This packet does not name its key.
+    #[error("'{0}' does not name the key that signs it")]
+    NoLocator(Name),
+    /// The answer to a request for this name is no certificate.
+    #[error("the data received as the certificate '{0}' is not one: {1}")]
+    NoCertificate(Name, CertificateError),
+    /// Another certificate than the requested one arrived: the requested name, and the other one's.
+    #[error("the certificate '{1}' came in the place of '{0}'")]
+    Other(Name, Name),
+    /// This certificate has expired, or does not count yet; its first and its last second.
+    #[error("the certificate '{0}' counts from {1} to {2}, and not now")]
+    Time(Name, String, String),
+    /// The rules do not let this certificate sign that name; the violated rules.
+    #[error("'{0}' may not sign '{1}' ({2})")]
+    Rule(Name, Name, &'static str),
+    /// The signature of this packet or certificate, by that signer, is wrong.
+    #[error("'{0}' is not signed by '{1}', which it names")]
+    Signature(Name, Name),
     /// The chain ends in a certificate that signs itself.
-    #[error("'{name}' is self-signed and is no trust anchor")]
-    SelfSigned {
-        /// The certificate.
-        name: Name,
-    },
+    #[error("'{0}' is self-signed and is no trust anchor")]
+    SelfSigned(Name),
     /// The chain returns to one of its own certificates.
-    #[error("the chain of certificates goes round: '{name}' comes twice")]
-    Loop {
-        /// The certificate.
-        name: Name,
-    },
+    #[error("the chain of certificates goes round: '{0}' comes twice")]
+    Loop(Name),
     /// The chain has too many certificates.
     #[error("more than {CHAIN_CERTIFICATES_MAX} certificates lie between it and an anchor")]
     TooLong,
@@ -150,9 +107,9 @@ impl Chain {
     pub fn begin(anchors: &Arc<Anchors>, name: &Name, packet: &Bytes, unix: u64) -> Result<(Chain, Step), Refusal> {
         let (kind, locator) = signature_of(packet);
         if !kind.is_by_key() {
-            return Err(Refusal::NoKey { name: name.clone(), kind });
+            return Err(Refusal::NoKey(name.clone(), kind));
         }
-        let locator = locator.ok_or_else(|| Refusal::NoLocator { name: name.clone() })?;
+        let locator = locator.ok_or_else(|| Refusal::NoLocator(name.clone()))?;
         let mut chain = Chain {
             candidates: anchors.covering(name).collect(),
             anchors: anchors.clone(),
@@ -175,10 +132,10 @@ impl Chain {
     /// may be tried.
     pub fn handle_certificate(&mut self, packet: &Bytes, unix: u64) -> Result<Step, Refusal> {
         let locator = self.last.locator.clone();
-        let certificate = Certificate::decode(packet.clone())
-            .map_err(|error| Refusal::NoCertificate { locator: locator.clone(), error })?;
+        let certificate =
+            Certificate::decode(packet.clone()).map_err(|error| Refusal::NoCertificate(locator.clone(), error))?;
         if !certificate.is_meant_by(&locator) {
-            return Err(Refusal::Other { locator, found: certificate.name().clone() });
+            return Err(Refusal::Other(locator, certificate.name().clone()));
         }
         let mut next = self.clone();
         next.bytes += packet.len();
@@ -187,17 +144,17 @@ impl Chain {
         }
         next.candidates = next.link(&certificate, unix)?;
         if !next.seen.insert(certificate.name().clone()) {
-            return Err(Refusal::Loop { name: certificate.name().clone() });
+            return Err(Refusal::Loop(certificate.name().clone()));
         }
         if next.seen.len() > CHAIN_CERTIFICATES_MAX {
             return Err(Refusal::TooLong);
         }
         let Some(issuer) = certificate.issuer().cloned() else {
-            return Err(Refusal::NoLocator { name: certificate.name().clone() });
+            return Err(Refusal::NoLocator(certificate.name().clone()));
         };
         let name = certificate.name().clone();
         if certificate.is_self_issued() {
-            return Err(Refusal::SelfSigned { name });
+            return Err(Refusal::SelfSigned(name));
         }
         next.last = Signed { name, packet: certificate.packet().clone(), locator: issuer };
         next.signer.get_or_insert(certificate);
@@ -225,7 +182,7 @@ impl Chain {
         }
         match refusal {
             Some(refusal) => Err(refusal),
-            None if !names_key(&self.last.locator) => Err(Refusal::NoLocator { name: self.last.name.clone() }),
+            None if !names_key(&self.last.locator) => Err(Refusal::NoLocator(self.last.name.clone())),
             None => Ok(Step::Fetch(self.last.locator.clone())),
         }
     }
@@ -239,13 +196,13 @@ impl Chain {
         }
         match is_signed_by(&self.last.packet, signer.key()) {
             true => Ok(allowed),
-            false => Err(Refusal::Signature { name: self.last.name.clone(), signer: signer.name().clone() }),
+            false => Err(Refusal::Signature(self.last.name.clone(), signer.name().clone())),
         }
     }
     fn rule(&self, signer: &Certificate) -> Refusal {
         let has_schema = self.candidates.iter().any(|at| self.anchors.0[*at].schema.is_some());
         let rule = if has_schema { "the trust schema has no such rule" } else { "it is not below its identity" };
-        Refusal::Rule { signer: signer.name().clone(), name: self.last.name.clone(), rule }
+        Refusal::Rule(signer.name().clone(), self.last.name.clone(), rule)
     }
 }
 
@@ -258,7 +215,7 @@ pub(crate) fn check_time(certificate: &Certificate, unix: u64) -> Result<(), Ref
         return Ok(());
     }
     let (from, to) = certificate.validity();
-    Err(Refusal::Time { name: certificate.name().clone(), from: from.into(), to: to.into() })
+    Err(Refusal::Time(certificate.name().clone(), from.into(), to.into()))
 }
 /// Whether a KeyLocator names a key or a certificate; a shorter name would be a prefix of other packets.
 fn names_key(locator: &Name) -> bool {

@@ -13,7 +13,7 @@ use alloc::{string::String, vec::Vec};
 
 use crate::wire::{
     NameView, WireError,
-    tlv::{self, Element, Reader, is_critical},
+    tlv::{self, Reader, is_critical},
     types,
 };
 
@@ -53,28 +53,17 @@ pub enum SchemaError {
     #[error("it is no compiled LightVerSec schema: {0}")]
     Wire(#[from] WireError),
     /// It is of another version.
-    #[error("it is of version {found:#x} of LightVerSec's format; {VERSION:#x} is read here")]
-    Version {
-        /// Its version.
-        found: u64,
-    },
+    #[error("it is of version {0:#x} of LightVerSec's format; {VERSION:#x} is read here")]
+    Version(u64),
     /// It has too many nodes or bytes.
     #[error("it has more than {NODES_MAX} nodes or {SCHEMA_BYTES_MAX} bytes")]
     Size,
-    /// Its nodes are no tree.
-    #[error("its node {node} is out of place: {what}")]
-    Tree {
-        /// The node.
-        node: u64,
-        /// The error.
-        what: &'static str,
-    },
+    /// Its nodes are no tree: at this one, for this reason.
+    #[error("its node {0} is out of place: {1}")]
+    Tree(u64, &'static str),
     /// It calls an unknown function.
-    #[error("it calls '{name}'; the functions $eq and $eq_type are known here")]
-    Function {
-        /// The function.
-        name: String,
-    },
+    #[error("it calls '{0}'; the functions $eq and $eq_type are known here")]
+    Function(String),
 }
 
 /// A trust schema.
@@ -124,6 +113,21 @@ struct Argument {
 /// What named patterns have matched.
 type Bindings<'a> = Vec<(u64, &'a [u8])>;
 
+/// Takes the elements of a value by their kinds. Others that need not be understood are ignored.
+macro_rules! elements {
+    ($value:ident of $field:literal, $bytes:expr => { $($arms:tt)* }) => {
+        let mut reader = Reader::new($field, $bytes);
+        while let Some(element) = reader.element()? {
+            let $value = element.value;
+            match element.kind {
+                $($arms)*
+                kind if is_critical(kind) => return Err(WireError::Critical($field, kind).into()),
+                _ => {}
+            }
+        }
+    };
+}
+
 impl Schema {
     /// Reads a compiled schema.
     ///
@@ -134,24 +138,20 @@ impl Schema {
             return Err(SchemaError::Size);
         }
         let (mut version, mut start, mut named_patterns, mut nodes) = (None, None, 0, Vec::new());
-        each("LvsModel", bytes, |element| {
-            match element.kind {
-                lvs::VERSION => version = Some(tlv::integer("Version", element.value)?),
-                lvs::NODE_ID => start = Some(tlv::integer("StartId", element.value)?),
-                lvs::NAMED_PATTERNS => named_patterns = tlv::integer("NamedPatternNum", element.value)?,
-                lvs::NODE if nodes.len() >= NODES_MAX => return Err(SchemaError::Size),
-                lvs::NODE => nodes.push(Node::decode(element.value)?),
-                lvs::SYMBOL => {}
-                kind => unknown("LvsModel", kind)?,
-            }
-            Ok(())
-        })?;
+        elements!(value of "LvsModel", bytes => {
+            lvs::VERSION => version = Some(tlv::integer("Version", value)?),
+            lvs::NODE_ID => start = Some(tlv::integer("StartId", value)?),
+            lvs::NAMED_PATTERNS => named_patterns = tlv::integer("NamedPatternNum", value)?,
+            lvs::NODE if nodes.len() >= NODES_MAX => return Err(SchemaError::Size),
+            lvs::NODE => nodes.push(Node::decode(value)?),
+            lvs::SYMBOL => {}
+        });
         match version {
             Some(VERSION) => {}
-            Some(found) => return Err(SchemaError::Version { found }),
-            None => return Err(WireError::Missing { field: "Version" }.into()),
+            Some(found) => return Err(SchemaError::Version(found)),
+            None => return Err(WireError::Missing("Version").into()),
         }
-        let start = start.ok_or(WireError::Missing { field: "StartId" })?;
+        let start = start.ok_or(WireError::Missing("StartId"))?;
         let schema = Schema { start: usize::try_from(start).unwrap_or(usize::MAX), named_patterns, nodes };
         schema.check()?;
         Ok(schema)
@@ -171,10 +171,6 @@ impl Schema {
             });
         });
         is_allowed
-    }
-    /// Whether any rule is for this name.
-    pub fn matches_name(&self, name: &tributary_content::Name) -> bool {
-        self.matches(NameView::from(name))
     }
     /// The same for a name in a packet.
     pub fn matches(&self, name: NameView<'_>) -> bool {
@@ -218,7 +214,7 @@ impl Schema {
     /// many steps as there are nodes.
     fn check(&self) -> Result<(), SchemaError> {
         let count = self.nodes.len() as u64;
-        let wrong = |node: u64, what| Err(SchemaError::Tree { node, what });
+        let wrong = |node: u64, what| Err(SchemaError::Tree(node, what));
         if self.start >= self.nodes.len() {
             return wrong(self.start as u64, "the tree begins there, and there is no such node");
         }
@@ -250,30 +246,22 @@ impl Schema {
 impl Node {
     fn decode(value: &[u8]) -> Result<Node, SchemaError> {
         let mut node = Node { id: u64::MAX, ..Node::default() };
-        each("Node", value, |element| {
-            match element.kind {
-                lvs::NODE_ID => node.id = tlv::integer("NodeId", element.value)?,
-                lvs::PARENT => node.parent = Some(tlv::integer("ParentId", element.value)?),
-                lvs::IDENTIFIER => {}
-                lvs::VALUE_EDGE => {
-                    let (mut dest, mut component) = (None, None);
-                    each("ValueEdge", element.value, |element| {
-                        match element.kind {
-                            lvs::NODE_ID => dest = Some(tlv::integer("NodeId", element.value)?),
-                            lvs::VALUE => component = Some(element.value.to_vec()),
-                            kind => unknown("ValueEdge", kind)?,
-                        }
-                        Ok(())
-                    })?;
-                    let dest = dest.ok_or(WireError::Missing { field: "NodeId" })?;
-                    node.values.push((dest, component.ok_or(WireError::Missing { field: "Value" })?));
-                }
-                lvs::PATTERN_EDGE => node.patterns.push(Pattern::decode(element.value)?),
-                lvs::SIGNER => node.signers.push(tlv::integer("KeyNodeId", element.value)?),
-                kind => unknown("Node", kind)?,
+        elements!(value of "Node", value => {
+            lvs::NODE_ID => node.id = tlv::integer("NodeId", value)?,
+            lvs::PARENT => node.parent = Some(tlv::integer("ParentId", value)?),
+            lvs::IDENTIFIER => {}
+            lvs::VALUE_EDGE => {
+                let (mut dest, mut component) = (None, None);
+                elements!(value of "ValueEdge", value => {
+                    lvs::NODE_ID => dest = Some(tlv::integer("NodeId", value)?),
+                    lvs::VALUE => component = Some(value.to_vec()),
+                });
+                let dest = dest.ok_or(WireError::Missing("NodeId"))?;
+                node.values.push((dest, component.ok_or(WireError::Missing("Value"))?));
             }
-            Ok(())
-        })?;
+            lvs::PATTERN_EDGE => node.patterns.push(Pattern::decode(value)?),
+            lvs::SIGNER => node.signers.push(tlv::integer("KeyNodeId", value)?),
+        });
         Ok(node)
     }
 }
@@ -281,27 +269,19 @@ impl Node {
 impl Pattern {
     fn decode(value: &[u8]) -> Result<Pattern, SchemaError> {
         let (mut dest, mut tag, mut constraints) = (None, None, Vec::new());
-        each("PatternEdge", value, |element| {
-            match element.kind {
-                lvs::NODE_ID => dest = Some(tlv::integer("NodeId", element.value)?),
-                lvs::TAG => tag = Some(tlv::integer("Tag", element.value)?),
-                lvs::CONSTRAINT => {
-                    let mut options = Vec::new();
-                    each("Constraint", element.value, |element| {
-                        match element.kind {
-                            lvs::OPTION => options.push(Test::decode(element.value)?),
-                            kind => unknown("Constraint", kind)?,
-                        }
-                        Ok(())
-                    })?;
-                    constraints.push(options);
-                }
-                kind => unknown("PatternEdge", kind)?,
+        elements!(value of "PatternEdge", value => {
+            lvs::NODE_ID => dest = Some(tlv::integer("NodeId", value)?),
+            lvs::TAG => tag = Some(tlv::integer("Tag", value)?),
+            lvs::CONSTRAINT => {
+                let mut options = Vec::new();
+                elements!(value of "Constraint", value => {
+                    lvs::OPTION => options.push(Test::decode(value)?),
+                });
+                constraints.push(options);
             }
-            Ok(())
-        })?;
-        let dest = dest.ok_or(WireError::Missing { field: "NodeId" })?;
-        Ok(Pattern { dest, tag: tag.ok_or(WireError::Missing { field: "Tag" })?, constraints })
+        });
+        let dest = dest.ok_or(WireError::Missing("NodeId"))?;
+        Ok(Pattern { dest, tag: tag.ok_or(WireError::Missing("Tag"))?, constraints })
     }
     fn fits(&self, component: &[u8], bindings: &Bindings<'_>) -> bool {
         self.constraints.iter().all(|options| options.iter().any(|option| option.fits(component, bindings)))
@@ -311,16 +291,12 @@ impl Pattern {
 impl Test {
     fn decode(value: &[u8]) -> Result<Test, SchemaError> {
         let mut tests = Vec::new();
-        each("ConsOption", value, |element| {
-            match element.kind {
-                lvs::VALUE => tests.push(Test::Value(element.value.to_vec())),
-                lvs::TAG => tests.push(Test::Tag(tlv::integer("Tag", element.value)?)),
-                lvs::FUNCTION => tests.push(Test::function(element.value)?),
-                kind => unknown("ConsOption", kind)?,
-            }
-            Ok(())
-        })?;
-        let wrong = WireError::Contradiction { what: "a ConsOption has not exactly one of value, tag and function" };
+        elements!(value of "ConsOption", value => {
+            lvs::VALUE => tests.push(Test::Value(value.to_vec())),
+            lvs::TAG => tests.push(Test::Tag(tlv::integer("Tag", value)?)),
+            lvs::FUNCTION => tests.push(Test::function(value)?),
+        });
+        let wrong = WireError::Contradiction("a ConsOption has not exactly one of value, tag and function");
         match (tests.pop(), tests.is_empty()) {
             (Some(test), true) => Ok(test),
             _ => Err(wrong.into()),
@@ -328,29 +304,21 @@ impl Test {
     }
     fn function(value: &[u8]) -> Result<Test, SchemaError> {
         let (mut name, mut arguments) = (&[][..], Vec::new());
-        each("UserFnCall", value, |element| {
-            match element.kind {
-                lvs::FUNCTION_ID => name = element.value,
-                lvs::ARGUMENT => {
-                    let mut argument = Argument::default();
-                    each("UserFnArg", element.value, |element| {
-                        match element.kind {
-                            lvs::VALUE => argument.value = Some(element.value.to_vec()),
-                            lvs::TAG => argument.tag = Some(tlv::integer("Tag", element.value)?),
-                            kind => unknown("UserFnArg", kind)?,
-                        }
-                        Ok(())
-                    })?;
-                    arguments.push(argument);
-                }
-                kind => unknown("UserFnCall", kind)?,
+        elements!(value of "UserFnCall", value => {
+            lvs::FUNCTION_ID => name = value,
+            lvs::ARGUMENT => {
+                let mut argument = Argument::default();
+                elements!(value of "UserFnArg", value => {
+                    lvs::VALUE => argument.value = Some(value.to_vec()),
+                    lvs::TAG => argument.tag = Some(tlv::integer("Tag", value)?),
+                });
+                arguments.push(argument);
             }
-            Ok(())
-        })?;
+        });
         match name {
             b"$eq" => Ok(Test::Equal(arguments)),
             b"$eq_type" => Ok(Test::EqualType(arguments)),
-            name => Err(SchemaError::Function { name: String::from_utf8_lossy(name).into_owned() }),
+            name => Err(SchemaError::Function(String::from_utf8_lossy(name).into_owned())),
         }
     }
     fn fits(&self, component: &[u8], bindings: &Bindings<'_>) -> bool {
@@ -370,22 +338,6 @@ impl Test {
     }
 }
 
-/// Calls `take` for each element of a value.
-fn each<'a>(
-    field: &'static str,
-    value: &'a [u8],
-    mut take: impl FnMut(&Element<'a>) -> Result<(), SchemaError>,
-) -> Result<(), SchemaError> {
-    let mut reader = Reader::new(field, value);
-    while let Some(element) = reader.element()? {
-        take(&element)?;
-    }
-    Ok(())
-}
-/// Elements that need not be understood are ignored.
-fn unknown(field: &'static str, kind: u32) -> Result<(), WireError> {
-    if is_critical(kind) { Err(WireError::Critical { field, kind }) } else { Ok(()) }
-}
 /// The components of a name with their types and lengths, without an implicit digest.
 fn components<'a>(name: NameView<'a>) -> Vec<&'a [u8]> {
     let mut start = 0;

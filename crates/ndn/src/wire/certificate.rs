@@ -36,11 +36,8 @@ pub enum CertificateError {
     #[error("its name is not IDENTITY/KEY/KEY-ID/ISSUER/VERSION")]
     Name,
     /// Its content type is not a key.
-    #[error("its content is no key (ContentType is {found}, not 2)")]
-    ContentType {
-        /// The value found.
-        found: u64,
-    },
+    #[error("its content is no key (ContentType is {0}, not 2)")]
+    ContentType(u64),
     /// It has no validity period.
     #[error("it has no ValidityPeriod")]
     Validity,
@@ -69,11 +66,11 @@ impl Certificate {
     pub fn decode(packet: impl Into<Bytes>) -> Result<Certificate, CertificateError> {
         let packet = packet.into();
         if packet.len() > PACKET_BYTES_MAX {
-            return Err(WireError::Length { field: "certificate", bytes: packet.len() }.into());
+            return Err(WireError::Length("certificate", packet.len()).into());
         }
         let data = Data::decode(&packet)?;
         if data.content_type() != ContentType::Key {
-            return Err(CertificateError::ContentType { found: data.content_type().number() });
+            return Err(CertificateError::ContentType(data.content_type().number()));
         }
         let name = data.name.to_name().map_err(|_| CertificateError::Name)?;
         if !has_key_before_end(&name, 4) {

@@ -114,7 +114,7 @@ impl ControlParameters {
         let mut reader = Reader::new("ControlParameters", value);
         while let Some(element) = reader.element()? {
             if !parameters.take(&element)? && is_critical(element.kind) {
-                return Err(WireError::Critical { field: "ControlParameters", kind: element.kind });
+                return Err(WireError::Critical("ControlParameters", element.kind));
             }
         }
         Ok(parameters)
@@ -131,13 +131,13 @@ impl ControlParameters {
 }
 
 fn decode_name(value: &[u8]) -> Result<Name, WireError> {
-    let too_long = WireError::Length { field: "Name of ControlParameters", bytes: value.len() };
+    let too_long = WireError::Length("Name of ControlParameters", value.len());
     NameView::parse(value)?.to_name().map_err(|_| too_long)
 }
 fn text(field: &'static str, value: &[u8]) -> Result<String, WireError> {
     core::str::from_utf8(value)
         .map(ToString::to_string)
-        .map_err(|error| WireError::Value { field, found: u64::from(value[error.valid_up_to()]) })
+        .map_err(|error| WireError::Value(field, u64::from(value[error.valid_up_to()])))
 }
 pub(super) fn put_text(kind: u32, text: &String, out: &mut Vec<u8>) {
     out.put_element(kind, text.as_bytes());
@@ -173,8 +173,8 @@ impl ControlResponse {
             }
         }
         Ok(ControlResponse {
-            code: code.ok_or(WireError::Missing { field: "StatusCode" })?,
-            text: reason.ok_or(WireError::Missing { field: "StatusText" })?,
+            code: code.ok_or(WireError::Missing("StatusCode"))?,
+            text: reason.ok_or(WireError::Missing("StatusText"))?,
             body,
         })
     }

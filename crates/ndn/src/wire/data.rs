@@ -15,56 +15,27 @@ use tributary_core::Duration;
 use super::{
     Component, NameView, SignKey, SignatureInfo, VerifyKey, WireError,
     signature::digest,
-    tlv::{Reader, Sequence, Writer},
+    tlv::{Reader, Sequence, Writer, numbered},
     types,
 };
 
-/// What the content of a Data is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum ContentType {
-    /// Bytes of the application.
-    #[default]
-    Blob,
-    /// Names where the content can be had.
-    Link,
-    /// A public key or certificate.
-    Key,
-    /// The producer denies that such content exists.
-    Nack,
-    /// A list of related names.
-    Manifest,
-    /// A file-like collection (FLIC).
-    Flic,
-    /// An unknown number.
-    Other(u64),
-}
-
-impl ContentType {
-    /// Its number on the wire.
-    pub fn number(self) -> u64 {
-        match self {
-            ContentType::Blob => 0,
-            ContentType::Link => 1,
-            ContentType::Key => 2,
-            ContentType::Nack => 3,
-            ContentType::Manifest => 4,
-            ContentType::Flic => 1024,
-            ContentType::Other(number) => number,
-        }
-    }
-}
-impl From<u64> for ContentType {
-    fn from(number: u64) -> Self {
-        match number {
-            0 => ContentType::Blob,
-            1 => ContentType::Link,
-            2 => ContentType::Key,
-            3 => ContentType::Nack,
-            4 => ContentType::Manifest,
-            1024 => ContentType::Flic,
-            other => ContentType::Other(other),
-        }
+numbered! {
+    /// What the content of a Data is.
+    #[derive(Default)]
+    pub enum ContentType {
+        /// Bytes of the application.
+        #[default]
+        0 => Blob,
+        /// Names where the content can be had.
+        1 => Link,
+        /// A public key or certificate.
+        2 => Key,
+        /// The producer denies that such content exists.
+        3 => Nack,
+        /// A list of related names.
+        4 => Manifest,
+        /// A file-like collection (FLIC).
+        1024 => Flic,
     }
 }
 
@@ -133,31 +104,21 @@ impl<'a> Data<'a> {
             match element.kind {
                 types::NAME if element.start > 0 => return Err(super::tlv::before_name()),
                 types::NAME => name = Some(NameView::parse(element.value)?),
-                types::META_INFO => {
-                    let (decoded, canonical) = MetaInfo::decode(element.value)?;
-                    meta = Some(decoded);
-                    if !canonical {
-                        sequence.not_canonical();
-                    }
-                }
+                types::META_INFO => meta = Some(sequence.part(MetaInfo::decode(element.value)?)),
                 types::CONTENT => content = Some(element.value),
                 types::SIGNATURE_INFO => {
-                    let (decoded, canonical) = SignatureInfo::decode(element.value)?;
-                    info = Some(decoded);
+                    info = Some(sequence.part(SignatureInfo::decode(element.value)?));
                     info_end = element.end;
-                    if !canonical {
-                        sequence.not_canonical();
-                    }
                 }
                 _ => signature_value = Some(element.value),
             }
         }
         Ok(Data {
-            name: name.ok_or(WireError::Missing { field: "Name" })?,
+            name: name.ok_or(WireError::Missing("Name"))?,
             meta,
             content,
-            signature: info.ok_or(WireError::Missing { field: "SignatureInfo" })?,
-            signature_value: signature_value.ok_or(WireError::Missing { field: "SignatureValue" })?,
+            signature: info.ok_or(WireError::Missing("SignatureInfo"))?,
+            signature_value: signature_value.ok_or(WireError::Missing("SignatureValue"))?,
             source: DataSource { signed: &value[..info_end], assembled: bytes, is_canonical: sequence.is_canonical() },
         })
     }
@@ -241,7 +202,7 @@ impl<'a> MetaInfo<'a> {
                     let mut reader = Reader::new("FinalBlockId", element.value);
                     NameView::parse(element.value)?;
                     if reader.element()?.is_none() || !reader.rest().is_empty() {
-                        return Err(WireError::Length { field: "FinalBlockId", bytes: element.value.len() });
+                        return Err(WireError::Length("FinalBlockId", element.value.len()));
                     }
                     meta.final_block_id = Some(element.value);
                 }

@@ -2,21 +2,18 @@
 //! management, "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice".
 use alloc::{string::String, vec::Vec};
 
-use tributary_content::Name;
-
 use super::{
     WireError,
     control::types as control,
     tlv::{Reader, Writer, integer},
-    types,
 };
 
 /// Type of one entry of a dataset.
-const ENTRY: u32 = 128;
+pub(crate) const ENTRY: u32 = 128;
 /// Type of one entry of `faces/channels`, which has another one than the rest (NFD management protocol, face dataset).
-const CHANNEL: u32 = 130;
+pub(crate) const CHANNEL: u32 = 130;
 /// Type of one record in an entry.
-const RECORD: u32 = 129;
+pub(crate) const RECORD: u32 = 129;
 
 /// Counters of packets, of a face or of the forwarder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,52 +29,13 @@ pub struct PacketCounters {
 }
 
 impl PacketCounters {
-    fn append(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
         out.put_integer(144, self.interests.0);
         out.put_integer(145, self.data.0);
         out.put_integer(151, self.nacks.0);
         out.put_integer(146, self.interests.1);
         out.put_integer(147, self.data.1);
         out.put_integer(152, self.nacks.1);
-    }
-}
-
-/// `status/general`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct GeneralStatus {
-    /// The program and its version.
-    pub version: String,
-    /// Milliseconds since 1970 when it started, and now.
-    pub started_and_now_millis: (u64, u64),
-    /// Entries of the tables.
-    pub fib_entries: u64,
-    /// Entries of the tables.
-    pub pit_entries: u64,
-    /// Entries of the tables.
-    pub cs_entries: u64,
-    /// Packets.
-    pub counters: PacketCounters,
-    /// Interests answered, and forgotten unanswered.
-    pub satisfied_and_not: (u64, u64),
-}
-
-impl GeneralStatus {
-    /// The content of the answer.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_element(128, self.version.as_bytes());
-        out.put_integer(129, self.started_and_now_millis.0);
-        out.put_integer(130, self.started_and_now_millis.1);
-        // This forwarder has no name tree and measurements: its FIB entries replace them.
-        out.put_integer(131, self.fib_entries + self.pit_entries);
-        out.put_integer(132, self.fib_entries);
-        out.put_integer(133, self.pit_entries);
-        out.put_integer(134, 0);
-        out.put_integer(135, self.cs_entries);
-        self.counters.append(&mut out);
-        out.put_integer(153, self.satisfied_and_not.0);
-        out.put_integer(154, self.satisfied_and_not.1);
-        out
     }
 }
 
@@ -91,11 +49,6 @@ pub enum FacePersistency {
     OnDemand = 1,
     /// Also while its far end cannot be reached, as all dialled faces of this program do.
     Permanent = 2,
-}
-
-/// Appends one entry of `faces/channels`: where faces are accepted.
-pub fn append_channel(local_uri: &str, out: &mut Vec<u8>) {
-    out.put_nested(CHANNEL, |out| out.put_element(control::LOCAL_URI, local_uri.as_bytes()));
 }
 
 /// One face of `faces/list`.
@@ -204,7 +157,7 @@ impl FaceFilter {
         let mut filter = FaceFilter::default();
         while let Some(element) = reader.element()? {
             let number = || integer(FIELD, element.value).map(Some);
-            let wrong = || WireError::Length { field: FIELD, bytes: element.value.len() };
+            let wrong = || WireError::Length(FIELD, element.value.len());
             let text = || String::from_utf8(element.value.to_vec()).map(Some).map_err(|_| wrong());
             match element.kind {
                 control::FACE_ID => filter.face_id = number()?,
@@ -213,7 +166,7 @@ impl FaceFilter {
                 control::LOCAL_URI => filter.local_uri = text()?,
                 132 => filter.scope = number()?,
                 control::FACE_PERSISTENCY => filter.persistency = number()?,
-                kind => return Err(WireError::Critical { field: FIELD, kind }),
+                kind => return Err(WireError::Critical(FIELD, kind)),
             }
         }
         Ok(filter)
@@ -230,71 +183,4 @@ impl FaceFilter {
             && self.scope.is_none_or(|scope| scope == u64::from(face.is_local))
             && self.persistency.is_none_or(|persistency| persistency == face.persistency as u64)
     }
-}
-
-/// Appends one entry of `fib/list`: a prefix and its next hops with their costs.
-pub fn append_fib_entry(prefix: &Name, next_hops: &[(u64, u64)], out: &mut Vec<u8>) {
-    out.put_nested(ENTRY, |out| {
-        out.put_element(types::NAME, prefix.as_tlv());
-        for (face, cost) in next_hops {
-            out.put_nested(RECORD, |out| {
-                out.put_integer(control::FACE_ID, *face);
-                out.put_integer(control::COST, *cost);
-            });
-        }
-    });
-}
-
-/// One route of `rib/list`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RouteEntry {
-    /// The face.
-    pub face_id: u64,
-    /// Who made it.
-    pub origin: u64,
-    /// Its cost.
-    pub cost: u64,
-    /// 1: children inherit it, 2: it hides the routes of shorter prefixes.
-    pub flags: u64,
-    /// Milliseconds until it expires.
-    pub expiration_millis: Option<u64>,
-}
-
-/// Appends one entry of `rib/list`.
-pub fn append_rib_entry(prefix: &Name, routes: &[RouteEntry], out: &mut Vec<u8>) {
-    out.put_nested(ENTRY, |out| {
-        out.put_element(types::NAME, prefix.as_tlv());
-        for route in routes {
-            out.put_nested(RECORD, |out| {
-                out.put_integer(control::FACE_ID, route.face_id);
-                out.put_integer(control::ORIGIN, route.origin);
-                out.put_integer(control::COST, route.cost);
-                out.put_integer(control::FLAGS, route.flags);
-                if let Some(expiration) = route.expiration_millis {
-                    out.put_integer(control::EXPIRATION_PERIOD, expiration);
-                }
-            });
-        }
-    });
-}
-
-/// Appends one entry of `strategy-choice/list`.
-pub fn append_strategy_choice(prefix: &Name, strategy: &Name, out: &mut Vec<u8>) {
-    out.put_nested(ENTRY, |out| {
-        out.put_element(types::NAME, prefix.as_tlv());
-        out.put_nested(control::STRATEGY, |out| out.put_element(types::NAME, strategy.as_tlv()));
-    });
-}
-
-/// The content of `cs/info`: packets allowed and held, whether it admits (1) and serves (2), hits and misses.
-pub fn cs_info(capacity: u64, entries: u64, flags: u64, hits: u64, misses: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.put_nested(ENTRY, |out| {
-        out.put_integer(control::CAPACITY, capacity);
-        out.put_integer(control::FLAGS, flags);
-        out.put_integer(135, entries);
-        out.put_integer(129, hits);
-        out.put_integer(130, misses);
-    });
-    out
 }

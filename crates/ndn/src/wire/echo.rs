@@ -130,16 +130,16 @@ impl<'a> EchoReply<'a> {
             if element.kind == REPLY_CODE {
                 let found = sequence.integer("EchoReplyCode", &element)?;
                 let known = ReplyCode::ALL.iter().find(|(number, _)| *number == found);
-                code = Some(known.ok_or(WireError::Value { field: "EchoReplyCode", found })?.1);
+                code = Some(known.ok_or(WireError::Value("EchoReplyCode", found))?.1);
             } else {
-                let wrong = WireError::Length { field: "EchoResponder", bytes: element.value.len() };
+                let wrong = WireError::Length("EchoResponder", element.value.len());
                 let text = core::str::from_utf8(element.value).ok();
                 responder = Some(text.filter(|text| text.len() <= RESPONDER_BYTES_MAX).ok_or(wrong)?);
             }
         }
         Ok(EchoReply {
-            code: code.ok_or(WireError::Missing { field: "EchoReplyCode" })?,
-            responder: responder.ok_or(WireError::Missing { field: "EchoResponder" })?,
+            code: code.ok_or(WireError::Missing("EchoReplyCode"))?,
+            responder: responder.ok_or(WireError::Missing("EchoResponder"))?,
         })
     }
     /// The content of a Data. A name that is too long is cut.

@@ -15,8 +15,8 @@ fn read(bytes: &[u8]) -> Result<(Vec<u8>, bool), WireError> {
         Some(types::INTEREST) => Interest::decode(bytes).map(|packet| (packet.encode(), packet.is_canonical())),
         Some(types::DATA) => Data::decode(bytes).map(|packet| (packet.encode(), packet.is_canonical())),
         Some(types::LP_PACKET) => LpPacket::decode(bytes).map(|packet| (packet.encode(), packet.is_canonical)),
-        Some(kind) => Err(WireError::Type { kind }),
-        None => Err(WireError::Number { field: "packet", at: 0 }),
+        Some(kind) => Err(WireError::Type(kind)),
+        None => Err(WireError::Number("packet", 0)),
     }
 }
 
@@ -80,7 +80,7 @@ proptest! {
         let read = Interest::decode(&bytes).unwrap();
         prop_assert!(read.is_canonical() && read.digest_is_right());
         prop_assert_eq!(Interest { source: Default::default(), ..read.clone() }, interest.clone());
-        if let (Some(at), Some(hops)) = (read.hop_limit_at(), hops) {
+        if let (Some(at), Some(hops)) = (read.source.hop_limit_at, hops) {
             prop_assert_eq!(bytes[at], hops);
         }
         if let (Some(at), Some(nonce)) = (read.nonce_at(), nonce) {

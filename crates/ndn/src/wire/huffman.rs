@@ -10,7 +10,7 @@
 use alloc::{collections::BinaryHeap, vec, vec::Vec};
 use core::cmp::Reverse;
 
-use super::{WireError, tlv::Writer, types};
+use super::{WireError, tlv::Writer};
 
 /// Bits of the longest code.
 pub const CODE_BITS_MAX: u8 = 15;
@@ -32,7 +32,7 @@ impl<'a> BitTag<'a> {
     /// # Errors
     /// [`WireError`] if there are more bits than a tag may have, or more unused bits than the last byte can have.
     pub fn parse(value: &'a [u8]) -> Result<Self, WireError> {
-        let length = WireError::Length { field: "PathTagBits", bytes: value.len() };
+        let length = WireError::Length("PathTagBits", value.len());
         let (&unused, bytes) = value.split_first().ok_or(length.clone())?;
         if bytes.len() * 8 > TAG_BITS_MAX {
             return Err(length);
@@ -45,7 +45,7 @@ impl<'a> BitTag<'a> {
         if is_legal {
             Ok(BitTag { unused, bytes })
         } else {
-            Err(WireError::Value { field: "unused bits of PathTagBits", found: u64::from(unused) })
+            Err(WireError::Value("unused bits of PathTagBits", u64::from(unused)))
         }
     }
     /// Whether no bit is left.
@@ -53,8 +53,8 @@ impl<'a> BitTag<'a> {
         self.bytes.is_empty()
     }
     /// Appends the header.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_head(types::LP_PATH_TAG_BITS, 1 + self.bytes.len());
+    pub(crate) fn encode(&self, kind: u32, out: &mut Vec<u8>) {
+        out.put_head(kind, 1 + self.bytes.len());
         out.push(self.unused);
         out.extend_from_slice(self.bytes);
     }
@@ -239,7 +239,7 @@ mod tests {
         let most = [&[0][..], &[0xff; TAG_BITS_MAX / 8]].concat();
         assert_eq!(BitTag::parse(&most).unwrap().to_stack().bits(), TAG_BITS_MAX);
         let beyond = [&most[..], &[0xff]].concat();
-        assert_eq!(BitTag::parse(&beyond), Err(WireError::Length { field: "PathTagBits", bytes: beyond.len() }));
+        assert_eq!(BitTag::parse(&beyond), Err(WireError::Length("PathTagBits", beyond.len())));
     }
 
     proptest! {

@@ -26,7 +26,7 @@ use crate::ids::Nonce;
 pub const LIFETIME_DEFAULT: Duration = Duration::from_millis(4000);
 
 /// An Interest, as a view over its bytes or to be encoded.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interest<'a> {
     /// The requested name.
     pub name: NameView<'a>,
@@ -60,7 +60,8 @@ pub struct InterestSource<'a> {
     nonce_at: Option<usize>,
     /// Where a missing nonce belongs in the value.
     nonce_gap: usize,
-    hop_limit_at: Option<usize>,
+    /// Where the hop limit is in the packet.
+    pub hop_limit_at: Option<usize>,
     is_canonical: bool,
 }
 
@@ -83,19 +84,7 @@ const BEFORE_NONCE: &[u32] = ORDER.split_at(4).0;
 impl<'a> Interest<'a> {
     /// An Interest for exactly `name`, without options.
     pub fn new(name: NameView<'a>) -> Self {
-        Interest {
-            name,
-            can_be_prefix: false,
-            must_be_fresh: false,
-            forwarding_hint: None,
-            nonce: None,
-            lifetime_millis: None,
-            hop_limit: None,
-            parameters: None,
-            signature: None,
-            signature_value: &[],
-            source: InterestSource::default(),
-        }
+        Interest { name, ..Interest::default() }
     }
     /// Reads an Interest that fills `bytes`. [`Interest::digest_is_right`] checks a parameters digest.
     ///
@@ -112,7 +101,7 @@ impl<'a> Interest<'a> {
         while let Some(element) = sequence.element()? {
             let empty = |field| match element.value.len() {
                 0 => Ok(true),
-                bytes => Err(WireError::Length { field, bytes }),
+                bytes => Err(WireError::Length(field, bytes)),
             };
             if BEFORE_NONCE.contains(&element.kind) {
                 interest.source.nonce_gap = element.end;
@@ -130,7 +119,7 @@ impl<'a> Interest<'a> {
                     interest.forwarding_hint = Some(element.value);
                 }
                 types::NONCE => {
-                    let wrong = WireError::Length { field: "Nonce", bytes: element.value.len() };
+                    let wrong = WireError::Length("Nonce", element.value.len());
                     interest.nonce = Some(Nonce(element.value.try_into().map_err(|_| wrong)?));
                     interest.source.nonce_at = Some(base + element.end - 4);
                 }
@@ -139,7 +128,7 @@ impl<'a> Interest<'a> {
                 }
                 types::HOP_LIMIT => {
                     let [hops] = element.value else {
-                        return Err(WireError::Length { field: "HopLimit", bytes: element.value.len() });
+                        return Err(WireError::Length("HopLimit", element.value.len()));
                     };
                     interest.hop_limit = Some(*hops);
                     interest.source.hop_limit_at = Some(base + element.end - 1);
@@ -150,21 +139,17 @@ impl<'a> Interest<'a> {
                     interest.source.digested = &value[element.start..];
                 }
                 types::INTEREST_SIGNATURE_INFO => {
-                    let (info, canonical) = SignatureInfo::decode_of_interest(element.value)?;
-                    if !canonical {
-                        sequence.not_canonical();
-                    }
-                    interest.signature = Some(info);
+                    interest.signature = Some(sequence.part(SignatureInfo::decode_of_interest(element.value)?));
                     info_end = element.end;
                 }
                 _ => signature_value = Some(element.value),
             }
         }
         if !has_name {
-            return Err(WireError::Missing { field: "Name" });
+            return Err(WireError::Missing("Name"));
         }
         if interest.name.is_empty() {
-            return Err(WireError::Length { field: "Name of an Interest", bytes: 0 });
+            return Err(WireError::Length("Name of an Interest", 0));
         }
         interest.source.is_canonical = sequence.is_canonical();
         interest.signature_value = signature_value.unwrap_or(&[]);
@@ -175,7 +160,7 @@ impl<'a> Interest<'a> {
         Ok(interest)
     }
     fn check(&self, has_signature_value: bool) -> Result<(), WireError> {
-        let contradiction = |what| Err(WireError::Contradiction { what });
+        let contradiction = |what| Err(WireError::Contradiction(what));
         if self.signature.is_some() != has_signature_value {
             return contradiction("an Interest has one of signature info and signature value without the other");
         }
@@ -237,10 +222,6 @@ impl<'a> Interest<'a> {
                 }
             }
         })
-    }
-    /// Where the byte of the hop limit is in the packet, to count it down in place.
-    pub fn hop_limit_at(&self) -> Option<usize> {
-        self.source.hop_limit_at
     }
     /// The original `packet`, which has no nonce, with one added. Everything else stays, including unknown elements: a
     /// parameters digest stays right.
@@ -340,7 +321,7 @@ fn hint_of<'a>(element: &Element<'a>) -> Option<Result<NameView<'a>, WireError>>
                 match reader.element() {
                     Ok(Some(inner)) if inner.kind == types::NAME => break NameView::parse(inner.value),
                     Ok(Some(_)) => {}
-                    Ok(None) => break Err(WireError::Missing { field: "Name of a Delegation" }),
+                    Ok(None) => break Err(WireError::Missing("Name of a Delegation")),
                     Err(error) => break Err(error),
                 }
             })
@@ -358,7 +339,7 @@ fn check_hint(value: &[u8]) -> Result<(), WireError> {
         if let Some(hint) = hint_of(&element) {
             hint?;
         } else if super::tlv::is_critical(element.kind) {
-            return Err(WireError::Critical { field: "ForwardingHint", kind: element.kind });
+            return Err(WireError::Critical("ForwardingHint", element.kind));
         }
     }
     Ok(())

@@ -99,65 +99,142 @@ pub struct RateProbe {
     pub zeros: usize,
 }
 
-/// A link packet, as a view over its bytes or to be encoded.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LpPacket<'a> {
-    /// Number of the piece on this link.
-    pub sequence: Option<u64>,
-    /// Number of the piece in its packet; `None` means 0.
-    pub frag_index: Option<u64>,
-    /// Pieces of the packet; `None` means 1.
-    pub frag_count: Option<u64>,
-    /// To be returned with the answer, 1 to 32 bytes.
-    pub pit_token: Option<&'a [u8]>,
-    /// The Interest is returned unanswered.
-    pub nack: Option<NackReason>,
-    /// The face on which it arrived, for a local application.
-    pub incoming_face: Option<u64>,
-    /// The face to use, chosen by a local application.
-    pub next_hop_face: Option<u64>,
-    /// The cache policy; 1 means not to cache.
-    pub cache_policy: Option<u64>,
-    /// A queue on the way is long.
-    pub congestion_mark: Option<u64>,
-    /// TxSequences that arrived.
-    pub acks: Vec<u64>,
-    /// Number for acknowledgement.
-    pub tx_sequence: Option<u64>,
-    /// Self-learning: no discovery.
-    pub non_discovery: bool,
-    /// Self-learning: a signed announcement.
-    pub prefix_announcement: Option<&'a [u8]>,
-    /// PTP: the labels of the path.
-    pub tag: Option<PathTag<'a>>,
-    /// PTP: the labels of the path as bits.
-    pub tag_bits: Option<BitTag<'a>>,
-    /// PTP: the rates of the labels' links.
-    pub rates: Option<PathRates<'a>>,
-    /// PTP: go to a producer and bring a tag back.
-    pub probe: bool,
-    /// PTP: the Data's origin, if it is not a producer.
-    pub origin: Option<Origin>,
-    /// PTP: the tag could not be followed.
-    pub path_failed: bool,
-    /// Whether a datagram of this size arrives: a number to be sent back, and how many zeros follow it. RFC 8899.
-    pub mtu_probe: Option<(u32, usize)>,
-    /// It does: the number of the probe.
-    pub mtu_answer: Option<u32>,
-    /// Probes for the neighbour's boot number: a number to send back.
-    pub boot_probe: Option<u32>,
-    /// The number of such a probe, and the boot number.
-    pub boot_answer: Option<(u32, u64)>,
-    /// A packet of a train that measures the rate of the link.
-    pub rate_probe: Option<RateProbe>,
-    /// The number of such a train, and how long it took to arrive.
-    pub rate_answer: Option<(u32, Duration)>,
-    /// The packet or a piece of it; `None` for a packet of headers only, or if it follows the bytes read.
-    pub fragment: Option<&'a [u8]>,
-    /// Whether the fragment follows the bytes read; see [`LpPacket::decode_head`].
-    pub fragment_is_behind: bool,
-    /// Whether [`LpPacket::encode`] yields the original bytes; meaningless for a packet to be encoded.
-    pub is_canonical: bool,
+/// Where the value of a header goes.
+trait Slot<T> {
+    /// Takes a value; false if there was one before.
+    fn fill(&mut self, value: T) -> bool;
+    /// What it has.
+    fn value(&self) -> Option<&T>;
+}
+impl<T> Slot<T> for Option<T> {
+    fn fill(&mut self, value: T) -> bool {
+        self.replace(value).is_none()
+    }
+    fn value(&self) -> Option<&T> {
+        self.as_ref()
+    }
+}
+/// For headers without a value.
+impl Slot<()> for bool {
+    fn fill(&mut self, (): ()) -> bool {
+        !core::mem::replace(self, true)
+    }
+    fn value(&self) -> Option<&()> {
+        self.then_some(&())
+    }
+}
+
+/// Declares the link packet. A header has its type number, its name in errors, its field with the type, how its value
+/// is read and how the header is appended; the reader is told by a flag that starts as true, and clears it, if the
+/// writer will not return the same bytes.
+macro_rules! link_packet {
+    ($(#[$meta:meta])* pub struct LpPacket<$a:lifetime> {
+        $($(#[$doc:meta])* $kind:literal $name:literal => $field:ident: $type:ty = ($read:expr, $put:expr),)*
+    } and {
+        $($(#[$own_doc:meta])* pub $own:ident: $own_type:ty,)*
+    }) => {
+        $(#[$meta])*
+        pub struct LpPacket<$a> {
+            $($(#[$doc])* pub $field: $type,)*
+            $($(#[$own_doc])* pub $own: $own_type,)*
+        }
+        impl<$a> LpPacket<$a> {
+            fn header(&mut self, kind: u32, value: &$a [u8]) -> Result<(), WireError> {
+                let is_first = match kind {
+                    $($kind => {
+                        let read = $read($name, value, &mut self.is_canonical)?;
+                        self.$field.fill(read)
+                    })*
+                    types::LP_ACK if self.acks.len() < ACKS_MAX => {
+                        self.acks.push(fixed("Ack", value, &mut self.is_canonical)?);
+                        true
+                    }
+                    types::LP_ACK => {
+                        return Err(WireError::Value("number of Acks", ACKS_MAX as u64 + 1));
+                    }
+                    800..=959 if kind.is_multiple_of(4) => {
+                        self.is_canonical = false;
+                        true
+                    }
+                    _ => false,
+                };
+                if is_first { Ok(()) } else { Err(WireError::Critical("LpPacket", kind)) }
+            }
+            /// Appends the headers that precede acknowledgements, or those that follow them.
+            fn put_headers<const FOLLOWING: bool>(&self, out: &mut Vec<u8>) {
+                $(if ($kind > types::LP_ACK) == FOLLOWING && let Some(value) = self.$field.value() {
+                    $put($kind, value, out);
+                })*
+            }
+        }
+    };
+}
+
+link_packet! {
+    /// A link packet, as a view over its bytes or to be encoded.
+    #[derive(Clone, PartialEq, Eq, Debug, Default)]
+    pub struct LpPacket<'a> {
+        /// Number of the piece on this link.
+        81 "Sequence" => sequence: Option<u64> = (fixed, put_fixed),
+        /// Number of the piece in its packet; `None` means 0.
+        82 "FragIndex" => frag_index: Option<u64> = (number, put_number),
+        /// Pieces of the packet; `None` means 1.
+        83 "FragCount" => frag_count: Option<u64> = (number, put_number),
+        /// To be returned with the answer, 1 to 32 bytes.
+        98 "PitToken" => pit_token: Option<&'a [u8]> = (token, put_bytes),
+        /// The Interest is returned unanswered.
+        800 "Nack" => nack: Option<NackReason> = (nack, put_nack),
+        /// The face on which it arrived, for a local application.
+        812 "IncomingFaceId" => incoming_face: Option<u64> = (number, put_number),
+        /// The face to use, chosen by a local application.
+        816 "NextHopFaceId" => next_hop_face: Option<u64> = (number, put_number),
+        /// The cache policy; 1 means not to cache.
+        820 "CachePolicy" => cache_policy: Option<u64> = (cache_policy, put_cache_policy),
+        /// A queue on the way is long.
+        832 "CongestionMark" => congestion_mark: Option<u64> = (number, put_number),
+        /// Number for acknowledgement; [`encode_link`] appends it.
+        840 "TxSequence" => tx_sequence: Option<u64> = (fixed, put_elsewhere),
+        /// Self-learning: no discovery.
+        844 "NonDiscovery" => non_discovery: bool = (nothing, put_nothing),
+        /// Self-learning: a signed announcement.
+        848 "PrefixAnnouncement" => prefix_announcement: Option<&'a [u8]> = (bytes, put_bytes),
+        /// PTP: the labels of the path, a stack in one byte string; see [`super::tag`].
+        0x0380 "PathTag" => tag: Option<PathTag<'a>> = (path_tag, put_path_tag),
+        /// PTP: the labels of the path as bits; see [`super::huffman`].
+        0x0384 "PathTagBits" => tag_bits: Option<BitTag<'a>> = (bit_tag, put_bit_tag),
+        /// PTP, on an Interest: go to a producer, by no cache, and bring a tag back.
+        0x0388 "PathProbe" => probe: bool = (nothing, put_nothing),
+        /// PTP, on a Data: its origin, if no producer sent it for this Interest.
+        0x038c "PathOrigin" => origin: Option<Origin> = (origin, put_origin),
+        /// PTP, on a Data or Nack: the tag could not be followed.
+        0x0390 "PathFailed" => path_failed: bool = (nothing, put_nothing),
+        /// Whether a datagram of this size arrives: a number of 4 bytes to be sent back, and how many zeros follow it.
+        /// RFC 8899.
+        0x0394 "MtuProbe" => mtu_probe: Option<(u32, usize)> = (mtu_probe, put_mtu_probe),
+        /// It does: the number of the probe.
+        0x0398 "MtuAnswer" => mtu_answer: Option<u32> = (short, put_short),
+        /// Probes for the neighbour's boot number: a number of 4 bytes to send back.
+        0x039c "RunProbe" => boot_probe: Option<u32> = (short, put_short),
+        /// The number of such a probe, and the boot number: 8 bytes that differ from start to start.
+        0x03a0 "RunAnswer" => boot_answer: Option<(u32, u64)> = (answer, put_answer),
+        /// PTP, on a Data that answers a probe: the rates of the labels' links; see [`super::tag::PathRates`].
+        0x03a4 "PathRates" => rates: Option<PathRates<'a>> = (path_rates, put_path_rates),
+        /// A packet of a train that measures the rate of the link: the train's number of 4 bytes, the packet's place in
+        /// it and the last place, a byte each, then zeros.
+        0x03a8 "RateProbe" => rate_probe: Option<RateProbe> = (rate_probe, put_rate_probe),
+        /// The number of such a train, and the time between the arrivals of its first and its last packet, in 8 bytes
+        /// as ns.
+        0x03ac "RateAnswer" => rate_answer: Option<(u32, Duration)> = (rate_answer, put_rate_answer),
+    } and {
+        /// TxSequences that arrived.
+        pub acks: Vec<u64>,
+        /// The packet or a piece of it; `None` for a packet of headers only, or if it follows the bytes read.
+        pub fragment: Option<&'a [u8]>,
+        /// Whether the fragment follows the bytes read; see [`LpPacket::decode_head`].
+        pub fragment_is_behind: bool,
+        /// Whether [`LpPacket::encode`] yields the original bytes; meaningless for a packet to be encoded.
+        pub is_canonical: bool,
+    }
 }
 
 impl<'a> LpPacket<'a> {
@@ -179,17 +256,17 @@ impl<'a> LpPacket<'a> {
     /// [`WireError`] names the header and its error.
     pub fn decode_head(head: &'a [u8], body_len: usize) -> Result<Self, WireError> {
         const FIELD: &str = "LpPacket";
-        let (kind, at) = read_number(head).ok_or(WireError::Number { field: FIELD, at: 0 })?;
+        let (kind, at) = read_number(head).ok_or(WireError::Number(FIELD, 0))?;
         if kind != u64::from(types::LP_PACKET) {
-            return Err(WireError::Missing { field: FIELD });
+            return Err(WireError::Missing(FIELD));
         }
-        let (length, more) = read_number(&head[at..]).ok_or(WireError::Number { field: FIELD, at })?;
+        let (length, more) = read_number(&head[at..]).ok_or(WireError::Number(FIELD, at))?;
         let mut value = &head[at + more..];
         let have = value.len() + body_len;
         match u64::try_from(have).unwrap_or(u64::MAX).checked_sub(length) {
-            None => return Err(WireError::Short { field: FIELD, needs: length, has: have }),
+            None => return Err(WireError::Short(FIELD, length, have)),
             Some(0) => {}
-            Some(extra) => return Err(WireError::Trailing { extra: usize::try_from(extra).unwrap_or(usize::MAX) }),
+            Some(extra) => return Err(WireError::Trailing(usize::try_from(extra).unwrap_or(usize::MAX))),
         }
         let mut packet = LpPacket { is_canonical: true, ..LpPacket::default() };
         if body_len > 0 {
@@ -199,7 +276,7 @@ impl<'a> LpPacket<'a> {
         let (mut before, mut fragment_seen) = (0, false);
         while let Some(element) = reader.element()? {
             if fragment_seen || packet.fragment_is_behind && element.kind == types::LP_FRAGMENT {
-                return Err(WireError::Critical { field: FIELD, kind: element.kind });
+                return Err(WireError::Critical(FIELD, element.kind));
             }
             if element.kind == types::LP_FRAGMENT {
                 fragment_seen = true;
@@ -215,136 +292,14 @@ impl<'a> LpPacket<'a> {
     /// The headers before a fragment that is announced at the very end of `value` and stored elsewhere.
     fn cut_fragment_head<'b>(&mut self, value: &'b [u8], body_len: usize) -> Result<&'b [u8], WireError> {
         let head_len = 1 + number_len(body_len as u64);
-        let at = value.len().checked_sub(head_len).ok_or(WireError::Missing { field: "Fragment" })?;
+        let at = value.len().checked_sub(head_len).ok_or(WireError::Missing("Fragment"))?;
         let (headers, head) = value.split_at(at);
         let announced = read_number(&head[1..]).map(|(length, _)| length);
         if u32::from(head[0]) != types::LP_FRAGMENT || announced != Some(body_len as u64) {
-            return Err(WireError::Missing { field: "Fragment" });
+            return Err(WireError::Missing("Fragment"));
         }
         self.fragment_is_behind = true;
         Ok(headers)
-    }
-    fn header(&mut self, kind: u32, value: &'a [u8]) -> Result<(), WireError> {
-        match kind {
-            types::LP_SEQUENCE => {
-                let number = self.fixed("Sequence", value)?;
-                once(&mut self.sequence, number, kind)
-            }
-            types::LP_FRAG_INDEX => {
-                let number = self.integer("FragIndex", value)?;
-                once(&mut self.frag_index, number, kind)
-            }
-            types::LP_FRAG_COUNT => {
-                let number = self.integer("FragCount", value)?;
-                once(&mut self.frag_count, number, kind)
-            }
-            types::LP_PIT_TOKEN => match value.len() {
-                1..=PIT_TOKEN_BYTES_MAX => once(&mut self.pit_token, value, kind),
-                bytes => Err(WireError::Length { field: "PitToken", bytes }),
-            },
-            types::LP_NACK => {
-                let reason = self.nested("Nack", value, &[types::LP_NACK_REASON])?;
-                self.is_canonical &= reason != Some(0);
-                once(&mut self.nack, NackReason::from(reason.unwrap_or(0)), kind)
-            }
-            types::LP_INCOMING_FACE => {
-                let number = self.integer("IncomingFaceId", value)?;
-                once(&mut self.incoming_face, number, kind)
-            }
-            types::LP_NEXT_HOP_FACE => {
-                let number = self.integer("NextHopFaceId", value)?;
-                once(&mut self.next_hop_face, number, kind)
-            }
-            types::LP_CACHE_POLICY => {
-                let policy = self.nested("CachePolicy", value, &[types::LP_CACHE_POLICY_TYPE])?;
-                once(&mut self.cache_policy, policy.ok_or(WireError::Missing { field: "CachePolicyType" })?, kind)
-            }
-            types::LP_CONGESTION_MARK => {
-                let number = self.integer("CongestionMark", value)?;
-                once(&mut self.congestion_mark, number, kind)
-            }
-            types::LP_ACK => {
-                if self.acks.len() >= ACKS_MAX {
-                    return Err(WireError::Value { field: "number of Acks", found: ACKS_MAX as u64 + 1 });
-                }
-                let number = self.fixed("Ack", value)?;
-                self.acks.push(number);
-                Ok(())
-            }
-            types::LP_TX_SEQUENCE => {
-                let number = self.fixed("TxSequence", value)?;
-                once(&mut self.tx_sequence, number, kind)
-            }
-            types::LP_NON_DISCOVERY => set(&mut self.non_discovery, "NonDiscovery", value, kind),
-            types::LP_PREFIX_ANNOUNCEMENT => once(&mut self.prefix_announcement, value, kind),
-            _ => self.path_header(kind, value),
-        }
-    }
-    fn path_header(&mut self, kind: u32, value: &'a [u8]) -> Result<(), WireError> {
-        match kind {
-            types::LP_PATH_TAG => once(&mut self.tag, PathTag::parse(value)?, kind),
-            types::LP_PATH_TAG_BITS => once(&mut self.tag_bits, BitTag::parse(value)?, kind),
-            types::LP_PATH_PROBE => set(&mut self.probe, "PathProbe", value, kind),
-            types::LP_PATH_ORIGIN => {
-                let origin = match self.integer("PathOrigin", value)? {
-                    1 => Origin::Cache,
-                    2 => Origin::Aggregation,
-                    found => return Err(WireError::Value { field: "PathOrigin", found }),
-                };
-                once(&mut self.origin, origin, kind)
-            }
-            types::LP_PATH_FAILED => set(&mut self.path_failed, "PathFailed", value, kind),
-            types::LP_MTU_PROBE => {
-                let (number, zeros) = probe_number("MtuProbe", value)?;
-                once(&mut self.mtu_probe, (number, zeros_only("MtuProbe", zeros)?), kind)
-            }
-            types::LP_MTU_ANSWER => match probe_number("MtuAnswer", value)? {
-                (number, []) => once(&mut self.mtu_answer, number, kind),
-                _ => Err(WireError::Length { field: "MtuAnswer", bytes: value.len() }),
-            },
-            types::LP_BOOT_PROBE => match probe_number("RunProbe", value)? {
-                (number, []) => once(&mut self.boot_probe, number, kind),
-                _ => Err(WireError::Length { field: "RunProbe", bytes: value.len() }),
-            },
-            types::LP_BOOT_ANSWER => once(&mut self.boot_answer, answer_number("RunAnswer", value)?, kind),
-            types::LP_PATH_RATES => once(&mut self.rates, PathRates::parse(value)?, kind),
-            types::LP_RATE_PROBE => {
-                let (number, rest) = probe_number("RateProbe", value)?;
-                let [place, last, zeros @ ..] = rest else {
-                    return Err(WireError::Length { field: "RateProbe", bytes: value.len() });
-                };
-                let zeros = zeros_only("RateProbe", zeros)?;
-                once(&mut self.rate_probe, RateProbe { number, place: *place, last: *last, zeros }, kind)
-            }
-            types::LP_RATE_ANSWER => {
-                let (number, nanos) = answer_number("RateAnswer", value)?;
-                once(&mut self.rate_answer, (number, Duration::from_nanos(nanos)), kind)
-            }
-            800..=959 if kind.is_multiple_of(4) => {
-                self.is_canonical = false;
-                Ok(())
-            }
-            _ => Err(WireError::Critical { field: "LpPacket", kind }),
-        }
-    }
-    fn integer(&mut self, field: &'static str, value: &[u8]) -> Result<u64, WireError> {
-        let number = integer(field, value)?;
-        self.is_canonical &= value.len() == integer_bytes(number);
-        Ok(number)
-    }
-    /// A number always written with 8 bytes.
-    fn fixed(&mut self, field: &'static str, value: &[u8]) -> Result<u64, WireError> {
-        self.is_canonical &= value.len() == 8;
-        integer(field, value)
-    }
-    fn nested(&mut self, field: &'static str, value: &[u8], order: &'static [u32]) -> Result<Option<u64>, WireError> {
-        let mut sequence = Sequence::new(field, value, order);
-        let mut number = None;
-        while let Some(element) = sequence.element()? {
-            number = Some(sequence.integer(field, &element)?);
-        }
-        self.is_canonical &= sequence.is_canonical();
-        Ok(number)
     }
 
     /// Whether it has any header, so that the packet needs a link packet around it.
@@ -370,101 +325,21 @@ impl<'a> LpPacket<'a> {
     }
     /// Appends the headers that precede link reliability's.
     pub(crate) fn encode_low(&self, out: &mut Vec<u8>) {
-        if let Some(sequence) = self.sequence {
-            out.put_element(types::LP_SEQUENCE, &sequence.to_be_bytes());
-        }
-        for (kind, value) in [(types::LP_FRAG_INDEX, self.frag_index), (types::LP_FRAG_COUNT, self.frag_count)] {
-            if let Some(value) = value {
-                out.put_integer(kind, value);
-            }
-        }
-        if let Some(token) = self.pit_token {
-            out.put_element(types::LP_PIT_TOKEN, token);
-        }
-        match self.nack {
-            Some(NackReason::Unspecified) => out.put_element(types::LP_NACK, &[]),
-            Some(reason) => {
-                out.put_nested(types::LP_NACK, |out| out.put_integer(types::LP_NACK_REASON, reason.number()));
-            }
-            None => {}
-        }
-        for (kind, value) in
-            [(types::LP_INCOMING_FACE, self.incoming_face), (types::LP_NEXT_HOP_FACE, self.next_hop_face)]
-        {
-            if let Some(value) = value {
-                out.put_integer(kind, value);
-            }
-        }
-        if let Some(policy) = self.cache_policy {
-            out.put_nested(types::LP_CACHE_POLICY, |out| out.put_integer(types::LP_CACHE_POLICY_TYPE, policy));
-        }
-        if let Some(mark) = self.congestion_mark {
-            out.put_integer(types::LP_CONGESTION_MARK, mark);
-        }
+        self.put_headers::<false>(out);
     }
     /// Appends the headers that follow link reliability's.
     pub(crate) fn encode_high(&self, out: &mut Vec<u8>) {
-        if self.non_discovery {
-            out.put_element(types::LP_NON_DISCOVERY, &[]);
-        }
-        if let Some(announcement) = self.prefix_announcement {
-            out.put_element(types::LP_PREFIX_ANNOUNCEMENT, announcement);
-        }
-        if let Some(tag) = &self.tag {
-            out.put_element(types::LP_PATH_TAG, tag.as_bytes());
-        }
-        if let Some(tag) = &self.tag_bits {
-            tag.encode(out);
-        }
-        if self.probe {
-            out.put_element(types::LP_PATH_PROBE, &[]);
-        }
-        if let Some(origin) = self.origin {
-            out.put_integer(types::LP_PATH_ORIGIN, if origin == Origin::Cache { 1 } else { 2 });
-        }
-        if self.path_failed {
-            out.put_element(types::LP_PATH_FAILED, &[]);
-        }
-        if let Some((number, zeros)) = self.mtu_probe {
-            out.put_head(types::LP_MTU_PROBE, 4 + zeros);
-            out.extend_from_slice(&number.to_be_bytes());
-            out.resize(out.len() + zeros, 0);
-        }
-        if let Some(number) = self.mtu_answer {
-            out.put_element(types::LP_MTU_ANSWER, &number.to_be_bytes());
-        }
-        if let Some(number) = self.boot_probe {
-            out.put_element(types::LP_BOOT_PROBE, &number.to_be_bytes());
-        }
-        if let Some((number, run)) = self.boot_answer {
-            out.put_head(types::LP_BOOT_ANSWER, 12);
-            out.extend_from_slice(&number.to_be_bytes());
-            out.extend_from_slice(&run.to_be_bytes());
-        }
-        if let Some(rates) = &self.rates {
-            out.put_element(types::LP_PATH_RATES, rates.as_bytes());
-        }
-        if let Some(RateProbe { number, place, last, zeros }) = self.rate_probe {
-            out.put_head(types::LP_RATE_PROBE, 6 + zeros);
-            out.extend_from_slice(&number.to_be_bytes());
-            out.extend_from_slice(&[place, last]);
-            out.resize(out.len() + zeros, 0);
-        }
-        if let Some((number, took)) = self.rate_answer {
-            out.put_head(types::LP_RATE_ANSWER, 12);
-            out.extend_from_slice(&number.to_be_bytes());
-            out.extend_from_slice(&u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).to_be_bytes());
-        }
+        self.put_headers::<true>(out);
     }
 }
 
 /// Appends the headers of link reliability.
 pub(crate) fn encode_link(acks: &[u64], tx_sequence: Option<u64>, out: &mut Vec<u8>) {
     for ack in acks {
-        out.put_element(types::LP_ACK, &ack.to_be_bytes());
+        put_fixed(types::LP_ACK, ack, out);
     }
     if let Some(sequence) = tx_sequence {
-        out.put_element(types::LP_TX_SEQUENCE, &sequence.to_be_bytes());
+        put_fixed(types::LP_TX_SEQUENCE, &sequence, out);
     }
 }
 /// Puts type and length in front of the headers from `start` on, and announces the fragment behind them.
@@ -478,39 +353,160 @@ pub(crate) fn wrap(start: usize, fragment_len: Option<usize>, out: &mut Vec<u8>)
     out.splice(start..start, head);
 }
 
+fn number(field: &'static str, value: &[u8], is_canonical: &mut bool) -> Result<u64, WireError> {
+    let number = integer(field, value)?;
+    *is_canonical &= value.len() == integer_bytes(number);
+    Ok(number)
+}
+fn put_number(kind: u32, number: &u64, out: &mut Vec<u8>) {
+    out.put_integer(kind, *number);
+}
+/// A number always written with 8 bytes.
+fn fixed(field: &'static str, value: &[u8], is_canonical: &mut bool) -> Result<u64, WireError> {
+    *is_canonical &= value.len() == 8;
+    integer(field, value)
+}
+fn put_fixed(kind: u32, number: &u64, out: &mut Vec<u8>) {
+    out.put_element(kind, &number.to_be_bytes());
+}
+fn put_elsewhere(_: u32, _: &u64, _: &mut Vec<u8>) {}
+fn bytes<'a>(_: &'static str, value: &'a [u8], _: &mut bool) -> Result<&'a [u8], WireError> {
+    Ok(value)
+}
+fn put_bytes(kind: u32, value: &&[u8], out: &mut Vec<u8>) {
+    out.put_element(kind, value);
+}
+fn nothing(field: &'static str, value: &[u8], _: &mut bool) -> Result<(), WireError> {
+    if value.is_empty() { Ok(()) } else { Err(WireError::Length(field, value.len())) }
+}
+fn put_nothing(kind: u32, (): &(), out: &mut Vec<u8>) {
+    out.put_element(kind, &[]);
+}
+fn token<'a>(field: &'static str, value: &'a [u8], _: &mut bool) -> Result<&'a [u8], WireError> {
+    match value.len() {
+        1..=PIT_TOKEN_BYTES_MAX => Ok(value),
+        bytes => Err(WireError::Length(field, bytes)),
+    }
+}
+/// The number in the only element that counts.
+fn nested(
+    field: &'static str,
+    value: &[u8],
+    order: &'static [u32],
+    is_canonical: &mut bool,
+) -> Result<Option<u64>, WireError> {
+    let mut sequence = Sequence::new(field, value, order);
+    let mut number = None;
+    while let Some(element) = sequence.element()? {
+        number = Some(sequence.integer(field, &element)?);
+    }
+    *is_canonical &= sequence.is_canonical();
+    Ok(number)
+}
+fn nack(field: &'static str, value: &[u8], is_canonical: &mut bool) -> Result<NackReason, WireError> {
+    let reason = nested(field, value, &[types::LP_NACK_REASON], is_canonical)?;
+    *is_canonical &= reason != Some(0);
+    Ok(NackReason::from(reason.unwrap_or(0)))
+}
+fn put_nack(kind: u32, reason: &NackReason, out: &mut Vec<u8>) {
+    match reason {
+        NackReason::Unspecified => out.put_element(kind, &[]),
+        reason => out.put_nested(kind, |out| out.put_integer(types::LP_NACK_REASON, reason.number())),
+    }
+}
+fn cache_policy(field: &'static str, value: &[u8], is_canonical: &mut bool) -> Result<u64, WireError> {
+    let policy = nested(field, value, &[types::LP_CACHE_POLICY_TYPE], is_canonical)?;
+    policy.ok_or(WireError::Missing("CachePolicyType"))
+}
+fn put_cache_policy(kind: u32, policy: &u64, out: &mut Vec<u8>) {
+    out.put_nested(kind, |out| out.put_integer(types::LP_CACHE_POLICY_TYPE, *policy));
+}
+fn origin(field: &'static str, value: &[u8], is_canonical: &mut bool) -> Result<Origin, WireError> {
+    match number(field, value, is_canonical)? {
+        1 => Ok(Origin::Cache),
+        2 => Ok(Origin::Aggregation),
+        found => Err(WireError::Value(field, found)),
+    }
+}
+fn put_origin(kind: u32, origin: &Origin, out: &mut Vec<u8>) {
+    out.put_integer(kind, if *origin == Origin::Cache { 1 } else { 2 });
+}
+fn path_tag<'a>(_: &'static str, value: &'a [u8], _: &mut bool) -> Result<PathTag<'a>, WireError> {
+    PathTag::parse(value)
+}
+fn put_path_tag(kind: u32, tag: &PathTag<'_>, out: &mut Vec<u8>) {
+    out.put_element(kind, tag.as_bytes());
+}
+fn bit_tag<'a>(_: &'static str, value: &'a [u8], _: &mut bool) -> Result<BitTag<'a>, WireError> {
+    BitTag::parse(value)
+}
+fn put_bit_tag(kind: u32, tag: &BitTag<'_>, out: &mut Vec<u8>) {
+    tag.encode(kind, out);
+}
+fn path_rates<'a>(_: &'static str, value: &'a [u8], _: &mut bool) -> Result<PathRates<'a>, WireError> {
+    PathRates::parse(value)
+}
+fn put_path_rates(kind: u32, rates: &PathRates<'_>, out: &mut Vec<u8>) {
+    out.put_element(kind, rates.as_bytes());
+}
 /// The number of bytes, which must all be zero.
 fn zeros_only(field: &'static str, bytes: &[u8]) -> Result<usize, WireError> {
     match bytes.iter().find(|byte| **byte != 0) {
         None => Ok(bytes.len()),
-        Some(found) => Err(WireError::Value { field, found: u64::from(*found) }),
+        Some(found) => Err(WireError::Value(field, u64::from(*found))),
     }
 }
 /// The number at the start of `value`, and the remainder.
 fn probe_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
-    let (number, rest) = value.split_first_chunk().ok_or(WireError::Length { field, bytes: value.len() })?;
+    let (number, rest) = value.split_first_chunk().ok_or(WireError::Length(field, value.len()))?;
     Ok((u32::from_be_bytes(*number), rest))
 }
-/// The number at the start of `value`, and the 8-byte number that is its only remainder.
-fn answer_number(field: &'static str, value: &[u8]) -> Result<(u32, u64), WireError> {
+fn mtu_probe(field: &'static str, value: &[u8], _: &mut bool) -> Result<(u32, usize), WireError> {
+    let (number, zeros) = probe_number(field, value)?;
+    Ok((number, zeros_only(field, zeros)?))
+}
+fn put_mtu_probe(kind: u32, (number, zeros): &(u32, usize), out: &mut Vec<u8>) {
+    out.put_head(kind, 4 + zeros);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.resize(out.len() + zeros, 0);
+}
+/// A number of 4 bytes.
+fn short(field: &'static str, value: &[u8], _: &mut bool) -> Result<u32, WireError> {
+    match probe_number(field, value)? {
+        (number, []) => Ok(number),
+        _ => Err(WireError::Length(field, value.len())),
+    }
+}
+fn put_short(kind: u32, number: &u32, out: &mut Vec<u8>) {
+    out.put_element(kind, &number.to_be_bytes());
+}
+/// A number of 4 bytes and one of 8 bytes.
+fn answer(field: &'static str, value: &[u8], _: &mut bool) -> Result<(u32, u64), WireError> {
     let (number, rest) = probe_number(field, value)?;
-    let rest = rest.try_into().map_err(|_| WireError::Length { field, bytes: value.len() })?;
+    let rest = rest.try_into().map_err(|_| WireError::Length(field, value.len()))?;
     Ok((number, u64::from_be_bytes(rest)))
 }
-fn once<T>(slot: &mut Option<T>, value: T, kind: u32) -> Result<(), WireError> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(WireError::Critical { field: "LpPacket", kind }),
-    }
+fn put_answer(kind: u32, (number, value): &(u32, u64), out: &mut Vec<u8>) {
+    out.put_head(kind, 12);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&value.to_be_bytes());
 }
-fn set(flag: &mut bool, field: &'static str, value: &[u8], kind: u32) -> Result<(), WireError> {
-    match value.len() {
-        0 if !*flag => {
-            *flag = true;
-            Ok(())
-        }
-        0 => Err(WireError::Critical { field: "LpPacket", kind }),
-        bytes => Err(WireError::Length { field, bytes }),
-    }
+fn rate_probe(field: &'static str, value: &[u8], _: &mut bool) -> Result<RateProbe, WireError> {
+    let (number, rest) = probe_number(field, value)?;
+    let [place, last, zeros @ ..] = rest else { return Err(WireError::Length(field, value.len())) };
+    Ok(RateProbe { number, place: *place, last: *last, zeros: zeros_only(field, zeros)? })
+}
+fn put_rate_probe(kind: u32, RateProbe { number, place, last, zeros }: &RateProbe, out: &mut Vec<u8>) {
+    out.put_head(kind, 6 + zeros);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&[*place, *last]);
+    out.resize(out.len() + zeros, 0);
+}
+fn rate_answer(field: &'static str, value: &[u8], is_canonical: &mut bool) -> Result<(u32, Duration), WireError> {
+    answer(field, value, is_canonical).map(|(number, nanos)| (number, Duration::from_nanos(nanos)))
+}
+fn put_rate_answer(kind: u32, (number, took): &(u32, Duration), out: &mut Vec<u8>) {
+    put_answer(kind, &(*number, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)), out);
 }
 
 #[cfg(test)]
@@ -532,7 +528,7 @@ mod tests {
             assert_eq!(with(ignored), Ok((true, false)), "{ignored}");
         }
         for critical in [84, 99, 796, 801, 802, 803, 957, 960, 1000] {
-            assert_eq!(with(critical), Err(WireError::Critical { field: "LpPacket", kind: critical }), "{critical}");
+            assert_eq!(with(critical), Err(WireError::Critical("LpPacket", critical)), "{critical}");
         }
     }
 
@@ -551,9 +547,9 @@ mod tests {
         };
         assert_eq!(header(0x0394, &[0, 0, 1, 2, 0, 0]), Ok((Some((258, 2)), None, true)));
         assert_eq!(header(0x0398, &[0, 0, 1, 2]), Ok((None, Some(258), true)));
-        assert_eq!(header(0x0394, &[0, 0, 1]), Err(WireError::Length { field: "MtuProbe", bytes: 3 }));
-        assert_eq!(header(0x0394, &[0, 0, 1, 2, 9]), Err(WireError::Value { field: "MtuProbe", found: 9 }));
-        assert_eq!(header(0x0398, &[0, 0, 1, 2, 0]), Err(WireError::Length { field: "MtuAnswer", bytes: 5 }));
+        assert_eq!(header(0x0394, &[0, 0, 1]), Err(WireError::Length("MtuProbe", 3)));
+        assert_eq!(header(0x0394, &[0, 0, 1, 2, 9]), Err(WireError::Value("MtuProbe", 9)));
+        assert_eq!(header(0x0398, &[0, 0, 1, 2, 0]), Err(WireError::Length("MtuAnswer", 5)));
     }
 
     #[test]
@@ -564,8 +560,8 @@ mod tests {
         };
         assert_eq!(header(0x039c, &[0, 0, 1, 2]), Ok((Some(258), None, true)));
         assert_eq!(header(0x03a0, &[0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9]), Ok((None, Some((258, 9)), true)));
-        assert_eq!(header(0x039c, &[0, 0, 1, 2, 0]), Err(WireError::Length { field: "RunProbe", bytes: 5 }));
-        assert_eq!(header(0x03a0, &[0, 0, 1, 2, 9]), Err(WireError::Length { field: "RunAnswer", bytes: 5 }));
+        assert_eq!(header(0x039c, &[0, 0, 1, 2, 0]), Err(WireError::Length("RunProbe", 5)));
+        assert_eq!(header(0x03a0, &[0, 0, 1, 2, 9]), Err(WireError::Length("RunAnswer", 5)));
     }
 
     #[test]
@@ -576,11 +572,11 @@ mod tests {
         };
         let probe = RateProbe { number: 258, place: 3, last: 16, zeros: 2 };
         assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3, 16, 0, 0]), Ok((Some(probe), None, true)));
-        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3]), Err(WireError::Length { field: "RateProbe", bytes: 5 }));
-        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3, 16, 0, 9]), Err(WireError::Value { field: "RateProbe", found: 9 }));
+        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3]), Err(WireError::Length("RateProbe", 5)));
+        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3, 16, 0, 9]), Err(WireError::Value("RateProbe", 9)));
         let answer = Some((258, Duration::from_nanos(3 << 8)));
         assert_eq!(header(0x03ac, &[0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3, 0]), Ok((None, answer, true)));
-        assert_eq!(header(0x03ac, &[0, 0, 1, 2, 9]), Err(WireError::Length { field: "RateAnswer", bytes: 5 }));
+        assert_eq!(header(0x03ac, &[0, 0, 1, 2, 9]), Err(WireError::Length("RateAnswer", 5)));
     }
 
     #[test]

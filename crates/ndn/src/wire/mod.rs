@@ -57,72 +57,34 @@ pub const PACKET_BYTES_MAX: usize = 8800;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The packet ends too early.
-    #[error("packet ends inside {field}: needs {needs} bytes, has {has}")]
-    Short {
-        /// Which element.
-        field: &'static str,
-        /// Bytes that it needs.
-        needs: u64,
-        /// Bytes left.
-        has: usize,
-    },
-    /// Bytes follow the end of the packet.
-    #[error("{extra} bytes after the end of the packet")]
-    Trailing {
-        /// How many.
-        extra: usize,
-    },
-    /// A type or length is not in its shortest form, or a type is zero or above 2³² − 1.
-    #[error("type or length at byte {at} of {field} is not in its shortest form or out of range")]
-    Number {
-        /// The element that contains it.
-        field: &'static str,
-        /// Where.
-        at: usize,
-    },
-    /// A critical element is unknown, or known and out of place.
-    #[error("element of critical type {kind} is unknown or out of place in {field}")]
-    Critical {
-        /// The element that contains it.
-        field: &'static str,
-        /// Its type.
-        kind: u32,
-    },
-    /// A required element is missing.
-    #[error("{field} is missing")]
-    Missing {
-        /// Which element.
-        field: &'static str,
-    },
-    /// An element has a length that it cannot have.
-    #[error("{field} cannot have {bytes} bytes")]
-    Length {
-        /// Which element.
-        field: &'static str,
-        /// Its length.
-        bytes: usize,
-    },
-    /// An element has a value that is not legal.
-    #[error("{field} cannot be {found}")]
-    Value {
-        /// Which element.
-        field: &'static str,
-        /// Its value.
-        found: u64,
-    },
-    /// The packet is of a type that a forwarder does not handle.
-    #[error("packet of type {kind} is none of Interest, Data and LpPacket")]
-    Type {
-        /// Its type.
-        kind: u32,
-    },
-    /// Elements that contradict each other.
-    #[error("{what}")]
-    Contradiction {
-        /// Their error.
-        what: &'static str,
-    },
+    /// The packet ends too early, inside this element: the bytes that it needs, and those that are left.
+    #[error("packet ends inside {0}: needs {1} bytes, has {2}")]
+    Short(&'static str, u64, usize),
+    /// So many bytes follow the end of the packet.
+    #[error("{0} bytes after the end of the packet")]
+    Trailing(usize),
+    /// A type or length in this element and at this place is not in its shortest form, or a type is zero or above
+    /// 2³² − 1.
+    #[error("type or length at byte {1} of {0} is not in its shortest form or out of range")]
+    Number(&'static str, usize),
+    /// Inside this element, a critical one of that type is unknown, or known and out of place.
+    #[error("element of critical type {1} is unknown or out of place in {0}")]
+    Critical(&'static str, u32),
+    /// This required element is missing.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// This element has a length that it cannot have.
+    #[error("{0} cannot have {1} bytes")]
+    Length(&'static str, usize),
+    /// This element has a value that is not legal.
+    #[error("{0} cannot be {1}")]
+    Value(&'static str, u64),
+    /// The packet is of this type, which a forwarder does not handle.
+    #[error("packet of type {0} is none of Interest, Data and LpPacket")]
+    Type(u32),
+    /// Elements that contradict each other in this way.
+    #[error("{0}")]
+    Contradiction(&'static str),
 }
 
 impl WireError {
@@ -220,62 +182,14 @@ pub mod types {
     pub const LP_PACKET: u32 = 100;
     /// LP: a packet or a piece of one.
     pub const LP_FRAGMENT: u32 = 80;
-    /// LP: number of the piece on this link.
-    pub const LP_SEQUENCE: u32 = 81;
-    /// LP: number of the piece in its packet.
-    pub const LP_FRAG_INDEX: u32 = 82;
-    /// LP: pieces of the packet.
-    pub const LP_FRAG_COUNT: u32 = 83;
-    /// LP: returned with the answer as it is.
-    pub const LP_PIT_TOKEN: u32 = 98;
-    /// LP: the Interest is returned unanswered.
-    pub const LP_NACK: u32 = 800;
-    /// LP: why.
+    /// LP: why an Interest is returned unanswered.
     pub const LP_NACK_REASON: u32 = 801;
-    /// LP: the face on which a packet arrived, for a local application.
-    pub const LP_INCOMING_FACE: u32 = 812;
-    /// LP: the face that a local application selects.
-    pub const LP_NEXT_HOP_FACE: u32 = 816;
-    /// LP: whether to cache.
-    pub const LP_CACHE_POLICY: u32 = 820;
     /// LP: which cache policy.
     pub const LP_CACHE_POLICY_TYPE: u32 = 821;
-    /// LP: a queue on the way is long.
-    pub const LP_CONGESTION_MARK: u32 = 832;
     /// LP: a TxSequence that arrived.
     pub const LP_ACK: u32 = 836;
     /// LP: number for acknowledgement.
     pub const LP_TX_SEQUENCE: u32 = 840;
-    /// LP: self-learning.
-    pub const LP_NON_DISCOVERY: u32 = 844;
-    /// LP: self-learning.
-    pub const LP_PREFIX_ANNOUNCEMENT: u32 = 848;
-    /// LP, PTP: a stack of labels, one byte string; see [`super::tag`].
-    pub const LP_PATH_TAG: u32 = 0x0380;
-    /// LP, PTP: a stack of labels as bits; see [`super::huffman`].
-    pub const LP_PATH_TAG_BITS: u32 = 0x0384;
-    /// LP, PTP, on an Interest: go to a producer, by no cache, and bring a tag back.
-    pub const LP_PATH_PROBE: u32 = 0x0388;
-    /// LP, PTP, on a Data: it does not come from a producer for this Interest.
-    pub const LP_PATH_ORIGIN: u32 = 0x038c;
-    /// LP, PTP, on a Data or Nack: the tag could not be followed.
-    pub const LP_PATH_FAILED: u32 = 0x0390;
-    /// LP: probes whether a datagram of this size arrives; a number of 4 bytes, then zeros.
-    pub const LP_MTU_PROBE: u32 = 0x0394;
-    /// LP: it does; the number.
-    pub const LP_MTU_ANSWER: u32 = 0x0398;
-    /// LP: probes for the neighbour's boot number; a number of 4 bytes.
-    pub const LP_BOOT_PROBE: u32 = 0x039c;
-    /// LP: this one; the number of the probe, then 8 bytes that differ from start to start.
-    pub const LP_BOOT_ANSWER: u32 = 0x03a0;
-    /// LP, PTP, on a Data that answers a probe: the rates of the links of its tag; see [`super::tag::PathRates`].
-    pub const LP_PATH_RATES: u32 = 0x03a4;
-    /// LP: a packet of a train that measures the rate of the link: the train's number of 4 bytes, the packet's place in it
-    /// and the last place, a byte each, then zeros.
-    pub const LP_RATE_PROBE: u32 = 0x03a8;
-    /// LP: the number of the train, then the time between the arrivals of its first and its last packet, 8 bytes, in
-    /// ns.
-    pub const LP_RATE_ANSWER: u32 = 0x03ac;
 }
 
 /// The type of the packet that `bytes` start with, if they start with one at all.

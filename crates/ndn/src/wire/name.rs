@@ -30,7 +30,7 @@ impl Component<'_> {
 
 /// A name in a packet: the value of a Name element whose components are legal. Comparing two gives NDN's canonical
 /// order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NameView<'a>(&'a [u8]);
 
 impl<'a> NameView<'a> {
@@ -46,11 +46,11 @@ impl<'a> NameView<'a> {
         while let Some(component) = reader.element()? {
             match u16::try_from(component.kind) {
                 Ok(types::IMPLICIT_DIGEST | types::PARAMETERS_DIGEST) if component.value.len() != 32 => {
-                    return Err(WireError::Length { field: "digest component", bytes: component.value.len() });
+                    return Err(WireError::Length("digest component", component.value.len()));
                 }
                 Ok(_) => {}
                 Err(_) => {
-                    return Err(WireError::Value { field: "component type", found: u64::from(component.kind) });
+                    return Err(WireError::Value("component type", u64::from(component.kind)));
                 }
             }
         }

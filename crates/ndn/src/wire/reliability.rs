@@ -23,14 +23,6 @@ use super::fragment::Piece;
 /// Settings of link reliability. The defaults are NFD's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReliabilityConfig {
-    /// Maximum retransmissions of a packet. Default: 3.
-    pub retries_max: u8,
-    /// A packet is lost when this many later ones are acknowledged. Default: 3.
-    pub reorder_packets: u8,
-    /// How long an acknowledgement waits for a packet to travel with. Default: 5 ms.
-    pub ack_delay: Duration,
-    /// The smallest retransmission timeout. Default: 200 ms. RFC 6298 has 1 s.
-    pub rto_min: Duration,
     /// Maximum packets that await acknowledgement; beyond that they go unreliably. Default: 4,096.
     pub unacknowledged_max: usize,
     /// Maximum acknowledgements that wait to be sent. Default: 1,024.
@@ -39,14 +31,7 @@ pub struct ReliabilityConfig {
 
 impl Default for ReliabilityConfig {
     fn default() -> Self {
-        ReliabilityConfig {
-            retries_max: 3,
-            reorder_packets: 3,
-            ack_delay: Duration::from_millis(5),
-            rto_min: Duration::from_millis(200),
-            unacknowledged_max: 4096,
-            acks_max: 1024,
-        }
+        ReliabilityConfig { unacknowledged_max: 4096, acks_max: 1024 }
     }
 }
 
@@ -93,6 +78,14 @@ struct Sent {
     later_acks: u8,
 }
 
+/// Maximum retransmissions of a packet. NFD's, as the following.
+pub const RETRIES_MAX: u8 = 3;
+/// A packet is lost when this many later ones are acknowledged.
+const REORDER_PACKETS: u8 = 3;
+/// How long an acknowledgement waits for a packet to travel with.
+const ACK_DELAY: Duration = Duration::from_millis(5);
+/// The smallest retransmission timeout. RFC 6298 has 1 s.
+const RTO_MIN: Duration = Duration::from_millis(200);
 /// Pieces remembered against duplicates.
 const SEEN_MAX: usize = 4096;
 /// How long numbers are remembered: a restarted neighbour may reuse numbers, and its packets are no duplicates then.
@@ -108,7 +101,7 @@ impl Reliability {
         Reliability {
             config,
             next: first,
-            rtt: RttEstimator::new(config.rto_min.max(Duration::from_secs(1)), config.rto_min, Duration::from_secs(10)),
+            rtt: RttEstimator::new(Duration::from_secs(1), RTO_MIN, Duration::from_secs(10)),
             sent: BTreeMap::new(),
             acks: VecDeque::new(),
             acks_since: None,
@@ -171,13 +164,12 @@ impl Reliability {
         if sent.retries == 0 {
             self.rtt.on_sample(now.since(sent.at));
         }
-        let threshold = self.config.reorder_packets;
         let lost: Vec<u64> = self
             .sent
             .range_mut(..number)
             .filter_map(|(number, sent)| {
                 sent.later_acks += 1;
-                (sent.later_acks >= threshold).then_some(*number)
+                (sent.later_acks >= REORDER_PACKETS).then_some(*number)
             })
             .collect();
         lost.into_iter().for_each(|number| self.on_lost(number));
@@ -191,7 +183,7 @@ impl Reliability {
     }
     fn on_lost(&mut self, number: u64) {
         let Some(sent) = self.sent.remove(&number) else { return };
-        if sent.retries >= self.config.retries_max {
+        if sent.retries >= RETRIES_MAX {
             self.stats.exhausted += 1;
             self.ignored += 1;
             return;
@@ -215,14 +207,14 @@ impl Reliability {
     }
     /// Whether acknowledgements have waited long enough for a packet to travel with.
     pub fn acks_are_due(&self, now: Time) -> bool {
-        self.acks_since.is_some_and(|since| since + self.config.ack_delay <= now)
+        self.acks_since.is_some_and(|since| since + ACK_DELAY <= now)
     }
     /// When to look again.
     pub fn poll_timeout(&self) -> Option<Time> {
         let rto = self.rtt.rto();
         // Numbers are in the order of time.
         let oldest = self.sent.first_key_value().map(|(_, sent)| sent.at + rto);
-        let acks = self.acks_since.map(|since| since + self.config.ack_delay);
+        let acks = self.acks_since.map(|since| since + ACK_DELAY);
         oldest.into_iter().chain(acks).min()
     }
 }

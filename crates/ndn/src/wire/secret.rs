@@ -29,11 +29,8 @@ pub enum SecretError {
     #[error("it is no NDN packet: {0}")]
     Wire(#[from] WireError),
     /// It is something else.
-    #[error("it holds no secret key (ContentType is {found}, not 9)")]
-    ContentType {
-        /// The value found.
-        found: u64,
-    },
+    #[error("it holds no secret key (ContentType is {0}, not 9)")]
+    ContentType(u64),
     /// Its name has another form.
     #[error("its name is not IDENTITY/KEY/KEY-ID")]
     Name,
@@ -62,7 +59,7 @@ impl Secret {
     pub fn decode(packet: &[u8]) -> Result<Secret, SecretError> {
         let data = Data::decode(packet)?;
         if data.content_type() != SIGNING_KEY {
-            return Err(SecretError::ContentType { found: data.content_type().number() });
+            return Err(SecretError::ContentType(data.content_type().number()));
         }
         let name = data.name.to_name().map_err(|_| SecretError::Name)?;
         if !has_key_before_end(&name, 2) {

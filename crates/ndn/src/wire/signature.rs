@@ -19,61 +19,34 @@ use sha2::{Digest, Sha256};
 
 use super::{
     NameView, WireError,
-    tlv::{Reader, Sequence, Writer, is_critical},
+    tlv::{Reader, Sequence, Writer, is_critical, numbered},
     types,
 };
 
 type Hmac = hmac::Hmac<Sha256>;
 
-/// The algorithm of a signature.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum SignatureType {
-    /// A digest, which needs no key.
-    DigestSha256,
-    /// RSA with SHA-256 and PKCS #1 v1.5 padding; this program verifies it and does not sign with it.
-    Rsa,
-    /// ECDSA over P-256 with SHA-256.
-    Ecdsa,
-    /// HMAC with SHA-256.
-    Hmac,
-    /// Ed25519.
-    Ed25519,
-    /// No signature.
-    Null,
-    /// An unknown number.
-    Other(u64),
+numbered! {
+    /// The algorithm of a signature.
+    pub enum SignatureType {
+        /// A digest, which needs no key.
+        0 => DigestSha256,
+        /// RSA with SHA-256 and PKCS #1 v1.5 padding; this program verifies it and does not sign with it.
+        1 => Rsa,
+        /// ECDSA over P-256 with SHA-256.
+        3 => Ecdsa,
+        /// HMAC with SHA-256.
+        4 => Hmac,
+        /// Ed25519.
+        5 => Ed25519,
+        /// No signature.
+        200 => Null,
+    }
 }
 
 impl SignatureType {
-    /// Its number on the wire.
-    pub fn number(self) -> u64 {
-        match self {
-            SignatureType::DigestSha256 => 0,
-            SignatureType::Rsa => 1,
-            SignatureType::Ecdsa => 3,
-            SignatureType::Hmac => 4,
-            SignatureType::Ed25519 => 5,
-            SignatureType::Null => 200,
-            SignatureType::Other(number) => number,
-        }
-    }
     /// Whether a private key makes such signatures, so that certificates can name its owner.
     pub fn is_by_key(self) -> bool {
         matches!(self, SignatureType::Ed25519 | SignatureType::Ecdsa | SignatureType::Rsa)
-    }
-}
-impl From<u64> for SignatureType {
-    fn from(number: u64) -> Self {
-        match number {
-            0 => SignatureType::DigestSha256,
-            1 => SignatureType::Rsa,
-            3 => SignatureType::Ecdsa,
-            4 => SignatureType::Hmac,
-            5 => SignatureType::Ed25519,
-            200 => SignatureType::Null,
-            other => SignatureType::Other(other),
-        }
     }
 }
 
@@ -146,29 +119,17 @@ impl<'a> SignatureInfo<'a> {
         while let Some(element) = sequence.element()? {
             match element.kind {
                 types::SIGNATURE_TYPE => kind = Some(sequence.integer("SignatureType", &element)?),
-                types::KEY_LOCATOR => {
-                    let (locator, canonical) = decode_locator(element.value)?;
-                    info.key_locator = locator;
-                    if !canonical {
-                        sequence.not_canonical();
-                    }
-                }
+                types::KEY_LOCATOR => info.key_locator = sequence.part(decode_locator(element.value)?),
                 types::SIGNATURE_NONCE => match element.value {
-                    [] => return Err(WireError::Length { field: "SignatureNonce", bytes: 0 }),
+                    [] => return Err(WireError::Length("SignatureNonce", 0)),
                     nonce => info.nonce = Some(nonce),
                 },
                 types::SIGNATURE_TIME => info.time = Some(sequence.integer("SignatureTime", &element)?),
                 types::SIGNATURE_SEQUENCE => info.sequence = Some(sequence.integer("SignatureSeqNum", &element)?),
-                _ => {
-                    let (validity, canonical) = ValidityPeriod::decode(element.value)?;
-                    info.validity = Some(validity);
-                    if !canonical {
-                        sequence.not_canonical();
-                    }
-                }
+                _ => info.validity = Some(sequence.part(ValidityPeriod::decode(element.value)?)),
             }
         }
-        info.kind = kind.ok_or(WireError::Missing { field: "SignatureType" })?.into();
+        info.kind = kind.ok_or(WireError::Missing("SignatureType"))?.into();
         Ok((info, sequence.is_canonical()))
     }
     /// Appends the element with type `kind`.
@@ -208,16 +169,16 @@ impl<'a> ValidityPeriod<'a> {
         let mut sequence = Sequence::new("ValidityPeriod", value, &[types::NOT_BEFORE, types::NOT_AFTER]);
         let (mut not_before, mut not_after) = (None, None);
         while let Some(element) = sequence.element()? {
-            let wrong = WireError::Length { field: "time of a ValidityPeriod", bytes: element.value.len() };
+            let wrong = WireError::Length("time of a ValidityPeriod", element.value.len());
             let time: &[u8; 15] = element.value.try_into().map_err(|_| wrong)?;
             let is_digit = |at: usize| at == 8 || time[at].is_ascii_digit();
             if time[8] != b'T' || !(0..15).all(is_digit) {
-                return Err(WireError::Value { field: "time of a ValidityPeriod", found: u64::from(time[0]) });
+                return Err(WireError::Value("time of a ValidityPeriod", u64::from(time[0])));
             }
             *(if element.kind == types::NOT_BEFORE { &mut not_before } else { &mut not_after }) = Some(time);
         }
-        let not_before = not_before.ok_or(WireError::Missing { field: "NotBefore" })?;
-        let not_after = not_after.ok_or(WireError::Missing { field: "NotAfter" })?;
+        let not_before = not_before.ok_or(WireError::Missing("NotBefore"))?;
+        let not_after = not_after.ok_or(WireError::Missing("NotAfter"))?;
         Ok((ValidityPeriod { not_before, not_after }, sequence.is_canonical()))
     }
     /// Whether it counts at a time, in seconds since 1970.
@@ -261,7 +222,7 @@ fn decode_locator(value: &[u8]) -> Result<(Option<KeyLocator<'_>>, bool), WireEr
         match element.kind {
             types::NAME if locator.is_none() => locator = Some(KeyLocator::Name(NameView::parse(element.value)?)),
             types::KEY_DIGEST if locator.is_none() => locator = Some(KeyLocator::Digest(element.value)),
-            kind if is_critical(kind) => return Err(WireError::Critical { field: FIELD, kind }),
+            kind if is_critical(kind) => return Err(WireError::Critical(FIELD, kind)),
             _ => is_canonical = false,
         }
     }
@@ -474,7 +435,7 @@ mod tests {
         info.encode(types::SIGNATURE_INFO, &mut bytes);
         let value = super::super::tlv::only("x", &bytes, types::SIGNATURE_INFO).unwrap();
         assert_eq!(SignatureInfo::decode(value), Ok((info, true)));
-        let critical = |field, kind| Err(WireError::Critical { field, kind });
+        let critical = |field, kind| Err(WireError::Critical(field, kind));
         let with = |more: &[u8]| [value, more].concat();
         // An extension of a certificate: one that may be ignored (AdditionalDescription), and one that may not.
         assert_eq!(SignatureInfo::decode(&with(&[253, 1, 2, 0])), Ok((info, false)));
@@ -483,12 +444,9 @@ mod tests {
         assert!(SignatureInfo::decode(&locator(&[29, 1, 7])).is_ok_and(|(_, canonical)| canonical));
         assert!(SignatureInfo::decode(&locator(&[32, 0, 29, 1, 7])).is_ok_and(|(_, canonical)| !canonical));
         for inner in [&[30, 0, 29, 1, 7][..], &[29, 1, 7, 29, 1, 7], &[29, 1, 7, 7, 0], &[7, 0, 29, 0], &[33, 0]] {
-            assert!(matches!(
-                SignatureInfo::decode(&locator(inner)),
-                Err(WireError::Critical { field: "KeyLocator", .. })
-            ));
+            assert!(matches!(SignatureInfo::decode(&locator(inner)), Err(WireError::Critical("KeyLocator", _))));
         }
-        assert_eq!(SignatureInfo::decode(&[28, 0]), Err(WireError::Missing { field: "SignatureType" }));
+        assert_eq!(SignatureInfo::decode(&[28, 0]), Err(WireError::Missing("SignatureType")));
         assert!(SignatureInfo::decode(&[27, 3, 0, 0, 0]).is_err());
     }
 
@@ -513,7 +471,7 @@ mod tests {
         assert_eq!(SignatureInfo::decode(value), Ok((info, true)));
         let kind = types::VALIDITY_PERIOD;
         let of_interest = SignatureInfo::decode_of_interest(value);
-        assert_eq!(of_interest, Err(WireError::Critical { field: "SignatureInfo", kind }));
+        assert_eq!(of_interest, Err(WireError::Critical("SignatureInfo", kind)));
         let counts = [951_782_398, 951_782_399, 1_709_251_199, 1_709_251_200].map(|time| validity.contains(time));
         assert_eq!(counts, [false, true, true, false]);
         let mut broken = value.to_vec();

@@ -34,11 +34,8 @@ pub enum SpkiError {
     #[error("its key is neither Ed25519 nor ECDSA over P-256 nor RSA")]
     Algorithm,
     /// An RSA key of a size that is not accepted.
-    #[error("its RSA key has {bits} bits; 2048 to 8192 are accepted")]
-    RsaBits {
-        /// The size of its modulus.
-        bits: usize,
-    },
+    #[error("its RSA key has {0} bits; 2048 to 8192 are accepted")]
+    RsaBits(usize),
 }
 
 impl VerifyKey {
@@ -63,7 +60,7 @@ impl VerifyKey {
             let key = info.subject_public_key.as_bytes().ok_or(SpkiError::Malformed)?;
             let bits = rsa_bits(key).ok_or(SpkiError::Malformed)?;
             let is_accepted = RSA_BITS.contains(&bits);
-            return if is_accepted { Ok(VerifyKey::Rsa(key.to_vec())) } else { Err(SpkiError::RsaBits { bits }) };
+            return if is_accepted { Ok(VerifyKey::Rsa(key.to_vec())) } else { Err(SpkiError::RsaBits(bits)) };
         }
         if info.algorithm.oid != p256::elliptic_curve::ALGORITHM_OID {
             return Err(SpkiError::Algorithm);

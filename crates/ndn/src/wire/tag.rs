@@ -32,7 +32,7 @@ impl<'a> PathTag<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         match bytes.len() {
             0..=TAG_BYTES_MAX => Ok(PathTag(bytes)),
-            bytes => Err(WireError::Length { field: "PathTag", bytes }),
+            bytes => Err(WireError::Length("PathTag", bytes)),
         }
     }
     /// The labels, the next router's first.
@@ -74,7 +74,7 @@ impl<'a> PathRates<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         match bytes.as_chunks() {
             (rates, []) if bytes.len() <= TAG_BYTES_MAX => Ok(PathRates(rates)),
-            _ => Err(WireError::Length { field: "PathRates", bytes: bytes.len() }),
+            _ => Err(WireError::Length("PathRates", bytes.len())),
         }
     }
     /// The value of the header.
@@ -133,7 +133,7 @@ mod tests {
         let read: Vec<Option<u64>> = PathRates::parse(&value).unwrap().rates().map(|rate| rate.map(kbps)).collect();
         let most = 2_047 << 31;
         assert_eq!(read, [Some(most), Some(1 << 41), Some(199_936), Some(2_047), Some(1), None]);
-        assert_eq!(PathRates::parse(&[0; 3]), Err(WireError::Length { field: "PathRates", bytes: 3 }));
+        assert_eq!(PathRates::parse(&[0; 3]), Err(WireError::Length("PathRates", 3)));
         assert_eq!(PathRates::parse(&[7; TAG_BYTES_MAX]).unwrap().pushed(None), None);
         assert!(PathRates::parse(&[7; TAG_BYTES_MAX + 2]).is_err());
     }

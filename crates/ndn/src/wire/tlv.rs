@@ -48,14 +48,13 @@ impl<'a> Reader<'a> {
         }
         let kind = self.number()?;
         let kind = u32::try_from(kind).ok().filter(|kind| *kind != 0);
-        let kind = kind.ok_or(WireError::Number { field: self.field, at: start })?;
+        let kind = kind.ok_or(WireError::Number(self.field, start))?;
         let length = self.number()?;
         let left = self.bytes.len() - self.at;
-        let length = usize::try_from(length).ok().filter(|length| *length <= left).ok_or(WireError::Short {
-            field: self.field,
-            needs: length,
-            has: left,
-        })?;
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= left)
+            .ok_or(WireError::Short(self.field, length, left))?;
         let value = &self.bytes[self.at..self.at + length];
         self.at += length;
         Ok(Some(Element { kind, value, start, end: self.at }))
@@ -75,9 +74,9 @@ impl<'a> Reader<'a> {
             None => {
                 let needs = rest.first().map_or(1, |first| number_bytes(*first));
                 if rest.len() < needs {
-                    Err(WireError::Short { field: self.field, needs: needs as u64, has: rest.len() })
+                    Err(WireError::Short(self.field, needs as u64, rest.len()))
                 } else {
-                    Err(WireError::Number { field: self.field, at: self.at })
+                    Err(WireError::Number(self.field, self.at))
                 }
             }
         }
@@ -118,7 +117,7 @@ impl<'a> Sequence<'a> {
                 None if is_critical(element.kind)
                     && !self.ignored.as_ref().is_some_and(|ignored| ignored.contains(&element.kind)) =>
                 {
-                    return Err(WireError::Critical { field: self.reader.field, kind: element.kind });
+                    return Err(WireError::Critical(self.reader.field, element.kind));
                 }
                 None => self.is_canonical = false,
             }
@@ -134,9 +133,10 @@ impl<'a> Sequence<'a> {
         self.is_canonical &= element.value.len() == integer_bytes(value);
         Ok(value)
     }
-    /// Notes that a part of it will not be re-emitted unchanged.
-    pub fn not_canonical(&mut self) {
-        self.is_canonical = false;
+    /// Takes a decoded part of it, and notes if it will not be re-emitted unchanged.
+    pub fn part<T>(&mut self, (part, is_canonical): (T, bool)) -> T {
+        self.is_canonical &= is_canonical;
+        part
     }
     /// Whether everything so far will be re-emitted unchanged.
     pub fn is_canonical(&self) -> bool {
@@ -151,7 +151,7 @@ pub fn is_critical(kind: u32) -> bool {
 
 /// Elements that may be ignored stand behind the name. NDN packet format 0.3, "Interest Packet" and "Data Packet".
 pub(super) fn before_name() -> WireError {
-    WireError::Contradiction { what: "an element stands before the name" }
+    WireError::Contradiction("an element stands before the name")
 }
 
 /// The only element in `bytes`, which must be of type `kind`.
@@ -163,9 +163,9 @@ pub fn only<'a>(field: &'static str, bytes: &'a [u8], kind: u32) -> Result<&'a [
     match reader.element()? {
         Some(element) if element.kind == kind => match reader.rest().len() {
             0 => Ok(element.value),
-            extra => Err(WireError::Trailing { extra }),
+            extra => Err(WireError::Trailing(extra)),
         },
-        _ => Err(WireError::Missing { field }),
+        _ => Err(WireError::Missing(field)),
     }
 }
 
@@ -202,7 +202,7 @@ pub fn integer(field: &'static str, value: &[u8]) -> Result<u64, WireError> {
         [a, b] => u64::from(u16::from_be_bytes([a, b])),
         [a, b, c, d] => u64::from(u32::from_be_bytes([a, b, c, d])),
         [a, b, c, d, e, f, g, h] => u64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        _ => return Err(WireError::Length { field, bytes: value.len() }),
+        _ => return Err(WireError::Length(field, value.len())),
     })
 }
 /// Bytes of a NonNegativeInteger in its shortest form.
@@ -285,6 +285,38 @@ impl Writer for Vec<u8> {
     }
 }
 
+/// Declares an enum of numbers on the wire; `Other` is any that has no name here.
+macro_rules! numbered {
+    ($(#[$meta:meta])* pub enum $type:ident { $($(#[$variant_meta:meta])* $number:literal => $variant:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum $type {
+            $($(#[$variant_meta])* $variant,)*
+            /// An unknown number.
+            Other(u64),
+        }
+        impl $type {
+            /// Its number on the wire.
+            pub fn number(self) -> u64 {
+                match self {
+                    $($type::$variant => $number,)*
+                    $type::Other(number) => number,
+                }
+            }
+        }
+        impl From<u64> for $type {
+            fn from(number: u64) -> Self {
+                match number {
+                    $($number => $type::$variant,)*
+                    other => $type::Other(other),
+                }
+            }
+        }
+    };
+}
+pub(super) use numbered;
+
 /// How the value of an element is read, and how the element is appended.
 pub(super) struct Form<T>(pub fn(&[u8]) -> Result<T, WireError>, pub fn(u32, &T, &mut Vec<u8>));
 
@@ -355,10 +387,10 @@ mod tests {
         assert_eq!(read(&[40, 0, 42, 0]), Ok((alloc::vec![40, 42], true)));
         assert_eq!(read(&[40, 0, 44, 0, 42, 0]), Ok((alloc::vec![40, 42], false)));
         assert_eq!(read(&[42, 0, 40, 0]), Ok((alloc::vec![42], false)));
-        assert_eq!(read(&[40, 0, 45, 0]), Err(WireError::Critical { field: "test", kind: 45 }));
-        assert_eq!(read(&[30, 0]), Err(WireError::Critical { field: "test", kind: 30 }));
-        assert_eq!(read(&[0, 0]), Err(WireError::Number { field: "test", at: 0 }));
-        assert_eq!(read(&[40, 3, 1]), Err(WireError::Short { field: "test", needs: 3, has: 1 }));
+        assert_eq!(read(&[40, 0, 45, 0]), Err(WireError::Critical("test", 45)));
+        assert_eq!(read(&[30, 0]), Err(WireError::Critical("test", 30)));
+        assert_eq!(read(&[0, 0]), Err(WireError::Number("test", 0)));
+        assert_eq!(read(&[40, 3, 1]), Err(WireError::Short("test", 3, 1)));
     }
 
     proptest! {

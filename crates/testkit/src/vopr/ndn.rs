@@ -242,14 +242,14 @@ impl Family for Ndn {
                 .collect();
             for (face, neighbour) in &neighbours {
                 let is_missing = |name: &&Name| {
-                    let hops = router.fib().exact(name).into_iter().flat_map(|entry| &entry.next_hops);
+                    let hops = router.fib.exact(name).into_iter().flat_map(|entry| &entry.next_hops);
                     !hops.into_iter().any(|hop| hop.face == *face)
                 };
                 if let Some(name) = published[*neighbour].iter().find(is_missing) {
                     return Some(format!("node {index} has no route to '{name}' by {face}, where it is published"));
                 }
             }
-            let routes = router.rib().iter().flat_map(|(name, routes)| routes.iter().map(move |route| (name, route)));
+            let routes = router.rib.iter().flat_map(|(name, routes)| routes.iter().map(move |route| (name, route)));
             for (name, route) in routes.filter(|(_, route)| route.origin == ORIGIN_APP) {
                 let is_there = |(face, at): &(FaceId, usize)| *face == route.face && published[*at].contains(name);
                 if route.face.0 < INTERNAL_FACES_FIRST && !neighbours.iter().any(is_there) {

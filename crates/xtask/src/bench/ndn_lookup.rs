@@ -238,7 +238,7 @@ impl Table {
     fn ways(&self) -> Vec<Way<'_, Option<FaceId>>> {
         let bases = || Fab::new(BASE_FLOWS);
         let (mut router, mut saving, mut best) = (bases(), bases(), bases());
-        let generation = self.fib.generation();
+        let generation = self.fib.generation;
         let known = move |base: &mut Fab, name: NameView<'_>, hash: u64, flow: &[u8]| {
             self.face(base.lookup(hash, flow, generation).unwrap_or_else(|| {
                 let found = self.flow_is_unknown(name);

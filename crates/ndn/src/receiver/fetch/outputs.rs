@@ -2,7 +2,7 @@
 use super::*;
 
 impl Fetching {
-    pub(in crate::receiver) fn poll_interest(
+    pub(in crate::internals::receiver) fn poll_interest(
         &mut self,
         now: Time,
         shared: &mut Shared,
@@ -46,7 +46,7 @@ impl Fetching {
                 None => naming::packet_name(&object, version, packet).ok(),
             };
             let Some(name) = name else { continue };
-            let bypasses = request.caches == CacheUse::Bypassed || self.foreign.must_bypass(packet);
+            let bypasses = request.caches == CacheUse::Bypassed || self.foreign.bad.contains(&packet);
             let (path, number) = (request.path, request.number);
             let mut requested = match self.requested.remove(&packet) {
                 Some(known) => known.again(now, path, number, lifetime),
@@ -153,18 +153,13 @@ impl Fetching {
     }
     /// Probes a silent path with the manifest under a unique name: a packet's name may be answered over any path that
     /// requested it. `None` for foreign objects, which have no such name.
-    pub(super) fn path_probe(
-        &mut self,
-        now: Time,
-        requested: SubstitutedRequest,
-        random: &mut Random,
-    ) -> Option<Outgoing> {
+    pub(super) fn path_probe(&mut self, now: Time, of: SubstitutedRequest, random: &mut Random) -> Option<Outgoing> {
         if self.foreign.known().is_some() || self.path_probes.len() >= PROBES_MAX {
             return None;
         }
-        let tag = Some(self.paths.tag(requested.path)?.clone());
-        let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, requested.path), random)?;
-        self.path_probes.insert(nonce, requested);
+        let tag = Some(self.paths.tag(of.path)?.clone());
+        let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, of.path), random)?;
+        self.path_probes.insert(nonce, of);
         Some(Outgoing { interest, tag, probe: true, token: None })
     }
     /// An Interest for the manifest with a unique name, and its nonce.
@@ -218,7 +213,7 @@ impl Fetching {
         .encode()
         .into()
     }
-    pub(in crate::receiver) fn poll_timeout(&self) -> Option<Time> {
+    pub(in crate::internals::receiver) fn poll_timeout(&self) -> Option<Time> {
         if self.is_ended() {
             return None;
         }
@@ -239,7 +234,7 @@ impl Fetching {
     }
     /// The next event. A path that stays silent is replaced if there is another one, since foreign forwarders send no
     /// Nack for it (PTP §4 C 2).
-    pub(in crate::receiver) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
+    pub(in super::super) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
         while let Some(event) = self.transfer.poll_event() {
             let changed = match &event {
                 TransferEvent::PathState { path, state, .. } => {

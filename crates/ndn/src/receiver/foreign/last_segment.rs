@@ -8,30 +8,23 @@
 /// How often a segment is requested before it counts as missing.
 const TRIES: u32 = 2;
 
-/// The findings about the end so far.
+/// The findings about the end so far; at first that segment 0 has arrived.
+#[derive(Default)]
 pub(super) struct EndSearch {
     /// The highest segment received that is not the last one, or does not say so.
-    low: u64,
+    pub low: u64,
     /// The lowest unanswered one.
     high: Option<u64>,
     tries: u32,
 }
 
 impl EndSearch {
-    /// Only segment 0 has arrived.
-    pub(super) fn new() -> EndSearch {
-        EndSearch { low: 0, high: None, tries: 0 }
-    }
     /// The segment to request; `None` if none is left that could help.
     pub(super) fn next(&self) -> Option<u64> {
         match self.high {
             None => Some(self.low.saturating_mul(2).max(1)),
             Some(high) => Some(self.low + (high - self.low) / 2).filter(|next| *next > self.low),
         }
-    }
-    /// The last segment that arrived.
-    pub(super) fn low(&self) -> u64 {
-        self.low
     }
     /// A segment has arrived that does not name the last one.
     pub(super) fn on_segment(&mut self, number: u64) {
@@ -59,7 +52,7 @@ mod tests {
 
     /// Searches an object with this last segment; returns the number of unanswered requests until it was found.
     fn misses(last: u64) -> u32 {
-        let (mut search, mut misses) = (EndSearch::new(), 0);
+        let (mut search, mut misses) = (EndSearch::default(), 0);
         loop {
             match search.next().expect("the last one is among those that can be asked for") {
                 next if next == last => return misses,
@@ -81,7 +74,7 @@ mod tests {
 
     #[test]
     fn where_no_segment_says_that_it_is_the_last_the_search_ends() {
-        let mut search = EndSearch::new();
+        let mut search = EndSearch::default();
         while let Some(next) = search.next() {
             match next <= 5 {
                 true => search.on_segment(next),
@@ -92,6 +85,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(search.low(), 5);
+        assert_eq!(search.low, 5);
     }
 }

@@ -18,6 +18,7 @@ const EARLY_MAX: u32 = 256;
 const PATIENCE_MAX: Duration = Duration::from_secs(8);
 
 /// The segments so far.
+#[derive(Default)]
 pub(super) struct Gather {
     /// The last segment's number.
     last: u32,
@@ -40,18 +41,7 @@ impl Gather {
     /// For segments 0 to `last`, with at least `patience` for each; `None` if there are too many.
     pub(super) fn new(last: u64, patience: Duration) -> Option<Gather> {
         let last = u32::try_from(last).ok().filter(|last| u64::from(*last) < GATHERED_SEGMENTS_MAX)?;
-        Some(Gather {
-            last,
-            bytes: Vec::new(),
-            next_in_order: 0,
-            early: BTreeMap::new(),
-            next_to_request: 0,
-            requested: BTreeMap::new(),
-            again: BTreeSet::new(),
-            window: 2,
-            patience,
-            patience_min: patience,
-        })
+        Some(Gather { last, window: 2, patience, patience_min: patience, ..Gather::default() })
     }
     /// The next segment to request now, if any.
     pub(super) fn poll(&mut self, now: Time) -> Option<u32> {

@@ -16,6 +16,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use tributary_core::{Duration, PathId, Random, Rate};
 
+use self::stateless::Stateless;
 use crate::router::labels::LABEL_BYTES;
 
 /// A link on a path.
@@ -52,8 +53,6 @@ pub struct Candidate {
 
 /// Chooses paths.
 pub trait PathSelection: Send {
-    /// Its name in configs.
-    fn name(&self) -> &'static str;
     /// The paths to use from now on, at most `in_use_max`; called once per change interval (paper: T). For each byte
     /// that a path delivers, `asking` bytes of Interests travel in the other direction.
     fn change(&mut self, known: &[Candidate], asking: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId>;
@@ -69,21 +68,14 @@ pub type Listed = (&'static str, fn() -> Box<dyn PathSelection>);
 
 /// The selections by name, the default first.
 pub const SELECTIONS: [Listed; 7] = [
-    ("bandwidth", || stateless("bandwidth", stateless::bandwidth)),
-    ("random", || stateless("random", stateless::random)),
-    ("hops", || stateless("hops", |known, count, _| smallest(known, count, |path| path.hops))),
-    ("latency", || stateless("latency", |known, count, _| smallest(known, count, |path| path.rtt))),
-    ("variance", || stateless("variance", |known, count, _| smallest(known, count, |path| path.rtt_deviation))),
-    ("hybrid", || stateless("hybrid", stateless::hybrid)),
+    ("bandwidth", || Box::new(Stateless(stateless::bandwidth))),
+    ("random", || Box::new(Stateless(stateless::random))),
+    ("hops", || Box::new(Stateless(|known, count, _| smallest(known, count, |path| path.hops)))),
+    ("latency", || Box::new(Stateless(|known, count, _| smallest(known, count, |path| path.rtt)))),
+    ("variance", || Box::new(Stateless(|known, count, _| smallest(known, count, |path| path.rtt_deviation)))),
+    ("hybrid", || Box::new(Stateless(stateless::hybrid))),
     ("spread", || Box::new(spread::Spread::default())),
 ];
-
-fn stateless(
-    name: &'static str,
-    choose: fn(&[Candidate], usize, &mut Random) -> Vec<PathId>,
-) -> Box<dyn PathSelection> {
-    Box::new(stateless::Stateless { name, choose })
-}
 
 /// The selection of this name; the first for an unknown one.
 pub fn by_name(name: &str) -> Box<dyn PathSelection> {
@@ -138,7 +130,6 @@ mod tests {
         assert_eq!(chosen("hybrid", &known, 1), [3], "of the two fastest the steadier");
         assert_eq!(chosen("random", &known, 2).len(), 2);
         for (name, make) in SELECTIONS {
-            assert_eq!(make().name(), name);
             assert!(make().fill(&known[3..], &mut Random::new(1, 1)) == Some(PathId(4)), "{name}");
             assert_eq!(make().change(&[], 0.0, 3, &mut Random::new(1, 1)), []);
         }

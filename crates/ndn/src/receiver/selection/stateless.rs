@@ -6,19 +6,12 @@ use tributary_core::{PathId, Random, Rate};
 
 use super::{Candidate, PathSelection, smallest};
 
-/// A selection without state.
-pub(super) struct Stateless {
-    pub(super) name: &'static str,
-    /// Chooses at most so many of the known paths.
-    pub(super) choose: fn(&[Candidate], usize, &mut Random) -> Vec<PathId>,
-}
+/// A selection without state: it chooses at most so many of the known paths.
+pub(super) struct Stateless(pub(super) fn(&[Candidate], usize, &mut Random) -> Vec<PathId>);
 
 impl PathSelection for Stateless {
-    fn name(&self) -> &'static str {
-        self.name
-    }
     fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId> {
-        (self.choose)(known, in_use_max, random)
+        (self.0)(known, in_use_max, random)
     }
 }
 

@@ -3,25 +3,22 @@
 //!
 //! | policy | file | evicts first |
 //! |---|---|---|
-//! | `lru` | `lru.rs` | the least recently used packet |
-//! | `fifo` | `fifo.rs` | the oldest packet |
+//! | `lru` | `ordered.rs` | the least recently used packet |
+//! | `fifo` | `ordered.rs` | the oldest packet |
 //! | `priority` | `priority.rs` | stale packets, then the oldest (NFD's priority FIFO) |
-mod fifo;
-mod lru;
+mod ordered;
 mod priority;
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::ops::Bound;
 
 use bytes::Bytes;
-use hashbrown::HashTable;
-use tributary_core::{Duration, Time};
+use tributary_core::{Duration, Recency, Time};
 
-pub use fifo::Fifo;
-pub use lru::Lru;
-pub use priority::Priority;
+use ordered::Ordered;
+use priority::Priority;
 
-use super::hash::NameHasher;
+use super::{hash::NameHasher, slab::Slab};
 use crate::wire::{Data, Interest, NameView, types};
 
 /// The number of an entry, unique while it is held.
@@ -30,8 +27,6 @@ pub struct EntryId(pub u32);
 
 /// Decides which entry to evict.
 pub trait CsPolicy: Send {
-    /// Its name in configs.
-    fn name(&self) -> &'static str;
     /// An entry was inserted or refreshed; it becomes stale at `stale_at`.
     fn on_insert(&mut self, id: EntryId, stale_at: Time);
     /// An entry answered an Interest.
@@ -47,17 +42,17 @@ pub type Listed = (&'static str, fn() -> Box<dyn CsPolicy>);
 
 /// The policies by name, the default first.
 pub const POLICIES: [Listed; 3] = [
-    ("lru", || Box::new(Lru::default())),
-    ("fifo", || Box::new(Fifo::default())),
+    ("lru", || Box::new(Ordered { is_by_use: true, order: Recency::new() })),
+    ("fifo", || Box::new(Ordered { is_by_use: false, order: Recency::new() })),
     ("priority", || Box::new(Priority::default())),
 ];
 
 /// Limits of a content store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CsLimits {
-    /// Maximum packets; zero for no content store. Default: as many as the bytes allow.
+    /// Maximum packets; zero for no content store.
     pub packets_max: usize,
-    /// Maximum bytes of packets, overhead included. Default: 64 MiB.
+    /// Maximum bytes of packets, overhead included.
     pub bytes_max: usize,
 }
 
@@ -65,12 +60,6 @@ impl CsLimits {
     /// Limits the bytes, in packets of any size; zero for no content store.
     pub fn of_bytes(bytes_max: usize) -> CsLimits {
         CsLimits { packets_max: bytes_max / ENTRY_OVERHEAD_BYTES, bytes_max }
-    }
-}
-
-impl Default for CsLimits {
-    fn default() -> Self {
-        CsLimits::of_bytes(64 << 20)
     }
 }
 
@@ -104,14 +93,16 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 320;
 /// The content store.
 pub struct ContentStore {
     hasher: NameHasher,
-    limits: CsLimits,
-    switches: CsSwitches,
+    /// Limits in force.
+    pub limits: CsLimits,
+    /// Its switches.
+    pub switches: CsSwitches,
+    /// The name of its policy.
+    pub policy_name: &'static str,
     policy: Box<dyn CsPolicy>,
-    exact: HashTable<u32>,
     /// Names in canonical order, for Interests that a longer name may answer.
     ordered: BTreeMap<Bytes, u32>,
-    entries: Vec<Option<Entry>>,
-    free: Vec<u32>,
+    entries: Slab<Entry>,
     bytes: usize,
     /// Interests answered, and not.
     pub hits_and_misses: (u64, u64),
@@ -120,7 +111,6 @@ pub struct ContentStore {
 }
 
 struct Entry {
-    hash: u64,
     name: Bytes,
     packet: Bytes,
     fresh_until: Time,
@@ -129,16 +119,15 @@ struct Entry {
 impl ContentStore {
     /// A store with the policy of this name; `None` for an unknown policy.
     pub fn new(hasher: NameHasher, limits: CsLimits, policy: &str) -> Option<Self> {
-        let (_, make) = POLICIES.iter().find(|(name, _)| *name == policy)?;
+        let (policy_name, make) = *POLICIES.iter().find(|(name, _)| *name == policy)?;
         Some(ContentStore {
             hasher,
             limits,
             switches: CsSwitches::BOTH,
+            policy_name,
             policy: make(),
-            exact: HashTable::new(),
             ordered: BTreeMap::new(),
-            entries: Vec::new(),
-            free: Vec::new(),
+            entries: Slab::default(),
             bytes: 0,
             hits_and_misses: (0, 0),
             evicted: 0,
@@ -162,20 +151,9 @@ impl ContentStore {
         let fresh_until = now + freshness;
         // The packet may be a slice of a larger receive buffer; the copy keeps only itself alive.
         let packet = Bytes::copy_from_slice(packet);
-        let entry = Entry { hash, name: name_of(&packet), packet, fresh_until };
+        let entry = Entry { name: name_of(&packet), packet, fresh_until };
         let name = entry.name.clone();
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.entries[slot as usize] = Some(entry);
-                slot
-            }
-            None => {
-                self.entries.push(Some(entry));
-                (self.entries.len() - 1) as u32
-            }
-        };
-        let entries = &self.entries;
-        self.exact.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
+        let slot = self.entries.insert(hash, entry);
         self.ordered.insert(name, slot);
         self.bytes += cost;
         self.policy.on_insert(EntryId(slot), fresh_until);
@@ -190,7 +168,7 @@ impl ContentStore {
             }
             None => self.hits_and_misses.1 += 1,
         }
-        self.entries[found? as usize].as_ref().map(|entry| entry.packet.clone())
+        self.entries.get(found?).map(|entry| entry.packet.clone())
     }
     /// Whether the packet of exactly this name would be served, fresh or not.
     pub fn contains(&self, now: Time, name: NameView<'_>) -> bool {
@@ -199,14 +177,14 @@ impl ContentStore {
     fn find_answer(&self, now: Time, interest: &Interest<'_>) -> Option<u32> {
         let name = interest.name;
         let answers = |slot: &u32| {
-            let entry = self.entries[*slot as usize].as_ref();
+            let entry = self.entries.get(*slot);
             entry.is_some_and(|entry| !interest.must_be_fresh || entry.fresh_until > now)
         };
         if let Some(last) = name.last()
             && last.kind == types::IMPLICIT_DIGEST
         {
             let slot = self.find(self.hasher.name(name.parent()), name.parent().as_tlv()).filter(answers)?;
-            let entry = self.entries[slot as usize].as_ref()?;
+            let entry = self.entries.get(slot)?;
             let data = Data::decode(&entry.packet).ok()?;
             return (data.implicit_digest() == last.value).then_some(slot);
         }
@@ -246,22 +224,6 @@ impl ContentStore {
             self.evicted += 1;
         }
     }
-    /// Changes its switches; its contents stay.
-    pub fn set_switches(&mut self, switches: CsSwitches) {
-        self.switches = switches;
-    }
-    /// Its switches.
-    pub fn switches(&self) -> CsSwitches {
-        self.switches
-    }
-    /// Limits in force.
-    pub fn limits(&self) -> CsLimits {
-        self.limits
-    }
-    /// The policy's name.
-    pub fn policy(&self) -> &'static str {
-        self.policy.name()
-    }
     /// Packets held.
     pub fn len(&self) -> usize {
         self.ordered.len()
@@ -276,18 +238,13 @@ impl ContentStore {
     }
 
     fn find(&self, hash: u64, tlv: &[u8]) -> Option<u32> {
-        let is = |slot: &u32| self.entries[*slot as usize].as_ref().is_some_and(|entry| entry.name == tlv);
-        self.exact.find(hash, is).copied()
+        self.entries.find(hash, |entry| entry.name == tlv)
     }
     fn remove(&mut self, slot: u32) {
-        let Some(entry) = self.entries[slot as usize].take() else { return };
-        if let Ok(found) = self.exact.find_entry(entry.hash, |held| *held == slot) {
-            found.remove();
-        }
+        let Some(entry) = self.entries.remove(slot) else { return };
         self.ordered.remove(&entry.name);
         self.bytes -= entry.packet.len() + ENTRY_OVERHEAD_BYTES;
         self.policy.on_remove(EntryId(slot));
-        self.free.push(slot);
     }
 }
 

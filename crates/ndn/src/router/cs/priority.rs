@@ -8,7 +8,7 @@ use super::{CsPolicy, EntryId};
 
 /// Stale entries first.
 #[derive(Clone, Debug, Default)]
-pub struct Priority {
+pub(super) struct Priority {
     next: u64,
     entries: BTreeMap<EntryId, Place>,
     /// By when they get stale.
@@ -25,9 +25,6 @@ struct Place {
 }
 
 impl CsPolicy for Priority {
-    fn name(&self) -> &'static str {
-        "priority"
-    }
     fn on_insert(&mut self, id: EntryId, stale_at: Time) {
         self.on_remove(id);
         self.next += 1;

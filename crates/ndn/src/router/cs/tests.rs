@@ -12,7 +12,7 @@ fn data(name: &str, freshness_millis: u64, size: usize) -> Bytes {
     Data { meta: Some(meta), ..Data::new(NameView::from(&name), &content) }.sign(&SignKey::Null).into()
 }
 fn store(policy: &str, packets_max: usize) -> ContentStore {
-    let limits = CsLimits { packets_max, ..CsLimits::default() };
+    let limits = CsLimits { packets_max, ..CsLimits::of_bytes(64 << 20) };
     ContentStore::new(NameHasher::new([1, 2]), limits, policy).unwrap()
 }
 fn put(store: &mut ContentStore, now: u64, packet: &Bytes) {
@@ -89,7 +89,7 @@ fn each_policy_drops_its_own_and_the_limits_hold() {
     .unwrap();
     for n in 0..20 {
         put(&mut bytes, n, &data(&format!("/{n}"), 0, 1000));
-        assert!(bytes.bytes() <= bytes.limits().bytes_max);
+        assert!(bytes.bytes() <= bytes.limits.bytes_max);
     }
     assert_eq!(bytes.len(), 2);
     put(&mut bytes, 30, &data("/large", 0, 4000));

@@ -23,27 +23,27 @@ use crate::{
 /// Concurrent commands that wait for certificates, in total and per face.
 const CHECKED_MAX: (usize, usize) = (64, 8);
 /// How long a certificate may take, and how often it is requested.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 const REQUESTS_MAX: u32 = 3;
 /// Certificates of verified chains kept for later commands, at most.
 const KEPT_MAX: usize = 256;
 
 /// A command that waits for a certificate.
 #[derive(Debug)]
-struct Checked {
+pub(super) struct Checked {
     face: FaceId,
     packet: Bytes,
     chain: Chain,
     /// The certificates of its chain so far.
     certificates: Vec<Bytes>,
-    requested: Time,
+    pub(super) requested: Time,
     requests: u32,
 }
 
 /// Commands that wait for certificates, and certificates of chains that were right.
 #[derive(Debug, Default)]
 pub(super) struct Certified {
-    waiting: Vec<Checked>,
+    pub(super) waiting: Vec<Checked>,
     kept: BTreeMap<Name, Bytes>,
 }
 
@@ -60,7 +60,6 @@ impl Router {
     /// the command's face, and it runs again when they have arrived.
     pub(super) fn authority(
         &mut self,
-        now: Time,
         anchors: &Arc<Anchors>,
         came_by: Option<FaceId>,
         packet: &Bytes,
@@ -69,7 +68,7 @@ impl Router {
         if !anchors.cover(subject) {
             return Authority::Refused(format!("no trust anchor of this forwarder decides about '{subject}'"));
         }
-        let unix = self.unix(now);
+        let unix = self.unix();
         let (mut chain, mut step) = match Chain::begin(anchors, subject, packet, unix) {
             Ok(begun) => begun,
             Err(refusal) => return Authority::Refused(format!("{refusal}")),
@@ -79,7 +78,7 @@ impl Router {
             let Some(known) = self.kept_certificate(needed) else { break };
             match chain.handle_certificate(&known, unix) {
                 Ok(next) => step = next,
-                Err(crate::trust::Refusal::Time { .. }) => {
+                Err(crate::trust::Refusal::Time(..)) => {
                     // A newer one may exist.
                     self.management.certified.kept.retain(|_, kept| *kept != known);
                     break;
@@ -108,20 +107,21 @@ impl Router {
             packet,
             chain,
             certificates,
-            requested: now,
+            requested: self.now,
             requests: 0,
         });
-        self.request_certificate(now, self.management.certified.waiting.len() - 1);
+        self.request_certificate(self.management.certified.waiting.len() - 1);
         Authority::Unknown
     }
-    fn unix(&self, now: Time) -> u64 {
-        (self.config.epoch + now.since(Time::ZERO)).as_secs()
+    fn unix(&self) -> u64 {
+        (self.config.epoch + self.now.since(Time::ZERO)).as_secs()
     }
     fn kept_certificate(&self, locator: &Name) -> Option<Bytes> {
         let kept = self.management.certified.kept.range(locator.clone()..);
         kept.take_while(|(name, _)| locator.is_prefix_of(name)).next().map(|(_, packet)| packet.clone())
     }
-    fn request_certificate(&mut self, now: Time, at: usize) {
+    fn request_certificate(&mut self, at: usize) {
+        let now = self.now;
         let Some(checked) = self.management.certified.waiting.get_mut(at) else { return };
         checked.requests += 1;
         checked.requested = now;
@@ -138,8 +138,8 @@ impl Router {
         self.handle_local(now, FACE_MANAGEMENT, &headers, interest.encode().into());
     }
     /// Takes a Data that may be a certificate which commands wait for.
-    pub(super) fn on_certificate(&mut self, now: Time, packet: &Bytes, data: &Data<'_>) {
-        let unix = self.unix(now);
+    pub(super) fn on_certificate(&mut self, packet: &Bytes, data: &Data<'_>) {
+        let unix = self.unix();
         let mut waiting = core::mem::take(&mut self.management.certified.waiting);
         let (mut again, mut refused) = (Vec::new(), Vec::new());
         let mut left = Vec::new();
@@ -177,28 +177,26 @@ impl Router {
             self.management.queue.push_back((Some(checked.face), checked.packet));
         }
         for (packet, text) in refused {
-            self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
+            self.respond(&packet, &ControlResponse { code: 403, text, body: None });
         }
         // Each is looked up again: an answer from the store changes the waiting ones.
         let is_unasked = |checked: &Checked| checked.requests == 0;
         while let Some(at) = self.management.certified.waiting.iter().position(is_unasked) {
-            self.request_certificate(now, at);
+            self.request_certificate(at);
         }
     }
-    pub(super) fn certificates_due(&self) -> Option<Time> {
-        self.management.certified.waiting.iter().map(|checked| checked.requested + PATIENCE).min()
-    }
     /// Requests missing certificates again, and finally refuses the commands that wait for them.
-    pub(super) fn expire_certificates(&mut self, now: Time) {
+    pub(super) fn expire_certificates(&mut self) {
+        let now = self.now;
         let is_over = |checked: &Checked| checked.requested + PATIENCE <= now && checked.requests >= REQUESTS_MAX;
         while let Some(at) = self.management.certified.waiting.iter().position(is_over) {
             let checked = self.management.certified.waiting.remove(at);
             let text = format!("its signer's certificate '{}' does not come from this face", checked.chain.needs());
-            self.respond(now, &checked.packet, &ControlResponse { code: 403, text, body: None });
+            self.respond(&checked.packet, &ControlResponse { code: 403, text, body: None });
         }
         let is_late = |checked: &Checked| checked.requested + PATIENCE <= now;
         while let Some(at) = self.management.certified.waiting.iter().position(is_late) {
-            self.request_certificate(now, at);
+            self.request_certificate(at);
         }
     }
 }

@@ -16,12 +16,13 @@ use crate::{
     wire::{ControlParameters, ControlResponse, NameView, dataset::FacePersistency},
 };
 
+/// The body of the answer to a command, or the code and the text of its refusal.
+type Answer = Result<ControlParameters, (u64, &'static str)>;
+
 impl Router {
     /// Executes a command; `None` if the answer comes later.
-    #[expect(clippy::too_many_arguments, reason = "what a command is, and what is known of it")]
     pub(super) fn command(
         &mut self,
-        now: Time,
         came_by: Option<FaceId>,
         packet: &Bytes,
         module: &[u8],
@@ -29,6 +30,7 @@ impl Router {
         parameters: ControlParameters,
         signed_at: Option<u64>,
     ) -> Option<ControlResponse> {
+        let now = self.now;
         let face = match parameters.face_id {
             None | Some(0) => came_by,
             Some(face) => u32::try_from(face).ok().map(FaceId),
@@ -45,14 +47,14 @@ impl Router {
             return Some(ControlResponse { code: 409, text, body: None });
         }
         let done = match (module, verb) {
-            (b"rib", b"register") => self.on_register(now, face, parameters, ORIGIN_APP, CHILD_INHERIT),
-            (b"fib", b"add-nexthop") => self.on_register(now, face, parameters, ORIGIN_STATIC, 0),
+            (b"rib", b"register") => self.on_register(face, parameters, ORIGIN_APP, CHILD_INHERIT),
+            (b"fib", b"add-nexthop") => self.on_register(face, parameters, ORIGIN_STATIC, 0),
             (b"rib", b"unregister") => self.on_unregister(face, parameters, ORIGIN_APP),
             (b"fib", b"remove-nexthop") => self.on_unregister(face, parameters, ORIGIN_STATIC),
             (b"faces", b"create") => {
                 return self.open_face(now, Some(packet), parameters).err().map(|refusal| *refusal);
             }
-            (b"faces", b"destroy") => self.on_destroy(now, parameters),
+            (b"faces", b"destroy") => self.on_destroy(parameters),
             // The requester knows the addresses; libraries refuse an answer with them.
             (b"faces", b"update") => self.change_face(face, &parameters).map(|changed| ControlParameters {
                 uri: None,
@@ -61,7 +63,7 @@ impl Router {
             }),
             (b"strategy-choice", b"set") => self.on_set_strategy(parameters),
             (b"strategy-choice", b"unset") => self.on_unset_strategy(parameters),
-            (b"cs", b"config") => self.on_cs_config(now, parameters),
+            (b"cs", b"config") => self.on_cs_config(parameters),
             (b"cs", b"erase") => self.on_cs_erase(parameters),
             _ => Err((501, "unknown command")),
         };
@@ -70,23 +72,17 @@ impl Router {
             Err((code, text)) => ControlResponse { code, text: text.into(), body: None },
         })
     }
-    fn on_register(
-        &mut self,
-        now: Time,
-        face: Option<FaceId>,
-        mut parameters: ControlParameters,
-        origin: u64,
-        flags: u64,
-    ) -> Result<ControlParameters, (u64, &'static str)> {
-        let name = parameters.name.clone().ok_or((400, "no name"))?;
+    fn on_register(&mut self, face: Option<FaceId>, mut body: ControlParameters, origin: u64, flags: u64) -> Answer {
+        let now = self.now;
+        let name = body.name.clone().ok_or((400, "no name"))?;
         let face = face.filter(|face| self.faces.contains_key(face)).ok_or((410, "face not found"))?;
         let route = Route {
             face,
-            origin: parameters.origin.unwrap_or(origin),
-            cost: parameters.cost.unwrap_or(0),
-            flags: parameters.flags.unwrap_or(flags),
+            origin: body.origin.unwrap_or(origin),
+            cost: body.cost.unwrap_or(0),
+            flags: body.flags.unwrap_or(flags),
             // Libraries write the greatest number for a permanent route.
-            expires: parameters
+            expires: body
                 .expiration_millis
                 .filter(|millis| *millis < EXPIRY_MILLIS_MAX)
                 .map(|millis| now + Duration::from_millis(millis)),
@@ -94,17 +90,11 @@ impl Router {
         if !self.register(&name, route) {
             return Err((503, "too many routes"));
         }
-        parameters.face_id = Some(u64::from(face.0));
-        (parameters.origin, parameters.cost, parameters.flags) =
-            (Some(route.origin), Some(route.cost), Some(route.flags));
-        Ok(parameters)
+        body.face_id = Some(u64::from(face.0));
+        (body.origin, body.cost, body.flags) = (Some(route.origin), Some(route.cost), Some(route.flags));
+        Ok(body)
     }
-    fn on_unregister(
-        &mut self,
-        face: Option<FaceId>,
-        mut parameters: ControlParameters,
-        origin: u64,
-    ) -> Result<ControlParameters, (u64, &'static str)> {
+    fn on_unregister(&mut self, face: Option<FaceId>, mut parameters: ControlParameters, origin: u64) -> Answer {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
         let face = face.ok_or((410, "face not found"))?;
         let origin = parameters.origin.unwrap_or(origin);
@@ -142,14 +132,10 @@ impl Router {
         self.management.requests.insert(id, Waiting { interest: packet.cloned(), since: now, parameters });
         Ok(id)
     }
-    fn on_destroy(
-        &mut self,
-        now: Time,
-        parameters: ControlParameters,
-    ) -> Result<ControlParameters, (u64, &'static str)> {
+    fn on_destroy(&mut self, parameters: ControlParameters) -> Answer {
         let face = parameters.face_id.and_then(|face| u32::try_from(face).ok()).map(FaceId);
         let face = face.filter(|face| face.0 < crate::router::INTERNAL_FACES_FIRST).ok_or((400, "no such face"))?;
-        self.close_face(now, face);
+        self.close_face(self.now, face);
         Ok(parameters)
     }
     /// Closes a face of a neighbour; returns whether it existed.
@@ -162,11 +148,7 @@ impl Router {
         is_there
     }
     /// Changes properties of a face, all or none; the answer has its present ones.
-    pub(super) fn change_face(
-        &mut self,
-        face: Option<FaceId>,
-        requested: &ControlParameters,
-    ) -> Result<ControlParameters, (u64, &'static str)> {
+    pub(super) fn change_face(&mut self, face: Option<FaceId>, requested: &ControlParameters) -> Answer {
         let is_internal = |face: &FaceId| face.0 >= crate::router::INTERNAL_FACES_FIRST;
         let known = face.and_then(|face| self.faces.get_mut(&face)).ok_or((404, "face not found"))?;
         if is_internal(&known.id) {
@@ -196,7 +178,11 @@ impl Router {
             profile.reliability = is_reliable.then(|| profile.reliability.unwrap_or_default());
         }
         if let Some(marks) = changes(FLAG_MARKING) {
-            profile.marking = if marks { profile.marking.or_usual() } else { MarkingRule::Off };
+            profile.marking = match profile.marking {
+                MarkingRule::Off if marks => MarkingRule::CODEL,
+                marking if marks => marking,
+                _ => MarkingRule::Off,
+            };
         }
         let names_marks = requested.mark_threshold.is_some() || requested.mark_interval.is_some();
         if profile.marking == MarkingRule::Off {
@@ -216,12 +202,12 @@ impl Router {
         known.set_profile(profile);
         Ok(known.parameters())
     }
-    fn on_set_strategy(&mut self, parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
+    fn on_set_strategy(&mut self, parameters: ControlParameters) -> Answer {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
         let strategy = strategy_of(parameters.strategy.as_ref().ok_or((400, "no strategy"))?)?;
         if self.set_strategy(&name, &strategy) { Ok(parameters) } else { Err((404, "strategy not known")) }
     }
-    fn on_unset_strategy(&mut self, parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
+    fn on_unset_strategy(&mut self, parameters: ControlParameters) -> Answer {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
         if name.is_empty() {
             return Err((400, "the root's strategy can be replaced, not taken back"));
@@ -229,24 +215,20 @@ impl Router {
         self.unset_strategy(&name);
         Ok(parameters)
     }
-    fn on_cs_config(
-        &mut self,
-        now: Time,
-        parameters: ControlParameters,
-    ) -> Result<ControlParameters, (u64, &'static str)> {
+    fn on_cs_config(&mut self, parameters: ControlParameters) -> Answer {
         let (flags, mask) = flags_and_mask(&parameters)?;
         if mask & !CsSwitches::BOTH.flags() != 0 {
             return Err((409, "a content store admits (1) and serves (2), and nothing else"));
         }
-        let switches = CsSwitches::from_flags(self.cs.switches().flags() & !mask | flags & mask);
-        self.cs.set_switches(switches);
+        let switches = CsSwitches::from_flags(self.cs.switches.flags() & !mask | flags & mask);
+        self.cs.switches = switches;
         if let Some(capacity) = parameters.capacity {
-            self.set_cache_capacity(now, usize::try_from(capacity).unwrap_or(usize::MAX));
+            self.cs.set_packets_max(self.now, usize::try_from(capacity).unwrap_or(usize::MAX));
         }
-        let capacity = Some(self.cs.limits().packets_max as u64);
+        let capacity = Some(self.cs.limits.packets_max as u64);
         Ok(ControlParameters { capacity, flags: Some(switches.flags()), ..ControlParameters::default() })
     }
-    fn on_cs_erase(&mut self, mut parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
+    fn on_cs_erase(&mut self, mut parameters: ControlParameters) -> Answer {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
         let erased = self.erase_cache(&name, parameters.count.unwrap_or(ERASED_MAX).min(ERASED_MAX));
         parameters.count = Some(erased);

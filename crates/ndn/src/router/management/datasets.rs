@@ -5,55 +5,65 @@ use tributary_content::Name;
 use tributary_core::Time;
 
 use crate::{
-    router::{Router, face::Face},
-    wire::dataset::{
-        FaceEntry, FaceFilter, GeneralStatus, RouteEntry, append_channel, append_fib_entry, append_rib_entry,
-        append_strategy_choice, cs_info,
+    router::{Router, face::Face, rib::Route},
+    wire::{
+        control::types as control,
+        dataset::{CHANNEL, ENTRY, FaceEntry, FaceFilter, RECORD},
+        tlv::Writer,
+        types,
     },
 };
 
 impl Router {
     /// The content of a dataset; `None` for an unknown name.
-    pub(super) fn dataset(&self, now: Time, module: &[u8], verb: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn dataset(&self, module: &[u8], verb: &[u8]) -> Option<Vec<u8>> {
+        let now = self.now;
         let mut out = Vec::new();
         match (module, verb) {
-            (b"status", b"general") => out = self.general_status(now).encode(),
+            (b"status", b"general") => self.append_general_status(&mut out),
             (b"faces", b"channels") => {
-                self.management.channels.iter().for_each(|uri| append_channel(uri, &mut out));
+                for uri in &self.management.channels {
+                    out.put_nested(CHANNEL, |out| out.put_element(control::LOCAL_URI, uri.as_bytes()));
+                }
             }
             (b"faces", b"list") => self.face_entries().iter().for_each(|entry| entry.append(&mut out)),
             (b"fib", b"list") => {
                 for entry in self.fib.iter() {
-                    let hops: Vec<(u64, u64)> =
-                        entry.next_hops.iter().map(|hop| (u64::from(hop.face.0), hop.cost)).collect();
-                    append_fib_entry(&entry.prefix, &hops, &mut out);
+                    append_entry(&entry.prefix, &mut out, |out| {
+                        for hop in &entry.next_hops {
+                            out.put_nested(RECORD, |out| {
+                                out.put_integer(control::FACE_ID, u64::from(hop.face.0));
+                                out.put_integer(control::COST, hop.cost);
+                            });
+                        }
+                    });
                 }
             }
             (b"rib", b"list") => {
                 for (prefix, routes) in self.rib.iter() {
-                    let routes: Vec<RouteEntry> = routes
-                        .iter()
-                        .map(|route| RouteEntry {
-                            face_id: u64::from(route.face.0),
-                            origin: route.origin,
-                            cost: route.cost,
-                            flags: route.flags,
-                            expiration_millis: route.expires.map(|expires| expires.since(now).as_millis() as u64),
-                        })
-                        .collect();
-                    append_rib_entry(prefix, &routes, &mut out);
+                    append_entry(prefix, &mut out, |out| {
+                        routes.iter().for_each(|route| out.put_nested(RECORD, |out| append_route(now, route, out)));
+                    });
                 }
             }
             (b"strategy-choice", b"list") => {
                 for (prefix, strategy) in self.strategies() {
                     let name: Option<Name> = format!("/localhost/nfd/strategy/{strategy}/v=1").parse().ok();
-                    name.into_iter().for_each(|name| append_strategy_choice(prefix, &name, &mut out));
+                    let Some(name) = name else { continue };
+                    append_entry(prefix, &mut out, |out| {
+                        out.put_nested(control::STRATEGY, |out| out.put_element(types::NAME, name.as_tlv()));
+                    });
                 }
             }
             (b"cs", b"info") => {
                 let (hits, misses) = self.cs.hits_and_misses;
-                let flags = self.cs.switches().flags();
-                out = cs_info(self.cs.limits().packets_max as u64, self.cs.len() as u64, flags, hits, misses);
+                out.put_nested(ENTRY, |out| {
+                    out.put_integer(control::CAPACITY, self.cs.limits.packets_max as u64);
+                    out.put_integer(control::FLAGS, self.cs.switches.flags());
+                    out.put_integer(135, self.cs.len() as u64);
+                    out.put_integer(129, hits);
+                    out.put_integer(130, misses);
+                });
             }
             _ => return None,
         }
@@ -65,25 +75,41 @@ impl Router {
         self.face_entries().iter().filter(|entry| filter.fits(entry)).for_each(|entry| entry.append(&mut out));
         out
     }
-    fn general_status(&self, now: Time) -> GeneralStatus {
-        GeneralStatus {
-            version: concat!("tributary ", env!("CARGO_PKG_VERSION")).into(),
-            started_and_now_millis: (
-                self.config.epoch.as_millis() as u64,
-                (self.config.epoch + now.since(Time::ZERO)).as_millis() as u64,
-            ),
-            fib_entries: self.fib.len() as u64,
-            pit_entries: self.pit.len() as u64,
-            cs_entries: self.cs.len() as u64,
-            counters: self.stats.counters,
-            satisfied_and_not: self.stats.satisfied_and_not,
+    fn append_general_status(&self, out: &mut Vec<u8>) {
+        let (fib, pit) = (self.fib.len() as u64, self.pit.len() as u64);
+        out.put_element(128, concat!("tributary ", env!("CARGO_PKG_VERSION")).as_bytes());
+        // Milliseconds since 1970 when it started, and now.
+        out.put_integer(129, self.config.epoch.as_millis() as u64);
+        out.put_integer(130, (self.config.epoch + self.now.since(Time::ZERO)).as_millis() as u64);
+        // This forwarder has no name tree and measurements: its FIB entries replace them.
+        for (kind, entries) in [(131, fib + pit), (132, fib), (133, pit), (134, 0), (135, self.cs.len() as u64)] {
+            out.put_integer(kind, entries);
         }
+        self.stats.counters.append(out);
+        out.put_integer(153, self.stats.satisfied_and_not.0);
+        out.put_integer(154, self.stats.satisfied_and_not.1);
     }
     fn face_entries(&self) -> Vec<FaceEntry> {
         self.faces.values().map(entry_of).collect()
     }
 }
 
+/// Appends an entry about a prefix; `rest` appends what follows the name.
+fn append_entry(prefix: &Name, out: &mut Vec<u8>, rest: impl FnOnce(&mut Vec<u8>)) {
+    out.put_nested(ENTRY, |out| {
+        out.put_element(types::NAME, prefix.as_tlv());
+        rest(out);
+    });
+}
+fn append_route(now: Time, route: &Route, out: &mut Vec<u8>) {
+    out.put_integer(control::FACE_ID, u64::from(route.face.0));
+    out.put_integer(control::ORIGIN, route.origin);
+    out.put_integer(control::COST, route.cost);
+    out.put_integer(control::FLAGS, route.flags);
+    if let Some(expires) = route.expires {
+        out.put_integer(control::EXPIRATION_PERIOD, expires.since(now).as_millis() as u64);
+    }
+}
 /// A face in the management protocol.
 pub(super) fn entry_of(face: &Face) -> FaceEntry {
     FaceEntry {

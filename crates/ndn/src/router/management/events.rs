@@ -24,7 +24,7 @@ pub(super) struct FaceEvents {
     /// Until when a subscriber may wait for the next one.
     awaited_until: Option<Time>,
     /// How many were made into packets.
-    packets: u64,
+    pub packets: u64,
 }
 
 /// A notification, which becomes a packet on request: faces come and go with every forged address.
@@ -43,10 +43,6 @@ impl Default for FaceEvents {
 }
 
 impl FaceEvents {
-    #[cfg(test)]
-    pub(super) fn packets(&self) -> u64 {
-        self.packets
-    }
     fn name(&self, sequence: u64) -> Option<Name> {
         self.stream.typed_child(types::SEQUENCE, &number(sequence)).ok()
     }
@@ -61,7 +57,7 @@ impl FaceEvents {
 
 impl Router {
     /// Adds a notification about a face.
-    pub(in crate::router) fn on_face_event(&mut self, face: FaceId, event: FaceEvent) {
+    pub(in crate::internals::router) fn on_face_event(&mut self, face: FaceId, event: FaceEvent) {
         let Some(face) = self.faces.get(&face) else { return };
         let content = entry_of(face).notification(event);
         let (now, events) = (self.now, &mut self.management.events);
@@ -73,10 +69,11 @@ impl Router {
         let packet =
             if events.awaited_until.is_some_and(|until| now <= until) { events.packet(number, &content) } else { None };
         events.notifications.push_back(Notification { at: now, number, content });
-        packet.into_iter().for_each(|packet| self.publish(now, packet));
+        packet.into_iter().for_each(|packet| self.publish(packet));
     }
     /// Answers a request for a notification that exists; other Interests wait.
-    pub(super) fn answer_from_face_events(&mut self, now: Time, interest: &Interest<'_>) {
+    pub(super) fn answer_from_face_events(&mut self, interest: &Interest<'_>) {
+        let now = self.now;
         let events = &mut self.management.events;
         let is_fresh =
             |notification: &Notification| now.since(notification.at) <= Duration::from_millis(FRESHNESS_MILLIS);
@@ -95,7 +92,7 @@ impl Router {
             .map(|notification| (notification.number, notification.content.clone()));
         let packet = found.and_then(|(number, content)| events.packet(number, &content));
         match packet {
-            Some(packet) => self.publish(now, packet),
+            Some(packet) => self.publish(packet),
             None => events.awaited_until = events.awaited_until.max(Some(now + interest.lifetime())),
         }
     }

@@ -29,7 +29,7 @@ use tributary_content::Name;
 use tributary_core::{Duration, FaceId, FaceRefusal, Time};
 
 use super::{
-    FACE_MANAGEMENT, RemoteRegistration, Router,
+    Done, FACE_MANAGEMENT, RemoteRegistration, Router,
     dead_nonces::DeadNonces,
     face::{Face, FaceScope},
     fib::NextHop,
@@ -102,11 +102,11 @@ const SEGMENT_BYTES: usize = 7_000;
 const FRESHNESS_MILLIS: u64 = 1_000;
 
 /// State of the management protocol.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Management {
     prefix: Name,
     remote_prefix: Name,
-    queue: VecDeque<(Option<FaceId>, Bytes)>,
+    pub(super) queue: VecDeque<(Option<FaceId>, Bytes)>,
     requests: BTreeMap<RequestId, Waiting>,
     to_driver: VecDeque<FaceRequest>,
     next_request: u64,
@@ -156,23 +156,13 @@ struct Waiting {
     parameters: ControlParameters,
 }
 
-impl Default for Management {
-    fn default() -> Self {
+impl Management {
+    pub(super) fn new() -> Self {
         Management {
             prefix: "/localhost/nfd".parse().expect("it is a name"),
             remote_prefix: "/localhop/nfd".parse().expect("it is a name"),
-            queue: VecDeque::new(),
-            requests: BTreeMap::new(),
-            to_driver: VecDeque::new(),
-            next_request: 0,
-            opened: BTreeMap::new(),
-            channels: Vec::new(),
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
-            order: order::CommandOrder::default(),
-            datasets: VecDeque::new(),
-            version: 0,
-            events: events::FaceEvents::default(),
-            certified: certified::Certified::default(),
+            ..Management::default()
         }
     }
 }
@@ -181,7 +171,7 @@ impl Default for Management {
 impl Management {
     /// Packets of the notification stream that were made.
     pub(super) fn packets_of_events(&self) -> u64 {
-        self.events.packets()
+        self.events.packets
     }
 }
 
@@ -221,7 +211,7 @@ impl Router {
             Err(FaceRefusal::System(text)) => ControlResponse { code: 504, text, body: Some(body) },
         };
         match waiting.interest {
-            Some(interest) => self.respond(now, &interest, &response),
+            Some(interest) => self.respond(&interest, &response),
             None => drop(self.management.opened.insert(id, response)),
         }
     }
@@ -231,10 +221,13 @@ impl Router {
     }
     pub(super) fn requests_due(&self) -> Option<Time> {
         let requests = self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE);
-        requests.chain(self.certificates_due()).min()
+        let certificates =
+            self.management.certified.waiting.iter().map(|checked| checked.requested + certified::PATIENCE);
+        requests.chain(certificates).min()
     }
-    pub(super) fn expire_requests(&mut self, now: Time) {
-        self.expire_certificates(now);
+    pub(super) fn expire_requests(&mut self) {
+        let now = self.now;
+        self.expire_certificates();
         let late = |waiting: &Waiting| waiting.since + REQUEST_PATIENCE <= now;
         let gone: Vec<RequestId> =
             self.management.requests.iter().filter(|(_, waiting)| late(waiting)).map(|(id, _)| *id).collect();
@@ -242,39 +235,36 @@ impl Router {
             self.complete_face_request(now, id, Err(FaceRefusal::System("the face was not made in time".into())));
         }
     }
-    pub(super) fn queue_management(&mut self, came_by: Option<FaceId>, packet: Bytes) {
-        self.management.queue.push_back((came_by, packet));
-    }
     /// Answers the Interests for the management.
-    pub(super) fn run_management(&mut self, now: Time) {
+    pub(super) fn run_management(&mut self) {
         while let Some((came_by, packet)) = self.management.queue.pop_front() {
             if let Ok(data) = Data::decode(&packet) {
-                self.on_certificate(now, &packet, &data);
+                self.on_certificate(&packet, &data);
                 continue;
             }
             let Ok(interest) = Interest::decode(&packet) else { continue };
-            self.on_request(now, came_by, &packet, &interest);
+            self.on_request(came_by, &packet, &interest);
         }
     }
-    fn on_request(&mut self, now: Time, came_by: Option<FaceId>, packet: &Bytes, interest: &Interest<'_>) {
-        if let Some(data) = self.kept_segment(now, interest.name) {
-            return self.publish(now, data);
+    fn on_request(&mut self, came_by: Option<FaceId>, packet: &Bytes, interest: &Interest<'_>) {
+        if let Some(data) = self.kept_segment(interest.name) {
+            return self.publish(data);
         }
         let components: Vec<Component<'_>> = interest.name.components().skip(2).take(3).collect();
         let [module, verb, ..] = &components[..] else { return };
         let (module, verb) = (module.value, verb.value);
         let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
-        if !is_remote && let Some(content) = self.dataset(now, module, verb) {
-            return self.publish_dataset(now, interest.name.prefix(4), content);
+        if !is_remote && let Some(content) = self.dataset(module, verb) {
+            return self.publish_dataset(interest.name.prefix(4), content);
         }
         if !is_remote && module == b"faces" && verb == b"events" {
-            return self.answer_from_face_events(now, interest);
+            return self.answer_from_face_events(interest);
         }
         let Some(parameters) = components.get(2) else { return };
         if !is_remote && module == b"faces" && verb == b"query" {
             if let Ok(filter) = FaceFilter::decode(parameters.value) {
                 let content = self.faces_that_fit(&filter);
-                self.publish_dataset(now, interest.name.prefix(5), content);
+                self.publish_dataset(interest.name.prefix(5), content);
             }
             return;
         }
@@ -300,10 +290,10 @@ impl Router {
                 // Commands about faces and about the whole store ignore a name, so it must not authorise them.
                 let is_of_name = !matches!((module, verb), (b"faces", _) | (b"cs", b"config"));
                 let subject = parameters.name.as_ref().filter(|_| is_of_name);
-                match self.authorise(now, came_by, packet, interest, subject) {
+                match self.authorise(came_by, packet, interest, subject) {
                     Ok(Some(signed_at)) => {
-                        came_by.filter(|_| is_remote).into_iter().for_each(|face| self.challenge(now, face));
-                        self.command(now, came_by, packet, module, verb, parameters, signed_at)
+                        came_by.filter(|_| is_remote).into_iter().for_each(|face| self.challenge(face));
+                        self.command(came_by, packet, module, verb, parameters, signed_at)
                     }
                     Ok(None) => None,
                     Err(text) => Some(ControlResponse { code: 403, text, body: None }),
@@ -312,7 +302,7 @@ impl Router {
             Err(_) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
         };
         if let Some(response) = response {
-            self.respond(now, packet, &response);
+            self.respond(packet, &response);
         }
     }
     /// Whether a neighbour may register a prefix.
@@ -338,17 +328,16 @@ impl Router {
     }
     /// Asks a neighbour that registers a prefix to prove its address: with a forged one, traffic would go to a third party.
     /// Until then it gets no more than [`Face::may_send`] allows.
-    fn challenge(&mut self, now: Time, face: FaceId) {
+    fn challenge(&mut self, face: FaceId) {
         let Some(challenged) = self.faces.get_mut(&face).filter(|face| !face.is_proven) else { return };
-        let (of_face, at) = (face.0.to_be_bytes(), now.as_nanos().to_be_bytes());
-        let drawn = digest(&[&self.config.secret, &of_face, &at, b"challenge"]);
+        let (of_face, at) = (face.0.to_be_bytes(), self.now.as_nanos().to_be_bytes());
+        let drawn = digest(&[&self.secret, &of_face, &at, b"challenge"]);
         challenged.challenge(u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer")));
     }
     /// Whether a command is accepted, and its signing time if it has one; `None` if its certificates are missing.
     /// `subject` is the name that it concerns.
     fn authorise(
         &mut self,
-        now: Time,
         came_by: Option<FaceId>,
         packet: &Bytes,
         interest: &Interest<'_>,
@@ -375,24 +364,24 @@ impl Router {
             return Err("not signed by a trusted key".into());
         }
         if let ManagementTrust::Keys(_) | ManagementTrust::Anchors(_) = self.config.management {
-            self.check_time(now, time)?;
+            self.check_time(time)?;
         }
         if let ManagementTrust::Anchors(anchors) = self.config.management.clone() {
             let own = if is_remote { &self.management.remote_prefix } else { &self.management.prefix };
             let subject = subject.unwrap_or(own).clone();
-            match self.authority(now, &anchors, came_by, packet, &subject) {
+            match self.authority(&anchors, came_by, packet, &subject) {
                 certified::Authority::Vouched => {}
                 certified::Authority::Unknown => return Ok(None),
                 certified::Authority::Refused(reason) => return Err(reason),
             }
         }
-        self.management.seen.insert(now, id);
+        self.management.seen.insert(self.now, id);
         Ok(Some(time))
     }
     /// Whether a command was signed now, and not before this forwarder started: it remembers commands since then.
-    fn check_time(&self, now: Time, millis: Option<u64>) -> Result<(), &'static str> {
+    fn check_time(&self, millis: Option<u64>) -> Done {
         let signed_at = Duration::from_millis(millis.ok_or("it does not say when it was signed")?);
-        let clock = self.config.epoch + now.since(Time::ZERO);
+        let clock = self.config.epoch + self.now.since(Time::ZERO);
         if signed_at.abs_diff(clock) > CLOCK_GRACE {
             return Err("signed long ago, or one of the two clocks is wrong");
         }
@@ -434,25 +423,26 @@ impl Router {
         (self.is_obeyed(info, |key| key.verify(info.kind, &[signed.as_tlv()], value)), time.number())
     }
 
-    fn respond(&mut self, now: Time, interest: &Bytes, response: &ControlResponse) {
+    fn respond(&mut self, interest: &Bytes, response: &ControlResponse) {
         let Ok(interest) = Interest::decode(interest) else { return };
         let content = response.encode();
         let data = Data::new(interest.name, &content).sign(&SignKey::Digest);
-        self.publish(now, data.into());
+        self.publish(data.into());
     }
-    fn publish(&mut self, now: Time, data: Bytes) {
+    fn publish(&mut self, data: Bytes) {
         // Perhaps no face is waiting; then this does nothing.
-        let _ = self.on_data(now, FACE_MANAGEMENT, &LpPacket::default(), data);
+        let _ = self.on_data(FACE_MANAGEMENT, &LpPacket::default(), data);
     }
     /// Answers with a dataset in segments below a new version of the name `requested`.
-    fn publish_dataset(&mut self, now: Time, requested: NameView<'_>, content: Vec<u8>) {
+    fn publish_dataset(&mut self, requested: NameView<'_>, content: Vec<u8>) {
+        let now = self.now;
         let Ok(base) = requested.to_name() else { return };
         self.management.version =
             self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
         let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
         let dataset = Dataset { versioned, content, requested_at: now };
         if let Some(first) = dataset.segment(0) {
-            self.publish(now, first);
+            self.publish(first);
         }
         // Also one of a single segment: ndnd's tools request by version the segment that they have.
         let kept = &mut self.management.datasets;
@@ -466,12 +456,12 @@ impl Router {
         }
     }
     /// The segment of a dataset that is kept.
-    fn kept_segment(&mut self, now: Time, name: NameView<'_>) -> Option<Bytes> {
+    fn kept_segment(&mut self, name: NameView<'_>) -> Option<Bytes> {
         let segment = name.last().filter(|last| last.kind == types::SEGMENT)?.number()?;
         let versioned = name.parent();
         let kept = self.management.datasets.iter_mut();
         let dataset = kept.rev().find(|dataset| NameView::from(&dataset.versioned) == versioned)?;
-        dataset.requested_at = now;
+        dataset.requested_at = self.now;
         dataset.segment(usize::try_from(segment).ok()?)
     }
 }

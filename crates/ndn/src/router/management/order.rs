@@ -17,23 +17,16 @@ pub(super) struct CommandOrder(BTreeMap<(Name, FaceId, u64), (u64, Time)>);
 impl CommandOrder {
     /// Records a command about a route; true if one with a later signing time came before. An undated one counts in
     /// order of arrival.
-    pub(super) fn is_overtaken(
-        &mut self,
-        now: Time,
-        name: &Name,
-        face: FaceId,
-        origin: u64,
-        signed_at: Option<u64>,
-    ) -> bool {
-        let Some(signed_at) = signed_at else { return false };
+    pub(super) fn is_overtaken(&mut self, now: Time, name: &Name, face: FaceId, origin: u64, at: Option<u64>) -> bool {
+        let Some(at) = at else { return false };
         let key = (name.clone(), face, origin);
-        if self.0.get(&key).is_some_and(|(last, until)| *until > now && *last > signed_at) {
+        if self.0.get(&key).is_some_and(|(last, until)| *until > now && *last > at) {
             return true;
         }
         if self.0.len() >= MEMORY.1 && !self.0.contains_key(&key) {
             self.0.pop_first();
         }
-        self.0.insert(key, (signed_at, now + MEMORY.0));
+        self.0.insert(key, (at, now + MEMORY.0));
         false
     }
 }

@@ -17,9 +17,6 @@ pub struct EqualWeight {
 }
 
 impl Strategy for EqualWeight {
-    fn name(&self) -> &'static str {
-        "equal-weight"
-    }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
         let counts: Vec<u64> = question.hops.iter().map(|hop| *self.sent.at(question.prefix, hop.face)).collect();
         let (fewest, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));

@@ -67,8 +67,6 @@ pub enum Outcome {
 
 /// Decides which faces an Interest leaves by.
 pub trait Strategy: Send {
-    /// Its name.
-    fn name(&self) -> &'static str;
     /// Appends the faces to `out`.
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>);
     /// An Interest left by a face.
@@ -87,9 +85,6 @@ pub trait Strategy: Send {
 pub struct BestRoute;
 
 impl Strategy for BestRoute {
-    fn name(&self) -> &'static str {
-        "best-route"
-    }
     fn choose(&mut self, question: &Question<'_>, _: &mut Random, out: &mut Vec<FaceId>) {
         // `None` sorts before any time, and hops are in order of cost.
         out.extend(question.hops.iter().min_by_key(|hop| hop.used_at).map(|hop| hop.face));
@@ -101,9 +96,6 @@ impl Strategy for BestRoute {
 pub struct Multicast;
 
 impl Strategy for Multicast {
-    fn name(&self) -> &'static str {
-        "multicast"
-    }
     fn choose(&mut self, question: &Question<'_>, _: &mut Random, out: &mut Vec<FaceId>) {
         out.extend(question.hops.iter().map(|hop| hop.face));
     }
@@ -117,8 +109,8 @@ pub const STRATEGIES: [Listed; 7] = [
     ("best-route", || Box::new(BestRoute)),
     ("multicast", || Box::new(Multicast)),
     ("equal-weight", || Box::new(EqualWeight::default())),
-    ("rfa", || Box::new(Rfa::at_random())),
-    ("rfa-greedy", || Box::new(Rfa::greedy())),
+    ("rfa", || Box::new(Rfa::new(false))),
+    ("rfa-greedy", || Box::new(Rfa::new(true))),
     ("paf", || Box::new(Paf::default())),
     ("pcon", || Box::new(Pcon::default())),
 ];
@@ -129,17 +121,12 @@ pub fn by_name(name: &str) -> Option<usize> {
 }
 
 /// The measurements of a strategy, by prefix and face. A full table is emptied: a measurement is soon made again.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Measurements<T>(HashMap<(u64, FaceId), T, FxBuildHasher>);
 
 /// Maximum measurements of one strategy.
 const MEASUREMENTS_MAX: usize = 65_536;
 
-impl<T> Default for Measurements<T> {
-    fn default() -> Self {
-        Measurements(HashMap::with_hasher(FxBuildHasher))
-    }
-}
 impl<T: Default> Measurements<T> {
     /// The measurement, created on first use.
     pub fn at(&mut self, prefix: u64, face: FaceId) -> &mut T {

@@ -19,9 +19,6 @@ const GAIN: f64 = 1.0 / 8.0;
 const LOST_SECONDS: f64 = 1.0;
 
 impl Strategy for Paf {
-    fn name(&self) -> &'static str {
-        "paf"
-    }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
         let measured: Vec<Option<f64>> =
             question.hops.iter().map(|hop| *self.smoothed_seconds.at(question.prefix, hop.face)).collect();

@@ -53,9 +53,6 @@ impl Pcon {
 }
 
 impl Strategy for Pcon {
-    fn name(&self) -> &'static str {
-        "pcon"
-    }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
         self.settle(question.prefix, question.hops);
         let hops = self.refusals.alternatives(question);

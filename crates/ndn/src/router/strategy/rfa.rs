@@ -9,7 +9,7 @@ use tributary_core::{FaceId, Random, Time};
 use super::{Hop, Measurements, Outcome, Question, Refusals, Strategy, weighted};
 
 /// Faces by their pending Interests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rfa {
     greedy: bool,
     pending: Measurements<Pending>,
@@ -26,13 +26,9 @@ struct Pending {
 const KEEP: f64 = 0.9;
 
 impl Rfa {
-    /// A face at random, by the smoothed number.
-    pub fn at_random() -> Self {
-        Rfa { greedy: false, pending: Measurements::default(), refusals: Refusals::default() }
-    }
-    /// The face with the fewest, by the number itself.
-    pub fn greedy() -> Self {
-        Rfa { greedy: true, pending: Measurements::default(), refusals: Refusals::default() }
+    /// If `greedy`, the face with the fewest, by the number itself; else one at random, by the smoothed number.
+    pub fn new(greedy: bool) -> Self {
+        Rfa { greedy, ..Rfa::default() }
     }
     fn change(&mut self, prefix: u64, face: FaceId, by: f64) {
         let pending = self.pending.at(prefix, face);
@@ -42,9 +38,6 @@ impl Rfa {
 }
 
 impl Strategy for Rfa {
-    fn name(&self) -> &'static str {
-        if self.greedy { "rfa-greedy" } else { "rfa" }
-    }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
         let hops = self.refusals.alternatives(question);
         let pending = &mut self.pending;

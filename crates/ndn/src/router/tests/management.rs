@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use tributary_core::FaceRefusal;
 
 /// A bench whose face 1 leads to an application of this machine.
-fn bench(set: impl FnOnce(&mut RouterConfig)) -> Bench {
+fn bench(set: impl FnOnce(&mut Config)) -> Bench {
     let mut bench = Bench::new(1, set);
     bench.router.add_face(FaceId(1), FaceProfile { scope: FaceScope::Local, ..profile(u32::MAX) });
     bench
@@ -120,7 +120,7 @@ fn a_neighbour_that_registers_gets_three_times_its_bytes_until_its_address_is_pr
         let passed: Vec<Sent> = (0..200).flat_map(|n| ask(&mut bench, n)).collect();
         let bytes: usize = passed.iter().chain(&sent).map(|sent| sent.bytes.len()).sum();
         assert!(passed.len() > 5 && bytes <= 3 * remote_register("/app", nonce).len(), "{} {bytes}", passed.len());
-        assert!(bench.dropped(reason::UNPROVEN) > 100);
+        assert!(bench.dropped("too much for an unproven address") > 100);
         // A node that does not receive the packets guesses, or answers on another face.
         let token = passed[0].headers().pit_token.unwrap().to_vec();
         let wrong = LpPacket { boot_answer: Some((number ^ 1, 9)), pit_token: Some(b"guess!"), ..LpPacket::default() };
@@ -159,7 +159,7 @@ fn answers_are_what_libraries_of_others_accept() {
     // A route that never expires is not listed as if it had.
     let endless = ControlParameters { name: Some(name("/e")), expiration_millis: Some(u64::MAX), ..of };
     assert_eq!(run(&mut bench, "rib/register", &endless, 4).code, 200);
-    let routes = bench.router.rib().iter().flat_map(|(_, routes)| routes).collect::<Vec<_>>();
+    let routes = bench.router.rib.iter().flat_map(|(_, routes)| routes).collect::<Vec<_>>();
     assert!(routes.iter().all(|route| route.expires.is_none()));
 }
 
@@ -228,7 +228,7 @@ fn packets_say_by_which_face_they_came_once_a_program_asks_for_it() {
         let back = bench.recv(1, &data("/a/x"));
         [there, back].map(|sent| sent[0].headers().incoming_face)
     };
-    bench.router.set_cache_capacity(bench.now, 0);
+    bench.router.cs.set_packets_max(bench.now, 0);
     assert_eq!(exchange(&mut bench, 1), [None, None]);
     for (nonce, face) in [(1, 1), (2, 2)] {
         let parameters = ControlParameters { flags: Some(1), mask: Some(1), ..ControlParameters::default() };
@@ -278,9 +278,9 @@ fn in_a_network_with_an_authority_neighbours_register_below_what_their_certifica
     assert_eq!(register(&mut bench, 3, "/lab/stolen", 1), 200);
     bench.router.require_certificates();
     bench.router.set_grant(bench.now, FaceId(3), Some(&grant(&[])));
-    assert!(bench.router.rib().iter().any(|(prefix, _)| *prefix == name("/lab/stolen")), "nobody else owns it");
+    assert!(bench.router.rib.iter().any(|(prefix, _)| *prefix == name("/lab/stolen")), "nobody else owns it");
     bench.router.set_grant(bench.now, FaceId(2), Some(&grant(&["/lab"])));
-    let is_there = |bench: &Bench, prefix: &str| bench.router.rib().iter().any(|(of, _)| *of == name(prefix));
+    let is_there = |bench: &Bench, prefix: &str| bench.router.rib.iter().any(|(of, _)| *of == name(prefix));
     assert!(!is_there(&bench, "/lab/stolen"), "the owner is here");
     let codes = ["/lab", "/lab/a", "/other"].map(|prefix| register(&mut bench, 2, prefix, 10 + prefix.len() as u8));
     assert_eq!(codes, [200, 200, 403]);
@@ -714,7 +714,7 @@ fn the_content_store_is_configured_and_erased() {
     let erase = ControlParameters { name: Some(name("/c")), count: Some(4), ..ControlParameters::default() };
     assert_eq!(run(&mut bench, "cs/erase", &erase, 1).body.unwrap().count, Some(4));
     let config = ControlParameters { capacity: Some(2), ..ControlParameters::default() };
-    assert_eq!((run(&mut bench, "cs/config", &config, 2).code, bench.router.cs().len()), (200, 2));
+    assert_eq!((run(&mut bench, "cs/config", &config, 2).code, bench.router.cs.len()), (200, 2));
     let switch = |flags: u64| ControlParameters { flags: Some(flags), mask: Some(3), ..ControlParameters::default() };
     let switched = |bench: &mut Bench, flags: u64, nonce: u8| {
         let answer = run(bench, "cs/config", &switch(flags), nonce);
@@ -727,12 +727,12 @@ fn the_content_store_is_configured_and_erased() {
     };
     // It neither stores new packets nor answers with old ones, and still has these.
     assert_eq!(switched(&mut bench, 0, 10), (200, Some(0), Some(0)));
-    let held = bench.router.cs().len();
+    let held = bench.router.cs.len();
     expect(&bench.recv(2, &interest("/c/9", 109)), &[(4, "interest /c/9")]);
     expect(&bench.recv(4, &data("/c/9")), &[(2, "data /c/9")]);
     bench.recv(2, &interest("/c/new", 110));
     bench.recv(4, &data("/c/new"));
-    assert_eq!(bench.router.cs().len(), held);
+    assert_eq!(bench.router.cs.len(), held);
     assert_eq!(switched(&mut bench, 3, 11), (200, Some(3), Some(3)));
     expect(&bench.recv(2, &interest("/c/9", 111)), &[(2, "data /c/9")]);
     let wrong = ControlParameters { flags: Some(4), mask: Some(4), ..ControlParameters::default() };
@@ -783,7 +783,7 @@ proptest::proptest! {
         }
         let routes: Vec<u64> = bench
             .router
-            .rib()
+            .rib
             .iter()
             .filter(|(prefix, _)| **prefix == name("/app"))
             .flat_map(|(_, routes)| routes.iter().map(|route| route.cost))

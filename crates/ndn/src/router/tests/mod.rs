@@ -70,12 +70,12 @@ fn data_of(text: &str, content: &[u8]) -> Bytes {
 }
 
 impl Bench {
-    fn new(secret: u8, set: impl FnOnce(&mut RouterConfig)) -> Bench {
+    fn new(secret: u8, set: impl FnOnce(&mut Config)) -> Bench {
         // Of one byte repeated, hashes would be poor ones.
         let mut random = Random::new(u64::from(secret), 0);
-        let mut config = RouterConfig::new(core::array::from_fn(|_| random.bits() as u8));
+        let mut config = Config::new("", 0);
         set(&mut config);
-        let mut router = Router::new(config);
+        let mut router = Router::new(config, core::array::from_fn(|_| random.bits() as u8));
         let known = FaceProfile { rate: Some(Rate::from_mbps(10_000)), ..profile(1472) };
         (1..=4).for_each(|face| assert!(router.add_face(FaceId(face), known.clone())));
         Bench { router, now: Time::ZERO }
@@ -118,7 +118,7 @@ impl Bench {
         sent.iter().map(|sent| (sent.face, sent.what())).collect()
     }
     fn dropped(&self, reason: &str) -> u64 {
-        self.router.stats().dropped.get(reason).copied().unwrap_or(0)
+        self.router.stats.dropped.get(reason).copied().unwrap_or(0)
     }
 }
 

@@ -7,7 +7,7 @@ use labels::LabelScheme;
 struct Chain(Vec<Bench>);
 
 impl Chain {
-    fn new(count: u8, set: impl Fn(usize, &mut RouterConfig)) -> Chain {
+    fn new(count: u8, set: impl Fn(usize, &mut Config)) -> Chain {
         let bench = |at: u8| {
             let mut bench = Bench::new(at + 1, |config| set(usize::from(at), config));
             bench.routes(&[("/", 4)]);
@@ -58,7 +58,7 @@ fn a_probe_brings_a_label_for_each_router_and_the_tag_leads_the_same_way() {
         assert!(headers.tag.is_none() && headers.tag_bits.is_none(), "only probes bring tags");
         assert!(!headers.path_failed && headers.origin.is_none());
         for bench in &chain.0 {
-            let stats = bench.router.stats();
+            let stats = &bench.router.stats;
             assert_eq!((stats.labels_written, stats.tags_followed, stats.tags_failed), (1, 1, 0));
         }
     }
@@ -145,7 +145,7 @@ fn what_a_cache_has_answered_to_others_is_not_given_to_who_asks_past_caches() {
             expect(&back, &[(2, "data /a")]);
             let headers = back[0].headers();
             assert_eq!((headers.pit_token, headers.origin), (Some(&b"past"[..]), None));
-            assert!(headers.tag.is_some() && bench.router.pit().is_empty());
+            assert!(headers.tag.is_some() && bench.router.pit.is_empty());
         }
     }
 }
@@ -159,7 +159,7 @@ fn the_producer_answers_who_asks_past_caches_and_who_does_not() {
     let back = bench.recv(4, &data("/a"));
     expect(&back, &[(1, "data /a"), (2, "data /a")]);
     assert!(back[1].headers().tag.is_some() && back[1].headers().origin.is_none(), "it is told of the way");
-    assert!(bench.router.pit().is_empty());
+    assert!(bench.router.pit.is_empty());
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn forged_labels_faces_that_are_down_and_those_that_lead_elsewhere_are_not_follo
     assert_eq!(go(&mut bench, &back_where_it_came_from, "/6"), (3, true));
     bench.router.set_face_up(bench.now, FaceId(4), false);
     assert_eq!(go(&mut bench, &good, "/7"), (3, true));
-    assert_eq!((bench.router.stats().tags_followed, bench.router.stats().tags_failed), (2, 5));
+    assert_eq!((bench.router.stats.tags_followed, bench.router.stats.tags_failed), (2, 5));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_router_may_return_a_nack_at_once_instead() {
     let headers = LpPacket { tag: Some(PathTag::parse(&[1, 2, 3, 4]).unwrap()), ..LpPacket::default() };
     let sent = bench.recv_with(1, &headers, &interest("/a", 1));
     expect(&sent, &[(1, "nack 150 /a")]);
-    assert!(sent[0].headers().path_failed && bench.router.pit().is_empty());
+    assert!(sent[0].headers().path_failed && bench.router.pit.is_empty());
 }
 
 #[test]
@@ -412,5 +412,5 @@ fn the_acceleration_base_gives_what_longest_prefix_match_gives() {
             bench.at(round * 5000);
         }
     }
-    assert!(with.router.fab().hits_and_misses.0 > 1000);
+    assert!(with.router.fab.hits_and_misses.0 > 1000);
 }

@@ -411,7 +411,7 @@ pub(super) fn trust_anchor(section: Section<'_>, folder: &Path, foreign: Option<
         read_schema(&file).map_err(|message| section.problem(section.span_of("schema"), message, hint.into())).ok()
     });
     if let (Some(schema), Some(certificate)) = (&schema, &certificate)
-        && !schema.matches_name(certificate.name())
+        && !schema.matches(certificate.name().into())
     {
         let message = format!("no rule of the schema is for the anchor itself, '{}'", certificate.name());
         section.problem(section.span_of("schema"), message, "name the anchor that the schema was written for".into());

@@ -183,9 +183,6 @@ impl Spread {
 }
 
 impl PathSelection for Spread {
-    fn name(&self) -> &'static str {
-        "spread"
-    }
     /// At the start the path with the least used links, until others use more than half of the remaining ones; later
     /// the replacement of a failed one.
     fn fill(&mut self, known: &[Candidate], _: &mut Random) -> Option<PathId> {
