@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 use tributary_core::{Datagram, Duration, FaceId, NodeId, Time};
 use tributary_psi::{
-    control::{ControlChannel, ControlConfig, MessageNumber},
+    control::{ControlChannel, ControlConfig, MessageNumber, PACKET_BYTES},
     ids::Roles,
     router::neighbour::{Neighbour, NeighbourConfig},
     wire::{
@@ -29,8 +29,6 @@ pub fn control_channel(data: &[u8]) {
     let mut input = Input::new(data);
     let config = ControlConfig { partials_max: 4, partial_bytes_max: 4_096, messages_max: 6, ..Default::default() };
     let mut world = Channel {
-        attempts_max: u64::from(config.attempts_max),
-        packet_bytes: config.packet_bytes,
         channel: ControlChannel::new(config, NODE, BOOT),
         now: Time::from_millis(1_000),
         waiting: BTreeSet::new(),
@@ -52,8 +50,6 @@ pub fn control_channel(data: &[u8]) {
 struct Channel {
     channel: ControlChannel,
     now: Time,
-    packet_bytes: usize,
-    attempts_max: u64,
     waiting: BTreeSet<MessageNumber>,
     /// Fragment counts differ, so one key may be complete once, and only once, for each of them.
     delivered: BTreeSet<(NodeId, u32)>,
@@ -135,7 +131,7 @@ impl Channel {
         }
         let mut acks = 0;
         while let Some((fid, bytes)) = self.channel.poll_packet(self.now) {
-            assert!(3 + fid.encoded_len() + bytes.len() <= self.packet_bytes);
+            assert!(3 + fid.encoded_len() + bytes.len() <= PACKET_BYTES);
             let body = tributary_psi::wire::unseal(&KEY, &bytes).expect("it was sealed");
             match ControlPacket::decode(body).expect("it is a packet").body {
                 ControlBody::Ack { .. } => acks += 1,
@@ -150,7 +146,6 @@ impl Channel {
         let stats = self.channel.stats();
         assert_eq!(stats.fragments_sent, self.fragments);
         assert!(stats.fragments_repeated <= stats.fragments_sent && stats.fragments_sent < 1 << 32);
-        let _ = self.attempts_max;
     }
 }
 

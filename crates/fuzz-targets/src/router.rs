@@ -190,7 +190,7 @@ impl World {
         }
     }
     fn forward(&mut self, arrived: FaceId, datagram: Datagram) {
-        let (bytes, before) = (datagram.to_vec(), self.router.stats().clone());
+        let (bytes, before) = (datagram.to_vec(), self.router.stats.clone());
         let up: Vec<FaceId> = self.router.faces().filter(|face| self.up(*face)).collect();
         let onward = up.iter().filter(|face| **face != arrived).count();
         let queues: Vec<usize> = up.iter().map(|face| self.queue(*face)).collect();
@@ -198,11 +198,11 @@ impl World {
         let waiting = self.waiting();
         let put = waiting - self.queued;
         self.queued = waiting;
-        assert_eq!(self.router.stats().queued - before.queued, put as u64, "what is queued is counted");
-        assert_eq!(self.router.stats().arrived, before.arrived + 1);
+        assert_eq!(self.router.stats.queued - before.queued, put as u64, "what is queued is counted");
+        assert_eq!(self.router.stats.arrived, before.arrived + 1);
         if let Some(reason) = verdict.dropped {
             let count = |dropped: &std::collections::BTreeMap<_, u64>| dropped.get(reason).copied().unwrap_or(0);
-            assert!(count(&self.router.stats().dropped) > count(&before.dropped), "drops are counted");
+            assert!(count(&self.router.stats.dropped) > count(&before.dropped), "drops are counted");
         }
         assert!(verdict.copies <= COPIES_MAX.min(onward));
         assert!(verdict.answered <= REQUEST_PACKETS_MAX);

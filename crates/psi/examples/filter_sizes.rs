@@ -5,7 +5,7 @@
 use tributary_core::{FaceId, NodeId, Random};
 use tributary_psi::{
     ids::Roles,
-    resolver::topology::{FidBuilder, FidConfig, Graph, NodeIndex, PathConfig, Source, Tree, select},
+    resolver::topology::{FidBuilder, FidConfig, Graph, NodeIndex, PathConfig, Tree, select},
     wire::{Adjacency, FidKind, LinkState},
 };
 
@@ -30,8 +30,7 @@ fn main() {
                     let costs = graph.costs(Default::default());
                     let (source, receiver) = (NodeIndex(0), NodeIndex(hops as u32));
                     let config = PathConfig { hops_max: 64, ..PathConfig::default() };
-                    let path =
-                        select(&graph, &costs, &[Source { node: source }], receiver, 1, &config).remove(0).remove(0);
+                    let path = select(&graph, &costs, &[source], receiver, 1, &config).remove(0).remove(0);
                     let tree = Tree { source, links: &path.links, destinations: &[receiver] };
                     reached += usize::from(builder.build(&graph, tree).is_some());
                 }

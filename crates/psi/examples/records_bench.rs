@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, NodeId, Random, Rate, Time, event::ResolverEvent};
 use tributary_psi::{
+    config::Limits,
     control::{ControlChannel, ControlConfig},
     pubsub::{PubSub, PubSubConfig},
     resolver::rendezvous::{Rendezvous, RendezvousConfig, Target},
@@ -118,7 +119,8 @@ impl Domain {
     fn new(hosts: u64, nodes: u64, rate: Rate) -> Domain {
         let members: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
         let rendezvous = |node: &NodeId| {
-            let config = RendezvousConfig { records_max: 2_000_000, ..RendezvousConfig::default() };
+            let limits = Limits { records_max: 2_000_000, ..Limits::default() };
+            let config = RendezvousConfig { limits, ..RendezvousConfig::default() };
             let mut rendezvous = Rendezvous::new(config, *node, node.0 as u32);
             rendezvous.handle_members(Time::ZERO, &members);
             (*node, rendezvous)
@@ -199,7 +201,7 @@ impl Domain {
         let publications: usize = self.nodes.values().map(|node| node.status().publications).sum();
         assert!(publications as u64 >= items, "{publications} of {items} stand");
         if self.told + dropped > 0 {
-            let refused: u64 = self.nodes.values().flat_map(|node| node.status().refused.into_values()).sum();
+            let refused: u64 = self.nodes.values().flat_map(|node| node.refused.values()).sum();
             println!(
                 "{dropped} packets dropped, {refused} requests refused, {} refusals told to applications",
                 self.told

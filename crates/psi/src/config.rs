@@ -54,29 +54,29 @@ pub struct Config {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Records of a rendezvous node. Default: 1,000,000, of some 1 kB each for items.
-    pub records_max: u32,
+    pub records_max: usize,
     /// Items and scopes in one scope. Default: 100,000.
-    pub children_max: u32,
+    pub children_max: usize,
     /// Publishers of one item. Default: 4,096.
-    pub publishers_max: u32,
+    pub publishers_max: usize,
     /// Subscriptions to one item. Default: 4,096.
-    pub subscriptions_max: u32,
+    pub subscriptions_max: usize,
     /// Subscribers of one scope. Default: 1,024.
-    pub scope_subscribers_max: u32,
+    pub scope_subscribers_max: usize,
     /// Requests that a rendezvous node works on. Default: 8,192.
-    pub requests_max: u32,
+    pub requests_max: usize,
     /// Hosts that a rendezvous node serves. Default: 8,192.
-    pub clients_max: u32,
+    pub clients_max: usize,
     /// Publications and subscriptions of this host. Default: 1,000,000.
-    pub wishes_max: u32,
+    pub wishes_max: usize,
     /// Transfers of a topology manager's domain. Default: 4,096.
-    pub transfers_max: u32,
+    pub transfers_max: usize,
     /// Nodes of its domain. Default: 4,096.
-    pub nodes_max: u32,
+    pub nodes_max: usize,
     /// Directed links of its domain. Default: 65,536.
-    pub links_max: u32,
+    pub links_max: usize,
     /// Packets that a router with a cache waits for on behalf of several receivers. Default: 65,536.
-    pub pending_packets_max: u32,
+    pub pending_packets_max: usize,
 }
 
 impl Default for Limits {

@@ -35,63 +35,57 @@ use crate::wire::{
     MessageKey, OPEN_KEY, SECRECY_BYTES, Secrecy, Wire, seal, unseal,
 };
 
+/// Bytes of the longest packet, common header included; every path must carry it.
+pub const PACKET_BYTES: usize = DATAGRAM_BYTES_MIN as usize;
+/// Payload bytes of a fragment: what the common header, the fragment's own fields, the longest FIDs on both ways and
+/// the code leave.
+const FRAGMENT_BYTES: usize = PACKET_BYTES - (5 + FID_BYTES_MAX) - 27 - (2 + FID_BYTES_MAX) - MAC_BYTES;
+/// Retransmission timeout to an unknown peer, on links that are not slow.
+const RTO_INITIAL: Duration = Duration::from_millis(200);
+/// The least margin of a retransmission timeout above the round-trip time.
+const RTO_MIN: Duration = Duration::from_millis(50);
+/// Where the exponential backoff ends, if the round trip is not longer itself.
+const RTO_MAX: Duration = Duration::from_secs(3);
+/// Transmissions without progress after which a message times out: about 10 s at a round-trip time of some 20 ms, and
+/// 15 s if the peer was never heard.
+const ATTEMPTS_MAX: u32 = 8;
+/// Maximum fragments in flight to one peer: the window grows while the round-trip time shows no queue, up to some
+/// 200 Mbit/s over a round trip of 80 ms.
+const WINDOW_PACKETS_MAX: u32 = 2_048;
+/// Peers whose round-trip time is remembered while nothing is in flight to them.
+const PEERS_MAX: usize = 4_096;
+/// Complete messages that are remembered to suppress duplicates.
+const SEEN_MAX: usize = 16_384;
+/// How long an incomplete message is kept without progress.
+const PARTIAL_LIFETIME: Duration = Duration::from_secs(20);
+/// Acknowledgements waiting to be sent; at the limit, further ones are dropped.
+const ACKS_MAX: usize = 4_096;
+
 /// Settings of a [`ControlChannel`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControlConfig {
-    /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
-    pub packet_bytes: usize,
-    /// Retransmission timeout to an unknown peer, on links that are not slow. Default: 200 ms.
-    pub rto_initial: Duration,
-    /// The least margin of a retransmission timeout above the round-trip time. Default: 50 ms.
-    pub rto_min: Duration,
-    /// Where the exponential backoff ends, if the round trip is not longer itself. Default: 3 s.
-    pub rto_max: Duration,
-    /// Transmissions without progress after which a message times out. Default: 8, which is about 10 s at a round-trip
-    /// time of some 20 ms, and 15 s if the peer was never heard.
-    pub attempts_max: u32,
     /// Fragments in flight to one peer at the beginning. Default: 32.
     pub window_packets: u32,
-    /// Maximum fragments in flight to one peer: the window grows while the round-trip time shows no queue. Default:
-    /// 2,048, which is some 200 Mbit/s over a round trip of 80 ms.
-    pub window_packets_max: u32,
     /// Messages to one peer that wait or are in flight. Default: 32,768, four times the requests that a rendezvous node
     /// has in progress: for each it sends messages to two other nodes and to the holder of the scope.
     pub messages_max: usize,
     /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
     /// acknowledged. Default: 1,024.
     pub deliveries_max: usize,
-    /// Peers whose round-trip time is remembered while nothing is in flight to them. Default: 4,096.
-    pub peers_max: usize,
-    /// Complete messages that are remembered to suppress duplicates. Default: 16,384.
-    pub seen_max: usize,
     /// Maximum incomplete messages; at the limit, the one idle for longest is dropped. Default: 4,096.
     pub partials_max: usize,
     /// Bytes of all incomplete messages. Default: 32 MiB.
     pub partial_bytes_max: usize,
-    /// How long an incomplete message is kept without progress. Default: 20 s.
-    pub partial_lifetime: Duration,
-    /// Acknowledgements waiting to be sent; at the limit, further ones are dropped. Default: 4,096.
-    pub acks_max: usize,
 }
 
 impl Default for ControlConfig {
     fn default() -> Self {
         ControlConfig {
-            packet_bytes: DATAGRAM_BYTES_MIN as usize,
-            rto_initial: Duration::from_millis(200),
-            rto_min: Duration::from_millis(50),
-            rto_max: Duration::from_secs(3),
-            attempts_max: 8,
             window_packets: 32,
-            window_packets_max: 2_048,
             messages_max: 32_768,
             deliveries_max: 1_024,
-            peers_max: 4_096,
-            seen_max: 16_384,
             partials_max: 4_096,
             partial_bytes_max: 32 << 20,
-            partial_lifetime: Duration::from_secs(20),
-            acks_max: 4_096,
         }
     }
 }
@@ -159,7 +153,7 @@ pub struct ControlStats {
 /// Order of calls: after [`ControlChannel::send`], [`ControlChannel::handle_packet`] or
 /// [`ControlChannel::handle_timeout`], drain [`ControlChannel::poll_delivery`], [`ControlChannel::poll_outcome`] and
 /// [`ControlChannel::poll_packet`], then call [`ControlChannel::poll_timeout`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ControlChannel {
     config: ControlConfig,
     /// The public keys of a network without an authority.
@@ -170,7 +164,7 @@ pub struct ControlChannel {
     boot: u32,
     number_next: u32,
     /// Routes for acknowledgements of messages that do not carry one.
-    routes: BTreeMap<NodeId, Fid>,
+    pub routes: BTreeMap<NodeId, Fid>,
     peers: BTreeMap<NodeId, Peer>,
     /// Peers that may have something to send.
     sendable: BTreeSet<NodeId>,
@@ -195,32 +189,8 @@ const ROUND_TRIPS_UNKNOWN: u32 = 2;
 impl ControlChannel {
     /// The channel of `node`, whose boot number is `boot`: different from the numbers of its restarts in the last
     /// minutes.
-    ///
-    /// # Panics
-    /// If `config.packet_bytes` is less than 768: then a message of full length would need too many fragments.
     pub fn new(config: ControlConfig, node: NodeId, boot: u32) -> Self {
-        assert!(config.packet_bytes >= 768, "packets need at least 768 bytes, not {}", config.packet_bytes);
-        ControlChannel {
-            seen: Seen::new(config.seen_max),
-            rto_initial: config.rto_initial,
-            open: Secrecy::new(&OPEN_KEY),
-            pairs: None,
-            config,
-            node,
-            boot,
-            number_next: 0,
-            routes: BTreeMap::new(),
-            peers: BTreeMap::new(),
-            sendable: BTreeSet::new(),
-            served: NodeId::NONE,
-            timers: TimerTable::new(),
-            partials: BTreeMap::new(),
-            partial_bytes: 0,
-            acks: VecDeque::new(),
-            deliveries: VecDeque::new(),
-            outcomes: VecDeque::new(),
-            stats: ControlStats::default(),
-        }
+        ControlChannel { rto_initial: RTO_INITIAL, config, node, boot, ..ControlChannel::default() }
     }
 
     /// Sets this node's identity in a network with an authority: from now on it shares a separate key with each other
@@ -234,7 +204,7 @@ impl ControlChannel {
             }
         };
         if is_news {
-            self.peers.values_mut().for_each(|peer| peer.introduction = Introduction::Due(Time::ZERO));
+            self.peers.values_mut().for_each(|peer| peer.introduce_at = Some(Time::ZERO));
         }
     }
     /// Takes the key of a node from a source that can vouch for it.
@@ -255,7 +225,7 @@ impl ControlChannel {
     }
     /// A node has restarted: this one introduces itself again.
     pub fn introduce(&mut self, node: NodeId) {
-        self.peers.entry(node).and_modify(|peer| peer.introduction = Introduction::Due(Time::ZERO));
+        self.peers.entry(node).and_modify(|peer| peer.introduce_at = Some(Time::ZERO));
     }
 
     /// Accepts a message for `to`, over `route`, to be answered over `reply`; its fate comes from
@@ -286,7 +256,7 @@ impl ControlChannel {
             refuse(SendResult::NoKey);
             return number;
         };
-        if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
+        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&to) {
             let idle = self.peers.iter().find(|(_, peer)| peer.waiting == 0).map(|(node, _)| *node);
             match idle {
                 Some(node) => self.peers.remove(&node),
@@ -296,7 +266,7 @@ impl ControlChannel {
                 }
             };
         }
-        let peer = self.peers.entry(to).or_insert_with(|| Peer::new(&self.config));
+        let peer = self.peers.entry(to).or_insert_with(|| Peer::new(self.config.window_packets));
         if peer.waiting >= self.config.messages_max {
             refuse(SendResult::QueueFull);
             return number;
@@ -309,7 +279,7 @@ impl ControlChannel {
             return number;
         }
         let bytes = secrecy.hide(&key.context(to), &bytes);
-        let outgoing = Outgoing { is_bulk, ..Outgoing::new(bytes, self.config.fragment_bytes(), route, reply) };
+        let outgoing = Outgoing { is_bulk, ..Outgoing::new(bytes, route, reply) };
         peer.ready[usize::from(is_bulk)].insert(number);
         peer.messages.insert(number, outgoing);
         self.sendable.insert(to);
@@ -336,13 +306,7 @@ impl ControlChannel {
 
     /// Takes the round trip of a packet of full length over the slowest link of this node.
     pub fn set_slowest_link(&mut self, round_trip: Duration) {
-        self.rto_initial = self.config.rto_initial.max(round_trip * ROUND_TRIPS_UNKNOWN);
-    }
-
-    /// Sets the routes to nodes that this one can reach directly: their messages are acknowledged even if they carry no
-    /// route back.
-    pub fn set_routes(&mut self, routes: BTreeMap<NodeId, Fid>) {
-        self.routes = routes;
+        self.rto_initial = RTO_INITIAL.max(round_trip * ROUND_TRIPS_UNKNOWN);
     }
 
     /// Drops all messages to `to`, which has left; each outcome is [`SendResult::TimedOut`].
@@ -350,7 +314,7 @@ impl ControlChannel {
         let Some(peer) = self.peers.remove(&to) else { return };
         self.sendable.remove(&to);
         self.timers.stop(&Timer::Held(to));
-        let mut given_up: Vec<MessageNumber> = peer.held.iter().flatten().map(Held::number).collect();
+        let mut given_up: Vec<MessageNumber> = peer.held.iter().flatten().map(|held| held.number).collect();
         for (number, message) in peer.messages {
             self.timers.stop(&Timer::Message(to, number));
             given_up.push(number);
@@ -449,16 +413,6 @@ impl ControlChannel {
     }
 }
 
-impl ControlConfig {
-    /// Payload bytes of a fragment, such that the longest FIDs on both ways still fit.
-    fn fragment_bytes(&self) -> usize {
-        const COMMON_HEADER_BYTES: usize = 5 + FID_BYTES_MAX;
-        const REPLY_BYTES: usize = 2 + FID_BYTES_MAX;
-        const FRAGMENT_BYTES: usize = 27;
-        self.packet_bytes - COMMON_HEADER_BYTES - FRAGMENT_BYTES - REPLY_BYTES - MAC_BYTES
-    }
-}
-
 /// All fragments of a message of `count`.
 fn all(count: u8) -> u128 {
     u128::MAX >> (128 - u32::from(count).clamp(1, 128))
@@ -467,7 +421,7 @@ fn all(count: u8) -> u128 {
 /// Fragments that may be in flight at any loss.
 const WINDOW_PACKETS_MIN: u32 = 4;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Peer {
     messages: BTreeMap<MessageNumber, Outgoing>,
     /// Messages that may have something to send: those that are urgent, and the bulk.
@@ -495,51 +449,17 @@ struct Peer {
     /// Doublings of the timeout that last until a round trip is measured (RFC 6298 §5.7): where the timeout is too
     /// short every message is repeated, and an acknowledgement cannot be matched to a transmission.
     backoff: u32,
-    introduction: Introduction,
-}
-
-/// Whether a node knows this one, in a network with an authority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Introduction {
-    /// This node must introduce itself before the first fragment from then on.
-    Due(Time),
-    /// It has acknowledged something.
-    Done,
-}
-
-impl Introduction {
-    /// The packets after the last introduction were not acknowledged.
-    fn again(self) -> Introduction {
-        match self {
-            Introduction::Due(due) => Introduction::Due(due),
-            Introduction::Done => Introduction::Due(Time::ZERO),
-        }
-    }
+    /// In a network with an authority: from when on this node must introduce itself before the next fragment. `None` if
+    /// the peer knows it, because it has acknowledged something.
+    introduce_at: Option<Time>,
 }
 
 /// Maximum doublings that one message passes on to the next.
 const BACKOFF_KEPT_MAX: u32 = 3;
 
 impl Peer {
-    fn new(config: &ControlConfig) -> Peer {
-        Peer {
-            messages: BTreeMap::new(),
-            ready: Default::default(),
-            held: Default::default(),
-            held_until: None,
-            held_bytes: 0,
-            waiting: 0,
-            in_flight: 0,
-            window: config.window_packets,
-            slow_start_end: u32::MAX,
-            halved_at: Time::ZERO,
-            landed: 0,
-            heard: None,
-            rtt: None,
-            rtt_min: None,
-            backoff: 0,
-            introduction: Introduction::Due(Time::ZERO),
-        }
+    fn new(window: u32) -> Peer {
+        Peer { window, slow_start_end: u32::MAX, introduce_at: Some(Time::ZERO), ..Peer::default() }
     }
     /// The next message of a class among those with ready fragments.
     fn next_ready(&mut self, class: usize) -> Option<MessageNumber> {
@@ -553,14 +473,14 @@ impl Peer {
         None
     }
     /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`, or twice the round trip.
-    fn rto(&self, config: &ControlConfig, rto_initial: Duration, attempt: u32) -> Duration {
+    fn rto(&self, rto_initial: Duration, attempt: u32) -> Duration {
         let base = match self.rtt {
             None => rto_initial,
             // On a steady path the deviation approaches zero, and the smallest queue would look like a loss.
-            Some((smoothed, deviation)) => smoothed + (deviation * 4).max(config.rto_min),
+            Some((smoothed, deviation)) => smoothed + (deviation * 4).max(RTO_MIN),
         };
         let doublings = attempt.saturating_sub(1).max(self.backoff).min(16);
-        base.saturating_mul(1 << doublings).min(config.rto_max.max(base * 2))
+        base.saturating_mul(1 << doublings).min(RTO_MAX.max(base * 2))
     }
 }
 
@@ -607,8 +527,8 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn new(bytes: Vec<u8>, fragment_bytes: usize, route: Fid, reply: Fid) -> Outgoing {
-        let count = bytes.len().div_ceil(fragment_bytes).max(1) as u8;
+    fn new(bytes: Vec<u8>, route: Fid, reply: Fid) -> Outgoing {
+        let count = bytes.len().div_ceil(FRAGMENT_BYTES).max(1) as u8;
         let sent = alloc::vec![(0, Time::ZERO); usize::from(count)];
         Outgoing {
             bytes,
@@ -662,18 +582,14 @@ struct Partial {
 }
 
 /// The messages that were complete most recently.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Seen {
-    capacity: usize,
     clock: u64,
     by_key: BTreeMap<MessageKey, u64>,
     by_age: BTreeMap<u64, MessageKey>,
 }
 
 impl Seen {
-    fn new(capacity: usize) -> Seen {
-        Seen { capacity, clock: 0, by_key: BTreeMap::new(), by_age: BTreeMap::new() }
-    }
     /// Whether `key` is remembered; if so, it becomes the youngest.
     fn touch(&mut self, key: MessageKey) -> bool {
         let known = self.by_key.contains_key(&key);
@@ -688,7 +604,7 @@ impl Seen {
             self.by_age.remove(&age);
         }
         self.by_age.insert(self.clock, key);
-        if self.by_key.len() > self.capacity
+        if self.by_key.len() > SEEN_MAX
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
             self.by_key.remove(&oldest);

@@ -109,7 +109,7 @@ impl fmt::Debug for ItemId {
 }
 
 /// The key of a record in the hash table of the rendezvous nodes: 16 bytes of BLAKE3 over the whole id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordKey(pub [u8; 16]);
 
 impl fmt::Debug for RecordKey {

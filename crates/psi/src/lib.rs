@@ -60,48 +60,26 @@
 )]
 extern crate alloc;
 
+#[path = "."]
+mod internals {
+    pub mod capability;
+    pub mod control;
+    pub mod ids;
+    pub mod node;
+    pub mod pubsub;
+    pub mod receiver;
+    pub mod resolver;
+    pub mod router;
+    pub mod sender;
+    pub mod wire;
+}
 #[cfg(not(feature = "internals"))]
-mod capability;
+use internals::*;
 #[cfg(feature = "internals")]
-pub mod capability;
+pub use internals::*;
+
 pub mod config;
-#[cfg(not(feature = "internals"))]
-mod control;
-#[cfg(feature = "internals")]
-pub mod control;
-#[cfg(not(feature = "internals"))]
-mod ids;
-#[cfg(feature = "internals")]
-pub mod ids;
-#[cfg(not(feature = "internals"))]
-mod node;
-#[cfg(feature = "internals")]
-pub mod node;
-#[cfg(not(feature = "internals"))]
-mod pubsub;
-#[cfg(feature = "internals")]
-pub mod pubsub;
-#[cfg(not(feature = "internals"))]
-mod receiver;
-#[cfg(feature = "internals")]
-pub mod receiver;
-#[cfg(not(feature = "internals"))]
-mod resolver;
-#[cfg(feature = "internals")]
-pub mod resolver;
-#[cfg(not(feature = "internals"))]
-mod router;
-#[cfg(feature = "internals")]
-pub mod router;
-#[cfg(not(feature = "internals"))]
-mod sender;
-#[cfg(feature = "internals")]
-pub mod sender;
 mod stats;
-#[cfg(not(feature = "internals"))]
-mod wire;
-#[cfg(feature = "internals")]
-pub mod wire;
 
 #[cfg(test)]
 mod testing;
@@ -116,7 +94,7 @@ pub use wire::{DataHeader, FLAG_CACHED, Fid, Header, PacketType, StreamKey, TTL_
 pub mod topology {
     pub use crate::{
         ids::Roles,
-        resolver::topology::{FidBuilder, FidConfig, Graph, NodeIndex, PathConfig, Source, Tree, select},
+        resolver::topology::{FidBuilder, FidConfig, Graph, NodeIndex, PathConfig, Tree, select},
         wire::{Adjacency, FidKind, LinkState},
     };
 }

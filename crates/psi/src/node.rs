@@ -48,7 +48,7 @@ use crate::{
     },
     router::{
         BatchVerdict, Router, RouterConfig, View,
-        neighbour::{self, Neighbour, NeighbourConfig},
+        neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
     wire::{
@@ -134,22 +134,6 @@ const EARLY_MAX: usize = 64;
 /// What the secret of the nonces in hellos is derived for.
 const NONCES: &str = "tributary 2026 psi node's nonces of hellos";
 
-/// The rendezvous function's part of a node's settings.
-fn rendezvous_config(config: &Config) -> RendezvousConfig {
-    let limits = &config.limits;
-    RendezvousConfig {
-        replicas: usize::from(config.replicas),
-        records_max: limits.records_max as usize,
-        children_max: limits.children_max as usize,
-        publishers_max: limits.publishers_max as usize,
-        subscriptions_max: limits.subscriptions_max as usize,
-        scope_subscribers_max: limits.scope_subscribers_max as usize,
-        requests_max: limits.requests_max as usize,
-        clients_max: limits.clients_max as usize,
-        ..RendezvousConfig::default()
-    }
-}
-
 impl PsiNode {
     /// A node with the roles that `config` names. Nothing is sent before a face is added or a packet arrives.
     pub fn new(config: Config) -> PsiNode {
@@ -174,7 +158,7 @@ impl PsiNode {
             cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
             cache_policy: config.cache_policy.clone(),
             cache_memory: config.cache_memory,
-            pending_packets_max: config.limits.pending_packets_max as usize,
+            pending_packets_max: config.limits.pending_packets_max,
             pending_lifetime: config.pending_lifetime,
             ..RouterConfig::new(config.node, secret)
         };
@@ -187,11 +171,13 @@ impl PsiNode {
             ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
         let limits = config.limits;
+        let replicas = usize::from(config.replicas);
+        let rendezvous = RendezvousConfig { replicas, limits, ..RendezvousConfig::default() };
         let pubsub = PubSubConfig {
             node: config.node,
             label: config.label.clone(),
             lease: config.lease,
-            wishes_max: limits.wishes_max as usize,
+            wishes_max: limits.wishes_max,
             ..PubSubConfig::default()
         };
         let mut node = PsiNode {
@@ -200,7 +186,7 @@ impl PsiNode {
             neighbour: Neighbour::new(neighbour),
             control: ControlChannel::new(ControlConfig::default(), config.node, boot as u32),
             pubsub: PubSub::new(pubsub, boot as u32),
-            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous_config(&config), config.node, boot as u32)),
+            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
             manager: config
                 .topology_manager
                 .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),
@@ -280,7 +266,7 @@ impl Node for PsiNode {
             Some((VERSION, packet_type))
                 if packet_type == PacketType::Control as u8 && !self.speaks_for_itself(face, &datagram) =>
             {
-                self.events.on_dropped(face, neighbour::trust::reason::NAME, bytes);
+                self.events.on_dropped(face, "control message of a host in the name of another node", bytes);
             }
             Some((VERSION, packet_type)) => {
                 let verdict = self.router.forward(now, Some(face), datagram);
@@ -290,7 +276,7 @@ impl Node for PsiNode {
                 }
                 if let Some(local) = verdict.local {
                     self.on_local(now, face, local);
-                    if packet_type == PacketType::Control as u8 || self.receiver.has_news() {
+                    if packet_type == PacketType::Control as u8 || self.receiver.news {
                         self.settle(now);
                     }
                 }
@@ -346,7 +332,7 @@ impl Node for PsiNode {
                 Wake::LinkUse => self.measure_use(now),
             }
         }
-        if is_due || self.receiver.has_news() {
+        if is_due || self.receiver.news {
             self.settle(now);
         }
     }
@@ -360,7 +346,7 @@ impl Node for PsiNode {
         if let Some(rendezvous) = self.rendezvous.as_mut().filter(|_| has_store) {
             rendezvous.handle_store(now);
         }
-        if has_store || self.receiver.has_news() {
+        if has_store || self.receiver.news {
             self.settle(now);
         }
     }
@@ -380,7 +366,7 @@ impl Node for PsiNode {
             let mut body = Vec::with_capacity(160);
             request.encode(&mut body);
             self.send_packet(now, PacketType::Request, flags, fid, body);
-            if self.receiver.has_news() {
+            if self.receiver.news {
                 // This node's own source has answered the last of a fetch.
                 self.settle(now);
             }
@@ -478,28 +464,28 @@ impl Endpoint for PsiNode {
         self.settle(now);
     }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
-        self.receiver.set_limit(now, transfer, rate);
+        self.receiver.transfers.set_limit(now, transfer, rate);
     }
     fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
-        self.receiver.set_face_policy(now, face, policy);
+        self.receiver.transfers.set_face_policy(now, face, policy);
     }
     fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
-        self.receiver.set_demands(now, transfer, demands)
+        self.receiver.transfers.set_demands(now, transfer, demands)
     }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
-        self.receiver.report(now, transfer)
+        self.receiver.transfers.report(now, transfer)
     }
     fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.receiver.transfers()
+        self.receiver.transfers.names()
     }
     fn publishes(&self, name: &Name) -> bool {
-        self.sender.publishes(name)
+        self.sender.objects.by_name(name).is_some()
     }
     fn published_count(&self) -> usize {
-        self.sender.published().len()
+        self.sender.objects.published().len()
     }
     fn published(&self) -> Vec<(Name, ByteCount)> {
-        self.sender.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
+        self.sender.objects.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)

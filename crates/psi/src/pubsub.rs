@@ -8,7 +8,7 @@
 //! returns once one is reachable again.
 //!
 //! As many requests are in progress as the rendezvous nodes take, and answer within a quarter of
-//! [`PubSubConfig::request_timeout`] ([`flow`]). Subscriptions and withdrawals go before publications that wait.
+//! `REQUEST_TIMEOUT` ([`flow`]). Subscriptions and withdrawals go before publications that wait.
 mod flow;
 mod listing;
 mod renewal;
@@ -38,6 +38,17 @@ use flow::Flow;
 use listing::Listing;
 use renewal::Renewals;
 
+/// How long a command may stay without effect before the application learns that no rendezvous node is reachable.
+const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one rendezvous node may take to answer before the client tries another one.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Pause after a refusal of something that was granted before.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a rendezvous node that did not answer is passed over.
+const AVOID_LIFETIME: Duration = Duration::from_secs(10);
+/// Entries of one scope that are remembered: as many as rendezvous nodes take by default.
+const LISTING_MAX: usize = 100_000;
+
 /// Settings of a [`PubSub`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct PubSubConfig {
@@ -47,21 +58,10 @@ pub struct PubSubConfig {
     pub label: String,
     /// Lease of publications and subscriptions; they are renewed at a third. Default: 30 s.
     pub lease: Duration,
-    /// How long a command may stay without effect before the application learns that no rendezvous node is reachable.
-    /// Default: 5 s.
-    pub resolver_timeout: Duration,
-    /// How long one rendezvous node may take to answer before the client tries another one. Default: 3 s.
-    pub request_timeout: Duration,
-    /// Pause after a refusal of something that was granted before. Default: 1 s.
-    pub retry_interval: Duration,
-    /// How long a rendezvous node that did not answer is passed over. Default: 10 s.
-    pub avoid_lifetime: Duration,
     /// Maximum requests in progress. Default: 2,048; initially 64, and then as many as the rendezvous nodes accept.
     pub requests_max: usize,
     /// Publications and subscriptions. Default: 1,000,000.
     pub wishes_max: usize,
-    /// Entries of one scope that are remembered. Default: 100,000, as many as rendezvous nodes take.
-    pub listing_max: usize,
 }
 
 impl Default for PubSubConfig {
@@ -70,13 +70,8 @@ impl Default for PubSubConfig {
             node: NodeId::NONE,
             label: String::new(),
             lease: Duration::from_secs(30),
-            resolver_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(3),
-            retry_interval: Duration::from_secs(1),
-            avoid_lifetime: Duration::from_secs(10),
             requests_max: 2_048,
             wishes_max: 1_000_000,
-            listing_max: 100_000,
         }
     }
 }
@@ -85,7 +80,7 @@ impl Default for PubSubConfig {
 ///
 /// Order of calls: after any command or `handle_*`, drain [`PubSub::poll_message`] and [`PubSub::poll_event`], then
 /// call [`PubSub::poll_timeout`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PubSub {
     config: PubSubConfig,
     wishes: BTreeMap<Key, Wish>,
@@ -94,7 +89,7 @@ pub struct PubSub {
     /// The boot number of each of them.
     boots: BTreeMap<NodeId, u32>,
     /// The rendezvous node in use.
-    resolver: Option<NodeId>,
+    pub resolver: Option<NodeId>,
     /// When a rendezvous node last answered anything, and when the one in use did.
     heard: Option<Time>,
     heard_from_used: Option<Time>,
@@ -103,8 +98,9 @@ pub struct PubSub {
     /// Requests in progress, with the node that got each, and when.
     requests: BTreeMap<u32, (Key, NodeId, Time)>,
     /// Unsolicited answers and notices.
-    unsolicited: u64,
-    refused: u64,
+    pub unsolicited: u64,
+    /// How many of them were refused because this host has reached its limit.
+    pub refused: u64,
     flow: Flow,
     renewals: Renewals,
     timers: TimerTable<Key>,
@@ -113,7 +109,7 @@ pub struct PubSub {
     messages: VecDeque<(NodeId, Message)>,
     events: VecDeque<ResolverEvent>,
     /// Names that are no items, as subscriptions to them have shown.
-    scopes: VecDeque<Name>,
+    pub scopes: VecDeque<Name>,
     /// The round trip of a long message over the slowest link of this node.
     answer_time: Duration,
     /// The shortest lease with which renewals stay within their share of that link.
@@ -209,27 +205,11 @@ impl PubSub {
         let cut = (0..=LABEL_BYTES_MAX).rev().find(|at| config.label.is_char_boundary(*at)).unwrap_or(0);
         config.label.truncate(cut);
         PubSub {
-            wishes: BTreeMap::new(),
-            resolvers: Vec::new(),
-            boots: BTreeMap::new(),
-            resolver: None,
-            heard: None,
-            heard_from_used: None,
-            avoided: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            unsolicited: 0,
-            refused: 0,
             flow: Flow::new(&config),
-            renewals: Renewals::default(),
-            timers: TimerTable::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1),
             version_next: u64::from(boot >> 2) << 32,
-            messages: VecDeque::new(),
-            events: VecDeque::new(),
-            scopes: VecDeque::new(),
             config,
-            answer_time: Duration::ZERO,
-            lease_min: Duration::ZERO,
+            ..PubSub::default()
         }
     }
     /// Takes how slow the slowest link of this node is: the round trip of a long message, and for how long one occupies the
@@ -342,10 +322,6 @@ impl PubSub {
             _ => {}
         }
     }
-    /// Answers and notices dropped because they came from a node without a request.
-    pub fn unsolicited(&self) -> u64 {
-        self.unsolicited
-    }
 
     /// Takes the result of a message to a rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
@@ -381,31 +357,18 @@ impl PubSub {
 
     /// When to call [`PubSub::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let renewal = self.renewals.due(self.config.resolver_timeout, self.resolver.is_some());
-        self.timers.next().map(|(due, _)| due).into_iter().chain(renewal).chain(self.flow.due()).min()
+        let renewal = self.renewals.due(RESOLVER_TIMEOUT, self.resolver.is_some());
+        self.timers.next().map(|(due, _)| due).into_iter().chain(renewal).chain(self.flow.paused_until).min()
     }
     /// The next message, and for which rendezvous node.
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
-    }
-    /// A name subscribed to as an item that is a scope: the node responsible for it knows no publisher.
-    pub(crate) fn poll_scope(&mut self) -> Option<Name> {
-        self.scopes.pop_front()
     }
     /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<ResolverEvent> {
         self.events.pop_front()
     }
 
-    /// The rendezvous node in use; `None` without a known one.
-    #[cfg(test)]
-    pub fn resolver(&self) -> Option<NodeId> {
-        self.resolver
-    }
-    /// How many of them were refused because this host has reached its limit.
-    pub fn refused(&self) -> u64 {
-        self.refused
-    }
     /// The number of publications and subscriptions.
     pub fn wish_count(&self) -> usize {
         self.wishes.len()
@@ -502,9 +465,9 @@ impl PubSub {
         };
         let message = ClientRequest { request, version: wish.version, name: key.name().clone(), operation };
         self.messages.push_back((resolver, Message::Request(message)));
-        wish.overdue_at = now + self.config.request_timeout.max(self.answer_time * 2);
+        wish.overdue_at = now + REQUEST_TIMEOUT.max(self.answer_time * 2);
         wish.overdue = 0;
-        let complain_at = wish.unmet_since + self.config.resolver_timeout;
+        let complain_at = wish.unmet_since + RESOLVER_TIMEOUT;
         let complains_first = !wish.complained && complain_at > now && complain_at < wish.overdue_at;
         self.timers.set(key.clone(), if complains_first { complain_at } else { wish.overdue_at });
         self.requests.insert(request, (key, resolver, now));
@@ -526,7 +489,7 @@ impl PubSub {
         if wish.complained {
             self.timers.stop(&key);
         } else {
-            let due = (wish.unmet_since + self.config.resolver_timeout).max(now);
+            let due = (wish.unmet_since + RESOLVER_TIMEOUT).max(now);
             self.timers.set(key, due);
         }
     }
@@ -534,12 +497,12 @@ impl PubSub {
     fn complain_if_unmet(&mut self, now: Time, key: &Key) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         // Of many publications some wait for long: that is no obstacle while others are granted.
-        if flow::Class::of(key, wish) != flow::Class::Urgent && !self.flow.is_stuck(now, &self.config) {
+        if flow::Class::of(key, wish) != flow::Class::Urgent && !self.flow.is_stuck(now) {
             return;
         }
         let waits = wish.request.is_some() || self.resolver.is_none();
         let (wish_since, unmet) = (wish.unmet_since, now.since(wish.unmet_since));
-        if waits && !wish.complained && unmet >= self.config.resolver_timeout {
+        if waits && !wish.complained && unmet >= RESOLVER_TIMEOUT {
             wish.complained = true;
             let operation = operation_name(key, &wish.aim);
             let reason = self.why_unmet(wish_since, unmet);
@@ -567,10 +530,10 @@ impl PubSub {
     /// A request was not answered in time. A rendezvous node that answers other requests is slow, not dead: switching
     /// to another one would only repeat all of them.
     fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
-        let timeout = self.config.request_timeout;
+        let timeout = REQUEST_TIMEOUT;
         let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < timeout);
         if is_heard {
-            self.on_slow(now);
+            self.flow.halve(now, now - REQUEST_TIMEOUT, flow::WINDOW_SLOW, &self.config);
         }
         if is_heard && let Some(wish) = self.wishes.get_mut(&key) {
             if wish.overdue < OVERDUE_MAX {
@@ -588,7 +551,7 @@ impl PubSub {
     }
 
     fn fail_over(&mut self, now: Time, node: NodeId) {
-        self.avoided.insert(node, now + self.config.avoid_lifetime);
+        self.avoided.insert(node, now + AVOID_LIFETIME);
         self.choose_resolver(now);
     }
 
@@ -664,7 +627,7 @@ impl PubSub {
                 wish.version = current + 1;
                 self.send(now, key.clone());
             }
-            Answer::NotReady => self.timers.set(key.clone(), now + self.config.retry_interval),
+            Answer::NotReady => self.timers.set(key.clone(), now + RETRY_INTERVAL),
             Answer::Rejected(rejection) if rejection.is_busy() => self.on_busy(now, key, rejection),
             Answer::Rejected(rejection) => self.on_rejection(now, key, rejection),
         }
@@ -704,7 +667,7 @@ impl PubSub {
         let keeps = (wish.granted || rejection.is_passing()) && wish.aim != Aim::Withdraw;
         let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;
         if keeps {
-            self.timers.set(key.clone(), now + self.config.retry_interval);
+            self.timers.set(key.clone(), now + RETRY_INTERVAL);
         } else {
             self.count_out(key);
             self.wishes.remove(key);
@@ -718,7 +681,7 @@ impl PubSub {
     fn on_notice(&mut self, now: Time, notice: ScopeNotice) {
         let key = Key::Listing(notice.scope.clone());
         if let Some(Wish { aim: Aim::List(listing), request, .. }) = self.wishes.get_mut(&key)
-            && listing.on_notice(notice, self.config.listing_max, &mut self.events)
+            && listing.on_notice(notice, LISTING_MAX, &mut self.events)
             && request.is_none()
         {
             self.timers.set(key, now);

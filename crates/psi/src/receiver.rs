@@ -15,7 +15,7 @@ use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     bulk::{BulkInput, BulkStep},
     fetches::{FetchTable, Fetching},
-    policy::{FacePolicy, PathDemands, Shared},
+    policy::{PathDemands, Shared},
     transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
 };
 
@@ -49,18 +49,19 @@ pub type FaceOf<'a> = &'a mut dyn FnMut(&Fid) -> Option<FaceId>;
 /// All fetches of a node.
 pub struct Receiver {
     config: TransferConfig,
-    transfers: FetchTable<Entry>,
+    pub(crate) transfers: FetchTable<Entry>,
     /// The transfer and path of each flow number, which is in every request's tag.
     flows: Vec<Option<(TransferId, PathId)>>,
     /// Flow numbers that are given back, and when they may be used again.
     resting: VecDeque<(Time, u16)>,
     polled_at: Time,
-    news: bool,
+    /// Whether a fetch has ended since the last [`Receiver::poll_ended`].
+    pub news: bool,
     /// Data packets that belong to no request of ours.
     pub unsolicited: u64,
 }
 
-struct Entry {
+pub(crate) struct Entry {
     transfer: Transfer,
     routes: BTreeMap<PathId, Route>,
     /// Bytes that packets leave for FIDs, from the first offer.
@@ -133,18 +134,6 @@ impl Receiver {
     /// Takes the reports of the driver of a fetch's bulk sources, and returns its orders.
     pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
         self.transfers.get_mut(id).map(|fetch| fetch.transfer.step_bulk(now, inputs))
-    }
-    /// Limits one fetch or, for `None`, all together.
-    pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
-        self.transfers.set_limit(now, id, rate);
-    }
-    /// Sets the owner's policy for a face.
-    pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
-        self.transfers.set_face_policy(now, face, policy);
-    }
-    /// Changes a fetch's demands on the paths that it uses; false if the fetch does not exist.
-    pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
-        self.transfers.set_demands(now, id, demands)
     }
     /// The network refuses to serve a fetch: unless another source does, it fails for this reason in the end. Returns
     /// its name if the reason is new.
@@ -287,10 +276,6 @@ impl Receiver {
         }
         due
     }
-    /// Whether a fetch has ended since the last [`Receiver::poll_ended`].
-    pub fn has_news(&self) -> bool {
-        self.news
-    }
     /// The next event of a fetch.
     #[inline]
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
@@ -311,17 +296,9 @@ impl Receiver {
         }
         Some((id, entry.transfer.name().clone()))
     }
-    /// The account of a fetch.
-    pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
-        self.transfers.report(now, id)
-    }
     /// The name of a fetch.
     pub fn name_of(&self, id: TransferId) -> Option<&Name> {
         self.transfers.get(id).map(|entry| entry.transfer.name())
-    }
-    /// All fetches that are remembered, oldest first.
-    pub fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.transfers.names()
     }
 
     fn apply_offers(&mut self, now: Time, id: TransferId, face_of: FaceOf<'_>) {
@@ -535,7 +512,7 @@ mod tests {
         };
         of(0, false, &mut receiver);
         of(1, true, &mut receiver);
-        let report = receiver.report(Time::ZERO, id).expect("it runs");
+        let report = receiver.transfers.report(Time::ZERO, id).expect("it runs");
         let labels: Vec<_> = report.sources.iter().map(|source| source.node).collect();
         assert_eq!(labels, [NodeId(6)]);
         assert_eq!(report.paths.len(), 1);

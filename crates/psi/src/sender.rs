@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use bytes::Bytes;
 use tributary_content::{Bitmap, Name, ObjectReader, StoreError, Unavailable};
-use tributary_core::{ByteCount, NodeId};
+use tributary_core::NodeId;
 use tributary_transport::{
     catalogue::{Catalogue, WaitQueue},
     layout::{Layout, Unit},
@@ -28,7 +28,7 @@ pub trait AnswerSink {
 /// Published objects, and the answers to requests for their packets.
 pub struct Sender {
     origin: u16,
-    objects: Catalogue<Cut>,
+    pub(crate) objects: Catalogue<Cut>,
     /// Requests answered.
     pub requests: u64,
     /// Packets sent.
@@ -42,11 +42,11 @@ pub struct Sender {
     /// Whether the object of that request is still being fetched.
     is_arriving: bool,
     /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
-    waiting: WaitQueue<Request>,
+    pub(crate) waiting: WaitQueue<Request>,
 }
 
 /// How an object is cut into packets.
-struct Cut {
+pub(crate) struct Cut {
     tree: Bytes,
     /// Whether the object is still being fetched.
     is_arriving: bool,
@@ -87,14 +87,6 @@ impl Sender {
         }
         withdrawn
     }
-    /// Names and sizes of all objects.
-    pub fn published(&self) -> impl ExactSizeIterator<Item = (&Name, ByteCount)> {
-        self.objects.published()
-    }
-    /// Whether a name is published.
-    pub fn publishes(&self, name: &Name) -> bool {
-        self.objects.by_name(name).is_some()
-    }
     /// Whether a name is published and its object is still being fetched.
     pub fn is_arriving(&self, name: &Name) -> bool {
         let object = self.objects.by_name(name).and_then(|object| self.objects.get(&object));
@@ -124,10 +116,6 @@ impl Sender {
         }
         self.objects.forget_read(&taken);
     }
-    /// Requests that were dropped because too many waited.
-    pub fn waiting_drops(&self) -> u64 {
-        self.waiting.drops
-    }
     /// Answers a request as far as possible without waiting for a disk; returns the unanswered part.
     fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
         let outcome = self.collect(request);
@@ -146,14 +134,10 @@ impl Sender {
         last.filter(is_news).into_iter().for_each(|packet| self.advertise_holdings(request, packet, sink));
         outcome.unwrap_or_else(|(packet, why)| {
             if let Some(why) = why {
-                self.refuse(request, packet, why, sink);
+                self.notify(request, packet, &[why.number()], sink);
             }
             None
         })
-    }
-    /// Reports to the receiver that a packet is unavailable and why, by one packet that is shorter than its request.
-    fn refuse(&mut self, request: &Request, packet: u32, why: Unavailable, sink: &mut impl AnswerSink) {
-        self.notify(request, packet, &[why.number()], sink);
     }
     /// Whether the answer to a request is followed by this node's holdings of the object: `last` of its packets is the
     /// last one of a chunk, so that there is one such notice for each chunk, or the only one, as of a receiver that
@@ -241,10 +225,6 @@ impl Sender {
             self.answer.push((DataHeader { tag, packet, stream, origin }, payload));
         }
         Ok(None)
-    }
-    /// An object that could not be read, and why; each failure once.
-    pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
-        self.objects.poll_failure()
     }
 }
 
@@ -394,7 +374,7 @@ mod tests {
         // Golden: chunks 0 and 3 of four.
         assert_eq!(sink.0, [(7, 2, vec![4, 0, 0, 0, 0, 0b1001_0000])], "one for the request, before the data");
         assert_eq!(holdings_of(&sink.0[0].2), Some(Holdings { window: 0..8, held: vec![0..1, 3..4] }));
-        assert!(sender.poll_failure().is_none(), "nothing is amiss");
+        assert!(sender.objects.poll_failure().is_none(), "nothing is amiss");
         // A receiver of present chunks gets the list at the end of each chunk, and after a request for one packet.
         for (ranges, notices) in [(vec![(0, 1)], 1), (vec![(0, 2)], 1), (vec![(6, 2)], 1), (vec![(7, 1)], 1)] {
             let (capability, forward) = ([0; 8], Fid::NONE);
@@ -455,7 +435,7 @@ mod tests {
         }
         assert_eq!(sink.0, [(7, 2, vec![1]), (8, 2, vec![1])]);
         assert_eq!(sink.1, 4, "what is right is given");
-        assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none());
+        assert!(sender.objects.poll_failure().is_some() && sender.objects.poll_failure().is_none());
     }
 
     /// Receivers recognise answers by the stream of the bytes. A request by the publication's id, which is public as
@@ -498,6 +478,6 @@ mod tests {
             let request = Request { tag: tag << 16, object: id, packet_bytes: 1024, capability, forward, ranges };
             sender.handle_request(&request, &mut sink);
         }
-        assert_eq!((sender.waiting.len(), sender.waiting_drops()), (WAITING_MAX, 5));
+        assert_eq!((sender.waiting.len(), sender.waiting.drops), (WAITING_MAX, 5));
     }
 }

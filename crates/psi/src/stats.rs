@@ -28,7 +28,7 @@ impl PsiNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, now: Time) -> NodeStatus {
         let mut counters = self.events.counters().clone();
-        let router = self.router.stats();
+        let router = &self.router.stats;
         for (reason, count) in &router.dropped {
             *counters.entry(reason).or_default() = (*count).max(counters.get(reason).copied().unwrap_or(0));
         }
@@ -36,14 +36,14 @@ impl PsiNode {
         counters.extend([
             ("packets arrived", router.arrived),
             ("packets originated", router.originated),
-            ("packets that wait for another request's answer", self.router.pending().joined),
-            ("pending packets forgotten for pending_packets_max", self.router.pending().evicted),
+            ("packets that wait for another request's answer", self.router.pending.counters.joined),
+            ("pending packets forgotten for pending_packets_max", self.router.pending.counters.evicted),
             ("requests answered", self.sender.requests),
             ("data packets answered with", self.sender.packets),
             ("requests for unknown objects", self.sender.unknown_objects),
-            ("requests dropped, too many wait for the disk", self.sender.waiting_drops()),
+            ("requests dropped, too many wait for the disk", self.sender.waiting.drops),
             ("unsolicited data for fetches", self.receiver.unsolicited),
-            ("unsolicited answers of resolvers", self.pubsub.unsolicited()),
+            ("unsolicited answers of resolvers", self.pubsub.unsolicited),
             ("control messages delivered", control.messages_delivered),
             ("control fragments repeated", control.fragments_repeated),
             ("control messages timed out", control.timed_out),
@@ -76,9 +76,9 @@ impl PsiNode {
     /// The refusals for a limit, by the counter of that limit.
     fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let of = |limit: Limit| {
-            let resolver = self.rendezvous.as_ref().and_then(|rendezvous| rendezvous.refused().get(&limit));
-            let manager = self.manager.as_ref().and_then(|manager| manager.refused().get(limit.name()));
-            let own = if limit == Limit::Wishes { self.pubsub.refused() } else { 0 };
+            let resolver = self.rendezvous.as_ref().and_then(|rendezvous| rendezvous.refused.get(&limit));
+            let manager = self.manager.as_ref().and_then(|manager| manager.refused.get(limit.name()));
+            let own = if limit == Limit::Wishes { self.pubsub.refused } else { 0 };
             (limit.counter(), resolver.copied().unwrap_or(0) + manager.copied().unwrap_or(0) + own)
         };
         Limit::ALL.into_iter().map(of)
@@ -88,7 +88,7 @@ impl PsiNode {
     pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
         let missing = |what: &str, role: &str| {
             let neighbours = self.neighbour.neighbours().into_iter().filter(|info| info.up);
-            let labels: Vec<String> = neighbours.map(|info| format!("'{}'", info.label)).collect();
+            let labels: Vec<String> = neighbours.map(|info| format!("'{}'", info.neighbour)).collect();
             if labels.is_empty() {
                 return None;
             }
@@ -184,30 +184,24 @@ impl PsiNode {
             (self.manager.is_some(), "topology_nodes", limits.nodes_max),
             (self.manager.is_some(), "topology_links", limits.links_max),
         ];
-        all.into_iter().filter(|(has, ..)| *has).map(|(_, table, limit)| (table, u64::from(limit))).collect()
+        all.into_iter().filter(|(has, ..)| *has).map(|(_, table, limit)| (table, limit as u64)).collect()
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
-        let status = |info: crate::router::neighbour::NeighbourInfo| {
-            let stats = self.router.face_stats(info.face).unwrap_or_default();
+        let status = |status: FaceStatus| {
+            let stats = self.router.face_stats(status.face).unwrap_or_default();
             FaceStatus {
-                face: info.face,
-                neighbour: info.label,
-                up: info.up,
-                rtt: info.rtt,
-                mtu: info.mtu,
-                rate: self.faces.get(&info.face).and_then(|options| options.rate),
                 sent: (stats.sent_packets, ByteCount(stats.sent_bytes)),
                 received: (stats.received_packets, ByteCount(stats.received_bytes)),
                 dropped: stats.dropped_packets,
-                ..FaceStatus::default()
+                ..status
             }
         };
         self.neighbour.neighbours().into_iter().map(status).collect()
     }
     fn resolver_lines(&self, _now: Time) -> Vec<(String, String)> {
         let mut lines = Vec::new();
-        let active = self.neighbour.active_manager().map(|manager| manager.node);
-        for manager in self.neighbour.managers() {
+        let active = self.neighbour.active_manager().map(|manager| manager.beacon.node);
+        for manager in self.neighbour.managers().into_iter().map(|manager| manager.beacon) {
             let state = if Some(manager.node) == active { "active" } else { "standby" };
             let text = format!(
                 "{} ({state}, term {}, priority {})",
@@ -224,17 +218,13 @@ impl PsiNode {
             let status = rendezvous.status();
             let text = format!(
                 "{} records ({} acted on), {} publications, {} subscriptions, {} nodes in the DHT",
-                status.records,
-                status.acting,
-                status.publications,
-                status.subscriptions,
-                status.members.len()
+                status.records, status.acting, status.publications, status.subscriptions, status.members
             );
             lines.push(("rendezvous state".to_string(), text));
             if let Some((_, engine, state)) = rendezvous.store_status() {
                 lines.push(("engine of records".to_string(), format!("{engine}, {state}")));
             }
-            for (limit, refused) in &status.refused {
+            for (limit, refused) in &rendezvous.refused {
                 let text = format!("{refused} refusals for {} ({limit})", limit.name());
                 lines.push(("rendezvous limit".to_string(), text));
             }
@@ -242,10 +232,10 @@ impl PsiNode {
         if let Some(manager) = &self.manager {
             let (nodes, links) = manager.size();
             let state = if manager.is_active() { "active" } else { "standby" };
-            let transfers = manager.transfers().len();
+            let transfers = manager.transfer_count();
             let text = format!(
                 "{state} in term {}, {nodes} nodes, {links} links, {transfers} transfers",
-                successions(manager.term())
+                successions(manager.term)
             );
             lines.push(("topology manager state".to_string(), text));
         }
@@ -254,10 +244,10 @@ impl PsiNode {
 }
 
 fn cache_status(cache: &PacketCache) -> CacheStatus {
-    let counters = cache.counters();
+    let counters = cache.counters;
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     CacheStatus {
-        policy: cache.policy(),
+        policy: cache.policy_name,
         used: cache.used(),
         capacity: cache.capacity(),
         hits: counters.hits,

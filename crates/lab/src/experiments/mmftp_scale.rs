@@ -3,7 +3,7 @@ use crate::topology::{Topology, generate};
 use tributary::{Family, config::Role};
 use tributary_core::{ByteCount, Duration, FaceId, NodeId, Random, Time};
 use tributary_psi::topology::{
-    Adjacency, FidBuilder, FidConfig, FidKind, Graph, LinkState, NodeIndex, PathConfig, Roles, Source, Tree, select,
+    Adjacency, FidBuilder, FidConfig, FidKind, Graph, LinkState, NodeIndex, PathConfig, Roles, Tree, select,
 };
 use tributary_transport::PathMetric;
 
@@ -132,7 +132,7 @@ fn encode(topology: &Topology, seed: u64) -> Encoded {
         let source = random.below(count) as u32;
         let receiver = (source + 1 + random.below(count - 1) as u32) % count as u32;
         let (source, receiver) = (NodeIndex(source), NodeIndex(receiver));
-        let paths = select(&graph, &costs, &[Source { node: source }], receiver, 1, &PathConfig::default());
+        let paths = select(&graph, &costs, &[source], receiver, 1, &PathConfig::default());
         let fid = paths.first().and_then(|paths| paths.first()).and_then(|path| {
             encoded.hops.push(path.links.len() as f64);
             builder.build(&graph, Tree { source, links: &path.links, destinations: &[receiver] })

@@ -8,7 +8,7 @@ use alloc::{
 
 use tributary_core::{NodeId, Time};
 
-use super::{ControlChannel, MessageNumber, Outgoing, Peer, SendResult, Timer};
+use super::{ControlChannel, FRAGMENT_BYTES, MessageNumber, Outgoing, Peer, SendResult, Timer};
 use crate::wire::{Fid, MANY_BYTES_MAX, Message, MessageKey, Writer};
 
 /// The part of the round-trip time for which bulk waits for more of it.
@@ -17,7 +17,7 @@ const HELD_PART: u32 = 8;
 /// One that waits, as its part of a [`Message::Many`].
 #[derive(Debug)]
 pub(super) struct Held {
-    number: MessageNumber,
+    pub number: MessageNumber,
     route: Fid,
     reply: Fid,
     /// How many messages it is, and the length and bytes of each.
@@ -40,9 +40,6 @@ impl Held {
     }
     pub(super) fn reroute(&mut self, route: Fid, reply: Fid) {
         (self.route, self.reply) = (route, reply);
-    }
-    pub(super) fn number(&self) -> MessageNumber {
-        self.number
     }
 }
 
@@ -87,14 +84,13 @@ impl ControlChannel {
 
     /// The message to `to` whose fragment goes next: urgent ones first.
     pub(super) fn next_message(&mut self, now: Time, to: NodeId) -> Option<MessageNumber> {
-        let fragment_bytes = self.config.fragment_bytes();
         for class in [0, 1] {
             loop {
                 let peer = self.peers.get_mut(&to)?;
                 if let Some(number) = peer.next_ready(class) {
                     return Some(number);
                 }
-                if !peer.may_release(now, class, fragment_bytes) {
+                if !peer.may_release(now, class) {
                     break;
                 }
                 self.release(to, class);
@@ -105,7 +101,6 @@ impl ControlChannel {
 
     /// Makes messages to `to` of one class ready that were held.
     fn release(&mut self, to: NodeId, class: usize) {
-        let fragment_bytes = self.config.fragment_bytes();
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some((mut others, bytes, (route, reply))) = join(&mut peer.held[class]) else { return };
         if class == 1 {
@@ -123,7 +118,7 @@ impl ControlChannel {
             return self.conclude(to, others, SendResult::NoKey);
         };
         let bytes = secrecy.hide(&key.context(to), &bytes);
-        let outgoing = Outgoing { is_bulk: class == 1, others, ..Outgoing::new(bytes, fragment_bytes, route, reply) };
+        let outgoing = Outgoing { is_bulk: class == 1, others, ..Outgoing::new(bytes, route, reply) };
         peer.ready[class].insert(number);
         peer.messages.insert(number, outgoing);
     }
@@ -138,8 +133,8 @@ impl Peer {
         is_full || is_bulk && self.rtt.is_some() && self.in_flight as usize + ready > 0
     }
     /// Whether held messages of a class may go: of the bulk when they fill a fragment or have waited.
-    fn may_release(&self, now: Time, class: usize, fragment_bytes: usize) -> bool {
-        let has_waited = self.held_bytes >= fragment_bytes || self.held_until.is_some_and(|until| until <= now);
+    fn may_release(&self, now: Time, class: usize) -> bool {
+        let has_waited = self.held_bytes >= FRAGMENT_BYTES || self.held_until.is_some_and(|until| until <= now);
         !self.held[class].is_empty() && (class == 0 || has_waited)
     }
 }

@@ -22,7 +22,7 @@ impl ControlChannel {
         unseal(&key, bytes).map_err(|_| "control: not authentic")?;
         match packet.body {
             ControlBody::Introduction { credential } => {
-                let pairs = self.pairs.as_mut().ok_or(pairs::reason::OPEN)?;
+                let pairs = self.pairs.as_mut().ok_or("control: introduction in a network without an authority")?;
                 pairs.admit(now, packet.from, credential)
             }
             ControlBody::Ack { .. } if packet.boot != self.boot => Err("control: ack of an earlier run"),
@@ -84,7 +84,7 @@ impl ControlChannel {
         }
         let received = partial.received;
         if received != all(count) {
-            self.timers.set(Timer::Partial(key), now + self.config.partial_lifetime);
+            self.timers.set(Timer::Partial(key), now + PARTIAL_LIFETIME);
             self.acknowledge(key, reply, received);
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl ControlChannel {
 
     pub(super) fn acknowledge(&mut self, key: MessageKey, reply: Fid, received: u128) {
         let reply = if reply.is_none() { self.routes.get(&key.from).copied().unwrap_or(reply) } else { reply };
-        if reply.is_none() || self.acks.len() >= self.config.acks_max {
+        if reply.is_none() || self.acks.len() >= ACKS_MAX {
             return;
         }
         let body = ControlBody::Ack { received };
@@ -136,7 +136,7 @@ impl ControlChannel {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.heard = Some(now);
         // Any acknowledgement shows that the peer knows this node.
-        peer.introduction = Introduction::Done;
+        peer.introduce_at = None;
         let Some(message) = peer.messages.get_mut(&number) else { return };
         let fresh = received & all(message.count) & !message.acked;
         if fresh == 0 && received & all(message.count) != all(message.count) {
@@ -162,13 +162,13 @@ impl ControlChannel {
             // No more than at the beginning, unless it has grown beyond that already.
             peer.window = (peer.window + landed).min(self.config.window_packets.max(peer.window));
         } else if peer.window < peer.slow_start_end {
-            peer.window = (peer.window + landed).min(self.config.window_packets_max);
+            peer.window = (peer.window + landed).min(WINDOW_PACKETS_MAX);
         } else {
             peer.landed += landed;
             if peer.landed >= peer.window {
                 peer.landed = 0;
                 // No queue shows: a long path fills in some round trips, not in a thousand.
-                peer.window = (peer.window + 1 + peer.window / 8).min(self.config.window_packets_max);
+                peer.window = (peer.window + 1 + peer.window / 8).min(WINDOW_PACKETS_MAX);
             }
         }
         if received & all(message.count) == all(message.count) {
@@ -181,7 +181,7 @@ impl ControlChannel {
         } else {
             message.attempts = 1;
             message.started = now;
-            let rto = peer.rto(&self.config, self.rto_initial, 1);
+            let rto = peer.rto(self.rto_initial, 1);
             self.timers.set(Timer::Message(from, number), now + rto);
         }
         self.sendable.insert(from);
@@ -191,7 +191,7 @@ impl ControlChannel {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(message) = peer.messages.get_mut(&number) else { return };
         // It may have forgotten this node.
-        peer.introduction = peer.introduction.again();
+        peer.introduce_at.get_or_insert(Time::ZERO);
         let lost_at = message.last_sent();
         peer.in_flight -= message.expire_flight();
         // A queue that was full has dropped packets of many messages: they are one sign, not many.
@@ -201,7 +201,7 @@ impl ControlChannel {
             peer.slow_start_end = peer.window.max(self.config.window_packets);
         }
         peer.backoff = peer.backoff.max(message.attempts).min(BACKOFF_KEPT_MAX);
-        if message.attempts >= self.config.attempts_max {
+        if message.attempts >= ATTEMPTS_MAX {
             if peer.heard.is_none_or(|heard| heard < message.started) {
                 // No attempt was answered: the waiting messages would only fail later.
                 return self.abandon(to);
@@ -223,7 +223,6 @@ impl ControlChannel {
     }
 
     pub(super) fn fragment_for(&mut self, now: Time, to: NodeId) -> Option<(Fid, Vec<u8>)> {
-        let fragment_bytes = self.config.fragment_bytes();
         let Some(code_key) = self.code_key(to) else {
             self.abandon(to);
             return None;
@@ -235,11 +234,11 @@ impl ControlChannel {
         let number = self.next_message(now, to)?;
         let peer = self.peers.get_mut(&to)?;
         let message = peer.messages.get_mut(&number)?;
-        if let (Some(pairs), Introduction::Due(due)) = (&self.pairs, peer.introduction)
+        if let (Some(pairs), Some(due)) = (&self.pairs, peer.introduce_at)
             && due <= now
         {
             let route = message.route;
-            peer.introduction = Introduction::Due(now + peer.rto(&self.config, self.rto_initial, 1));
+            peer.introduce_at = Some(now + peer.rto(self.rto_initial, 1));
             let body = ControlBody::Introduction { credential: pairs.credential() };
             let packet = ControlPacket { from: self.node, to, boot: self.boot, message: 0, body };
             let mut out = Vec::new();
@@ -268,15 +267,15 @@ impl ControlChannel {
             }
         }
         let attempts = message.attempts;
-        let start = index * fragment_bytes;
-        let end = message.bytes.len().min(start + fragment_bytes);
+        let start = index * FRAGMENT_BYTES;
+        let end = message.bytes.len().min(start + FRAGMENT_BYTES);
         let (route, reply, count) = (message.route, message.reply, message.count);
         let body = ControlBody::Fragment { index: index as u8, count, reply, payload: &message.bytes[start..end] };
         let packet = ControlPacket { from: self.node, to, boot: self.boot, message: number.0, body };
-        let mut out = Vec::with_capacity(self.config.packet_bytes);
+        let mut out = Vec::with_capacity(PACKET_BYTES);
         packet.encode(&mut out);
         seal(&code_key, &mut out, 0);
-        let rto = peer.rto(&self.config, self.rto_initial, attempts);
+        let rto = peer.rto(self.rto_initial, attempts);
         if starts_round {
             self.timers.set(Timer::Message(to, number), now + rto);
         }

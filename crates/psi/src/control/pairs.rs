@@ -42,8 +42,6 @@ pub mod reason {
     pub const BUDGET: &str = "control: too many introductions";
     /// A message of a node whose certificate has ended or was revoked.
     pub const ENDED: &str = "control: packet of a node whose certificate has ended or was revoked";
-    /// An introduction in a network without an authority.
-    pub const OPEN: &str = "control: introduction in a network without an authority";
 }
 
 /// Keys and grants of all nodes that this one exchanges messages with.

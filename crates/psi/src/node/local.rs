@@ -41,7 +41,7 @@ impl PsiNode {
         for answer in local {
             self.on_local(now, FaceId::default(), answer);
         }
-        while let Some((name, error)) = self.sender.poll_failure() {
+        while let Some((name, error)) = self.sender.objects.poll_failure() {
             self.events.on_unreadable(&name, &error);
         }
     }
@@ -68,7 +68,7 @@ impl PsiNode {
         self.receiver.handle_data(now, verdict.flags, packets);
         let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
         (0..cut).for_each(|_| self.events.on_dropped(face, short.reason(), batch.bytes(first).len()));
-        if self.receiver.has_news() {
+        if self.receiver.news {
             self.settle(now);
         }
     }

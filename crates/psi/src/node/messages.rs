@@ -37,7 +37,7 @@ impl PsiNode {
         while let Some((id, event)) = self.receiver.poll_event() {
             self.events.push(Event::Transfer(id, event));
         }
-        while let Some(name) = self.pubsub.poll_scope() {
+        while let Some(name) = self.pubsub.scopes.pop_front() {
             self.receiver.set_absent(&name);
         }
         while let Some(event) = self.pubsub.poll_event() {
@@ -92,9 +92,9 @@ impl PsiNode {
         let mut present: BTreeMap<NodeId, (Fid, Fid)> = BTreeMap::new();
         for manager in self.neighbour.managers() {
             if let Some(key) = &manager.key {
-                self.control.learn(manager.node, key);
+                self.control.learn(manager.beacon.node, key);
             }
-            present.insert(manager.node, (manager.to, manager.back));
+            present.insert(manager.beacon.node, (manager.to, manager.back));
         }
         if present == self.managers {
             return false;
@@ -163,7 +163,7 @@ impl PsiNode {
                         manager.handle_grant(from, grant);
                     }
                     manager.handle_link_state(now, state);
-                    while let Some((node, refused)) = manager.poll_refused_node() {
+                    while let Some((node, refused)) = manager.refused_nodes.pop_front() {
                         let own = self.managers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
                         self.control.send(now, node, reply, own, &Message::Refused(refused));
                     }
@@ -191,7 +191,7 @@ impl PsiNode {
                 self.early.push_back((from, message));
             }
             Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
-            Message::Reply(answer) if answer.is_for_host() => {
+            Message::Reply(answer) if answer.request & Reply::HOST_BIT != 0 => {
                 self.pubsub.handle_message(now, from, message);
             }
             Message::Renewed(Renewed { request, .. }) if request & Reply::HOST_BIT != 0 => {
@@ -242,8 +242,8 @@ impl PsiNode {
     }
     /// A topology manager refuses to serve a transfer of this node, or to take the node into its domain.
     fn on_refused(&mut self, from: NodeId, refused: Refused) {
-        let label = self.neighbour.managers().into_iter().find(|manager| manager.node == from);
-        let label = label.map_or_else(|| from.to_string(), |manager| manager.label);
+        let label = self.neighbour.managers().into_iter().find(|manager| manager.beacon.node == from);
+        let label = label.map_or_else(|| from.to_string(), |manager| manager.beacon.label.clone());
         let reason = format!("topology manager {label}: {}", refused.rejection);
         if refused.transfer == 0 {
             if self.refusals_reported.insert((from, refused.rejection.code())) {
@@ -279,7 +279,7 @@ impl PsiNode {
         for (node, (to, back)) in &self.resolvers {
             self.control.reroute(*node, *to, *back);
         }
-        self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
+        self.control.routes = self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect();
         // Routes to this very node end here, so its own boot number is ignored.
         let own = self.config.node;
         let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
@@ -393,7 +393,7 @@ impl PsiNode {
             self.events.push(event);
         }
         if let Some(manager) = &mut self.manager {
-            if manager.poll_reshaped() {
+            if core::mem::take(&mut manager.reshaped) {
                 // Messages in flight may follow a route that leads nowhere now, such as to a node before its restart.
                 for node in self.control.busy() {
                     if let Some((to, back)) = manager.route_to(node) {

@@ -7,7 +7,7 @@ use tributary_transport::PathMetric;
 
 use super::*;
 use crate::{
-    router::{labels::Port, reason},
+    router::{labels::Port, neighbour::trust, reason},
     wire::{StreamKey, list_fid},
 };
 
@@ -113,11 +113,11 @@ impl Star {
     /// Lets the first node have this over a face; how many packets it has cached and passed on by it.
     fn passed_on(&mut self, face: u32, packet: &[u8]) -> (usize, u64) {
         self.run(5);
-        let queued = self.nodes[0].router.stats().queued;
+        let queued = self.nodes[0].router.stats.queued;
         self.nodes[0].handle_datagram(self.now, FaceId(face), packet.to_vec().into());
         let run = [packet, packet].concat();
         self.nodes[0].handle_batch(self.now, FaceId(face), DatagramBatch::new(run.into(), packet.len()));
-        let queued = self.nodes[0].router.stats().queued - queued;
+        let queued = self.nodes[0].router.stats.queued - queued;
         self.run(5);
         (self.nodes[0].router.cache().map_or(0, |cache| cache.entries().count()), queued)
     }
@@ -253,7 +253,7 @@ fn a_transfer_beyond_the_limit_of_the_domain_fails_with_that_reason() {
         (config.router, config.resolver) = (config.label == "hub", config.label == "hub");
         config.topology_manager = (config.label == "hub").then_some(1);
     });
-    star.nodes[0].manager.as_mut().unwrap().config_mut().transfers_max = 1;
+    star.nodes[0].manager.as_mut().unwrap().config.limits.transfers_max = 1;
     star.run(3_000);
     let mut failures = Vec::new();
     for text in ["/a", "/b"] {
@@ -365,7 +365,7 @@ impl Star {
         star
     }
     fn managers(&self) -> Vec<NodeId> {
-        self.nodes[0].neighbour.managers().into_iter().map(|manager| manager.node).collect()
+        self.nodes[0].neighbour.managers().into_iter().map(|manager| manager.beacon.node).collect()
     }
 }
 fn all_roles() -> CertifiedRoles {
@@ -389,7 +389,7 @@ fn nobody_is_a_topology_manager_without_a_certificate_that_says_so() {
         "a term is as high as its beacon says: {:?}",
         star.dropped
     );
-    for reason in [neighbour::trust::reason::HOST, neighbour::trust::reason::MANAGER] {
+    for reason in [trust::reason::HOST, trust::reason::MANAGER] {
         assert!(star.dropped.contains(&reason), "{reason}: {:?}", star.dropped);
     }
     // Beacons of every second, each signed once and checked once; hellos and copies cost nothing.
@@ -528,9 +528,9 @@ fn a_host_sends_no_control_message_in_the_name_of_another_node() {
             let body = ControlBody::Fragment { index: 0, count: 1, reply: Fid::NONE, payload: b"I take it all back" };
             let to = star.nodes[1].config.node;
             ControlPacket { from, to, boot: 1, message: 1, body }.encode(&mut packet);
-            let before = star.nodes[0].router.stats().queued;
+            let before = star.nodes[0].router.stats.queued;
             star.nodes[0].handle_datagram(star.now, FaceId(3), packet.into());
-            star.nodes[0].router.stats().queued - before
+            star.nodes[0].router.stats.queued - before
         };
         assert_eq!(queued(&mut star, evil), 1, "in its own name");
         assert_eq!(queued(&mut star, victim), u64::from(!certified));
@@ -546,5 +546,9 @@ fn a_neighbour_is_the_node_whose_key_it_has_proven() {
     let other = Grant { key: node_key(2).public(), ..Grant::host(node_key(2).public(), "other") };
     star.nodes[0].handle_grant(star.now, FaceId(1), Some(&other));
     star.run(3_000);
-    assert!(!is_up(&star) && star.dropped.contains(&neighbour::trust::reason::NODE), "{:?}", star.dropped);
+    assert!(
+        !is_up(&star) && star.dropped.contains(&"hello of a node that is not the one whose key was proven"),
+        "{:?}",
+        star.dropped
+    );
 }

@@ -9,15 +9,14 @@ use alloc::{collections::VecDeque, string::ToString};
 
 use tributary_core::{Duration, NodeId, Random, Time};
 
-use super::{Aim, Key, PubSub, PubSubConfig, Wish, operation_name};
+use super::{Aim, Key, PubSub, PubSubConfig, REQUEST_TIMEOUT, RESOLVER_TIMEOUT, RETRY_INTERVAL, Wish, operation_name};
 use crate::wire::{Answer, Rejection};
 
 /// Requests in progress at the beginning.
 const WINDOW_FIRST: usize = 64;
 /// Requests that may be in progress at a node that is slow and refuses nothing.
-const WINDOW_SLOW: usize = 4;
-/// Pauses after refusals of the only request in progress double up to this multiple of
-/// [`PubSubConfig::retry_interval`].
+pub(super) const WINDOW_SLOW: usize = 4;
+/// Pauses after refusals of the only request in progress double up to this multiple of [`RETRY_INTERVAL`].
 const PAUSES_MAX: u32 = 8;
 
 /// Classes of requests, the most urgent first; each waits for those above.
@@ -44,7 +43,7 @@ impl Class {
 }
 
 /// The window of requests in progress, and the wishes queued for it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Flow {
     backlog: [VecDeque<Key>; 3],
     window: usize,
@@ -55,7 +54,8 @@ pub(super) struct Flow {
     halved_at: Time,
     /// Refusals of the only request in progress, in a row; until when nothing that may wait is sent therefore.
     refusals: u32,
-    paused_until: Option<Time>,
+    /// When something may be sent again after a pause.
+    pub paused_until: Option<Time>,
     /// The shortest time until an answer, of the rendezvous node in use.
     answer_min: Option<Duration>,
     /// When something was last granted.
@@ -64,29 +64,15 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(config: &PubSubConfig) -> Flow {
-        Flow {
-            backlog: Default::default(),
-            window: WINDOW_FIRST.min(config.requests_max),
-            slow_start_end: usize::MAX,
-            answered: 0,
-            halved_at: Time::ZERO,
-            refusals: 0,
-            paused_until: None,
-            answer_min: None,
-            granted_at: None,
-        }
+        Flow { window: WINDOW_FIRST.min(config.requests_max), slow_start_end: usize::MAX, ..Flow::default() }
     }
     /// How many wishes wait.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.iter().map(VecDeque::len).sum()
     }
-    /// When something may be sent again after a pause.
-    pub(super) fn due(&self) -> Option<Time> {
-        self.paused_until
-    }
     /// Whether nothing has been granted for as long as the application should wait without a notice.
-    pub(super) fn is_stuck(&self, now: Time, config: &PubSubConfig) -> bool {
-        self.granted_at.is_none_or(|granted| now.since(granted) >= config.resolver_timeout)
+    pub(super) fn is_stuck(&self, now: Time) -> bool {
+        self.granted_at.is_none_or(|granted| now.since(granted) >= RESOLVER_TIMEOUT)
     }
     /// The client switches to another rendezvous node.
     pub(super) fn clear(&mut self) {
@@ -115,7 +101,7 @@ impl Flow {
         }
     }
     /// Halves the window for a request that was sent at `sent`; false if that was already done for its period.
-    fn halve(&mut self, now: Time, sent: Time, least: usize, config: &PubSubConfig) -> bool {
+    pub(super) fn halve(&mut self, now: Time, sent: Time, least: usize, config: &PubSubConfig) -> bool {
         if sent < self.halved_at {
             return false;
         }
@@ -126,12 +112,12 @@ impl Flow {
         true
     }
     /// The node has refused the only request in progress, because of the load of other hosts.
-    fn pause(&mut self, now: Time, node: NodeId, config: &PubSubConfig) {
+    fn pause(&mut self, now: Time, node: NodeId) {
         let doublings = (1 << self.refusals.min(16)).min(PAUSES_MAX);
         self.refusals += 1;
         // Hosts that were refused together must not return together.
         let spread = Random::new(node.0, now.since(Time::ZERO).as_nanos() as u64).below(256) as u32;
-        let pause = config.retry_interval * doublings;
+        let pause = RETRY_INTERVAL * doublings;
         self.paused_until = Some(now + pause / 2 + pause * spread / 256);
     }
 }
@@ -149,28 +135,22 @@ impl PubSub {
         false
     }
 
-    /// A request was not answered in time by a node that answers others.
-    pub(super) fn on_slow(&mut self, now: Time) {
-        let sent = now - self.config.request_timeout;
-        self.flow.halve(now, sent, WINDOW_SLOW, &self.config);
-    }
-
     /// Moves the window by the answer to a request that was sent at `sent` and was overdue or not.
     pub(super) fn on_answered(&mut self, now: Time, sent: Time, was_overdue: bool, answer: &Answer) {
-        let (time, timeout) = (now.since(sent), self.config.request_timeout);
+        let time = now.since(sent);
         let least = self.flow.answer_min.map_or(time, |least| least.min(time));
         if matches!(answer, Answer::Rejected(rejection) if rejection.is_busy()) {
             if self.flow.halve(now, sent, 1, &self.config) && self.flow.window == 1 {
-                self.flow.pause(now, self.config.node, &self.config);
+                self.flow.pause(now, self.config.node);
             }
             return;
         }
         self.flow.refusals = 0;
         self.flow.granted_at = Some(now);
         self.flow.answer_min = Some(least);
-        if was_overdue || time > (timeout / 2).max(least * 3) {
+        if was_overdue || time > (REQUEST_TIMEOUT / 2).max(least * 3) {
             self.flow.halve(now, sent, WINDOW_SLOW, &self.config);
-        } else if time < (timeout / 4).max(least * 2) {
+        } else if time < (REQUEST_TIMEOUT / 4).max(least * 2) {
             self.flow.grow(&self.config);
         }
     }
@@ -179,14 +159,13 @@ impl PubSub {
     /// request gets through.
     pub(super) fn on_busy(&mut self, now: Time, key: &Key, rejection: Rejection) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
-        let patience = self.config.resolver_timeout;
         let operation = operation_name(key, &wish.aim);
         let class = Class::of(key, wish);
-        let is_obstacle = class == Class::Urgent || self.flow.is_stuck(now, &self.config);
-        let is_unmet = now.since(wish.unmet_since) >= patience;
+        let is_obstacle = class == Class::Urgent || self.flow.is_stuck(now);
+        let is_unmet = now.since(wish.unmet_since) >= RESOLVER_TIMEOUT;
         let tells = is_obstacle && is_unmet && !core::mem::replace(&mut wish.complained, true);
         if class == Class::Urgent {
-            self.timers.set(key.clone(), now + self.config.retry_interval / 2);
+            self.timers.set(key.clone(), now + RETRY_INTERVAL / 2);
         } else {
             self.timers.stop(key);
             self.flow.backlog[class as usize].push_front(key.clone());

@@ -11,6 +11,8 @@ use tributary_core::event::ResolverEvent;
 
 use crate::wire::{ChildState, NOTHING_KNOWN, NoticeKind, ScopeNotice, TERM_SHIFT};
 
+type Events = VecDeque<ResolverEvent>;
+
 /// The listing of one scope.
 ///
 /// A listing of revision `r` contains everything up to `r`; a change of revision `r` is the one that made it. So a
@@ -47,12 +49,7 @@ impl Listing {
     /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and reports it if there are more.
     /// True if it is a change by another node than the listing's, with a lower number: both nodes acted, and the right
     /// one sends its state at the renewal of the subscription.
-    pub(super) fn on_notice(
-        &mut self,
-        notice: ScopeNotice,
-        listing_max: usize,
-        events: &mut VecDeque<ResolverEvent>,
-    ) -> bool {
+    pub(super) fn on_notice(&mut self, notice: ScopeNotice, listing_max: usize, events: &mut Events) -> bool {
         let ScopeNotice { scope, revision, kind, children } = notice;
         match kind {
             NoticeKind::Listing { part, parts } => {
@@ -94,7 +91,7 @@ impl Listing {
         revision: u64,
         all: Vec<(Vec<u8>, ChildState)>,
         listing_max: usize,
-        events: &mut VecDeque<ResolverEvent>,
+        events: &mut Events,
     ) {
         let present: BTreeSet<&Vec<u8>> = all.iter().map(|(component, _)| component).collect();
         let absent: Vec<Vec<u8>> =
@@ -141,7 +138,7 @@ impl Listing {
         component: Vec<u8>,
         child: ChildState,
         listing_max: usize,
-        events: &mut VecDeque<ResolverEvent>,
+        events: &mut Events,
     ) {
         let before = self.children.get(&component).copied();
         if before.is_some_and(|(since, _)| since > revision) {

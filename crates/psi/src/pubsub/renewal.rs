@@ -9,7 +9,7 @@ use alloc::{
 use tributary_content::Name;
 use tributary_core::{Duration, NodeId, Time, event::ResolverEvent};
 
-use super::{Key, PubSub};
+use super::{Key, PubSub, REQUEST_TIMEOUT, RESOLVER_TIMEOUT};
 use crate::{
     ids::ItemId,
     wire::{Holding, Message, Renewal, Renewed, Reply, mark},
@@ -87,11 +87,11 @@ impl PubSub {
 
     pub(super) fn renew_if_due(&mut self, now: Time) {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        if is_due(self.renewals.complain_at(self.config.resolver_timeout)) {
+        if is_due(self.renewals.complain_at(RESOLVER_TIMEOUT)) {
             self.complain_of_renewals(now);
         }
         if let Some(open) = self.renewals.open.take_if(|open| open.overdue_at <= now) {
-            let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < self.config.request_timeout);
+            let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < REQUEST_TIMEOUT);
             self.renewals.all_at = Some(now);
             if !is_heard && self.resolver == Some(open.to) {
                 self.fail_over(now, open.to);
@@ -142,7 +142,7 @@ impl PubSub {
         self.request_next = self.request_next.wrapping_add(1) | Reply::HOST_BIT;
         let request = self.request_next;
         let sent = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
-        let overdue_at = now + self.config.request_timeout * 2;
+        let overdue_at = now + REQUEST_TIMEOUT * 2;
         self.renewals.open = Some(Open { request, to, sent, overdue_at });
         self.renewals.unmet_since.get_or_insert(now);
         let renewal = Renewal { request, client: self.config.node, lease: self.lease(), holdings };

@@ -199,7 +199,7 @@ fn answers_and_notices_of_nodes_that_were_not_asked_are_dropped_and_counted() {
     let children = vec![(vec![8, 1, 0x63], ChildState::Scope)];
     let notice = ScopeNotice { scope: name("/b"), revision: 1, kind: NoticeKind::Change, children };
     client.handle_message(ms(5), NodeId(9), Message::ScopeNotice(notice));
-    assert_eq!((events(&mut client), client.unsolicited()), (vec![], 7));
+    assert_eq!((events(&mut client), client.unsolicited), (vec![], 7));
     answer(&mut client, ms(10), request, DONE);
     assert_eq!(events(&mut client), [ResolverEvent::Published { name: "/a".into() }]);
 }
@@ -234,7 +234,7 @@ fn without_an_answer_the_next_resolver_is_asked_for_the_same_version() {
     answer(&mut client, ms(3_100), first.request, DONE);
     answer(&mut client, ms(3_200), second.request, DONE);
     assert_eq!(events(&mut client).len(), 1);
-    assert_eq!(client.resolver(), Some(R2));
+    assert_eq!(client.resolver, Some(R2));
 }
 
 #[test]

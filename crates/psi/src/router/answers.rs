@@ -10,7 +10,7 @@ use super::{
     cache::{Body, Provenance},
     decision::Ports,
     pending::Way,
-    reason, ttl_of_copies,
+    ttl_of_copies,
     view::{FidView, View, parts_after, write_header},
 };
 use crate::{
@@ -88,7 +88,7 @@ impl Router {
         };
         let request = Request::decode(bytes).map_err(WireError::reason)?;
         if !self.verified.check(&self.keys, &reverse, &request.forward, &request.capability) {
-            return Err(reason::CAPABILITY);
+            return Err("capability not valid");
         }
         if local || view.ttl == 0 || view.flags & FLAG_NO_CACHE != 0 || self.cache.is_none() {
             return Ok(Answer::None);

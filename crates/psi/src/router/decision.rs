@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use tributary_core::FaceId;
 
 use super::{
-    Face, Router, RouterConfig,
-    labels::{BLOOM_BYTES_MIN, LabelTables, SALTS, filter_words},
+    Face, Router,
+    labels::{BLOOM_BYTES_MIN, FILL_MAX, SALTS, filter_words},
     reason,
     view::FidView,
 };
@@ -25,10 +25,10 @@ impl Router {
         let is_local = self.take_local();
         let ports = self.ports_of_matches(is_local);
         if ports.copies == 0 && !is_local {
-            return Err(reason::NO_MATCH);
+            return Err("fid matches nothing here");
         }
         if ports.copies > self.config.copies_max {
-            return Err(reason::COPIES);
+            return Err("fid matches too many faces");
         }
         self.memo.keep(&fid, arrived, ports);
         Ok(ports)
@@ -43,7 +43,25 @@ impl Router {
     /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
     pub(super) fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
         self.memo.forget();
-        match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches)?;
+        self.matches.fill(0);
+        match fid.kind {
+            FidKind::Bloom => {
+                let len = fid.bytes.len();
+                if len < BLOOM_BYTES_MIN || fid.salt >= SALTS {
+                    return Err(reason::SHAPE);
+                }
+                let filter = filter_words(fid.bytes);
+                if is_overfull(&filter[..len.div_ceil(8)], len) {
+                    return Err(reason::OVERFULL);
+                }
+                self.tables.match_bloom(&filter, len, fid.salt, &mut self.matches);
+            }
+            FidKind::List => self.tables.match_list(fid.bytes, fid.salt, &mut self.matches),
+            FidKind::Bitmap => {
+                let table = self.bitmaps.iter().find(|table| table.numbers.epoch == fid.salt);
+                table.ok_or("fid of an unknown bitmap epoch")?.match_bits(fid.bytes, &mut self.matches);
+            }
+        }
         self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
         Ok(())
     }
@@ -111,40 +129,10 @@ impl Memo {
     }
 }
 
-/// The ports that `fid` names, in `matches`.
-fn match_ports(
-    tables: &mut LabelTables,
-    bitmaps: &[BitmapTable; 2],
-    config: &RouterConfig,
-    fid: FidView<'_>,
-    matches: &mut [u64],
-) -> Result<(), &'static str> {
-    matches.fill(0);
-    match fid.kind {
-        FidKind::Bloom => {
-            let len = fid.bytes.len();
-            if len < BLOOM_BYTES_MIN || fid.salt >= SALTS {
-                return Err(reason::SHAPE);
-            }
-            let filter = filter_words(fid.bytes);
-            if is_overfull(&filter[..len.div_ceil(8)], len, config.fill_max) {
-                return Err(reason::OVERFULL);
-            }
-            tables.match_bloom(&filter, len, fid.salt, matches);
-        }
-        FidKind::List => tables.match_list(fid.bytes, fid.salt, matches),
-        FidKind::Bitmap => {
-            let table = bitmaps.iter().find(|table| table.numbers.epoch == fid.salt).ok_or(reason::EPOCH)?;
-            table.match_bits(fid.bytes, matches);
-        }
-    }
-    Ok(())
-}
-
-/// Whether more than the share `fill_max` of a filter's bits is set.
-pub(crate) fn is_overfull(words: &[u64], filter_bytes: usize, fill_max: f64) -> bool {
+/// Whether more than the share [`FILL_MAX`] of a filter's bits is set.
+pub(crate) fn is_overfull(words: &[u64], filter_bytes: usize) -> bool {
     let set: u32 = words.iter().map(|word| word.count_ones()).sum();
-    f64::from(set) > fill_max * (filter_bytes * 8) as f64
+    f64::from(set) > FILL_MAX * (filter_bytes * 8) as f64
 }
 
 /// The bits of this node's ports in one numbering of the domain.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tributary_core::{FaceId, Transmit, TransmitBuf};
 use tributary_transport::FaceOptions;
 
-use super::{Router, RouterFaceStats, decision::Ports, reason};
+use super::{Router, RouterFaceStats, decision::Ports};
 use crate::wire::FLAG_MARKED;
 
 pub(super) struct Face {
@@ -112,12 +112,12 @@ impl Router {
         let bytes = head.len() + body.len();
         if bytes > face.options.mtu as usize {
             face.stats.dropped_packets += 1;
-            return Err(reason::MTU);
+            return Err("longer than the mtu");
         }
         let queue_bytes = face.stats.queue_bytes + bytes;
         if face.stats.queue_packets >= self.config.queue_packets_max || queue_bytes > self.config.queue_bytes_max {
             face.stats.dropped_packets += 1;
-            return Err(reason::QUEUE);
+            return Err("egress queue full");
         }
         if face.open.packets.is_full() {
             let spare = self.spare.take().unwrap_or_default();

@@ -21,8 +21,14 @@ pub const SALTS: u8 = 64;
 pub const BLOOM_BYTES_MIN: usize = 8;
 /// Maximum bits of a label in a Bloom filter.
 pub const BLOOM_BITS_MAX: u8 = 8;
+/// Bits of a link label in a Bloom filter; the same in the whole domain. LIPSIN §4.
+pub const LABEL_BITS: u8 = 5;
+/// Share of set bits beyond which a Bloom FID is dropped. LIPSIN §4.
+pub const FILL_MAX: f64 = 0.6;
 /// 64-bit words of the largest filter.
 pub const FILTER_WORDS_MAX: usize = FID_BYTES_MAX / 8;
+/// The words of a Bloom filter.
+pub type Filter = [u64; FILTER_WORDS_MAX];
 
 /// A place where a router may put a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -117,7 +123,7 @@ impl BloomLabel {
 }
 
 /// The bytes of a filter as words: bit `i` of the filter is bit `i % 64` of word `i / 64`.
-pub fn filter_words(bytes: &[u8]) -> [u64; FILTER_WORDS_MAX] {
+pub fn filter_words(bytes: &[u8]) -> Filter {
     let mut words = [0; FILTER_WORDS_MAX];
     let (full_words, rest) = bytes.as_chunks::<8>();
     for (word, bytes) in words.iter_mut().zip(full_words) {
@@ -142,7 +148,8 @@ pub fn filter_bytes(words: &[u64], len: usize) -> Vec<u8> {
 /// occurs and kept, up to `tables_max`; one more empties them all, so that filters of all sizes and salts cannot fill
 /// the memory.
 pub struct LabelTables {
-    key: LabelKey,
+    /// The secret of the labels.
+    pub key: LabelKey,
     bits: u8,
     tables_max: usize,
     ports: Vec<Port>,
@@ -172,18 +179,9 @@ impl LabelTables {
     }
     /// The key of the labels.
     #[cfg(any(test, feature = "internals"))]
-    pub fn key(&self) -> &LabelKey {
-        &self.key
-    }
     /// Sets in `matches` (bit `i % 64` of word `i / 64`) the ports whose label under `salt` (below [`SALTS`]) is in
     /// `filter`, which has `filter_bytes` bytes ([`BLOOM_BYTES_MIN`] to [`FID_BYTES_MAX`]). `matches` starts as zeros.
-    pub fn match_bloom(
-        &mut self,
-        filter: &[u64; FILTER_WORDS_MAX],
-        filter_bytes: usize,
-        salt: u8,
-        matches: &mut [u64],
-    ) {
+    pub fn match_bloom(&mut self, filter: &Filter, filter_bytes: usize, salt: u8, matches: &mut [u64]) {
         let table = self.table(filter_bytes, salt);
         match filter_bytes.div_ceil(8) {
             1 => match_words::<1>(table, filter, matches),
@@ -234,7 +232,7 @@ impl LabelTables {
     }
 }
 
-fn match_words<const N: usize>(table: &[u64], filter: &[u64; FILTER_WORDS_MAX], matches: &mut [u64]) {
+fn match_words<const N: usize>(table: &[u64], filter: &Filter, matches: &mut [u64]) {
     let filter: &[u64; N] = filter.first_chunk().expect("no filter has more words");
     for (labels, matched) in table.chunks(64 * N).zip(matches) {
         let mut mask = 0;
@@ -309,7 +307,7 @@ mod tests {
         let mut tables = LabelTables::new(&[3; 16], 5, 10);
         let ports = [Port::Face(FaceId(1)), Port::Face(FaceId(2)), Port::Local];
         tables.set_ports(ports.into());
-        let list = [tables.key().list(ports[2]), [9; 4], tables.key().list(ports[0])].concat();
+        let list = [tables.key.list(ports[2]), [9; 4], tables.key.list(ports[0])].concat();
         let mut matches = [0];
         tables.match_list(&list, 0, &mut matches);
         assert_eq!(matches[0], 0b101);

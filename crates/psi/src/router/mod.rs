@@ -32,7 +32,7 @@ use self::{
     cache::{Body, PacketCache, PayloadMemory},
     decision::{BitmapTable, Memo, Ports},
     egress::{Batch, Face},
-    labels::{LabelKey, LabelTables, Port},
+    labels::{LABEL_BITS, LabelKey, LabelTables, Port},
     pending::PendingPackets,
     view::{FidView, parts_after, write_header},
 };
@@ -52,10 +52,6 @@ pub struct RouterConfig {
     /// Whether packets are accepted only from faces whose neighbour has answered before, as is due where hellos are
     /// authenticated. Default: false.
     pub neighbours_only: bool,
-    /// Bits of a link label in a Bloom filter, 1 to 8; the same in the whole domain. Default: 5. LIPSIN §4.
-    pub label_bits: u8,
-    /// Share of set bits beyond which a Bloom FID is dropped. Default: 0.6. LIPSIN §4.
-    pub fill_max: f64,
     /// Faces that one packet may leave by. Default: 32.
     pub copies_max: usize,
     /// Maximum faces. Default: 1,024.
@@ -88,8 +84,6 @@ impl RouterConfig {
             node,
             secret,
             neighbours_only: false,
-            label_bits: 5,
-            fill_max: 0.6,
             copies_max: 32,
             faces_max: 1024,
             label_tables_max: 1024,
@@ -124,12 +118,14 @@ pub struct Router {
     keys: CapabilityKeys,
     verified: Verified,
     cache: Option<PacketCache>,
-    pending: PendingPackets,
+    /// Counters of the requests for packets that other receivers had requested.
+    pub(crate) pending: PendingPackets,
     queued: usize,
     spare: Option<Batch>,
     next_face: usize,
     memo: Memo,
-    stats: RouterStats,
+    /// Its counters.
+    pub stats: RouterStats,
 }
 
 /// What became of a packet.
@@ -208,24 +204,10 @@ pub mod reason {
     pub const TTL: &str = "ttl expired";
     /// More bits set than an honest FID has.
     pub const OVERFULL: &str = "fid overfull";
-    /// More faces match than an honest FID has.
-    pub const COPIES: &str = "fid matches too many faces";
-    /// Neither a face nor local delivery matches.
-    pub const NO_MATCH: &str = "fid matches nothing here";
     /// A Bloom filter of illegal size or salt.
     pub const SHAPE: &str = "fid of illegal shape";
-    /// A bitmap of a numbering that this router does not have.
-    pub const EPOCH: &str = "fid of an unknown bitmap epoch";
-    /// A request without a valid capability.
-    pub const CAPABILITY: &str = "capability not valid";
-    /// A request for this node, which has no key yet to verify it with.
-    pub const NO_KEYS: &str = "no key to verify the capability";
-    /// A face's queue is full.
-    pub const QUEUE: &str = "egress queue full";
     /// From a face whose neighbour has never answered.
     pub const UNSOLICITED: &str = "packet of an unsolicited face";
-    /// Longer than the face's MTU.
-    pub const MTU: &str = "longer than the mtu";
 }
 
 impl Router {
@@ -241,7 +223,7 @@ impl Router {
             cache
         });
         let mut router = Router {
-            tables: LabelTables::new(&config.secret, config.label_bits, config.label_tables_max),
+            tables: LabelTables::new(&config.secret, LABEL_BITS, config.label_tables_max),
             faces: Vec::new(),
             face_index: HashMap::with_hasher(FxBuildHasher),
             arrived_last: None,
@@ -457,10 +439,6 @@ impl Router {
     pub fn is_idle(&self) -> bool {
         self.queued == 0
     }
-    /// Counters of the node.
-    pub fn stats(&self) -> &RouterStats {
-        &self.stats
-    }
     /// Counters of one face.
     pub fn face_stats(&self, face: FaceId) -> Option<RouterFaceStats> {
         Some(self.faces[*self.face_index.get(&face)?].stats)
@@ -474,10 +452,6 @@ impl Router {
     pub fn cache(&self) -> Option<&PacketCache> {
         self.cache.as_ref()
     }
-    /// Counters of the requests for packets that other receivers had requested.
-    pub fn pending(&self) -> PendingCounters {
-        self.pending.counters
-    }
     /// The capability keys that it holds.
     pub fn keys(&self) -> &CapabilityKeys {
         &self.keys
@@ -485,7 +459,7 @@ impl Router {
     /// The key of this node's labels.
     #[cfg(any(test, feature = "internals"))]
     pub fn label_key(&self) -> &LabelKey {
-        self.tables.key()
+        &self.tables.key
     }
 
     #[inline]
@@ -510,7 +484,7 @@ impl Router {
         let mut verdict = Verdict::default();
         match (view.packet_type, passage) {
             (PacketType::Request, Passage::Transit) if local && self.keys.is_empty() => {
-                return self.drop(reason::NO_KEYS);
+                return self.drop("no key to verify the capability");
             }
             (PacketType::Request, Passage::Transit) if !self.keys.is_empty() => {
                 match self.on_request(now, view, &datagram, local) {

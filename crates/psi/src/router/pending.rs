@@ -59,13 +59,13 @@ pub struct PendingCounters {
 }
 
 /// The table.
-pub(super) struct PendingPackets {
+pub(crate) struct PendingPackets {
     packets: HashMap<PacketKey, Pending, FxBuildHasher>,
     /// When requests were passed on, the oldest first; bounds `packets`.
     passed: VecDeque<(Time, PacketKey)>,
     packets_max: usize,
     lifetime: Duration,
-    pub(super) counters: PendingCounters,
+    pub(crate) counters: PendingCounters,
 }
 
 impl PendingPackets {

@@ -70,16 +70,10 @@ impl<'a> FidView<'a> {
 }
 
 /// Writes a common header to the start of `out` and returns its length.
-pub(super) fn write_header(
-    out: &mut [u8; HEAD_BYTES_MAX],
-    packet_type: PacketType,
-    flags: u8,
-    ttl: u8,
-    fid: &Fid,
-) -> usize {
+pub(super) fn write_header(out: &mut [u8; HEAD_BYTES_MAX], kind: PacketType, flags: u8, ttl: u8, fid: &Fid) -> usize {
     let len = FIXED_BYTES + fid.bytes().len();
     let shape = ((fid.kind() as u8) << 6) | (fid.bytes().len() / 2) as u8;
-    out[..FIXED_BYTES].copy_from_slice(&[(VERSION << 4) | packet_type as u8, flags, ttl, shape, fid.salt()]);
+    out[..FIXED_BYTES].copy_from_slice(&[(VERSION << 4) | kind as u8, flags, ttl, shape, fid.salt()]);
     out[FIXED_BYTES..len].copy_from_slice(fid.bytes());
     len
 }

@@ -109,6 +109,23 @@ wire_table! {
     }
 }
 
+impl Operation {
+    /// The lifetime of what it leaves without renewal; `None` if it withdraws something.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        match self {
+            Operation::Publish { lease, .. }
+            | Operation::PublishScope { lease, .. }
+            | Operation::Subscribe { lease, .. }
+            | Operation::SubscribeScope { lease, .. } => Some(*lease),
+            Operation::SetChild { lease, child, .. } => (*child != ChildState::Absent).then_some(*lease),
+            Operation::Unpublish
+            | Operation::UnpublishScope
+            | Operation::Unsubscribe { .. }
+            | Operation::UnsubscribeScope => None,
+        }
+    }
+}
+
 /// The revision of a listing that no subscriber has seen.
 pub const NOTHING_KNOWN: u64 = u64::MAX;
 /// Bits of a listing's revision that count changes; the bits above identify the counting node.
@@ -147,11 +164,6 @@ impl Reply {
     /// Set in the request numbers of hosts, and clear in those among rendezvous nodes: a node that is both knows which
     /// of its halves an answer belongs to.
     pub const HOST_BIT: u32 = 1 << 31;
-
-    /// Whether this answers a request of a host, else one of a rendezvous node.
-    pub fn is_for_host(&self) -> bool {
-        self.request & Reply::HOST_BIT != 0
-    }
 }
 
 wire_table! {
@@ -175,73 +187,74 @@ wire_table! {
     }
 }
 
-/// Why a request is refused. Every one of these reaches the application.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Rejection {
+/// Declares the rejections but for limits, in the order of their codes, with their texts for people.
+macro_rules! rejections {
+    ($($(#[$doc:meta])* $plain:ident $text:literal)*) => {
+        /// Why a request is refused. Every one of these reaches the application.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
+        pub enum Rejection {
+            $($(#[$doc])* $plain,)*
+            /// A limit is reached: which, and its value.
+            LimitReached(Limit, u32),
+        }
+        impl Rejection {
+            const PLAIN: &[Rejection] = &[$(Rejection::$plain),*];
+        }
+        impl fmt::Display for Rejection {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Rejection::$plain => f.write_str($text),)*
+                    Rejection::LimitReached(limit, max) => {
+                        write!(f, "limit reached: {limit} ({} = {max})", limit.name())
+                    }
+                }
+            }
+        }
+    };
+}
+rejections! {
     /// The scope that the name hangs under, or the scope itself, does not exist.
-    NoSuchScope,
+    NoSuchScope "no such scope"
     /// The asker publishes this already, or another node created this scope.
-    AlreadyPublished,
+    AlreadyPublished "already published"
     /// The asker does not publish this.
-    NotPublished,
+    NotPublished "not published by this node"
     /// The asker did not subscribe to this.
-    NotSubscribed,
+    NotSubscribed "not subscribed"
     /// The scope has items or scopes in it.
-    ScopeNotEmpty,
+    ScopeNotEmpty "the scope is not empty"
     /// The name is a scope, but an item was requested.
-    IsScope,
+    IsScope "the name is a scope, not an item"
     /// The name is an item, but a scope was requested.
-    IsItem,
+    IsItem "the name is an item, not a scope"
     /// Another name has the same id.
-    IdTaken,
-    /// A limit is reached: which, and its value.
-    LimitReached(Limit, u32),
+    IdTaken "another name has the same id"
     /// None of the responsible rendezvous nodes answers.
-    NoResolverReachable,
-    /// The responsible rendezvous nodes answer, but did not get to it in time.
-    Overloaded,
+    NoResolverReachable "no resolver reachable"
     /// The request makes no sense, such as publishing the root.
-    Malformed,
+    Malformed "malformed request"
     /// The asker may not do this: it is for rendezvous nodes, or for the node that created the scope.
-    NotAuthorised,
+    NotAuthorised "not authorised"
+    /// The responsible rendezvous nodes answer, but did not get to it in time.
+    Overloaded "the resolvers are overloaded"
     /// The rendezvous nodes keep records in an outside store, which cannot be used now.
-    StoreUnavailable,
+    StoreUnavailable
+        "the resolvers cannot use their engine: the etcd cluster under them does not answer, or has lost its majority"
     /// The external store is full.
-    StoreFull,
+    StoreFull
+        "the resolvers' engine is full: the etcd cluster under them has used up its quota (`--quota-backend-bytes`)"
 }
+impl core::error::Error for Rejection {}
 
-/// A limit of a rendezvous node, of the asker, or of a topology manager.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Limit {
-    /// Records in all.
-    Records,
-    /// Publishers of one item.
-    Publishers,
-    /// Subscriptions to one item.
-    Subscriptions,
-    /// Items and scopes in one scope.
-    Children,
-    /// Subscribers of one scope.
-    ScopeSubscribers,
-    /// Bytes of a manifest.
-    ManifestBytes,
-    /// Requests being worked on.
-    Requests,
-    /// Publications and subscriptions of one host.
-    Wishes,
-    /// Transfers of the domain.
-    Transfers,
-    /// Nodes of the domain.
-    Nodes,
-    /// Directed links of the domain.
-    Links,
-    /// Hosts that a rendezvous node serves.
-    Clients,
-}
-
+/// Declares the limits in the order of their codes, with the names of their settings and their texts for people.
 macro_rules! limits {
     ($($limit:ident $name:literal $text:literal)*) => {
+        /// A limit of a rendezvous node, of the asker, or of a topology manager.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Limit {
+            $(#[doc = concat!("`", $name, "`: ", $text, ".")] $limit,)*
+        }
         impl Limit {
             /// All of them, in the order of their codes.
             pub(crate) const ALL: [Limit; 12] = [$(Limit::$limit),*];
@@ -300,35 +313,6 @@ impl Rejection {
         matches!(self, Rejection::LimitReached(Limit::Requests, _) | Rejection::Overloaded)
     }
 }
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Rejection::NoSuchScope => "no such scope",
-            Rejection::AlreadyPublished => "already published",
-            Rejection::NotPublished => "not published by this node",
-            Rejection::NotSubscribed => "not subscribed",
-            Rejection::ScopeNotEmpty => "the scope is not empty",
-            Rejection::IsScope => "the name is a scope, not an item",
-            Rejection::IsItem => "the name is an item, not a scope",
-            Rejection::IdTaken => "another name has the same id",
-            Rejection::LimitReached(limit, max) => {
-                return write!(f, "limit reached: {limit} ({} = {max})", limit.name());
-            }
-            Rejection::NoResolverReachable => "no resolver reachable",
-            Rejection::Overloaded => "the resolvers are overloaded",
-            Rejection::Malformed => "malformed request",
-            Rejection::NotAuthorised => "not authorised",
-            Rejection::StoreUnavailable => {
-                "the resolvers cannot use their engine: the etcd cluster under them does not answer, or has lost its majority"
-            }
-            Rejection::StoreFull => {
-                "the resolvers' engine is full: the etcd cluster under them has used up its quota (`--quota-backend-bytes`)"
-            }
-        })
-    }
-}
-impl core::error::Error for Rejection {}
-
 wire_table! {
     /// A notice to a scope's subscriber.
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -422,29 +406,13 @@ fn name_of(tlv: &[u8], field: &'static str) -> Result<Name, WireError> {
 }
 
 impl Rejection {
-    const PLAIN: [Rejection; 14] = [
-        Rejection::NoSuchScope,
-        Rejection::AlreadyPublished,
-        Rejection::NotPublished,
-        Rejection::NotSubscribed,
-        Rejection::ScopeNotEmpty,
-        Rejection::IsScope,
-        Rejection::IsItem,
-        Rejection::IdTaken,
-        Rejection::NoResolverReachable,
-        Rejection::Malformed,
-        Rejection::NotAuthorised,
-        Rejection::Overloaded,
-        Rejection::StoreUnavailable,
-        Rejection::StoreFull,
-    ];
     /// From here on codes are limits.
     const LIMIT_CODE_FIRST: u8 = 0x80;
 
     /// All possible rejections, limits with the value 0.
     pub fn all() -> impl Iterator<Item = Rejection> {
         let limits = Limit::ALL.into_iter().map(|limit| Rejection::LimitReached(limit, 0));
-        Rejection::PLAIN.into_iter().chain(limits)
+        Rejection::PLAIN.iter().copied().chain(limits)
     }
     /// Its number on the wire. The value of a limit follows it.
     pub fn code(self) -> u8 {

@@ -16,7 +16,7 @@ use chacha20poly1305::{
 
 use tributary_core::NodeId;
 
-use super::WireError;
+use super::{OPEN_KEY, WireError};
 
 const NONCE_BYTES: usize = 24;
 /// Bytes that encryption adds.
@@ -31,6 +31,12 @@ pub struct Secrecy {
 impl fmt::Debug for Secrecy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secrecy")
+    }
+}
+/// The public keys of a network without an authority.
+impl Default for Secrecy {
+    fn default() -> Self {
+        Secrecy::new(&OPEN_KEY)
     }
 }
 impl Secrecy {

@@ -296,7 +296,7 @@ wire_table! {
 ///   id 2, reverse FID, forward FID, capability 8, hops 1, mtu 4, latency 4, capacity 4, residual 4,
 ///   number of shared links 1: number 2, residual 4; label 2+n
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Offer {
     /// The subscriber's number of the transfer.
     pub transfer: u32,
@@ -415,16 +415,6 @@ impl Wire for Offer {
 impl Offer {
     /// The offer without sources.
     pub fn none(transfer: u32, version: OfferVersion) -> Offer {
-        Offer {
-            transfer,
-            version,
-            index: 0,
-            count: 0,
-            source: NodeId::NONE,
-            source_label: String::new(),
-            manifest: Vec::new(),
-            fid_room: 0,
-            paths: Vec::new(),
-        }
+        Offer { transfer, version, ..Offer::default() }
     }
 }

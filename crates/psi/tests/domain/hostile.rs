@@ -222,15 +222,15 @@ fn the_highest_term_does_not_stop_a_manager() {
     manager.handle_link_state(Time::ZERO, link_state(config.node, 1, 0));
     manager.handle_timeout(Time::from_millis(2000));
     assert!(manager.is_active());
-    assert_eq!(taken(&mut manager), [manager.term()]);
+    assert_eq!(taken(&mut manager), [manager.term]);
     for (sequence, term) in [(2, 7 << 12), (3, TERM_END - 1), (4, TERM_END - 1), (5, u32::MAX)] {
-        let (now, before) = (Time::from_millis(2000 + u64::from(sequence) * 100), manager.term());
+        let (now, before) = (Time::from_millis(2000 + u64::from(sequence) * 100), manager.term);
         manager.handle_link_state(now, link_state(NodeId(9), sequence, term));
         manager.handle_timeout(now);
-        assert!(manager.is_active() && manager.term() >= before && manager.term() < TERM_END, "{}", manager.term());
+        assert!(manager.is_active() && manager.term >= before && manager.term < TERM_END, "{}", manager.term);
         if sequence <= 3 {
-            assert_eq!(successions(manager.term()), (successions(term) + 1).min(successions(TERM_END - 1)));
-            assert_eq!(taken(&mut manager), [manager.term()]);
+            assert_eq!(successions(manager.term), (successions(term) + 1).min(successions(TERM_END - 1)));
+            assert_eq!(taken(&mut manager), [manager.term]);
         }
     }
     // There is no higher term; later changes are still sent, and accepted.
@@ -239,5 +239,5 @@ fn the_highest_term_does_not_stop_a_manager() {
         LinkState { roles: Roles::RESOLVER, ..link_state(config.node, 2, 0) },
     );
     manager.handle_timeout(Time::from_millis(3100));
-    assert_eq!(taken(&mut manager), [manager.term()]);
+    assert_eq!(taken(&mut manager), [manager.term]);
 }

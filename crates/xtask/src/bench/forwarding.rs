@@ -100,7 +100,7 @@ fn forward(links: u32) -> Outcome<f64> {
         }
     });
     if sent < BATCH * (BATCHES - 1) {
-        return Err(format!("the router sent {sent} packets only: {:?}", router.stats()).into());
+        return Err(format!("the router sent {sent} packets only: {:?}", router.stats).into());
     }
     Ok(per_packet)
 }
@@ -111,11 +111,11 @@ fn filter(seed: u64, links: u32) -> [u64; FILTER_WORDS_MAX] {
     let mut filter = [0; FILTER_WORDS_MAX];
     let tables = LabelTables::new(&SECRET, LABEL_BITS, 1);
     let face = 1 + random.below(u64::from(links - 1)) as u32;
-    tables.key().seeds(Port::Face(FaceId(face)), 0).bloom(FILTER_BYTES, LABEL_BITS).add_to(&mut filter);
+    tables.key.seeds(Port::Face(FaceId(face)), 0).bloom(FILTER_BYTES, LABEL_BITS).add_to(&mut filter);
     for _ in 0..LINKS_ELSEWHERE {
         let other =
             LabelTables::new(&random.bits().to_le_bytes().repeat(2).try_into().expect("twice eight"), LABEL_BITS, 1);
-        other.key().seeds(Port::Face(FaceId(0)), 0).bloom(FILTER_BYTES, LABEL_BITS).add_to(&mut filter);
+        other.key.seeds(Port::Face(FaceId(0)), 0).bloom(FILTER_BYTES, LABEL_BITS).add_to(&mut filter);
     }
     filter
 }

@@ -81,7 +81,7 @@ fn ready(seed: u64) -> Outcome<(TopologyManager, Time, f64)> {
     }
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     if !manager.is_active() || manager.size().0 as u64 != NODES {
-        return Err(format!("the manager knows {:?} nodes and links: {:?}", manager.size(), manager.refused()).into());
+        return Err(format!("the manager knows {:?} nodes and links: {:?}", manager.size(), manager.refused).into());
     }
     while manager.poll_message().is_some() {}
     Ok((manager, now, milliseconds))

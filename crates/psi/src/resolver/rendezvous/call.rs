@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use tributary_core::{Duration, NodeId, Time};
 
-use super::{Rendezvous, Target, Timer, key_of, operation::Origin};
+use super::{OPERATION_TIMEOUT, PEER_TIMEOUT, RETRY_INTERVAL, Rendezvous, Target, Timer, key_of, operation::Origin};
 use crate::{
     ids::RecordKey,
     wire::{Answer, ClientRequest, Fid, Forward, Limit, Message, Operation, Rejection},
@@ -44,11 +44,11 @@ pub(super) enum Purpose {
 impl Rendezvous {
     pub(super) fn on_client_request(&mut self, now: Time, from: NodeId, reply: Fid, request: ClientRequest) {
         let refusal = if !self.remember_client(now, from, reply) {
-            Some(Limit::Clients.reached(self.config.clients_max))
+            Some(Limit::Clients.reached(self.config.limits.clients_max))
         } else if matches!(request.operation, Operation::SetChild { .. }) {
             Some(Rejection::NotAuthorised)
         } else if self.calls.len() >= self.room_for(&request.operation) {
-            Some(Limit::Requests.reached(self.config.requests_max))
+            Some(Limit::Requests.reached(self.config.limits.requests_max))
         } else {
             None
         };
@@ -66,23 +66,20 @@ impl Rendezvous {
     /// How many requests may be in progress for one more of this kind to be accepted: the bulk of hosts' publications
     /// leaves a quarter to requests with a waiting client, and to those that complete others.
     pub(super) fn room_for(&self, operation: &Operation) -> usize {
-        let max = self.config.requests_max;
-        match operation {
+        let max = self.config.limits.requests_max;
+        let is_bulk = matches!(
+            operation,
             Operation::Publish { .. }
-            | Operation::PublishScope { .. }
-            | Operation::Unpublish
-            | Operation::UnpublishScope => max - max / 4,
-            Operation::Subscribe { .. }
-            | Operation::Unsubscribe { .. }
-            | Operation::SubscribeScope { .. }
-            | Operation::UnsubscribeScope
-            | Operation::SetChild { .. } => max,
-        }
+                | Operation::PublishScope { .. }
+                | Operation::Unpublish
+                | Operation::UnpublishScope
+        );
+        if is_bulk { max - max / 4 } else { max }
     }
 
     /// Remembers the route to a host; `false` if this node has reached its limit, and all hosts were heard recently.
     pub(super) fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) -> bool {
-        if self.clients.len() >= self.config.clients_max && !self.clients.contains_key(&client) {
+        if self.clients.len() >= self.config.limits.clients_max && !self.clients.contains_key(&client) {
             let oldest = self.clients.iter().min_by_key(|(_, (_, at))| *at);
             let idle = oldest.filter(|(_, (_, at))| now.since(*at) >= CLIENT_LIFETIME).map(|(node, _)| *node);
             let Some(idle) = idle else { return false };
@@ -95,7 +92,7 @@ impl Rendezvous {
     /// Takes `request` to the node that is responsible for its name.
     pub(super) fn call(&mut self, now: Time, purpose: Purpose, client: NodeId, request: ClientRequest) -> u32 {
         let id = self.request_number();
-        let deadline = now + self.config.operation_timeout;
+        let deadline = now + OPERATION_TIMEOUT;
         let key = key_of(&request.name);
         let tried = Vec::new();
         self.calls.insert(
@@ -125,13 +122,13 @@ impl Rendezvous {
         let Some(node) = candidates.into_iter().find(|node| !call.tried.contains(node)) else {
             call.tried.clear();
             call.queried = None;
-            let due = (now + self.config.retry_interval).min(call.deadline);
+            let due = (now + RETRY_INTERVAL).min(call.deadline);
             return self.timers.set(Timer::Call(id), due);
         };
         call.queried = Some(node);
         call.queried_at = now;
         let (client, inner) = (call.client, call.request.clone());
-        let due = (now + self.config.peer_timeout).min(call.deadline);
+        let due = (now + PEER_TIMEOUT).min(call.deadline);
         self.timers.set(Timer::Call(id), due);
         if node == self.me {
             self.operate(now, Origin::Call(id), client, self.me, inner);
@@ -157,7 +154,7 @@ impl Rendezvous {
             {
                 if let Some(call) = self.calls.get_mut(&id) {
                     call.queried_at = now;
-                    let due = (now + self.config.peer_timeout).min(call.deadline);
+                    let due = (now + PEER_TIMEOUT).min(call.deadline);
                     self.timers.set(Timer::Call(id), due);
                 }
             }

@@ -4,9 +4,12 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::{Duration, NodeId, Time, event::Event};
+use tributary_core::{NodeId, Time, event::Event};
 
-use super::{Members, Rendezvous, Target, Timer, key_of, members::responsible};
+use super::{
+    COMPARE_INTERVAL, DROP_GRACE, LEASE_MAX, Members, PEER_TIMEOUT, PULL_TIMEOUT, RETRY_INTERVAL, Record, Rendezvous,
+    Target, Timer, key_of, members::responsible,
+};
 use crate::{
     ids::RecordKey,
     wire::{
@@ -16,7 +19,7 @@ use crate::{
 };
 
 /// Records for another node. They are kept until that node has confirmed them all, or has left.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Not sent yet.
     keys: BTreeSet<RecordKey>,
@@ -26,8 +29,8 @@ pub(super) struct Outbox {
     pub(super) in_flight: BTreeMap<u32, BTreeMap<RecordKey, u64>>,
     /// Pulls to answer once everything is confirmed.
     pulls: Vec<(u32, Fid)>,
-    /// Maximum records in one message: fewer after a refusal, so that accepted ones are confirmed.
-    batch_records_max: usize,
+    /// Maximum records in one message after a refusal, so that accepted ones are confirmed.
+    batch_records_max: Option<usize>,
     /// Rounds that failed in a row.
     failures: u32,
     /// Not before this time, after a failure.
@@ -36,18 +39,12 @@ pub(super) struct Outbox {
     refusal_reported: bool,
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
-        Outbox {
-            keys: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            in_flight: BTreeMap::new(),
-            pulls: Vec::new(),
-            batch_records_max: BATCH_RECORDS_MAX,
-            failures: 0,
-            pause_until: Time::ZERO,
-            refusal_reported: false,
-        }
+impl Outbox {
+    /// A round failed: the next one comes after a pause.
+    fn fail(&mut self, now: Time) {
+        self.failures += 1;
+        let pauses = (1u32 << self.failures.clamp(1, 16).saturating_sub(1)).min(PAUSES_MAX);
+        self.pause_until = now + RETRY_INTERVAL * pauses;
     }
 }
 
@@ -57,7 +54,7 @@ const BATCH_BYTES_MAX: usize = 48 << 10;
 const BATCH_RECORDS_MAX: usize = 1_024;
 /// Messages in flight to one node.
 const BATCHES_MAX: usize = 4;
-/// Pauses after failures double up to this many times [`RendezvousConfig::retry_interval`](super::RendezvousConfig).
+/// Pauses after failures double up to this many times [`RETRY_INTERVAL`].
 const PAUSES_MAX: u32 = 64;
 
 impl Rendezvous {
@@ -75,7 +72,7 @@ impl Rendezvous {
             if new.contains(&self.me) {
                 record.drop_at = None;
             } else if record.drop_at.is_none() {
-                record.drop_at = Some(now + self.config.drop_grace);
+                record.drop_at = Some(now + DROP_GRACE);
                 record.requested = false;
                 record.confirmed.clear();
             }
@@ -111,7 +108,7 @@ impl Rendezvous {
             let (mut records, mut size, mut keys) = (Vec::new(), 0, BTreeMap::new());
             let mut oversized: Vec<Vec<RecordUpdate>> = Vec::new();
             while size < BATCH_BYTES_MAX
-                && keys.len() < outbox.batch_records_max
+                && keys.len() < outbox.batch_records_max.unwrap_or(BATCH_RECORDS_MAX)
                 && let Some(key) = outbox.keys.pop_first()
             {
                 let Some(record) = self.records.get(&key) else { continue };
@@ -141,7 +138,7 @@ impl Rendezvous {
                 let replicate = Message::Replicate(Replicate { request, records });
                 self.messages.push_back((Target::Node(node), replicate));
             }
-            self.timers.set(Timer::Outbox(node), now + self.config.peer_timeout * 2);
+            self.timers.set(Timer::Outbox(node), now + PEER_TIMEOUT * 2);
         }
     }
 
@@ -151,8 +148,7 @@ impl Rendezvous {
         outbox.refused.retain(|key| self.records.contains_key(key));
         if !outbox.refused.is_empty() {
             outbox.keys = core::mem::take(&mut outbox.refused);
-            outbox.failures += 1;
-            outbox.pause_until = now + pause(self.config.retry_interval, outbox.failures);
+            outbox.fail(now);
             return self.timers.set(Timer::Outbox(node), outbox.pause_until);
         }
         let pulls = core::mem::take(&mut outbox.pulls);
@@ -169,7 +165,7 @@ impl Rendezvous {
         match answer {
             Answer::Done { .. } => {
                 outbox.failures = 0;
-                outbox.batch_records_max = (outbox.batch_records_max * 2).min(BATCH_RECORDS_MAX);
+                outbox.batch_records_max = outbox.batch_records_max.map(|max| (max * 2).min(BATCH_RECORDS_MAX));
                 // All parts of a long record must have arrived.
                 let is_open = |key: &RecordKey| {
                     outbox.keys.contains(key) || outbox.in_flight.values().any(|batch| batch.contains_key(key))
@@ -180,13 +176,12 @@ impl Rendezvous {
             // It does not know this node yet: retry soon.
             Answer::Rejected(Rejection::NotAuthorised) | Answer::NotReady | Answer::Stale { .. } => {
                 outbox.keys.extend(keys.into_keys());
-                outbox.failures += 1;
-                outbox.pause_until = now + pause(self.config.retry_interval, outbox.failures);
+                outbox.fail(now);
             }
             Answer::Rejected(rejection) => {
                 if keys.len() > 1 {
                     // Perhaps it accepts some of them.
-                    outbox.batch_records_max = (keys.len() / 2).max(1);
+                    outbox.batch_records_max = Some((keys.len() / 2).max(1));
                     outbox.keys.extend(keys.into_keys());
                 } else {
                     outbox.refused.extend(keys.into_keys());
@@ -209,8 +204,7 @@ impl Rendezvous {
             for keys in core::mem::take(&mut outbox.in_flight).into_values() {
                 outbox.keys.extend(keys.into_keys());
             }
-            outbox.failures += 1;
-            outbox.pause_until = now + pause(self.config.retry_interval, outbox.failures);
+            outbox.fail(now);
         }
         self.pump_outbox(now, node);
     }
@@ -228,7 +222,7 @@ impl Rendezvous {
         match answer {
             Answer::Done { .. } => self.end_pull(node),
             Answer::Rejected(_) | Answer::NotReady | Answer::Stale { .. } => {
-                self.timers.set(Timer::Pull(node), now + self.config.retry_interval);
+                self.timers.set(Timer::Pull(node), now + RETRY_INTERVAL);
             }
         }
     }
@@ -240,7 +234,7 @@ impl Rendezvous {
     pub(super) fn on_pull_due(&mut self, now: Time, node: NodeId) {
         let Some(&request) = self.pulls.get(&node) else { return };
         self.messages.push_back((Target::Node(node), Message::Sync { request }));
-        self.timers.set(Timer::Pull(node), now + self.config.pull_timeout);
+        self.timers.set(Timer::Pull(node), now + PULL_TIMEOUT);
     }
 
     fn end_pull(&mut self, node: NodeId) {
@@ -258,7 +252,7 @@ impl Rendezvous {
         self.end_pull(node);
         self.queried.remove(&node);
         if was_learning {
-            let peers: Vec<NodeId> = self.members.nodes().iter().copied().filter(|other| *other != self.me).collect();
+            let peers: Vec<NodeId> = self.members.nodes.iter().copied().filter(|other| *other != self.me).collect();
             peers.into_iter().for_each(|other| self.pull_from(now, other));
         }
     }
@@ -288,7 +282,7 @@ impl Rendezvous {
             // Its records come from the store.
             return self.on_excuse(node, request);
         }
-        let nodes = self.members.nodes();
+        let nodes = &self.members.nodes;
         let replicas = self.config.replicas;
         let keys: Vec<RecordKey> = self
             .records
@@ -306,10 +300,7 @@ impl Rendezvous {
             }
         }
         self.register_again(now, node);
-        // A repetition may arrive after the notice that it is ready.
-        if self.ready_as_of.get(&node) != Some(&request) && self.members.learns(node, request) {
-            self.touch_all();
-        }
+        self.on_excuse(node, request);
         self.pump_outbox(now, node);
     }
 
@@ -328,7 +319,7 @@ impl Rendezvous {
             if is_new {
                 // Other nodes acted for it before: settling finds that this node does now, and takes over properly.
                 record.acting = false;
-                record.drop_at = (!belongs).then_some(now + self.config.drop_grace);
+                record.drop_at = (!belongs).then_some(now + DROP_GRACE);
             }
             if update.revision > record.revision {
                 // Another node acted, and subscribers may know that revision with fewer entries than are held here: an
@@ -338,7 +329,7 @@ impl Rendezvous {
             }
             record.registration = record.registration.max(update.registration);
             for mut entry in update.entries {
-                entry.lease = entry.lease.min(self.config.lease_max);
+                entry.lease = entry.lease.min(LEASE_MAX);
                 self.merge_entry(now, key, entry);
             }
         }
@@ -347,8 +338,8 @@ impl Rendezvous {
 
     /// Compares a stretch of the records with the next other node.
     pub(super) fn compare(&mut self, now: Time) {
-        self.timers.set(Timer::Compare, now + self.config.compare_interval);
-        let peers = || self.members.nodes().iter().copied().filter(|node| *node != self.me);
+        self.timers.set(Timer::Compare, now + COMPARE_INTERVAL);
+        let peers = || self.members.nodes.iter().copied().filter(|node| *node != self.me);
         let Some(peer) = peers().find(|node| *node > self.compare_with).or_else(|| peers().next()) else { return };
         let shared = |key: &RecordKey| {
             let nodes = self.members.responsible(*key);
@@ -388,7 +379,7 @@ impl Rendezvous {
         }
         let (mut differing, mut held) = (Vec::new(), Vec::new());
         for (key, fingerprint) in digest.records {
-            let mine = self.records.get(&key).map(super::Record::fingerprint);
+            let mine = self.records.get(&key).map(Record::fingerprint);
             if mine == Some(fingerprint) {
                 held.push((key, fingerprint));
                 continue;
@@ -421,15 +412,7 @@ impl Rendezvous {
     /// The grace period of a record that belongs elsewhere has ended. It is removed once every responsible node has
     /// confirmed that it holds it; those that have not get a query.
     pub(super) fn on_drop_due(&mut self, now: Time, key: RecordKey) {
-        let missing: Vec<NodeId> = match self.records.get(&key) {
-            Some(record) => {
-                let fingerprint = record.fingerprint();
-                let mut nodes = self.members.responsible(key);
-                nodes.retain(|node| record.confirmed.get(node) != Some(&fingerprint));
-                nodes
-            }
-            None => return,
-        };
+        let Some(missing) = self.unconfirmed(key) else { return };
         if missing.is_empty() {
             return self.forget(key);
         }
@@ -437,18 +420,22 @@ impl Rendezvous {
             self.leaving.entry(node).or_default().insert(key);
         }
         if let Some(record) = self.records.get_mut(&key) {
-            record.drop_at = Some(now + self.config.drop_grace);
+            record.drop_at = Some(now + DROP_GRACE);
             record.requested = true;
         }
     }
     /// Whether the record of `key` was queried after its grace and all responsible nodes have confirmed it.
     pub(super) fn may_go(&self, key: RecordKey) -> bool {
-        self.records.get(&key).is_some_and(|record| {
-            record.requested && record.drop_at.is_some() && {
-                let fingerprint = record.fingerprint();
-                self.members.responsible(key).iter().all(|node| record.confirmed.get(node) == Some(&fingerprint))
-            }
-        })
+        let is_requested = |record: &Record| record.requested && record.drop_at.is_some();
+        self.records.get(&key).is_some_and(is_requested) && self.unconfirmed(key).is_some_and(|nodes| nodes.is_empty())
+    }
+    /// The responsible nodes that have not confirmed the present state of a record.
+    fn unconfirmed(&self, key: RecordKey) -> Option<Vec<NodeId>> {
+        let record = self.records.get(&key)?;
+        let fingerprint = record.fingerprint();
+        let mut nodes = self.members.responsible(key);
+        nodes.retain(|node| record.confirmed.get(node) != Some(&fingerprint));
+        Some(nodes)
     }
     /// Queries the responsible nodes about the records that should leave this one.
     pub(super) fn request_leave(&mut self) {
@@ -474,9 +461,4 @@ impl Rendezvous {
         self.touched.remove(&key);
         self.timers.stop(&Timer::Record(key));
     }
-}
-
-/// The pause after this many failures in a row.
-fn pause(interval: Duration, failures: u32) -> Duration {
-    interval * (1u32 << failures.clamp(1, 16).saturating_sub(1)).min(PAUSES_MAX)
 }

@@ -11,7 +11,7 @@ use alloc::{
 
 use tributary_core::{Duration, NodeId, Time};
 
-use super::{Rendezvous, Target, Timer, members, stored};
+use super::{LEASE_MAX, PEER_TIMEOUT, Rendezvous, Target, Timer, members, stored};
 use crate::{
     ids::RecordKey,
     wire::{EntryKey, Fid, Holding, Message, RENEWAL_LEASE_MAX, Renewal, Renewed, Reply, bucket_of, mark},
@@ -64,10 +64,6 @@ impl Leases {
     pub(super) fn length(&self, node: NodeId, key: RecordKey) -> Duration {
         self.0.get(&(node, bucket_of(key))).map_or(Duration::ZERO, |lease| lease.length)
     }
-    /// When an entry that a lease covers falls.
-    pub(super) fn until(&self, node: NodeId, key: RecordKey) -> Option<Time> {
-        self.0.get(&(node, bucket_of(key))).map(|lease| lease.until)
-    }
 }
 
 /// A renewal of a host that this node has forwarded to all holders of its parts.
@@ -92,23 +88,15 @@ impl Rendezvous {
             let renewed = Message::Renewed(Renewed { request, missing });
             return self.messages.push_back((Target::Reply(from, reply), renewed));
         }
-        // A host renews only its own publications.
-        if !is_of_host || client != from {
-            self.dropped += 1;
-            return;
-        }
-        // The host repeats it after its timeout.
-        if self.renewals.len() >= self.config.requests_max {
-            self.dropped += 1;
-            return;
-        }
-        // A refused client learns the reason by its next request.
-        if !self.remember_client(now, from, reply) {
+        // A host renews only its own publications, and repeats that after its timeout. A refused client learns the
+        // reason by its next request.
+        let is_refused = !is_of_host || client != from || self.renewals.len() >= self.config.limits.requests_max;
+        if is_refused || !self.remember_client(now, from, reply) {
             self.dropped += 1;
             return;
         }
         let mut parts: BTreeMap<NodeId, Vec<Holding>> = BTreeMap::new();
-        let nodes = self.members.nodes();
+        let nodes = &self.members.nodes;
         let has_store = self.stored.is_some();
         let stated =
             holdings.iter().filter(|stated| has_store && stated.count > 0).map(|stated| stated.bucket).collect();
@@ -136,13 +124,13 @@ impl Rendezvous {
             self.messages.push_back((Target::Node(node), Message::Renewal(part)));
         }
         self.renewals.insert(id, renewing);
-        self.timers.set(Timer::Renewal(id), now + self.config.peer_timeout);
+        self.timers.set(Timer::Renewal(id), now + PEER_TIMEOUT);
         self.end_renewal_if_answered(id);
     }
 
     /// Prolongs the leases of a host where its digest matches the held entries; returns the buckets where it does not.
     fn renew(&mut self, now: Time, node: NodeId, lease: Duration, holdings: &[Holding]) -> Vec<u16> {
-        let length = lease.min(self.config.lease_max).min(RENEWAL_LEASE_MAX);
+        let length = lease.min(LEASE_MAX).min(RENEWAL_LEASE_MAX);
         let mut missing = Vec::new();
         for stated in holdings {
             let known = self.leases.0.get_mut(&(node, stated.bucket));

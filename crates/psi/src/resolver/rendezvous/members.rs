@@ -9,13 +9,13 @@ use tributary_core::{NodeId, Time};
 use crate::{ids::RecordKey, wire::bucket_of};
 
 /// The rendezvous nodes that the topology manager announces, with this one among them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     me: NodeId,
     replicas: usize,
-    nodes: BTreeSet<NodeId>,
+    pub nodes: BTreeSet<NodeId>,
     /// Members that did not answer, until when.
-    suspected: BTreeMap<NodeId, Time>,
+    pub(super) suspected: BTreeMap<NodeId, Time>,
     /// Members that are still taking over their records, with the number of the pull that announced it.
     learning: BTreeMap<NodeId, u32>,
     /// When each member was last heard.
@@ -24,14 +24,7 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn new(me: NodeId, replicas: usize) -> Members {
-        Members {
-            me,
-            replicas,
-            nodes: BTreeSet::from([me]),
-            suspected: BTreeMap::new(),
-            learning: BTreeMap::new(),
-            heard: BTreeMap::new(),
-        }
+        Members { me, replicas, nodes: BTreeSet::from([me]), ..Members::default() }
     }
     /// Sets a new membership; returns the nodes that joined and those that left.
     pub(super) fn replace(&mut self, nodes: &[NodeId]) -> (Vec<NodeId>, Vec<NodeId>) {
@@ -44,9 +37,6 @@ impl Members {
         self.learning.retain(|node, _| self.nodes.contains(node));
         self.heard.retain(|node, _| self.nodes.contains(node));
         (came, went)
-    }
-    pub(super) fn nodes(&self) -> &BTreeSet<NodeId> {
-        &self.nodes
     }
     pub(super) fn contains(&self, node: NodeId) -> bool {
         self.nodes.contains(&node)
@@ -102,10 +92,7 @@ impl Members {
         self.suspected.retain(|_, until| *until > now);
         self.suspected.len() < before
     }
-    /// When [`Members::forgive`] has something to do next.
-    pub(super) fn forgive_due(&self) -> Option<Time> {
-        self.suspected.values().min().copied()
-    }
+    #[cfg(test)]
     pub(super) fn suspected(&self) -> impl Iterator<Item = NodeId> {
         self.suspected.keys().copied()
     }

@@ -53,11 +53,12 @@ use tributary_core::{Duration, NodeId, Time, TimerTable, event::Event};
 #[cfg(doc)]
 use crate::wire::PathRequest;
 use crate::{
+    config::Limits,
     control::SendResult,
     ids::RecordKey,
     wire::{
-        Answer, EntryKey, EntryValue, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX,
-        Rejection, Reply, VERSION_FIRST_MAX,
+        Answer, EntryKey, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX, Rejection,
+        Reply, VERSION_FIRST_MAX,
     },
 };
 use call::{Call, Purpose};
@@ -68,83 +69,56 @@ use operation::{Operating, Origin};
 use record::Record;
 use stored::Store;
 
+/// Longest lease that is granted.
+const LEASE_MAX: Duration = Duration::from_secs(3_600);
+/// Lease of the entries that list a scope's children; they are renewed at a third, and each renewal costs a message in
+/// the domain. A removed child is reported at once, so the lease matters only if all holders of a record die together
+/// with its host.
+const REGISTRATION_LEASE: Duration = Duration::from_secs(1_800);
+/// How long a withdrawn entry is remembered, so that late duplicates do not revive it.
+const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(60);
+/// How long a node may be silent while it is waited for, before it is suspected.
+const PEER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a suspected node is passed over unless it shows a sign of life.
+const SUSPECT_LIFETIME: Duration = Duration::from_secs(10);
+/// Pause before nodes that could not help are tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if the responsible
+/// nodes do answer, with [`Rejection::Overloaded`].
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(8);
+/// Time between repeated requests for the records of a newly known node.
+const PULL_TIMEOUT: Duration = Duration::from_secs(3);
+/// Minimum time for which records are kept after this node's responsibility for them has ended; then they are dropped
+/// once all responsible nodes have confirmed that they hold them.
+const DROP_GRACE: Duration = Duration::from_secs(10);
+/// Time between two comparisons of fingerprints, each with one other node.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RendezvousConfig {
     /// How many nodes hold each record. Default: 3.
     pub replicas: usize,
-    /// Longest lease that is granted. Default: 1 h.
-    pub lease_max: Duration,
-    /// Lease of the entries that list a scope's children; they are renewed at a third. A removed child is reported at
-    /// once, so the lease matters only if all holders of a record die together with its host. Default: 30 min, since
-    /// each of them costs a message in the domain.
-    pub registration_lease: Duration,
-    /// How long a withdrawn entry is remembered, so that late duplicates do not revive it. Default: 60 s.
-    pub tombstone_lifetime: Duration,
-    /// How long a node may be silent while it is waited for, before it is suspected. Default: 2 s.
-    pub peer_timeout: Duration,
-    /// How long a suspected node is passed over unless it shows a sign of life. Default: 10 s.
-    pub suspect_lifetime: Duration,
-    /// Pause before nodes that could not help are tried again. Default: 200 ms.
-    pub retry_interval: Duration,
-    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if the
-    /// responsible nodes do answer, with [`Rejection::Overloaded`]. Default: 8 s.
-    pub operation_timeout: Duration,
-    /// Time between repeated requests for the records of a newly known node. Default: 3 s.
-    pub pull_timeout: Duration,
     /// How long after its start a node reports no item as unpublished. If all nodes have restarted, hosts publish again
     /// in this time. Default: 2 s.
     pub silence: Duration,
-    /// Minimum time for which records are kept after this node's responsibility for them has ended; then they are
-    /// dropped once all responsible nodes have confirmed that they hold them. Default: 10 s.
-    pub drop_grace: Duration,
-    /// Time between two comparisons of fingerprints, each with one other node. Default: 10 s.
-    pub compare_interval: Duration,
-    /// Records held. Default: 1,000,000, of some 1 kB each for items.
-    pub records_max: usize,
-    /// Publishers of one item. Default: 4,096, as many as a domain has nodes.
-    pub publishers_max: usize,
     /// Publishers of one item that one subscriber learns, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests
     /// always fit one message.
     pub named_max: usize,
-    /// Subscriptions to one item. Default: 4,096.
-    pub subscriptions_max: usize,
-    /// Items and scopes in one scope. Default: 100,000.
-    pub children_max: usize,
-    /// Subscribers of one scope. Default: 1,024.
-    pub scope_subscribers_max: usize,
     /// Bytes of a manifest. Default: 1,400.
     pub manifest_bytes_max: usize,
-    /// Requests being worked on. Default: 8,192.
-    pub requests_max: usize,
-    /// Maximum hosts that are served, whose routes are remembered. Default: 8,192.
-    pub clients_max: usize,
+    /// Its limits.
+    pub limits: Limits,
 }
 
 impl Default for RendezvousConfig {
     fn default() -> Self {
         RendezvousConfig {
             replicas: 3,
-            lease_max: Duration::from_secs(3_600),
-            registration_lease: Duration::from_secs(1_800),
-            tombstone_lifetime: Duration::from_secs(60),
-            peer_timeout: Duration::from_secs(2),
-            suspect_lifetime: Duration::from_secs(10),
-            retry_interval: Duration::from_millis(200),
-            operation_timeout: Duration::from_secs(8),
-            pull_timeout: Duration::from_secs(3),
             silence: Duration::from_secs(2),
-            drop_grace: Duration::from_secs(10),
-            compare_interval: Duration::from_secs(10),
-            records_max: 1_000_000,
-            publishers_max: 4_096,
             named_max: 32,
-            subscriptions_max: 4_096,
-            children_max: 100_000,
-            scope_subscribers_max: 1_024,
             manifest_bytes_max: MANIFEST_BYTES_MAX,
-            requests_max: 8_192,
-            clients_max: 8_192,
+            limits: Limits::default(),
         }
     }
 }
@@ -161,14 +135,10 @@ pub enum Target {
 }
 
 /// What a rendezvous node holds and does, for people.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RendezvousStatus {
     /// The known rendezvous nodes, including itself.
-    pub members: Vec<NodeId>,
-    /// Those that did not answer lately.
-    pub suspected: Vec<NodeId>,
-    /// Whether it has all records that it is responsible for.
-    pub ready: bool,
+    pub members: usize,
     /// Records held.
     pub records: usize,
     /// Records for which it acts.
@@ -177,31 +147,17 @@ pub struct RendezvousStatus {
     pub publications: usize,
     /// Subscriptions to items.
     pub subscriptions: usize,
-    /// Entries in scopes.
-    pub children: usize,
-    /// Subscribers of scopes.
-    pub scope_subscribers: usize,
-    /// Withdrawn entries that are remembered.
-    pub tombstones: usize,
     /// Requests being worked on.
     pub requests: usize,
     /// Hosts that are served.
     pub clients: usize,
-    /// The live entry that falls next if it is not renewed.
-    pub lease_next: Option<Time>,
-    /// For each node, how many of the records held here it is responsible for.
-    pub keys: BTreeMap<NodeId, usize>,
-    /// Refusals for each limit that was reached.
-    pub refused: BTreeMap<Limit, u64>,
-    /// Messages dropped because they did not come from a rendezvous node, or were invalid here.
-    pub dropped: u64,
 }
 
 /// One rendezvous node (paper: RN).
 ///
 /// Order of calls: after any `handle_*`, drain [`Rendezvous::poll_message`] and [`Rendezvous::poll_event`], then call
 /// [`Rendezvous::poll_timeout`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rendezvous {
     config: RendezvousConfig,
     me: NodeId,
@@ -248,7 +204,9 @@ pub struct Rendezvous {
     timers: TimerTable<Timer>,
     messages: VecDeque<(Target, Message)>,
     events: VecDeque<Event>,
-    refused: BTreeMap<Limit, u64>,
+    /// Refusals for each limit that was reached.
+    pub refused: BTreeMap<Limit, u64>,
+    /// Messages dropped because they did not come from a rendezvous node, or were invalid here.
     dropped: u64,
 }
 
@@ -281,34 +239,8 @@ impl Rendezvous {
             members: Members::new(me, config.replicas),
             config,
             me,
-            joined: false,
-            speaks_from: Time::ZERO,
-            records: BTreeMap::new(),
-            dead: BTreeSet::new(),
-            touched: BTreeSet::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
-            calls: BTreeMap::new(),
-            leases: Leases::default(),
-            renewals: BTreeMap::new(),
-            client_requests: BTreeSet::new(),
-            operations: BTreeMap::new(),
-            outboxes: BTreeMap::new(),
-            pulls: BTreeMap::new(),
-            queried: BTreeMap::new(),
-            ready_announced: false,
-            is_settled: false,
-            ready_as_of: BTreeMap::new(),
-            leaving: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            compare_with: NodeId::NONE,
-            compare_from: RecordKey([0; 16]),
-            unasked: BTreeSet::new(),
-            stored: None,
-            timers: TimerTable::new(),
-            messages: VecDeque::new(),
-            events: VecDeque::new(),
-            refused: BTreeMap::new(),
-            dropped: 0,
+            ..Rendezvous::default()
         }
     }
 
@@ -320,7 +252,7 @@ impl Rendezvous {
             self.joined = true;
             self.speaks_from = now + self.config.silence;
             self.timers.set(Timer::Speak, self.speaks_from);
-            self.timers.set(Timer::Compare, now + self.config.compare_interval);
+            self.timers.set(Timer::Compare, now + COMPARE_INTERVAL);
             self.review_store(now);
             self.touch_all();
         }
@@ -329,7 +261,7 @@ impl Rendezvous {
         }
         self.events.push_back(Event::Note(format!(
             "rendezvous: {} nodes, {} came, {} went, {} records held",
-            self.members.nodes().len(),
+            self.members.nodes.len(),
             came.len(),
             went.len(),
             self.records.len(),
@@ -432,7 +364,7 @@ impl Rendezvous {
     /// then.
     pub fn handle_unsolicited(&mut self, now: Time, key: RecordKey, subscriber: NodeId, transfer: u32) {
         if self.unasked.is_empty() {
-            self.timers.set(Timer::Query, now + self.config.retry_interval);
+            self.timers.set(Timer::Query, now + RETRY_INTERVAL);
         }
         self.unasked.insert((key, subscriber, transfer));
     }
@@ -499,48 +431,18 @@ impl Rendezvous {
         self.is_ready() && self.stored.as_ref().is_none_or(|store| store.has_read(bucket))
     }
 
-    /// Refusals for each limit that was reached.
-    pub fn refused(&self) -> &BTreeMap<Limit, u64> {
-        &self.refused
-    }
-    /// Its contents and counters. Takes time proportional to the number of entries.
+    /// Its contents. Takes time proportional to the number of entries.
     pub fn status(&self) -> RendezvousStatus {
-        let mut status = RendezvousStatus {
-            members: self.members.nodes().iter().copied().collect(),
-            suspected: self.members.suspected().collect(),
-            ready: self.is_ready(),
+        let count = |of: fn(&Record) -> usize| self.records.values().map(of).sum();
+        RendezvousStatus {
+            members: self.members.nodes.len(),
             records: self.records.len(),
+            acting: count(|record| usize::from(record.acting)),
+            publications: count(|record| record.publishers().count()),
+            subscriptions: count(|record| record.subscriptions),
             requests: self.calls.len(),
             clients: self.clients.len(),
-            refused: self.refused.clone(),
-            dropped: self.dropped,
-            ..RendezvousStatus::default()
-        };
-        for (key, record) in &self.records {
-            status.acting += usize::from(record.acting);
-            for node in self.members.responsible(*key) {
-                *status.keys.entry(node).or_default() += 1;
-            }
-            for (entry_key, held) in &record.entries {
-                match held.value {
-                    None => status.tombstones += 1,
-                    Some(EntryValue::Publisher { .. }) => status.publications += 1,
-                    Some(EntryValue::Subscription { .. }) => status.subscriptions += 1,
-                    Some(EntryValue::ScopeSubscriber { .. }) => status.scope_subscribers += 1,
-                    Some(EntryValue::Child(_)) => status.children += 1,
-                    Some(EntryValue::ScopePublisher) => {}
-                }
-                if held.value.is_some() {
-                    let leased = match entry_key {
-                        EntryKey::Publisher(node) if held.expires == Time::MAX => self.leases.until(*node, *key),
-                        _ => None,
-                    };
-                    let falls = leased.unwrap_or(held.expires);
-                    status.lease_next = Some(status.lease_next.map_or(falls, |next| next.min(falls)));
-                }
-            }
         }
-        status
     }
 
     fn request_number(&mut self) -> u32 {
@@ -592,7 +494,7 @@ impl Rendezvous {
     }
 
     fn suspect(&mut self, now: Time, node: NodeId) {
-        if self.members.suspect(node, now + self.config.suspect_lifetime) {
+        if self.members.suspect(node, now + SUSPECT_LIFETIME) {
             self.events.push_back(Event::Note(format!("rendezvous: node {node} does not answer")));
             self.touch_all();
             self.arm_forgiving();
@@ -601,7 +503,7 @@ impl Rendezvous {
     }
 
     fn arm_forgiving(&mut self) {
-        match self.members.forgive_due() {
+        match self.members.suspected.values().min().copied() {
             Some(due) => self.timers.set(Timer::Forgive, due),
             None => self.timers.stop(&Timer::Forgive),
         }
@@ -621,21 +523,16 @@ impl Rendezvous {
             self.calls.iter().filter(|(_, call)| call.queried == Some(node)).map(|(id, _)| *id).collect();
         calls.into_iter().for_each(|id| self.next_candidate(now, id));
         let operations: Vec<u32> = self.operations.keys().copied().collect();
-        operations.into_iter().for_each(|id| self.on_not_stored(now, id, node));
+        operations.into_iter().for_each(|id| self.on_stored(now, id, node, Answer::NotReady));
     }
 }
 
 fn subscription_keys(record: &Record) -> BTreeSet<(NodeId, u32)> {
-    record
-        .subscriptions()
-        .filter_map(|(key, _)| match key {
-            EntryKey::Subscription(node, transfer) => Some((*node, *transfer)),
-            EntryKey::Publisher(_)
-            | EntryKey::ScopePublisher(_)
-            | EntryKey::ScopeSubscriber(_)
-            | EntryKey::Child(_) => None,
-        })
-        .collect()
+    let of_key = |key: &EntryKey| match key {
+        EntryKey::Subscription(node, transfer) => Some((*node, *transfer)),
+        _ => None,
+    };
+    record.subscriptions().filter_map(|(key, _)| of_key(key)).collect()
 }
 
 /// The key under which the records of `name` are held.

@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 
 use tributary_core::{Duration, NodeId, Random, Time};
 
-use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, subscription_keys};
+use super::{
+    PEER_TIMEOUT, Purpose, REGISTRATION_LEASE, Record, Rendezvous, TOMBSTONE_LIFETIME, Target, Timer, key_of,
+    subscription_keys,
+};
 use crate::{
     ids::{ItemId, RecordKey},
     wire::{
@@ -29,18 +32,18 @@ impl Rendezvous {
         let live = |version: u64, value: Option<&EntryValue>| value.is_some().then_some(version);
         let version_before = record.entries.get(&entry_key).and_then(|held| live(held.version, held.value.as_ref()));
         let version = live(entry.version, after.as_ref());
-        if let Some(merged) = record.merge(now, entry, self.config.tombstone_lifetime) {
+        if let Some(before) = record.merge(now, entry, TOMBSTONE_LIFETIME) {
             if let EntryKey::Publisher(node) = entry_key {
                 self.leases.recount(node, key, version_before, version);
             }
-            note_change(record, &entry_key, merged.before.as_ref(), after.as_ref());
+            note_change(record, &entry_key, before.as_ref(), after.as_ref());
         }
         self.touched.insert(key);
     }
 
     pub(super) fn on_record_due(&mut self, now: Time, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
-        for (entry_key, version, before) in record.expire(now, self.config.tombstone_lifetime) {
+        for (entry_key, version, before) in record.expire(now, TOMBSTONE_LIFETIME) {
             if let EntryKey::Publisher(node) = entry_key {
                 self.leases.recount(node, key, Some(version), None);
             }
@@ -63,7 +66,7 @@ impl Rendezvous {
 
     fn settle_record(&mut self, now: Time, key: RecordKey) {
         let acts = self.has_bucket(bucket_of(key)) && self.members.acts(key);
-        let lifetime = self.config.registration_lease;
+        let lifetime = REGISTRATION_LEASE;
         // The store still has the scopes, so that repeating all registrations causes no flood of puts.
         let spread = match self.stored.is_some() {
             true => {
@@ -132,7 +135,7 @@ impl Rendezvous {
             if self.members.responsible(key_of(&parent)).contains(&node) {
                 record.registered = None;
                 // Spread, so that a node with many records does not send them all at the same time.
-                record.refresh_at = now + self.config.peer_timeout * u32::from(key.0[0]) / 256;
+                record.refresh_at = now + PEER_TIMEOUT * u32::from(key.0[0]) / 256;
                 self.touched.insert(*key);
             }
         }
@@ -147,11 +150,8 @@ impl Rendezvous {
                 record.registration = record.registration.max(current);
                 record.refresh_at = now;
             }
-            Answer::NotReady => record.refresh_at = now + self.config.peer_timeout,
-            Answer::Rejected(rejection) if rejection.is_passing() => {
-                record.refresh_at = now + self.config.peer_timeout;
-            }
-            Answer::Rejected(_) => record.refresh_at = now + self.config.registration_lease / 3,
+            Answer::Rejected(rejection) if !rejection.is_passing() => record.refresh_at = now + REGISTRATION_LEASE / 3,
+            Answer::NotReady | Answer::Rejected(_) => record.refresh_at = now + PEER_TIMEOUT,
         }
         record.registered = None;
         self.touched.insert(key);

@@ -4,7 +4,10 @@ use alloc::{collections::BTreeSet, format, vec::Vec};
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
 
-use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, record::Held, stored};
+use super::{
+    LEASE_MAX, PEER_TIMEOUT, Purpose, REGISTRATION_LEASE, Record, Rendezvous, Target, Timer, key_of, record::Held,
+    stored,
+};
 use crate::{
     ids::RecordKey,
     wire::{
@@ -62,27 +65,34 @@ impl Rendezvous {
     pub(super) fn operate(&mut self, now: Time, origin: Origin, client: NodeId, home: NodeId, request: ClientRequest) {
         let key = key_of(&request.name);
         if self.operations.len() >= self.room_for(&request.operation) {
-            let rejection = Limit::Requests.reached(self.config.requests_max);
+            let rejection = Limit::Requests.reached(self.config.limits.requests_max);
             self.report_limit(&request.name, rejection);
             return self.reply_to(now, origin, Answer::Rejected(rejection));
         }
         if !self.joined || !self.members.is_responsible(key) {
             return self.reply_to(now, origin, Answer::NotReady);
         }
-        let verdict = self.check(now, key, client, home, &request);
         let id = self.request_number();
-        let operating = |phase| Operating { origin, client, home, request: request.clone(), key, phase };
-        match verdict {
-            Verdict::Answer(answer) => self.reply_to(now, origin, answer),
-            Verdict::Store { registers: Some((child, scopes)), .. } => {
-                let version = self.records.get(&key).map_or(0, |record| record.registration) + 1;
-                let registering = operating(Phase::Registering(Some((version, child))));
-                self.operations.insert(id, registering);
-                self.notify_parent(now, Purpose::Operation(id), &request.name, child, version, scopes);
+        let version = self.records.get(&key).map_or(0, |record| record.registration) + 1;
+        let operating = Operating { origin, client, home, request, key, phase: Phase::Registering(None) };
+        self.proceed(now, id, operating, Some(version));
+    }
+    /// Continues with an operation by the present records. A new name is registered with its parent scope under
+    /// `version`; `None` if that has been done.
+    fn proceed(&mut self, now: Time, id: u32, mut operating: Operating, version: Option<u64>) {
+        match (self.check(now, &operating), version) {
+            (Verdict::Answer(answer), _) => self.reply_to(now, operating.origin, answer),
+            (Verdict::Store { registers: Some((child, scopes)), .. }, Some(version)) => {
+                operating.phase = Phase::Registering(Some((version, child)));
+                let name = operating.request.name.clone();
+                self.operations.insert(id, operating);
+                self.notify_parent(now, Purpose::Operation(id), &name, child, version, scopes);
             }
-            Verdict::Store { entry, registers: None } => {
-                let phase = Phase::Registering(None);
-                let operating = operating(phase);
+            (Verdict::Store { entry, .. }, version) => {
+                if version.is_some() {
+                    // Perhaps another operation has registered the name in the meantime.
+                    operating.phase = Phase::Registering(None);
+                }
                 self.store(now, id, operating, entry);
             }
         }
@@ -102,8 +112,8 @@ impl Rendezvous {
         let component = name.as_tlv()[parent.as_tlv().len()..].to_vec();
         // An operation may yet fail, and its coordinator may die: the acting node makes the lease a full one soon.
         let lease = match purpose {
-            Purpose::Operation(_) => self.config.registration_lease / FIRST_LEASE_PART,
-            Purpose::Registration(_) | Purpose::Client { .. } => self.config.registration_lease,
+            Purpose::Operation(_) => REGISTRATION_LEASE / FIRST_LEASE_PART,
+            Purpose::Registration(_) | Purpose::Client { .. } => REGISTRATION_LEASE,
         };
         let operation = Operation::SetChild { component, child, lease, scopes };
         self.call(now, purpose, self.me, ClientRequest { request: 0, version, name: parent, operation });
@@ -111,40 +121,13 @@ impl Rendezvous {
 
     /// The parent scope's answer to an operation that adds a name.
     pub(super) fn on_parent_answer(&mut self, now: Time, id: u32, answer: Answer) {
-        let Some(mut operating) = self.operations.remove(&id) else { return };
-        match (operating.phase, answer) {
-            (Phase::Registering(child_version), Answer::Done { .. }) => {
-                operating.phase = Phase::Registering(child_version);
-                // The check from before the parent's answer may be out of date.
-                let (client, home) = (operating.client, operating.home);
-                match self.check(now, operating.key, client, home, &operating.request) {
-                    Verdict::Answer(answer) => self.reply_to(now, operating.origin, answer),
-                    Verdict::Store { entry, .. } => self.store(now, id, operating, entry),
-                }
-            }
-            (Phase::Registering(_), Answer::Stale { current }) => {
-                let (client, home) = (operating.client, operating.home);
-                match self.check(now, operating.key, client, home, &operating.request) {
-                    Verdict::Answer(answer) => self.reply_to(now, operating.origin, answer),
-                    Verdict::Store { registers: Some((child, scopes)), .. } => {
-                        let version = current + 1;
-                        operating.phase = Phase::Registering(Some((version, child)));
-                        let name = operating.request.name.clone();
-                        self.operations.insert(id, operating);
-                        self.notify_parent(now, Purpose::Operation(id), &name, child, version, scopes);
-                    }
-                    // Another operation has registered the name in the meantime.
-                    Verdict::Store { entry, registers: None } => {
-                        operating.phase = Phase::Registering(None);
-                        self.store(now, id, operating, entry);
-                    }
-                }
-            }
+        let Some(operating) = self.operations.remove(&id) else { return };
+        match (&operating.phase, answer) {
+            // The check from before the parent's answer may be out of date.
+            (Phase::Registering(_), Answer::Done { .. }) => self.proceed(now, id, operating, None),
+            (Phase::Registering(_), Answer::Stale { current }) => self.proceed(now, id, operating, Some(current + 1)),
             (Phase::Registering(_), refusal) => self.reply_to(now, operating.origin, refusal),
-            (phase @ Phase::Replicating { .. }, _) => {
-                operating.phase = phase;
-                self.operations.insert(id, operating);
-            }
+            (Phase::Replicating { .. }, _) => drop(self.operations.insert(id, operating)),
         }
     }
 
@@ -166,7 +149,7 @@ impl Rendezvous {
             // node reports that.
             record.registration = version;
             record.registered = Some(child);
-            record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
+            record.refresh_at = now + REGISTRATION_LEASE / FIRST_LEASE_PART / 3;
         }
         let entry = record.entry(now, &entry_key, &self.leases);
         let update = record.update(entry.into_iter().collect());
@@ -185,25 +168,17 @@ impl Rendezvous {
         let waiting: BTreeSet<NodeId> = peers.into_iter().filter(|node| self.members.is_alive(*node)).collect();
         operating.phase = Phase::Replicating { waiting, replicas: 1, since: now };
         self.operations.insert(id, operating);
-        self.timers.set(Timer::Operation(id), now + self.config.peer_timeout);
+        self.timers.set(Timer::Operation(id), now + PEER_TIMEOUT);
         self.proceed_if_stored(now, id);
     }
 
+    /// Operation `id` stops waiting for `node`, which has stored its change or (by any other answer) has not.
     pub(super) fn on_stored(&mut self, now: Time, id: u32, node: NodeId, answer: Answer) {
         if let Some(Operating { phase: Phase::Replicating { waiting, replicas, .. }, .. }) =
             self.operations.get_mut(&id)
             && waiting.remove(&node)
         {
             *replicas += u8::from(matches!(answer, Answer::Done { .. }));
-            self.proceed_if_stored(now, id);
-        }
-    }
-
-    /// Operation `id` stops waiting for `node`.
-    pub(super) fn on_not_stored(&mut self, now: Time, id: u32, node: NodeId) {
-        if let Some(Operating { phase: Phase::Replicating { waiting, .. }, .. }) = self.operations.get_mut(&id)
-            && waiting.remove(&node)
-        {
             self.proceed_if_stored(now, id);
         }
     }
@@ -220,7 +195,7 @@ impl Rendezvous {
             if !self.members.heard_since(node, since) {
                 self.suspect(now, node);
             }
-            self.on_not_stored(now, id, node);
+            self.on_stored(now, id, node, Answer::NotReady);
         }
     }
 
@@ -258,11 +233,11 @@ impl Rendezvous {
         if let Some(record) = self.records.get(&key) {
             return if record.name == *name { Ok(()) } else { Err(Rejection::IdTaken) };
         }
-        if self.records.len() >= self.config.records_max {
+        if self.records.len() >= self.config.limits.records_max {
             match self.dead.first().copied() {
                 Some(key) => self.forget(key),
                 None => {
-                    let rejection = Limit::Records.reached(self.config.records_max);
+                    let rejection = Limit::Records.reached(self.config.limits.records_max);
                     self.report_limit(name, rejection);
                     return Err(rejection);
                 }
@@ -287,11 +262,12 @@ impl Rendezvous {
 
     /// The verdict on `request` with this node's knowledge. A node that is still taking over its records refuses
     /// nothing: it may lack the reason to agree.
-    fn check(&mut self, now: Time, key: RecordKey, client: NodeId, home: NodeId, request: &ClientRequest) -> Verdict {
+    fn check(&mut self, now: Time, operating: &Operating) -> Verdict {
+        let (key, request) = (operating.key, &operating.request);
         let blank = Record::new(request.name.clone());
         let record = self.records.get(&key).unwrap_or(&blank);
         let removes_scope = matches!(request.operation, Operation::UnpublishScope);
-        let checked = self.check_record(now, record, client, home, request);
+        let checked = self.check_record(now, record, operating);
         if let Err(rejection) = checked {
             self.report_limit(&request.name, rejection);
         }
@@ -305,14 +281,8 @@ impl Rendezvous {
         }
     }
 
-    fn check_record(
-        &self,
-        now: Time,
-        record: &Record,
-        client: NodeId,
-        home: NodeId,
-        request: &ClientRequest,
-    ) -> Result<Verdict, Rejection> {
+    fn check_record(&self, now: Time, record: &Record, operating: &Operating) -> Result<Verdict, Rejection> {
+        let Operating { client, home, request, .. } = operating;
         if record.name != request.name {
             return Err(Rejection::IdTaken);
         }
@@ -323,7 +293,7 @@ impl Rendezvous {
         if request.name.is_empty() && !of_root {
             return Err(Rejection::Malformed);
         }
-        let key = entry_key(client, &request.operation);
+        let key = entry_key(*client, &request.operation);
         let held = record.entries.get(&key);
         let known = held.map_or(0, Held::known_version);
         let version_max = if held.is_some() { known.saturating_add(VERSION_STEP_MAX) } else { VERSION_FIRST_MAX };
@@ -335,35 +305,29 @@ impl Rendezvous {
                 return Ok(Verdict::Answer(Answer::Stale { current: known }));
             }
             if request.version == held.version {
-                let wants_live = is_live(&request.operation);
-                return Ok(if wants_live == held.value.is_some() && !contradicts(&request.operation, held) {
-                    // A repetition, perhaps over another node: confirm again that all hold it.
-                    match (wants_live, held.value.clone()) {
-                        (true, value @ Some(_)) => {
-                            let lease = held.expires.since(now);
-                            let entry = Entry { key, version: request.version, lease, value };
-                            Verdict::Store { entry, registers: None }
-                        }
-                        // The store may have been unreachable at the first request, and has it only by this put.
-                        (false, None) if self.stored.is_some() => {
-                            let entry = Entry { key, version: request.version, lease: Duration::ZERO, value: None };
-                            Verdict::Store { entry, registers: None }
-                        }
-                        _ => Verdict::Answer(Answer::Done { replicas: 1 }),
-                    }
-                } else {
+                let value = held.value.clone();
+                let (is_live, wants_live) = (value.is_some(), request.operation.lease().is_some());
+                let lease = if is_live { held.expires.since(now) } else { Duration::ZERO };
+                let entry = Entry { key, version: request.version, lease, value };
+                return Ok(if wants_live != is_live || contradicts(&request.operation, held) {
                     Verdict::Answer(Answer::Stale { current: held.version })
+                } else if is_live || self.stored.is_some() {
+                    // A repetition, perhaps over another node: confirm again that all hold it. The store may have been
+                    // unreachable at the first request to withdraw it, and has that only by this put.
+                    Verdict::Store { entry, registers: None }
+                } else {
+                    Verdict::Answer(Answer::Done { replicas: 1 })
                 });
             }
         }
         let live = held.is_some_and(|held| held.value.is_some());
-        let (value, mut lease, registers) = self.check_operation(record, home, live, &request.operation)?;
+        let (value, mut lease, registers) = self.check_operation(record, *home, live, &request.operation)?;
         if let (EntryKey::Child(_), Some(held)) = (&key, held.filter(|_| live && value.is_some())) {
             // The short lease of an operation that may yet fail does not shorten the lease that the acting node
             // granted.
             lease = lease.max(held.expires.since(now));
         }
-        let entry = Entry { key, version: request.version, lease: lease.min(self.config.lease_max), value };
+        let entry = Entry { key, version: request.version, lease: lease.min(LEASE_MAX), value };
         Ok(Verdict::Store { entry, registers })
     }
 
@@ -386,7 +350,7 @@ impl Rendezvous {
                 if manifest.len() > config.manifest_bytes_max {
                     return Err(Limit::ManifestBytes.reached(config.manifest_bytes_max));
                 }
-                limit(&|| record.publishers().count(), config.publishers_max, Limit::Publishers)?;
+                limit(&|| record.publishers().count(), config.limits.publishers_max, Limit::Publishers)?;
                 let (label, manifest, object_bytes) = (label.clone(), manifest.clone(), *object_bytes);
                 let child = ChildState::Item { publishers: 1, bytes: object_bytes };
                 let value = EntryValue::Publisher { label, manifest, object_bytes };
@@ -420,14 +384,18 @@ impl Rendezvous {
                 if record.is_scope() && !record.is_item() {
                     return Err(Rejection::IsScope);
                 }
-                limit(&|| record.subscription_count(), config.subscriptions_max, Limit::Subscriptions)?;
+                limit(&|| record.subscriptions, config.limits.subscriptions_max, Limit::Subscriptions)?;
                 (Some(EntryValue::Subscription { k: *k, metric: *metric }), *lease, None)
             }
             Operation::SubscribeScope { known, lease } => {
                 if !live && !record.is_scope() {
                     return Err(if record.is_item() { Rejection::IsItem } else { Rejection::NoSuchScope });
                 }
-                limit(&|| record.scope_subscribers().count(), config.scope_subscribers_max, Limit::ScopeSubscribers)?;
+                limit(
+                    &|| record.scope_subscribers().count(),
+                    config.limits.scope_subscribers_max,
+                    Limit::ScopeSubscribers,
+                )?;
                 (Some(EntryValue::ScopeSubscriber { home, known: *known }), *lease, None)
             }
             Operation::Unsubscribe { .. } | Operation::UnsubscribeScope => {
@@ -443,7 +411,7 @@ impl Rendezvous {
                 if !record.is_scope() && *scopes == MissingScopes::Refuse {
                     return Err(Rejection::NoSuchScope);
                 }
-                limit(&|| record.child_count(), config.children_max, Limit::Children)?;
+                limit(&|| record.children, config.limits.children_max, Limit::Children)?;
                 let registers = (!record.is_scope()).then_some((ChildState::Scope, *scopes));
                 (Some(EntryValue::Child(*child)), *lease, registers)
             }
@@ -475,20 +443,5 @@ fn contradicts(operation: &Operation, held: &Held) -> bool {
     match (operation, &held.value) {
         (Operation::SetChild { child, .. }, Some(EntryValue::Child(known))) => child != known,
         _ => false,
-    }
-}
-
-/// Whether an operation leaves a live entry behind.
-fn is_live(operation: &Operation) -> bool {
-    match operation {
-        Operation::Publish { .. }
-        | Operation::PublishScope { .. }
-        | Operation::Subscribe { .. }
-        | Operation::SubscribeScope { .. } => true,
-        Operation::Unpublish
-        | Operation::UnpublishScope
-        | Operation::Unsubscribe { .. }
-        | Operation::UnsubscribeScope => false,
-        Operation::SetChild { child, .. } => *child != ChildState::Absent,
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Held {
 }
 
 /// One item or scope, or both halves of a name that is used as either.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) name: Name,
     pub(super) entries: BTreeMap<EntryKey, Held>,
@@ -56,8 +56,9 @@ pub(super) struct Record {
     /// Entries that are live.
     live: usize,
     /// The children and the subscriptions among them: the kinds that may be many.
-    children: usize,
-    subscriptions: usize,
+    pub children: usize,
+    /// The number of subscriptions to the item.
+    pub subscriptions: usize,
 }
 
 impl Held {
@@ -67,39 +68,14 @@ impl Held {
     }
 }
 
-/// What a merge did.
-#[derive(Debug)]
-pub(super) struct Merged {
-    /// The former value of the entry.
-    pub(super) before: Option<EntryValue>,
-}
-
 impl Record {
     pub(super) fn new(name: Name) -> Record {
-        Record {
-            name,
-            entries: BTreeMap::new(),
-            expiry: Time::MAX,
-            revision: 0,
-            registration: 0,
-            acting: false,
-            registered: None,
-            refresh_at: Time::ZERO,
-            matches: BTreeSet::new(),
-            changed: BTreeSet::new(),
-            listings: BTreeSet::new(),
-            drop_at: None,
-            requested: false,
-            confirmed: BTreeMap::new(),
-            live: 0,
-            children: 0,
-            subscriptions: 0,
-        }
+        Record { name, expiry: Time::MAX, ..Record::default() }
     }
 
-    /// Takes `entry` if it is newer than the present one; else `None`. Of two entries of one version the withdrawn one
-    /// wins, so that merging in any order and any number of times gives the same result.
-    pub(super) fn merge(&mut self, now: Time, entry: Entry, tombstone: Duration) -> Option<Merged> {
+    /// Takes `entry` if it is newer than the present one, and returns its former value; else `None`. Of two entries of
+    /// one version the withdrawn one wins, so that merging in any order and any number of times gives the same result.
+    pub(super) fn merge(&mut self, now: Time, entry: Entry, tombstone: Duration) -> Option<Option<EntryValue>> {
         let held = self.entries.get(&entry.key);
         if let Some(held) = held {
             let withdraws = entry.version == held.version && entry.value.is_none() && held.value.is_some();
@@ -114,7 +90,7 @@ impl Record {
         self.expiry = self.expiry.min(held.expires);
         self.count(&entry.key, before.is_some(), held.value.is_some());
         self.entries.insert(entry.key, held);
-        Some(Merged { before })
+        Some(before)
     }
 
     /// The lease that covers an entry has ended.
@@ -132,7 +108,6 @@ impl Record {
             return fallen;
         }
         self.expiry = Time::MAX;
-        let mut fallen_of = [0; 3];
         self.entries.retain(|key, held| {
             if held.expires > now {
                 self.expiry = self.expiry.min(held.expires);
@@ -142,18 +117,13 @@ impl Record {
                 Some(value) => {
                     held.expires = now + tombstone;
                     self.expiry = self.expiry.min(held.expires);
-                    fallen_of[0] += 1;
-                    fallen_of[1] += usize::from(matches!(key, EntryKey::Child(_)));
-                    fallen_of[2] += usize::from(matches!(key, EntryKey::Subscription(..)));
                     fallen.push((key.clone(), held.version, value));
                     true
                 }
                 None => false,
             }
         });
-        self.live -= fallen_of[0];
-        self.children -= fallen_of[1];
-        self.subscriptions -= fallen_of[2];
+        fallen.iter().for_each(|(key, ..)| self.count(key, true, false));
         fallen
     }
     /// An entry that was live or not is live or not now.
@@ -165,14 +135,6 @@ impl Record {
             EntryKey::Subscription(..) => step(&mut self.subscriptions),
             EntryKey::Publisher(_) | EntryKey::ScopePublisher(_) | EntryKey::ScopeSubscriber(_) => {}
         }
-    }
-    /// The number of children.
-    pub(super) fn child_count(&self) -> usize {
-        self.children
-    }
-    /// The number of subscriptions to the item.
-    pub(super) fn subscription_count(&self) -> usize {
-        self.subscriptions
     }
 
     /// The entry of `key` if it is live.
@@ -333,7 +295,7 @@ mod tests {
         let mut record = record();
         assert!(record.merge(Time::ZERO, entry(1, 1, true), TOMBSTONE).is_some());
         assert!(record.is_scope());
-        assert!(record.merge(Time::ZERO, entry(1, 2, false), TOMBSTONE).unwrap().before.is_some());
+        assert!(record.merge(Time::ZERO, entry(1, 2, false), TOMBSTONE).unwrap().is_some());
         assert!(record.merge(Time::ZERO, entry(1, 1, true), TOMBSTONE).is_none());
         assert!(record.merge(Time::ZERO, entry(1, 2, true), TOMBSTONE).is_none());
         assert!(!record.is_scope());

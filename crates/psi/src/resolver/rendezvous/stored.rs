@@ -33,7 +33,7 @@ use tributary_directory::{
     health::Words,
 };
 
-use super::{Rendezvous, Target, Timer, key_of, members};
+use super::{COMPARE_INTERVAL, PULL_TIMEOUT, REGISTRATION_LEASE, Rendezvous, Target, Timer, key_of, members};
 use crate::{
     ids::RecordKey,
     wire::{
@@ -220,7 +220,7 @@ impl Rendezvous {
         }
         store.read_next();
         // This node's registrations of names with their scopes are under its own lease.
-        store.renew(now, lease_of(me, self.config.registration_lease), None);
+        store.renew(now, lease_of(me, REGISTRATION_LEASE), None);
         self.take_round(now);
         self.excuse(now);
     }
@@ -233,13 +233,13 @@ impl Rendezvous {
             return;
         }
         let number = match store.excused {
-            Some((at, _)) if now.since(at) < self.config.pull_timeout => return,
+            Some((at, _)) if now.since(at) < PULL_TIMEOUT => return,
             Some((_, number)) => number,
             None => self.request_number(),
         };
         self.stored.iter_mut().for_each(|store| store.excused = Some((now, number)));
         self.ready_announced = false;
-        for node in self.members.nodes().iter().filter(|node| **node != self.me) {
+        for node in self.members.nodes.iter().filter(|node| **node != self.me) {
             self.queried.insert(*node, number);
             self.messages.push_back((Target::Node(*node), Message::Sync { request: number }));
         }
@@ -253,7 +253,7 @@ impl Rendezvous {
     }
     /// Repeats to the next of the nodes that were excused that this node is ready: a message may be lost.
     pub(super) fn repeat_ready(&mut self, now: Time) {
-        self.timers.set(Timer::Compare, now + self.config.compare_interval);
+        self.timers.set(Timer::Compare, now + COMPARE_INTERVAL);
         let next = self.queried.range(self.compare_with..).find(|(node, _)| **node != self.compare_with);
         let Some((node, number)) = next.or_else(|| self.queried.first_key_value()) else { return };
         let (node, number) = (*node, *number);
@@ -267,7 +267,7 @@ impl Rendezvous {
     pub(super) fn review_store(&mut self, now: Time) {
         let (me, replicas) = (self.me, self.config.replicas);
         let Some(store) = &mut self.stored else { return };
-        let nodes = self.members.nodes();
+        let nodes = &self.members.nodes;
         let is_held = |bucket: &u16| members::responsible_for(nodes.iter().copied(), *bucket, replicas).contains(&me);
         let held: BTreeSet<u16> = (0..BUCKETS).filter(is_held).collect();
         let gone = |key: &&RecordKey| !held.contains(&bucket_of(**key));
@@ -289,7 +289,7 @@ impl Rendezvous {
         let Some(changed) = update.entries.first() else { return };
         let (key, version) = (store_key(key_of(&update.name), &changed.key), changed.version);
         let lease = match changed.value {
-            Some(_) => lease_of(client, requested_lease(operation)),
+            Some(_) => lease_of(client, operation.lease().unwrap_or_default()),
             None => withdrawn_lease(store.salt, now),
         };
         if changed.value.is_some() {
@@ -319,11 +319,9 @@ impl Rendezvous {
                 self.touch_all();
                 self.excuse(now);
             }
-            StoreEvent::Current(is_back) => {
-                if is_back {
-                    self.touch_all();
-                    self.excuse(now);
-                }
+            StoreEvent::Current(true) => {
+                self.touch_all();
+                self.excuse(now);
             }
             StoreEvent::Page(Page { id, part: Part::Buckets(buckets), entries, rest, .. }) => {
                 if store.reading == Some(id) {
@@ -331,7 +329,7 @@ impl Rendezvous {
                     self.on_buckets(id, buckets, rest);
                 }
             }
-            StoreEvent::Page(_) => {}
+            StoreEvent::Page(_) | StoreEvent::Current(false) => {}
             StoreEvent::Done { part, answer } => self.on_store_done(now, part, answer),
             StoreEvent::Failed { part: Part::Entry { operation, .. }, is_full, .. } => {
                 let rejection = if is_full { Rejection::StoreFull } else { Rejection::StoreUnavailable };
@@ -384,15 +382,11 @@ impl Rendezvous {
         let read = there.as_ref().and_then(read_entry);
         let when = match (&there, read) {
             (Some(there), Some(update)) if there.version >= entry.version => {
-                let answer = match is_same(&update, &entry) {
-                    // It was put before; only its further lifetime may differ.
-                    true => Answer::Done { replicas: 0 },
-                    false => Answer::Stale { current: there.version },
-                };
                 self.take_entry(now, there);
-                return match answer {
-                    Answer::Done { .. } => self.on_stored(now, operation, STORE, answer),
-                    _ => self.refuse_operation(now, operation, answer),
+                return match is_same(&update, &entry) {
+                    // It was put before; only its further lifetime may differ.
+                    true => self.on_stored(now, operation, STORE, Answer::Done { replicas: 0 }),
+                    false => self.refuse_operation(now, operation, Answer::Stale { current: there.version }),
                 };
             }
             (Some(_), None) => If::Unchanged(revision),
@@ -420,20 +414,6 @@ impl Rendezvous {
 pub(super) fn lease_of(client: NodeId, length: Duration) -> Lease {
     let seconds = if length <= SHORT_LEASE { MEMORY_SECONDS } else { LONG_MEMORY_SECONDS };
     lease(&[b"client", &client.0.to_be_bytes(), &seconds.to_be_bytes()], seconds)
-}
-/// The lease requested by a client.
-fn requested_lease(operation: &Operation) -> Duration {
-    match operation {
-        Operation::Publish { lease, .. }
-        | Operation::PublishScope { lease, .. }
-        | Operation::Subscribe { lease, .. }
-        | Operation::SubscribeScope { lease, .. }
-        | Operation::SetChild { lease, .. } => *lease,
-        Operation::Unpublish
-        | Operation::UnpublishScope
-        | Operation::Unsubscribe { .. }
-        | Operation::UnsubscribeScope => Duration::ZERO,
-    }
 }
 /// The lease of entries that a rendezvous node has withdrawn in the same minutes. It is never renewed, so that such
 /// entries do not accumulate.

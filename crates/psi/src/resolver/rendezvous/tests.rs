@@ -312,7 +312,8 @@ fn hosts_with_far_more_items_than_resolvers_take_requests_publish_them_all_and_s
     const HOSTS: u64 = 20;
     const ITEMS: usize = 60;
     // The subscription is answered although its item may not be published yet.
-    let config = RendezvousConfig { requests_max: 32, silence: Duration::ZERO, ..RendezvousConfig::default() };
+    let limits = Limits { requests_max: 32, ..Limits::default() };
+    let config = RendezvousConfig { limits, silence: Duration::ZERO, ..RendezvousConfig::default() };
     let mut world = World::with(12, Faults::NONE, 3, HOSTS, config);
     world.seconds(1);
     for host in 1..=HOSTS {
@@ -634,12 +635,15 @@ fn a_scope_keeps_an_item_whose_publishers_take_turns() {
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_rejection_reaches_the_application() {
     let tight = RendezvousConfig {
-        publishers_max: 1,
-        subscriptions_max: 1,
-        children_max: 3,
-        scope_subscribers_max: 1,
+        limits: Limits {
+            publishers_max: 1,
+            subscriptions_max: 1,
+            children_max: 3,
+            scope_subscribers_max: 1,
+            records_max: 7,
+            ..Limits::default()
+        },
         manifest_bytes_max: 100,
-        records_max: 7,
         ..RendezvousConfig::default()
     };
     let mut world = World::with(10, Faults::NONE, 1, 4, tight);
@@ -700,7 +704,7 @@ fn every_rejection_reaches_the_application() {
     // Two names with one id cannot be found in a test's time: the record's name is replaced instead.
     let key = ItemId::new(&name("/taken")).key();
     let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
-    resolver.config.records_max = 100;
+    resolver.config.limits.records_max = 100;
     resolver.records.insert(key, Record::new(name("/other")));
     resolver.records.get_mut(&key).unwrap().merge(
         Time::ZERO,
@@ -724,12 +728,12 @@ fn every_rejection_reaches_the_application() {
     expect(&mut world, 4, Rejection::Overloaded, &put("/late", CREATE));
     let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
     resolver.joined = true;
-    resolver.config.requests_max = 0;
+    resolver.config.limits.requests_max = 0;
     world.start_host(host(4));
     world.announce();
     expect(&mut world, 4, Rejection::LimitReached(Limit::Requests, 0), &put("/one/more", CREATE));
     let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
-    (resolver.config.requests_max, resolver.config.clients_max) = (100, 2);
+    (resolver.config.limits.requests_max, resolver.config.limits.clients_max) = (100, 2);
     world.start_host(host(9));
     world.announce();
     expect(&mut world, 9, Rejection::LimitReached(Limit::Clients, 2), &put("/one/host/more", CREATE));
@@ -774,7 +778,7 @@ fn what_is_for_rendezvous_nodes_is_refused_to_others() {
     world.seconds(1);
     let answers: Vec<_> = world.replies.iter().map(|(_, reply)| reply.answer).collect();
     assert_eq!(answers, [Answer::Rejected(Rejection::NotAuthorised); 4]);
-    assert_eq!(world.resolvers[&NodeId(1)].status().dropped, 3);
+    assert_eq!(world.resolvers[&NodeId(1)].dropped, 3);
 }
 
 #[test]
@@ -891,7 +895,7 @@ fn a_newcomer_that_is_full_is_not_ready_and_nothing_is_forgotten_for_it() {
             world.subscribe(3, &format!("/lab/{item}"), item);
         }
         world.seconds(4);
-        world.config.records_max = 10;
+        world.config.limits.records_max = 10;
         world.start_resolver(NodeId(4));
         world.announce();
         world.seconds(20);
@@ -913,7 +917,7 @@ fn a_newcomer_that_is_full_is_not_ready_and_nothing_is_forgotten_for_it() {
             assert_eq!(world.sources(3, item), Some(vec![1]), "the others act for it");
         }
         // There is space at last.
-        world.resolvers.get_mut(&NodeId(4)).unwrap().config.records_max = 1_000;
+        world.resolvers.get_mut(&NodeId(4)).unwrap().config.limits.records_max = 1_000;
         world.seconds(60);
         assert!(ready(&world, 4));
         for item in 0..40 {
@@ -1047,7 +1051,8 @@ fn what_a_predecessor_that_dies_half_way_had_sent_to_others_only_is_fetched_from
 #[test]
 fn at_the_limit_of_records_each_new_name_is_refused_and_the_refusal_is_told() {
     for records in [1, 1_000] {
-        let config = RendezvousConfig { records_max: records, ..RendezvousConfig::default() };
+        let limits = Limits { records_max: records, ..Limits::default() };
+        let config = RendezvousConfig { limits, ..RendezvousConfig::default() };
         let mut resolver = Rendezvous::new(config, NodeId(1), 1);
         resolver.handle_members(Time::ZERO, &[NodeId(1)]);
         let subscribe = |number: u32| {
@@ -1195,7 +1200,11 @@ fn a_host_renews_all_its_items_at_once_and_they_fall_together_when_it_is_gone() 
     world.seconds(41);
     assert_eq!(held(&world).0, 0);
     for resolver in world.resolvers.values() {
-        assert_eq!(resolver.status().children, 0, "the scope lists none of them");
+        assert_eq!(
+            resolver.records.values().map(|record| record.children).sum::<usize>(),
+            0,
+            "the scope lists none of them"
+        );
     }
 }
 
@@ -1274,10 +1283,12 @@ fn status_counts_what_is_held() {
     world.act(2, |client, now| client.subscribe_scope(now, &name("/lab")));
     world.seconds(2);
     let status = world.resolvers[&NodeId(1)].status();
-    assert!(status.ready && status.members.len() == 3 && status.suspected.is_empty());
+    let resolver = &world.resolvers[&NodeId(1)];
+    assert!(resolver.is_ready() && status.members == 3 && resolver.members.suspected().next().is_none());
     // The root, the scope and the item; each node is responsible for all of them.
-    assert_eq!((status.records, status.publications, status.subscriptions, status.children), (3, 1, 1, 2));
-    assert_eq!(status.keys.values().copied().collect::<Vec<_>>(), [3, 3, 3]);
+    let children: usize = resolver.records.values().map(|record| record.children).sum();
+    assert_eq!((status.records, status.publications, status.subscriptions, children), (3, 1, 1, 2));
+    assert!(resolver.records.keys().all(|key| resolver.members.responsible(*key).len() == 3));
     let acting: usize = world.resolvers.values().map(|resolver| resolver.status().acting).sum();
     assert_eq!(acting, 3, "each record has one acting node");
 }
@@ -1375,7 +1386,8 @@ proptest! {
     fn any_messages_are_survived(
         messages in proptest::collection::vec((1u64..6, crate::wire::message::tests::message(), 0u64..3_000), 1..60),
     ) {
-        let config = RendezvousConfig { records_max: 10, requests_max: 10, clients_max: 3, ..RendezvousConfig::default() };
+        let limits = Limits { records_max: 10, requests_max: 10, clients_max: 3, ..Limits::default() };
+        let config = RendezvousConfig { limits, ..RendezvousConfig::default() };
         let mut resolver = Rendezvous::new(config, NodeId(1), 5);
         let mut client = PubSub::new(PubSubConfig::default(), 5);
         client.subscribe_scope(Time::ZERO, &Name::root());

@@ -18,15 +18,15 @@ use crate::{
     router::{
         is_overfull,
         labels::{
-            BLOOM_BITS_MAX, BLOOM_BYTES_MIN, FILTER_WORDS_MAX, LabelSeeds, Port, SALTS, filter_bytes, filter_words,
-            is_listed,
+            BLOOM_BYTES_MIN, FILL_MAX, FILTER_WORDS_MAX, Filter, LABEL_BITS, LabelSeeds, Port, SALTS, filter_bytes,
+            filter_words, is_listed,
         },
         ttl_of_copies,
     },
     wire::{BEACON_LABELS_MAX, BitmapNumbers, FID_BYTES_MAX, Fid, FidKind, TTL_MAX, list_fid},
 };
 
-/// How FIDs are made. `label_bits` and `fill_max` must equal the settings of the domain's routers.
+/// How FIDs are made.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FidConfig {
     /// Kinds to try, in this order. Default: bloom, bitmap, list.
@@ -35,10 +35,6 @@ pub struct FidConfig {
     pub bloom_bytes: Vec<usize>,
     /// Salts to try per size, 1 to 64. Default: 64.
     pub salts: u8,
-    /// Bits of a link label, 1 to 8. Default: 5.
-    pub label_bits: u8,
-    /// Share of set bits beyond which routers drop the FID. Default: 0.6.
-    pub fill_max: f64,
 }
 
 impl Default for FidConfig {
@@ -47,8 +43,6 @@ impl Default for FidConfig {
             kinds: [FidKind::Bloom, FidKind::Bitmap, FidKind::List].into(),
             bloom_bytes: [8, 16, 32, 64].into(),
             salts: SALTS,
-            label_bits: 5,
-            fill_max: 0.6,
         }
     }
 }
@@ -84,7 +78,6 @@ impl FidBuilder {
         let sizes: BTreeSet<usize> = config.bloom_bytes.iter().map(legal).collect();
         config.bloom_bytes = sizes.into_iter().collect();
         config.salts = config.salts.clamp(1, SALTS);
-        config.label_bits = config.label_bits.clamp(1, BLOOM_BITS_MAX);
         FidBuilder { config, seeds: HashMap::with_hasher(FxBuildHasher), numbers: Numbers::default() }
     }
     /// Call this when the graph has changed: forgets the labels of nodes that have left or have another secret, and
@@ -158,9 +151,15 @@ impl FidBuilder {
                     && fid.salt() < SALTS
                     && self.bloom_is_exact(graph, &stops, &filter, len, fid.salt())
             }
-            FidKind::Bitmap => fid.salt() == self.numbers.epoch && self.bitmap_is_exact(graph, &stops, fid.bytes()),
-            FidKind::List => list_is_exact(graph, &stops, fid),
+            FidKind::Bitmap if fid.salt() != self.numbers.epoch => false,
+            FidKind::Bitmap | FidKind::List => self.is_exact(graph, &stops, fid),
         }
+    }
+    fn is_exact(&mut self, graph: &Graph, stops: &[Stop], fid: &Fid) -> bool {
+        stops.iter().all(|stop| {
+            let mut matches = |port: &Port| self.matches(graph, stop.node, *port, fid);
+            stop.wanted.iter().all(&mut matches) && !stop.unwanted.iter().any(matches)
+        })
     }
 
     /// Whether a node would send a packet with `fid` to a port too.
@@ -168,7 +167,7 @@ impl FidBuilder {
         match fid.kind() {
             FidKind::Bloom => {
                 let (filter, len) = (filter_words(fid.bytes()), fid.bytes().len());
-                self.seeds(graph, node, port, fid.salt()).bloom(len, self.config.label_bits).is_in(&filter)
+                self.seeds(graph, node, port, fid.salt()).bloom(len, LABEL_BITS).is_in(&filter)
             }
             FidKind::Bitmap => {
                 let bit = self.numbers.bits.get(&(graph.node_info(node).id, port)).copied().map(usize::from);
@@ -213,16 +212,14 @@ impl FidBuilder {
         let labels: usize = stops.iter().map(|stop| stop.wanted.len()).sum();
         let tests: usize = stops.iter().map(|stop| stop.unwanted.len()).sum();
         for size in self.config.bloom_bytes.clone() {
-            if expected_successes(&self.config, size, labels, tests) < EXPECTED_SUCCESSES_MIN {
+            if expected_successes(self.config.salts, size, labels, tests) < EXPECTED_SUCCESSES_MIN {
                 continue;
             }
             for salt in 0..self.config.salts {
                 let mut filter = [0; FILTER_WORDS_MAX];
                 for stop in stops {
                     for port in &stop.wanted {
-                        self.seeds(graph, stop.node, *port, salt)
-                            .bloom(size, self.config.label_bits)
-                            .add_to(&mut filter);
+                        self.seeds(graph, stop.node, *port, salt).bloom(size, LABEL_BITS).add_to(&mut filter);
                     }
                 }
                 if self.bloom_is_exact(graph, stops, &filter, size, salt) {
@@ -232,24 +229,17 @@ impl FidBuilder {
         }
         None
     }
-    fn bloom_is_exact(
-        &mut self,
-        graph: &Graph,
-        stops: &[Stop],
-        filter: &[u64; FILTER_WORDS_MAX],
-        size: usize,
-        salt: u8,
-    ) -> bool {
-        let bits = self.config.label_bits;
-        if is_overfull(filter, size, self.config.fill_max) {
+    fn bloom_is_exact(&mut self, graph: &Graph, stops: &[Stop], filter: &Filter, size: usize, salt: u8) -> bool {
+        if is_overfull(filter, size) {
             return false;
         }
         stops.iter().all(|stop| {
-            let mut matches = |port: &Port| self.seeds(graph, stop.node, *port, salt).bloom(size, bits).is_in(filter);
+            let mut matches =
+                |port: &Port| self.seeds(graph, stop.node, *port, salt).bloom(size, LABEL_BITS).is_in(filter);
             !stop.unwanted.iter().any(&mut matches) && stop.wanted.iter().all(&mut matches)
         })
     }
-    fn build_bitmap(&self, graph: &Graph, stops: &[Stop]) -> Option<Fid> {
+    fn build_bitmap(&mut self, graph: &Graph, stops: &[Stop]) -> Option<Fid> {
         let mut bytes = Vec::new();
         for stop in stops {
             let id = graph.node_info(stop.node).id;
@@ -261,26 +251,17 @@ impl FidBuilder {
                 bytes[bit / 8] |= 1 << (bit % 8);
             }
         }
-        self.bitmap_is_exact(graph, stops, &bytes).then(|| Fid::new(FidKind::Bitmap, self.numbers.epoch, &bytes))
+        let fid = Fid::new(FidKind::Bitmap, self.numbers.epoch, &bytes);
+        self.is_exact(graph, stops, &fid).then_some(fid)
     }
-    fn bitmap_is_exact(&self, graph: &Graph, stops: &[Stop], bytes: &[u8]) -> bool {
-        stops.iter().all(|stop| {
-            let id = graph.node_info(stop.node).id;
-            let is_set = |port: &Port| {
-                let bit = self.numbers.bits.get(&(id, *port)).copied().map(usize::from);
-                bit.is_some_and(|bit| bytes.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0))
-            };
-            stop.wanted.iter().all(is_set) && !stop.unwanted.iter().any(is_set)
-        })
-    }
-    fn build_list(&self, graph: &Graph, stops: &[Stop]) -> Option<Fid> {
+    fn build_list(&mut self, graph: &Graph, stops: &[Stop]) -> Option<Fid> {
         let mut labels = Vec::new();
         for stop in stops {
             let key = &graph.node_info(stop.node).key;
             labels.extend(stop.wanted.iter().map(|port| key.list(*port)));
         }
         let fid = (labels.len() <= BEACON_LABELS_MAX).then(|| list_fid(&labels))?;
-        list_is_exact(graph, stops, &fid).then_some(fid)
+        self.is_exact(graph, stops, &fid).then_some(fid)
     }
     fn seeds(&mut self, graph: &Graph, node: NodeIndex, port: Port, salt: u8) -> LabelSeeds {
         let node = graph.node_info(node);
@@ -312,14 +293,6 @@ struct Stop {
     unwanted: Vec<Port>,
 }
 
-fn list_is_exact(graph: &Graph, stops: &[Stop], fid: &Fid) -> bool {
-    stops.iter().all(|stop| {
-        let key = &graph.node_info(stop.node).key;
-        let is_in = |port: &Port| is_listed(fid.bytes(), fid.salt(), &key.list(*port));
-        stop.wanted.iter().all(is_in) && !stop.unwanted.iter().any(is_in)
-    })
-}
-
 /// The links of a tree that lead to these destinations.
 fn prune(graph: &Graph, links: &[LinkIndex], destinations: &[NodeIndex]) -> Vec<LinkIndex> {
     let into: BTreeMap<NodeIndex, LinkIndex> =
@@ -339,16 +312,16 @@ fn prune(graph: &Graph, links: &[LinkIndex], destinations: &[NodeIndex]) -> Vec<
 
 /// With how many salts a filter of `size` bytes is expected to have no false match: `salts · (1 − ρᵏ)^tests`, where
 /// ρ = 1 − (1 − 1/m)^(k·n) is the fill (reference/psi). Zero if the fill alone is too high.
-fn expected_successes(config: &FidConfig, size: usize, labels: usize, tests: usize) -> f64 {
+fn expected_successes(salts: u8, size: usize, labels: usize, tests: usize) -> f64 {
     let power = |base: f64, exponent: usize| (0..exponent).fold(1.0, |product, _| product * base);
     let bits = (size * 8) as f64;
-    let k = usize::from(config.label_bits);
+    let k = usize::from(LABEL_BITS);
     let fill = 1.0 - power(1.0 - 1.0 / bits, k * labels);
     // The fill of one salt may be lower than the expected one, but hardly by a tenth.
-    if fill > config.fill_max * 1.1 {
+    if fill > FILL_MAX * 1.1 {
         return 0.0;
     }
-    f64::from(config.salts) * power(1.0 - power(fill, k), tests)
+    f64::from(salts) * power(1.0 - power(fill, k), tests)
 }
 
 /// Bit numbers of the domain's ports. A number is not given to another port within one epoch.

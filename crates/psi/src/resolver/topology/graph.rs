@@ -21,7 +21,8 @@ pub struct LinkStates {
     silence: Duration,
     records: BTreeMap<NodeId, Record>,
     links: usize,
-    term: u32,
+    /// The highest term that any node saw.
+    pub term: u32,
 }
 
 /// Earlier boot numbers remembered per node. Boot numbers have no order: a message of a superseded boot is late.
@@ -72,8 +73,6 @@ pub mod reason {
     pub const LINKS: &str = "too many links in the domain";
     /// Two links on one face, or the "no node" id.
     pub const ILLEGAL: &str = "link state makes no sense";
-    /// A link that does not carry the packets which every link carries.
-    pub const MTU: &str = "a link carries less than 1,200 bytes";
 }
 
 impl LinkStates {
@@ -138,10 +137,6 @@ impl LinkStates {
     /// When [`LinkStates::expire`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.records.values().map(|record| record.expires(self.silence)).min()
-    }
-    /// The highest term that any node saw.
-    pub fn term(&self) -> u32 {
-        self.term
     }
     /// The last link state of a node.
     pub fn get(&self, node: NodeId) -> Option<&LinkState> {

@@ -13,8 +13,8 @@ pub mod yen;
 
 pub use fid::{FidBuilder, FidConfig, Tree};
 pub use graph::{Change, Graph, Link, LinkIndex, LinkKey, LinkStates, Node, NodeIndex};
-pub use manager::{ManagerConfig, TopologyManager, TransferInfo};
-pub use paths::{PathConfig, Source, select};
+pub use manager::{ManagerConfig, TopologyManager};
+pub use paths::{PathConfig, select};
 pub use yen::{Path, Search, shortest_tree};
 
 #[cfg(test)]

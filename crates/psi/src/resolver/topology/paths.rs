@@ -9,8 +9,6 @@ use super::{
 /// How paths are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathConfig {
-    /// Candidates per path that is wanted; the first ones of the k shortest. Default: 3.
-    pub candidates: usize,
     /// Increase of a link's cost, in tenths, each time that a candidate has used it while more candidates are sought by
     /// their disjointness. Zero disables that search. Default: 40.
     pub penalty_tenths: u64,
@@ -23,15 +21,8 @@ pub struct PathConfig {
 
 impl Default for PathConfig {
     fn default() -> Self {
-        PathConfig { candidates: 3, penalty_tenths: 40, stretch_max: None, hops_max: 63 }
+        PathConfig { penalty_tenths: 40, stretch_max: None, hops_max: 63 }
     }
-}
-
-/// A source of a transfer: the origin of its data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Source {
-    /// Its node.
-    pub node: NodeIndex,
 }
 
 /// Chooses up to `k` paths from each source to `receiver`, in the direction of data, best first.
@@ -44,23 +35,22 @@ pub struct Source {
 pub fn select(
     graph: &Graph,
     costs: &[u64],
-    sources: &[Source],
+    sources: &[NodeIndex],
     receiver: NodeIndex,
     k: usize,
     config: &PathConfig,
 ) -> Vec<Vec<Path>> {
     let mut candidates: Vec<Vec<Path>> =
-        sources.iter().map(|source| candidates_of(graph, costs, source.node, receiver, k, config)).collect();
+        sources.iter().map(|source| candidates_of(graph, costs, [*source, receiver], k, config)).collect();
     let mut used: BTreeMap<LinkIndex, u32> = BTreeMap::new();
     let mut chosen: Vec<Vec<Path>> = sources.iter().map(|_| Vec::new()).collect();
     for round in 0..k {
         for (candidates, chosen) in candidates.iter_mut().zip(&mut chosen) {
-            let shared = |path: &Path| path.links.iter().filter(|link| used.contains_key(link)).count();
-            let best = match round {
-                0 => candidates.iter().enumerate().min_by_key(|(_, path)| *path).map(|(i, _)| i),
-                _ => candidates.iter().enumerate().min_by_key(|(_, path)| (shared(path), *path)).map(|(i, _)| i),
-            };
-            if let Some(best) = best {
+            // In the first round all share as much.
+            let is_shared = |link: &&LinkIndex| round > 0 && used.contains_key(link);
+            let shared = |path: &Path| path.links.iter().filter(is_shared).count();
+            let best = candidates.iter().enumerate().min_by_key(|(_, path)| (shared(path), *path));
+            if let Some((best, _)) = best {
                 let path = candidates.swap_remove(best);
                 path.links.iter().for_each(|link| *used.entry(*link).or_default() += 1);
                 chosen.push(path);
@@ -70,16 +60,18 @@ pub fn select(
     chosen
 }
 
+/// Candidates per path that is wanted; the first ones of the k shortest.
+const CANDIDATES: usize = 3;
+
 fn candidates_of(
     graph: &Graph,
     costs: &[u64],
-    source: NodeIndex,
-    receiver: NodeIndex,
+    [source, receiver]: [NodeIndex; 2],
     k: usize,
     config: &PathConfig,
 ) -> Vec<Path> {
     let mut search = Search::new(graph, costs, source, receiver);
-    let mut candidates = search.k_shortest(if k > 1 { k * config.candidates.max(1) } else { k });
+    let mut candidates = search.k_shortest(if k > 1 { k * CANDIDATES } else { k });
     if k > 1 && config.penalty_tenths > 0 && !candidates.is_empty() {
         let mut dearer = costs.to_vec();
         let mut next = candidates.first().cloned();
@@ -144,8 +136,7 @@ mod tests {
         let graph = graph(7, &[(0, 1), (1, 5), (1, 2), (2, 5), (0, 3), (3, 4), (4, 6), (6, 5)]);
         let costs = graph.costs(Default::default());
         let pick = |k| {
-            let chosen =
-                select(&graph, &costs, &[Source { node: NodeIndex(0) }], NodeIndex(5), k, &PathConfig::default());
+            let chosen = select(&graph, &costs, &[NodeIndex(0)], NodeIndex(5), k, &PathConfig::default());
             chosen[0].iter().map(|path| nodes(&graph, path)).collect::<Vec<_>>()
         };
         assert_eq!(pick(1), [[1, 5]]);
@@ -164,7 +155,7 @@ mod tests {
         let costs = graph.costs(Default::default());
         let pick = |penalty_tenths| {
             let config = PathConfig { penalty_tenths, ..PathConfig::default() };
-            let chosen = select(&graph, &costs, &[Source { node: NodeIndex(0) }], NodeIndex(20), 2, &config);
+            let chosen = select(&graph, &costs, &[NodeIndex(0)], NodeIndex(20), 2, &config);
             nodes(&graph, &chosen[0][1])
         };
         assert_eq!(pick(40), [21, 22, 23, 20]);
@@ -176,7 +167,7 @@ mod tests {
         // Sources 0 and 1 behind router 2 and 3 alike; receiver 4.
         let graph = graph(5, &[(0, 2), (0, 3), (1, 2), (1, 3), (2, 4), (3, 4)]);
         let costs = graph.costs(Default::default());
-        let sources = [0, 1].map(|node| Source { node: NodeIndex(node) });
+        let sources = [0, 1].map(NodeIndex);
         let chosen = select(&graph, &costs, &sources, NodeIndex(4), 2, &PathConfig::default());
         assert_eq!(chosen.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         let stretched = PathConfig { stretch_max: Some(1), ..PathConfig::default() };

@@ -13,7 +13,7 @@ use tributary_transport::{FaceOptions, PathMetric};
 
 use super::manager::{ManagerConfig, TopologyManager};
 use crate::{
-    config::Config,
+    config::{Config, Limits},
     ids::{ItemId, Roles},
     router::{
         Router, RouterConfig,
@@ -159,8 +159,9 @@ impl World {
         }
         if let Some(state) = self.hosts[i].neighbour.poll_link_state() {
             moved = true;
-            for manager in self.hosts[i].neighbour.managers() {
-                self.send(i, manager.to, &Message::LinkState(state.clone()));
+            let managers = self.hosts[i].neighbour.managers();
+            for to in managers.into_iter().map(|manager| manager.to).collect::<Vec<_>>() {
+                self.send(i, to, &Message::LinkState(state.clone()));
             }
         }
         while let Some((node, message)) = self.hosts[i].manager.as_mut().and_then(TopologyManager::poll_message) {
@@ -584,10 +585,10 @@ fn publishers_come_and_go_and_requests_end() {
     assert_eq!(demo.world.offered().1.len(), 2);
     demo.world.run(3000);
     let manager = demo.world.hosts[demo.managers[0]].manager.as_ref().unwrap();
-    assert_eq!(manager.transfers(), [], "the lease is over");
+    assert_eq!(manager.transfer_count(), 0, "the lease is over");
     demo.world.ask(&both);
     demo.world.ask(&PathRequest { paths: 0, ..both });
-    assert_eq!(demo.world.hosts[demo.managers[0]].manager.as_ref().unwrap().transfers(), []);
+    assert_eq!(demo.world.hosts[demo.managers[0]].manager.as_ref().unwrap().transfer_count(), 0);
 }
 
 #[test]
@@ -647,7 +648,7 @@ fn a_link_that_is_said_to_carry_next_to_nothing_is_no_link() {
         state.sequence = sequence;
         state.adjacencies.iter_mut().for_each(|link| link.mtu = mtu);
         manager.handle_link_state(now, state);
-        assert_eq!(manager.refused().len(), 1);
+        assert_eq!(manager.refused.len(), 1);
         demo.world.run(100);
         let paths = shown(&demo);
         assert!(paths.iter().all(|path| path.mtu == 1472 && !path.label.contains("fn-2")), "{mtu}: {paths:#?}");
@@ -671,24 +672,24 @@ fn limits_refuse_count_and_tell_once() {
     let mut demo = demo();
     demo.world.run(1500);
     let manager = demo.managers[0];
-    let config =
-        ManagerConfig { transfers_max: 2, nodes_max: 1, ..ManagerConfig::new(&demo.world.hosts[manager].config, 1, 1) };
+    let limits = Limits { transfers_max: 2, nodes_max: 1, ..Limits::default() };
+    let config = ManagerConfig { limits, ..ManagerConfig::new(&demo.world.hosts[manager].config, 1, 1) };
     let mut manager = TopologyManager::new(config);
     for transfer in 0..5 {
         let request = PathRequest { transfer, ..demo.world.path_request(demo.receiver, &demo.publishers, 2) };
         manager.handle_path_request(ms(0), NodeId(77), request);
     }
-    assert_eq!(manager.transfers().len(), 2);
+    assert_eq!(manager.transfer_count(), 2);
     let states = super::graph::tests::states(3, &[]);
     states.into_iter().for_each(|state| manager.handle_link_state(ms(0), state));
-    assert_eq!(manager.refused().values().sum::<u64>(), 5);
+    assert_eq!(manager.refused.values().sum::<u64>(), 5);
     let notes: Vec<String> = core::iter::from_fn(|| manager.poll_event())
         .filter_map(|event| if let Event::Note(text) = event { Some(text) } else { None })
         .collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("transfers in the domain of the topology manager (transfers_max = 2)"), "{notes:?}");
     assert!(notes[1].contains("nodes in the domain of the topology manager (nodes_max = 1)"), "{notes:?}");
-    let refused: Vec<_> = core::iter::from_fn(|| manager.poll_refused_node()).collect();
+    let refused: Vec<_> = core::iter::from_fn(|| manager.refused_nodes.pop_front()).collect();
     assert_eq!(refused.len(), 2);
     assert!(refused.iter().all(|(_, refused)| refused.rejection == Rejection::LimitReached(Limit::Nodes, 1)));
 }
@@ -732,9 +733,9 @@ fn beacons_of_managers_that_rule_say_so() {
     let mut demo = demo();
     demo.world.run(2000);
     let states: Vec<ManagerState> =
-        demo.world.hosts[demo.receiver].neighbour.managers().into_iter().map(|manager| manager.state).collect();
+        demo.world.hosts[demo.receiver].neighbour.managers().into_iter().map(|manager| manager.beacon.state).collect();
     assert_eq!(states.iter().filter(|state| **state == ManagerState::Active).count(), 1);
-    assert_eq!(demo.world.hosts[demo.receiver].neighbour.active_manager().unwrap().label, "tm-1");
+    assert_eq!(demo.world.hosts[demo.receiver].neighbour.active_manager().unwrap().beacon.label, "tm-1");
 }
 
 #[test]
@@ -749,7 +750,7 @@ fn leaves_that_come_and_go_cost_no_path_of_others_and_every_fid_stays_right() {
         .collect();
     demo.world.run(3_000);
     let computations = |demo: &Demo| {
-        let manager = |host: &usize| demo.world.hosts[*host].manager.as_ref().unwrap().computations();
+        let manager = |host: &usize| demo.world.hosts[*host].manager.as_ref().unwrap().computations;
         demo.managers.iter().map(manager).sum::<u64>()
     };
     let before = computations(&demo);
@@ -800,7 +801,7 @@ fn a_new_fetch_is_served_before_the_repair_of_others() {
     }
     demo.world.run(100);
     let manager = demo.world.hosts[demo.managers[0]].manager.as_mut().unwrap();
-    manager.config_mut().transfers_per_turn = 1;
+    manager.config.transfers_per_turn = 1;
     // All of them must be computed again when another one joins.
     let now = demo.world.now;
     manager.reign_again(now);

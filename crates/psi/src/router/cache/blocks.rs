@@ -20,8 +20,8 @@ pub(super) struct BlockId(pub(super) u32);
 pub(super) struct Blocks {
     blocks: Vec<Block>,
     free: Vec<BlockId>,
-    bytes_max: u64,
-    memory: PayloadMemory,
+    pub(super) bytes_max: u64,
+    pub(super) memory: PayloadMemory,
 }
 
 #[derive(Default)]
@@ -41,15 +41,6 @@ impl Blocks {
     pub(super) fn new(capacity: u64, memory: PayloadMemory) -> Blocks {
         let bytes_max = BLOCK_BYTES_MAX.min(capacity / BLOCKS_MIN);
         Blocks { blocks: Vec::new(), free: Vec::new(), bytes_max, memory }
-    }
-    /// Sets how payloads are kept from now on.
-    pub(super) fn set_memory(&mut self, memory: PayloadMemory) {
-        self.memory = memory;
-    }
-    /// Bytes of a new block for a packet of `len` bytes of a stream that holds `held` bytes: no more than as much again,
-    /// because most objects are small.
-    pub(super) fn bytes_of_next(&self, len: usize, held: u64) -> u64 {
-        held.min(self.bytes_max).max(len as u64)
     }
     /// A new block of `bytes` bytes.
     pub(super) fn open(&mut self, bytes: u64) -> BlockId {

@@ -9,9 +9,8 @@
 //! A cache cannot verify packets: receivers do, and bypass a cache that sent wrong ones (`FLAG_NO_CACHE`). A passing
 //! answer of the source replaces the cached packet, which heals the cache.
 mod blocks;
-mod fifo;
-mod lru;
 mod object_oriented;
+mod ordered;
 
 #[cfg(test)]
 use alloc::vec::Vec;
@@ -24,9 +23,8 @@ use tributary_core::ByteCount;
 
 use crate::wire::StreamKey;
 use blocks::{BlockId, Blocks};
-use fifo::Fifo;
-use lru::Lru;
 use object_oriented::{Admission, ObjectOriented};
+use ordered::Ordered;
 
 /// A packet of a stream.
 pub type PacketKey = (StreamKey, u32);
@@ -36,8 +34,6 @@ pub const PACKET_OVERHEAD_BYTES: u64 = 160;
 
 /// Decides on admission to a cache and eviction from it.
 pub trait CachePolicy: Send {
-    /// Its name in the config.
-    fn name(&self) -> &'static str;
     /// Whether a packet that is not in the cache should be.
     fn admits(&self, key: PacketKey) -> bool;
     /// A packet was put in.
@@ -57,8 +53,8 @@ pub type MakePolicy = fn() -> Box<dyn CachePolicy>;
 pub const POLICIES: [(&str, MakePolicy); 4] = [
     ("object-oriented", || Box::new(ObjectOriented::new(Admission::AnyRange))),
     ("object-oriented-strict", || Box::new(ObjectOriented::new(Admission::FromStart))),
-    ("lru", || Box::new(Lru::new())),
-    ("fifo", || Box::new(Fifo::new())),
+    ("lru", || Box::new(Ordered::new(true))),
+    ("fifo", || Box::new(Ordered::new(false))),
 ];
 
 /// What a cache keeps of the payload of a packet.
@@ -105,9 +101,12 @@ pub struct PacketCache {
     used: u64,
     packets: HashMap<PacketKey, Held, FxBuildHasher>,
     blocks: Blocks,
+    /// The name of its policy.
+    pub policy_name: &'static str,
     policy: Box<dyn CachePolicy>,
     objects: BTreeMap<StreamKey, ObjectCounters>,
-    counters: CacheCounters,
+    /// Counters over all objects, including evicted ones.
+    pub counters: CacheCounters,
 }
 
 /// Counters of a cache or of one object in it.
@@ -156,24 +155,21 @@ impl PacketCache {
     /// A cache of `capacity` bytes, [`PACKET_OVERHEAD_BYTES`] per packet included, with the policy called `policy`;
     /// `None` if there is no such policy.
     pub fn new(capacity: ByteCount, policy: &str) -> Option<PacketCache> {
-        let (_, make) = POLICIES.iter().find(|(name, _)| *name == policy)?;
-        Some(PacketCache::with_policy(capacity, make()))
-    }
-    /// A cache of `capacity` bytes with a policy of your own.
-    pub fn with_policy(capacity: ByteCount, policy: Box<dyn CachePolicy>) -> PacketCache {
-        PacketCache {
+        let (policy_name, make) = *POLICIES.iter().find(|(name, _)| *name == policy)?;
+        Some(PacketCache {
             capacity: capacity.0,
             used: 0,
             packets: HashMap::with_hasher(FxBuildHasher),
             blocks: Blocks::new(capacity.0, PayloadMemory::Copied),
-            policy,
+            policy_name,
+            policy: make(),
             objects: BTreeMap::new(),
             counters: CacheCounters::default(),
-        }
+        })
     }
-    /// Sets how payloads are kept; to call before the first packet arrives.
+    /// Sets how further packets are kept.
     pub fn set_memory(&mut self, memory: PayloadMemory) {
-        self.blocks.set_memory(memory);
+        self.blocks.memory = memory;
     }
     /// Offers a passing packet; `payload` is head and body, which are copied if the policy admits it.
     #[cfg(test)]
@@ -201,7 +197,7 @@ impl PacketCache {
         let block = loop {
             let object = self.objects.get(&stream);
             let open = object.and_then(|object| object.open).filter(|open| self.blocks.has_room(*open, len));
-            let fresh = self.blocks.bytes_of_next(len, object.map_or(0, |object| object.bytes));
+            let fresh = object.map_or(0, |object| object.bytes).min(self.blocks.bytes_max).max(len as u64);
             let cost = PACKET_OVERHEAD_BYTES + if open.is_some() { 0 } else { fresh };
             if self.used + cost <= self.capacity {
                 self.used += cost;
@@ -286,10 +282,6 @@ impl PacketCache {
             counters: object.counters,
         })
     }
-    /// Counters over all objects, including evicted ones.
-    pub fn counters(&self) -> CacheCounters {
-        self.counters
-    }
     /// Bytes in use, overhead included.
     pub fn used(&self) -> ByteCount {
         ByteCount(self.used)
@@ -297,10 +289,6 @@ impl PacketCache {
     /// Bytes allowed.
     pub fn capacity(&self) -> ByteCount {
         ByteCount(self.capacity)
-    }
-    /// The policy's name.
-    pub fn policy(&self) -> &'static str {
-        self.policy.name()
     }
 
     /// Evicts a packet together with its block: alone it would free nothing.
@@ -370,7 +358,7 @@ mod tests {
         put(&mut cache, A, 4..6);
         assert_eq!(held(&cache, A), [0, 1, 2, 3, 4, 5]);
         assert_eq!(held(&cache, B), [0, 1]);
-        assert_eq!(cache.counters().evictions, 2);
+        assert_eq!(cache.counters.evictions, 2);
     }
 
     #[test]
@@ -411,7 +399,7 @@ mod tests {
         assert_eq!(cache.lookup(A, 0).unwrap(), "right one");
         assert_eq!(cache.used().0, 9 + PACKET_OVERHEAD_BYTES);
         cache.insert(A, 0, [b"ri", b"ght one"], Provenance::Source);
-        assert_eq!(cache.counters(), CacheCounters { hits: 2, misses: 0, inserts: 2, evictions: 0, replacements: 1 });
+        assert_eq!(cache.counters, CacheCounters { hits: 2, misses: 0, inserts: 2, evictions: 0, replacements: 1 });
     }
 
     #[test]
@@ -445,10 +433,10 @@ mod tests {
         // As many small objects as fit.
         let small = |number: u32| StreamKey([9, 9, (number >> 16) as u8, (number >> 8) as u8, number as u8, 9]);
         (0..9_000).for_each(|number| fill(&mut cache, small(number), 0..1));
-        assert_eq!((cache.entries().count(), cache.counters().evictions), (9_001, 0));
+        assert_eq!((cache.entries().count(), cache.counters.evictions), (9_001, 0));
         // The victim is the oldest block of the oldest object, and no more than the new packets need.
         fill(&mut cache, B, 0..1_200);
-        let evicted = cache.counters().evictions;
+        let evicted = cache.counters.evictions;
         let left = held(&cache, A);
         assert!(evicted > 0 && left.len() as u64 == 1_000 - evicted && left.is_sorted());
         assert_eq!(left.first().copied(), Some(evicted as u32));
@@ -477,7 +465,7 @@ mod tests {
             assert_ne!(caches[0].lookup(A, number).unwrap().as_ptr(), packet.as_ptr());
             assert_eq!((caches[0].used(), held(&caches[0], A)), (caches[1].used(), held(&caches[1], A)));
         }
-        assert!(caches[1].counters().evictions > 100);
+        assert!(caches[1].counters.evictions > 100);
         // A packet that is not all in one piece is copied after all.
         caches[1].insert_body(B, 0, b"ri", Body::Shared(&Bytes::from_static(b"ght")), Provenance::Source);
         assert_eq!(caches[1].lookup(B, 0).unwrap(), "right");
@@ -498,7 +486,7 @@ mod tests {
         }
         let charged = cache.blocks.bytes() + cache.packets.len() as u64 * PACKET_OVERHEAD_BYTES;
         assert_eq!(cache.used().0, charged);
-        assert!(cache.counters().replacements > 1_000);
+        assert!(cache.counters.replacements > 1_000);
     }
 
     #[test]

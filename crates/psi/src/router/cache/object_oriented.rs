@@ -50,12 +50,6 @@ fn packet(rank: u32) -> u32 {
 }
 
 impl CachePolicy for ObjectOriented {
-    fn name(&self) -> &'static str {
-        match self.admission {
-            Admission::AnyRange => "object-oriented",
-            Admission::FromStart => "object-oriented-strict",
-        }
-    }
     fn admits(&self, (stream, number): PacketKey) -> bool {
         match self.admission {
             Admission::AnyRange => true,

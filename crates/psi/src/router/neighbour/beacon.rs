@@ -23,8 +23,8 @@ const BEACON_MISSES: u32 = 5;
 
 impl Manager {
     /// Silence after which it is forgotten.
-    pub(super) fn timeout(&self, config: &NeighbourConfig) -> Duration {
-        self.cadence.interval(config.manager_timeout / BEACON_MISSES) * BEACON_MISSES
+    pub(super) fn timeout(&self) -> Duration {
+        self.cadence.interval(MANAGER_TIMEOUT / BEACON_MISSES) * BEACON_MISSES
     }
     /// The last beacon on the best path, and that path; `None` if no path is left.
     pub(super) fn latest(&self) -> Option<(Beacon, Option<FaceId>)> {
@@ -56,13 +56,13 @@ pub(super) struct Learnt {
 impl Neighbour {
     pub(super) fn on_beacon(&mut self, now: Time, face: FaceId, beacon: Beacon) -> Result<(), &'static str> {
         if !self.is_up(face) {
-            return Err(reason::ONE_WAY);
+            return Err("beacon over a face that is not up");
         }
         if beacon.node == self.config.node {
             return Ok(());
         }
         if beacon.to_manager.len() >= BEACON_LABELS_MAX || beacon.from_manager.len() >= BEACON_LABELS_MAX {
-            return Err(reason::HOPS);
+            return Err("beacon came too far");
         }
         // A copy that passed this node before offers no new path.
         let own = self.faces.keys().any(|face| beacon.from_manager.contains(&self.key.list(Port::Face(*face))));
@@ -71,7 +71,7 @@ impl Neighbour {
         }
         let known = self.managers.get(&beacon.node);
         if known.is_none() && self.managers.len() >= self.config.managers_max {
-            return Err(reason::MANAGERS);
+            return Err("too many topology managers");
         }
         let restarted = known.is_none_or(|manager| manager.beacon.boot != beacon.boot);
         let retired = match known {
@@ -210,7 +210,7 @@ impl Neighbour {
         }
         true
     }
-    pub(super) fn manager_info(&self, node: NodeId, manager: &Manager) -> Option<ManagerInfo> {
+    pub(super) fn manager_info<'a>(&self, node: NodeId, manager: &'a Manager) -> Option<ManagerInfo<'a>> {
         let (to, back) = if node == self.config.node {
             let local = list_fid(&[self.key.list(Port::Local)]);
             (local, local)
@@ -218,23 +218,14 @@ impl Neighbour {
             let learnt = manager.routes.get(&manager.best?)?;
             (list_fid(&learnt.to), list_fid(&learnt.from))
         };
-        Some(ManagerInfo {
-            node,
-            label: manager.beacon.label.clone(),
-            boot: manager.beacon.boot,
-            to,
-            back,
-            term: manager.beacon.term,
-            state: manager.beacon.state,
-            priority: manager.beacon.priority,
-            key: self.trust.as_ref().and_then(|trust| trust.manager_key(node)),
-        })
+        let key = self.trust.as_ref().and_then(|trust| Some(trust.proofs.get(&node)?.grant.key));
+        Some(ManagerInfo { beacon: &manager.beacon, to, back, key })
     }
     pub(super) fn forget_silent_managers(&mut self, now: Time) {
-        let (config, own) = (&self.config, self.config.node);
+        let own = self.config.node;
         let events = &mut self.events;
         self.managers.retain(|node, manager| {
-            let keep = manager.heard + manager.timeout(config) > now || *node == own;
+            let keep = manager.heard + manager.timeout() > now || *node == own;
             if !keep {
                 events.push_back(Event::Note(format!("topology manager {} is silent", manager.beacon.label)));
             }

@@ -19,6 +19,7 @@ const GREETED_MAX: usize = 16;
 const INDIRECT_MAX: Duration = Duration::from_secs(60);
 
 /// State of one face.
+#[derive(Default)]
 pub(super) struct Face {
     pub(super) options: FaceOptions,
     /// Whether only answers may be sent over it: an unsolicited face that has not shown that it receives them.
@@ -58,33 +59,14 @@ pub(super) struct Face {
 }
 
 impl Face {
-    /// A new face; `first` is the datagram size that is assumed to work.
-    pub(super) fn new(now: Time, options: FaceOptions, first: u32, nonce: u64) -> Face {
+    pub(super) fn new(now: Time, options: FaceOptions, nonce: u64) -> Face {
         Face {
-            mtu: options.mtu.min(first),
+            mtu: options.mtu.min(MTU_LADDER[0]),
             options,
-            awaits_proof: false,
             nonce,
-            stale_us: 0,
-            answered_at: None,
             hello_due: now,
-            eager_until: Time::ZERO,
-            peer: None,
-            up: false,
-            version_noted: false,
-            loop_noted: false,
-            received_max: [0; 2],
             received_turn: now,
-            probe_attempts: 0,
-            probe_due: None,
-            sent_us: 0,
-            used_kbps: 0,
-            advertised: None,
-            pace: LinkPace::default(),
-            greeted: VecDeque::new(),
-            ramp: Ramp::default(),
-            cadence: Cadence::default(),
-            beacons: BTreeMap::new(),
+            ..Face::default()
         }
     }
     /// The time between two hellos of the neighbour, as far as this end can measure it.
@@ -92,13 +74,13 @@ impl Face {
         self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
     }
     /// Silence after which the neighbour counts as down.
-    pub(super) fn down_after(&self, config: &NeighbourConfig) -> Duration {
-        let interval = self.expected_interval(config.hello_interval);
-        interval * config.hello_misses + interval / 2
+    pub(super) fn down_after(&self, hello_interval: Duration) -> Duration {
+        let interval = self.expected_interval(hello_interval);
+        interval * HELLO_MISSES + interval / 2
     }
     /// Silence after which a hello must have been lost.
-    fn overdue_after(&self, config: &NeighbourConfig) -> Duration {
-        self.expected_interval(config.hello_interval) * 3 / 2
+    fn overdue_after(&self, hello_interval: Duration) -> Duration {
+        self.expected_interval(hello_interval) * 3 / 2
     }
     /// The neighbour is another one, or another run of it, or was away: its intervals start again.
     fn forget_rhythm(&mut self) {
@@ -106,8 +88,8 @@ impl Face {
         self.beacons.clear();
     }
     /// How long a size that was received counts, and how long until it is checked again.
-    fn probe_interval(&self, config: &NeighbourConfig) -> Duration {
-        self.pace.interval(config.mtu_probe_interval, self.mtu as usize, PROBE_PARTS)
+    fn probe_interval(&self) -> Duration {
+        self.pace.interval(MTU_PROBE_INTERVAL, self.mtu as usize, PROBE_PARTS)
     }
     /// Learns how slow the link is from the answer to the hello of `echo_us`; a faster one is greeted sooner.
     fn learn_pace(&mut self, now: Time, hello_interval: Duration, echo_us: u64, round_trip: Duration) {
@@ -167,14 +149,14 @@ impl Neighbour {
     /// Serves the timers of a face.
     pub(super) fn handle_face_timeout(&mut self, now: Time, face: FaceId) {
         let state = self.faces.get_mut(&face).expect("the key was just listed");
-        let down_after = state.down_after(&self.config);
+        let down_after = state.down_after(self.config.hello_interval);
         let is_gone = state.peer.as_ref().is_some_and(|peer| peer.heard + down_after <= now);
         if is_gone {
             self.on_down(now, face, "hellos missed");
         }
         let state = self.faces.get_mut(&face).expect("a face that goes down stays");
         state.peer.take_if(|_| is_gone);
-        if state.received_turn + state.probe_interval(&self.config) * 2 <= now {
+        if state.received_turn + state.probe_interval() * 2 <= now {
             state.received_turn = now;
             state.received_max = [0, state.received_max[0]];
         }
@@ -201,7 +183,7 @@ impl Neighbour {
                 let text = format!("{face} leads back to this node, or another node has the same id {own}");
                 self.events.push_back(Event::Note(text));
             }
-            return Err(reason::OWN);
+            return Err("own hello came back");
         }
         let is_same = |peer: &Peer| (peer.node, peer.nonce, peer.face) == (hello.node, hello.nonce, hello.face);
         let same = state.peer.as_ref().is_some_and(is_same);
@@ -264,7 +246,8 @@ impl Neighbour {
                 }
                 self.on_proof(now, face, heard.received_bytes_max);
                 let Some(state) = self.faces.get(&face) else { return Ok(()) };
-                let waits = Duration::from_micros(heard.age_us.into()) >= state.overdue_after(&self.config);
+                let waits =
+                    Duration::from_micros(heard.age_us.into()) >= state.overdue_after(self.config.hello_interval);
                 if was_up && (news || waits) {
                     self.send_hello(now, face, None);
                 }
@@ -296,16 +279,15 @@ impl Neighbour {
         Err(reason::UNPROVEN)
     }
     fn on_up(&mut self, now: Time, face: FaceId) {
-        let first = self.config.mtu_ladder.first().copied().unwrap_or(DATAGRAM_BYTES_MIN);
         let state = self.faces.get_mut(&face).expect("the caller has it");
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
-        state.mtu = first.min(state.options.mtu);
+        state.mtu = MTU_LADDER[0].min(state.options.mtu);
         state.stale_us = state.sent_us;
         state.probe_attempts = 0;
         state.probe_due = Some(now);
         self.face_changes.push_back((face, true));
         self.events.push_back(Event::Neighbour { face, node, up: true });
-        self.schedule_link_state(now + self.config.link_state_debounce);
+        self.schedule_link_state(now + LINK_STATE_DEBOUNCE);
         // The newcomer need not wait for the next beacons.
         let beacons: Vec<_> = self.managers.values().filter_map(Manager::latest).collect();
         for (beacon, arrived) in beacons {
@@ -328,7 +310,7 @@ impl Neighbour {
         self.events.push_back(Event::Neighbour { face, node, up: false });
         self.events.push_back(Event::Note(format!("{face} is down: {why}")));
         self.managers.values_mut().for_each(|manager| manager.forget_way(face));
-        self.schedule_link_state(now + self.config.link_state_debounce);
+        self.schedule_link_state(now + LINK_STATE_DEBOUNCE);
     }
     /// The other side reports the size of the largest datagram that it received.
     fn on_proof(&mut self, now: Time, face: FaceId, received: u32) {
@@ -343,7 +325,7 @@ impl Neighbour {
         // A larger size may work; if the size has shrunk, the other side may only have lost its record.
         state.probe_attempts = 0;
         self.on_probe_due(now, face);
-        self.schedule_link_state(now + self.config.link_state_debounce);
+        self.schedule_link_state(now + LINK_STATE_DEBOUNCE);
     }
     pub(super) fn on_probe_due(&mut self, now: Time, face: FaceId) {
         let ladder = self.ladder(face);
@@ -352,11 +334,11 @@ impl Neighbour {
         let is_bearable = |size: &u32| state.pace.airtime(*size as usize) <= LARGE_AIRTIME_MAX;
         let next = ladder.into_iter().find(|size| *size > current).filter(is_bearable);
         state.probe_attempts += 1;
-        let extra = state.probe_attempts.saturating_sub(self.config.mtu_probes);
+        let extra = state.probe_attempts.saturating_sub(MTU_PROBES);
         let check_current = state.probe_attempts == 1 || extra > 0;
         // Where packets are lost at random some tries fail: the pauses between further ones double.
         let pause = self.config.hello_interval * (1 << extra.min(16));
-        let most = state.probe_interval(&self.config);
+        let most = state.probe_interval();
         // The first tries follow each other; the next one must not overtake an answer in transit.
         let bytes = next.unwrap_or(current) as usize + if check_current { current as usize } else { 0 };
         let parts = if extra == 0 { 3 } else { PROBE_PARTS };
@@ -371,12 +353,12 @@ impl Neighbour {
     }
     fn ladder(&self, face: FaceId) -> Vec<u32> {
         let limit = self.faces.get(&face).map_or(0, |state| state.options.mtu);
-        let sizes = self.config.mtu_ladder.iter().copied().filter(|size| *size < limit);
+        let sizes = MTU_LADDER.iter().copied().filter(|size| *size < limit);
         sizes.chain([limit]).collect()
     }
     pub(super) fn send_hello(&mut self, now: Time, face: FaceId, size: Option<u32>) {
         let Some(state) = self.faces.get_mut(&face) else { return };
-        let overdue_after = state.overdue_after(&self.config);
+        let overdue_after = state.overdue_after(self.config.hello_interval);
         let mut hello = Hello {
             node: self.config.node,
             nonce: state.nonce,

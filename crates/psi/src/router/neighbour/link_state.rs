@@ -29,12 +29,12 @@ impl Neighbour {
         let differs = |a: u32, b: u32, least: u32| a.abs_diff(b) > (a.max(b) / 4).max(least);
         if differs(current.capacity_kbps, advertised.capacity_kbps, 0) {
             // The first windows of fetches go by it.
-            self.schedule_link_state(now + self.config.link_state_debounce);
+            self.schedule_link_state(now + LINK_STATE_DEBOUNCE);
         }
         if differs(current.rtt_us, advertised.rtt_us, 1000)
             || differs(current.used_kbps, advertised.used_kbps, (current.capacity_kbps / 20).max(100))
         {
-            let interval = self.link_state_interval(self.config.link_state_metric_interval);
+            let interval = self.link_state_interval(LINK_STATE_METRIC_INTERVAL);
             self.schedule_link_state((self.link_state_sent + interval).max(now));
         }
     }
@@ -71,7 +71,7 @@ impl Neighbour {
         self.link_state_due = None;
         self.link_state_sent = now;
         // Managers go by the rhythm of the last ones: it slows down step by step.
-        let refresh = self.link_state_interval(self.config.link_state_refresh);
+        let refresh = self.link_state_interval(LINK_STATE_REFRESH);
         self.link_state_refresh = refresh.min(self.link_state_refresh * 2);
         self.sequence += 1;
         let faces: Vec<FaceId> = self.faces.keys().copied().collect();

@@ -19,7 +19,7 @@ use alloc::{
 
 use tributary_content::{PublicKey, hash::secret_number};
 use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
-use tributary_transport::{Cadence, FaceOptions, LinkPace, Ramp};
+use tributary_transport::{Cadence, FaceOptions, FaceStatus, LinkPace, Ramp};
 use tributary_trust::{Grant, Identity};
 
 use super::labels::{LabelKey, Port};
@@ -72,44 +72,15 @@ pub struct Neighbour {
     events: VecDeque<Event>,
 }
 
-/// A neighbour, as its face sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NeighbourInfo {
-    /// The face.
-    pub face: FaceId,
-    /// The neighbour; [`NodeId::NONE`] if nothing was heard.
-    pub node: NodeId,
-    /// Its human-readable name.
-    pub label: String,
-    /// Its roles.
-    pub roles: Roles,
-    /// Whether it answers.
-    pub up: bool,
-    /// Smoothed round-trip time.
-    pub rtt: Option<Duration>,
-    /// Datagram bytes proven to get through to it, or the smallest size of the ladder.
-    pub mtu: u32,
-}
-
 /// A topology manager that can be reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ManagerInfo {
-    /// Its node.
-    pub node: NodeId,
-    /// Its human-readable name.
-    pub label: String,
-    /// Boot number.
-    pub boot: u64,
+pub struct ManagerInfo<'a> {
+    /// Its last beacon.
+    pub beacon: &'a Beacon,
     /// The route to it.
     pub to: Fid,
     /// The route back.
     pub back: Fid,
-    /// Its term.
-    pub term: u32,
-    /// Whether it rules or waits.
-    pub state: ManagerState,
-    /// Its priority.
-    pub priority: u8,
     /// Its key in a network with an authority.
     pub key: Option<PublicKey>,
 }
@@ -119,25 +90,30 @@ pub struct ManagerInfo {
 const ANSWER_MAX: usize = 3;
 /// Bytes of a hello with an empty label and a received hello, its header and its authentication code.
 const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
+/// Tolerated missed hellos before a face is down: a loss of a fifth of all packets takes a face down once in ten
+/// minutes and not twice a minute; transfers notice silence long before.
+const HELLO_MISSES: u32 = 5;
+/// Datagram sizes to try, ascending; bounded by each face's configured MTU. The first is assumed to work.
+const MTU_LADDER: [u32; 5] = [DATAGRAM_BYTES_MIN, 1472, 8972, 32_768, 65_507];
+/// How often a size is tried, one hello after the other, before the pauses between tries double.
+const MTU_PROBES: u32 = 3;
+/// Maximum time between checks of the size in use, with a try of the next one.
+const MTU_PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a change waits for further ones before the topology managers learn it.
+const LINK_STATE_DEBOUNCE: Duration = Duration::from_millis(20);
+/// Time between link-state messages while only round-trip times or loads change.
+const LINK_STATE_METRIC_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between link-state messages while nothing changes.
+const LINK_STATE_REFRESH: Duration = Duration::from_secs(5);
+/// How long a silent topology manager is remembered.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reasons for which hellos and beacons are dropped, besides [`WireError::reason`].
 pub mod reason {
-    /// The code at the end is wrong.
-    pub const DAMAGED: &str = "damaged hello or beacon";
     /// The sender has not proven that it receives packets at the address of the neighbour that it claims to be.
     pub const UNPROVEN: &str = "hello in the place of a neighbour, not proven";
-    /// A face that leads back to this node.
-    pub const OWN: &str = "own hello came back";
     /// A hello of a face that was not added, and exceeds the limit.
     pub const FACES: &str = "too many faces";
-    /// A beacon from a face that is not up.
-    pub const ONE_WAY: &str = "beacon over a face that is not up";
-    /// A beacon of one topology manager too many.
-    pub const MANAGERS: &str = "too many topology managers";
-    /// A beacon beyond its limit of hops.
-    pub const HOPS: &str = "beacon came too far";
-    /// Neither hello nor beacon.
-    pub const TYPE: &str = "not a hello or beacon";
 }
 
 impl Neighbour {
@@ -154,7 +130,7 @@ impl Neighbour {
             nonces: 0,
             link_state_due: None,
             link_state_sent: Time::ZERO,
-            link_state_refresh: config.link_state_refresh,
+            link_state_refresh: LINK_STATE_REFRESH,
             link_state_ready: None,
             packets: VecDeque::new(),
             face_changes: VecDeque::new(),
@@ -190,13 +166,9 @@ impl Neighbour {
     /// third party.
     pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
         let is_due = |state: &Face| state.awaits_proof && state.hello_due <= now;
-        if bytes * ANSWER_MAX >= self.hello_bytes_max() && self.faces.get(&face).is_some_and(is_due) {
+        if bytes * ANSWER_MAX >= HELLO_BYTES + self.config.label.len() && self.faces.get(&face).is_some_and(is_due) {
             self.send_hello(now, face, None);
         }
-    }
-    /// Bytes of the longest hello that is not padded.
-    fn hello_bytes_max(&self) -> usize {
-        HELLO_BYTES + self.config.label.len()
     }
     /// A nonce for a new face: it cannot be linked to other faces' nonces, or to this face's in another run.
     fn nonce(&mut self, face: FaceId) -> u64 {
@@ -207,9 +179,8 @@ impl Neighbour {
         if self.faces.len() >= self.config.faces_max {
             return false;
         }
-        let first = self.config.mtu_ladder.first().copied().unwrap_or(DATAGRAM_BYTES_MIN);
         let nonce = self.nonce(face);
-        self.faces.insert(face, Face::new(now, options, first, nonce));
+        self.faces.insert(face, Face::new(now, options, nonce));
         true
     }
     /// Removes a face.
@@ -247,7 +218,7 @@ impl Neighbour {
     /// Signatures made and checked, in a network with an authority.
     #[cfg(test)]
     pub fn signatures(&self) -> (u64, u64) {
-        self.trust.as_ref().map_or((0, 0), Trust::counts)
+        self.trust.as_ref().map_or((0, 0), |trust| trust.counts)
     }
     /// Takes a Hello or Beacon packet that arrived on a face.
     pub fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
@@ -308,11 +279,11 @@ impl Neighbour {
     /// When [`Neighbour::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let faces = self.faces.values().flat_map(|state| {
-            let down = state.peer.as_ref().map(|peer| peer.heard + state.down_after(&self.config));
+            let down = state.peer.as_ref().map(|peer| peer.heard + state.down_after(self.config.hello_interval));
             [(!state.awaits_proof).then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
         });
         let managers = self.managers.iter().filter(|(node, _)| **node != self.config.node);
-        let managers = managers.map(|(_, manager)| manager.heard + manager.timeout(&self.config));
+        let managers = managers.map(|(_, manager)| manager.heard + manager.timeout());
         faces.chain(managers).chain(self.link_state_time()).min()
     }
     /// The next packet to send, on one face.
@@ -336,30 +307,30 @@ impl Neighbour {
         self.events.pop_front()
     }
 
-    /// One entry per face.
-    pub fn neighbours(&self) -> Vec<NeighbourInfo> {
-        let info = |(face, state): (&FaceId, &Face)| {
+    /// One entry per face, without its traffic.
+    pub fn neighbours(&self) -> Vec<FaceStatus> {
+        let status = |(face, state): (&FaceId, &Face)| {
             let peer = state.peer.as_ref();
-            NeighbourInfo {
+            FaceStatus {
                 face: *face,
-                node: peer.map_or(NodeId::NONE, |peer| peer.node),
-                label: peer.map_or_else(String::new, |peer| peer.label.clone()),
-                roles: peer.map_or(Roles::NONE, |peer| peer.roles),
+                neighbour: peer.map_or_else(String::new, |peer| peer.label.clone()),
                 up: state.up,
                 rtt: peer.and_then(|peer| peer.rtt),
                 mtu: state.mtu,
+                rate: state.options.rate,
+                ..FaceStatus::default()
             }
         };
-        self.faces.iter().map(info).collect()
+        self.faces.iter().map(status).collect()
     }
     /// The topology managers that can be reached, by node id; the one on this node included.
-    pub fn managers(&self) -> Vec<ManagerInfo> {
+    pub fn managers(&self) -> Vec<ManagerInfo<'_>> {
         self.managers.iter().filter_map(|(node, manager)| self.manager_info(*node, manager)).collect()
     }
     /// The active topology manager with the highest term, if one can be reached.
-    pub fn active_manager(&self) -> Option<ManagerInfo> {
-        let active = self.managers().into_iter().filter(|manager| manager.state == ManagerState::Active);
-        active.max_by_key(|manager| (manager.term, manager.priority, manager.node))
+    pub fn active_manager(&self) -> Option<ManagerInfo<'_>> {
+        let active = self.managers().into_iter().filter(|manager| manager.beacon.state == ManagerState::Active);
+        active.max_by_key(|ManagerInfo { beacon, .. }| (beacon.term, beacon.priority, beacon.node))
     }
     /// The newest routes message.
     pub fn routes(&self) -> Option<&Routes> {
@@ -392,7 +363,7 @@ impl Neighbour {
             error.reason()
         })?;
         let body = &bytes[header.len()..];
-        let body = unseal(&OPEN_KEY, body).map_err(|_| reason::DAMAGED)?;
+        let body = unseal(&OPEN_KEY, body).map_err(|_| "damaged hello or beacon")?;
         match header.packet_type {
             PacketType::Hello => {
                 let mut hello = Hello::decode(body).map_err(WireError::reason)?;
@@ -408,7 +379,7 @@ impl Neighbour {
                 };
                 self.on_beacon(now, face, beacon)
             }
-            PacketType::Control | PacketType::Request | PacketType::Data => Err(reason::TYPE),
+            PacketType::Control | PacketType::Request | PacketType::Data => Err("not a hello or beacon"),
         }
     }
 }

@@ -320,7 +320,7 @@ fn one_way_links_do_not_come_up() {
         while b.poll_packet().is_some() {}
     }
     assert!(!a.is_up(FaceId(1)) && !b.is_up(FaceId(1)));
-    assert_eq!(b.neighbours()[0].node, NodeId(1));
+    assert_eq!(b.faces[&FaceId(1)].peer.as_ref().map(|peer| peer.node), Some(NodeId(1)));
 }
 
 #[test]
@@ -342,7 +342,10 @@ fn forged_foreign_and_own_packets_are_dropped_with_their_reason() {
         Event::Dropped { reason, .. } => Some(*reason),
         _ => None,
     });
-    assert_eq!(reasons.collect::<Vec<_>>(), [reason::OWN, reason::DAMAGED, "other wire version", "other wire version"]);
+    assert_eq!(
+        reasons.collect::<Vec<_>>(),
+        ["own hello came back", "damaged hello or beacon", "other wire version", "other wire version"]
+    );
     let notes = line.notes();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("leads back to this node") && notes[1].contains("speaks wire format version 9"));
@@ -430,7 +433,7 @@ fn beacons_bring_routes_both_ways_and_newcomers_get_the_last_one() {
         let from = (0..i).map(|node| keys[node].list(Port::Face(FaceId(2)))).chain([keys[i].list(Port::Local)]);
         assert_eq!(manager.to, list_fid(&towards.collect::<Vec<_>>()), "node {i}");
         assert_eq!(manager.back, list_fid(&from.collect::<Vec<_>>()), "node {i}");
-        assert_eq!((manager.term, manager.state), (3, ManagerState::Active));
+        assert_eq!((manager.beacon.term, manager.beacon.state), (3, ManagerState::Active));
     }
     line.nodes[3] = Neighbour::new(config(4, 99));
     line.attach(3);
@@ -512,7 +515,11 @@ fn there_is_room_for_so_many_managers_and_faces_and_no_more() {
     line.beacon(0, 1, 1);
     line.run_until(ms(1600));
     assert!(line.nodes[1].active_manager().is_none());
-    assert!(line.events.iter().any(|(_, event)| matches!(event, Event::Dropped { reason: reason::MANAGERS, .. })));
+    assert!(
+        line.events
+            .iter()
+            .any(|(_, event)| matches!(event, Event::Dropped { reason: "too many topology managers", .. }))
+    );
     let mut node = Neighbour::new(NeighbourConfig { faces_max: 1, ..config(1, 1) });
     let options = FaceOptions { mtu: 1500, rate: None };
     assert!(node.add_face(ms(0), FaceId(1), options) && node.add_face(ms(0), FaceId(1), options));

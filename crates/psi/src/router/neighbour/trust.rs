@@ -5,7 +5,7 @@
 //! the labels, which every hop changes.
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use tributary_content::{PublicKey, Signature};
+use tributary_content::Signature;
 use tributary_core::{Budget, FaceId, NodeId, Time, wire::Reader};
 use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 
@@ -25,30 +25,20 @@ const CONTEXT: &str = "tributary 1 psi beacon";
 
 /// Reasons for which packets are dropped here.
 pub mod reason {
-    /// A hello of a node on a face where another key was proven.
-    pub const NODE: &str = "hello of a node that is not the one whose key was proven";
-    /// A hello on a face on which no key was proven.
-    pub const UNKNOWN: &str = "hello of a neighbour that the network has not admitted";
     /// A beacon that no certified router has passed on, nor its topology manager sent.
     pub const HOST: &str = "beacon from a neighbour that is neither a certified router nor its topology manager";
     /// A beacon whose node is not certified as a topology manager.
     pub const MANAGER: &str = "beacon of a node that is not certified as a topology manager";
-    /// A beacon whose signature does not hold.
-    pub const FORGED: &str = "beacon without the signature of its topology manager";
-    /// Too many signatures.
-    pub const CHECKS: &str = "too many signatures to check";
-    /// A control message that a host sends in the name of another node.
-    pub const NAME: &str = "control message of a host in the name of another node";
 }
 
 pub(super) struct Trust {
     identity: Identity,
     admitted: BTreeMap<FaceId, Admitted>,
     /// The latest signed beacon of each topology manager.
-    proofs: BTreeMap<NodeId, Proof>,
+    pub(super) proofs: BTreeMap<NodeId, Proof>,
     budgets: BTreeMap<FaceId, Budget>,
     /// Signatures that were made and checked.
-    counts: (u64, u64),
+    pub counts: (u64, u64),
 }
 
 /// The neighbour on a face.
@@ -63,7 +53,7 @@ pub(super) struct Proof {
     /// The beacon without labels.
     core: Vec<u8>,
     certificate: Vec<u8>,
-    grant: Grant,
+    pub(super) grant: Grant,
     signature: Signature,
 }
 
@@ -95,25 +85,17 @@ impl Trust {
         };
         before != admitted
     }
-    /// The key of the topology manager on a node that has signed a beacon.
-    pub(super) fn manager_key(&self, node: NodeId) -> Option<PublicKey> {
-        self.proofs.get(&node).map(|proof| proof.grant.key)
-    }
     /// Whether this node itself is certified as a router.
     pub(super) fn is_router(&self) -> bool {
         let roles = self.identity.certificate().map(|certificate| certificate.terms().roles);
         roles.is_some_and(|roles| roles.contains(CertifiedRoles::ROUTER))
     }
-    #[cfg(test)]
-    pub(super) fn counts(&self) -> (u64, u64) {
-        self.counts
-    }
     /// The roles of those in a hello that its sender may have.
     pub(super) fn roles(&self, face: FaceId, node: NodeId, claimed: Roles) -> Result<Roles, &'static str> {
         match self.admitted.get(&face) {
             Some(admitted) if admitted.node == node => Ok(claimed.within(admitted.roles)),
-            Some(_) => Err(reason::NODE),
-            None => Err(reason::UNKNOWN),
+            Some(_) => Err("hello of a node that is not the one whose key was proven"),
+            None => Err("hello of a neighbour that the network has not admitted"),
         }
     }
     /// Whether the neighbour on a face may send control packets in the name of `from`: hosts send only their own, and
@@ -178,7 +160,7 @@ impl Trust {
         }
         self.counts.1 += 1;
         if !grant.key.verify(CONTEXT, &core, &signature) {
-            return Err(reason::FORGED);
+            return Err("beacon without the signature of its topology manager");
         }
         if self.proofs.len() >= PROOFS_MAX && !self.proofs.contains_key(&beacon.node) {
             self.proofs.pop_first();
@@ -189,6 +171,6 @@ impl Trust {
     }
     fn may_check(&mut self, now: Time, face: FaceId) -> Result<(), &'static str> {
         let may = self.budgets.entry(face).or_default().take(now, CHECKS_BURST, CHECKS_PER_SECOND);
-        if may { Ok(()) } else { Err(reason::CHECKS) }
+        if may { Ok(()) } else { Err("too many signatures to check") }
     }
 }

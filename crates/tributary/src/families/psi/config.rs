@@ -48,7 +48,7 @@ pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
         ("pending_packets_max", &mut limits.pending_packets_max),
     ] {
         if let Some(max) = section.integer(key, 1..=100_000_000) {
-            *limit = max as u32;
+            *limit = max as usize;
         }
     }
     if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {

@@ -22,12 +22,12 @@ use tributary_trust::{Access, Grant, Identity, Roles as CertifiedRoles};
 use super::{
     fid::{FidBuilder, FidConfig, Tree},
     graph::{Change, Graph, LinkIndex, LinkKey, LinkStates, NodeIndex, residual_kbps},
-    paths::{PathConfig, Source, select, shared_links},
+    paths::{PathConfig, select, shared_links},
     yen::{Path, shortest_tree},
 };
 use crate::{
     capability::{CapabilityKey, KeyRing},
-    config::Config,
+    config::{Config, Limits},
     ids::Roles,
     wire::{
         Beacon, DATAGRAM_BYTES_MIN, Fid, FidKind, Limit, LinkState, ManagerState, Message, Offer, OfferVersion,
@@ -49,21 +49,38 @@ use requests::{Ended, Transfer};
 use routes::RoutesDue;
 use succession::Rival;
 
+/// Time between beacons.
+const BEACON_INTERVAL: Duration = Duration::from_millis(500);
+/// Silence after which an active manager counts as dead.
+const MANAGER_SILENCE: Duration = Duration::from_millis(2500);
+/// How long a manager listens after its start before it may become active.
+const STARTUP_WAIT: Duration = Duration::from_millis(600);
+/// How long a change of the topology waits for further ones before paths are computed again.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// Life of a capability key. Offers are renewed when it changes; the previous one stays valid for one more period.
+const CAPABILITY_ROTATION: Duration = Duration::from_secs(3600);
+/// When a message could not be delivered: how long until the next try.
+const RETRY: Duration = Duration::from_millis(300);
+/// How long a withdrawn transfer or publisher is remembered, so that a delayed request does not revive it: longer than
+/// a message may be in transit.
+const WITHDRAWAL_MEMORY: Duration = Duration::from_secs(60);
+
 /// The topology manager on one node.
 ///
-/// After each `handle_*`, call [`TopologyManager::poll_reshaped`] (then messages in flight take the new route), and
+/// After each `handle_*`, read [`TopologyManager::reshaped`] (then messages in flight take the new route), and
 /// drain [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
 /// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then read
 /// [`TopologyManager::poll_timeout`].
 pub struct TopologyManager {
-    config: ManagerConfig,
+    pub(crate) config: ManagerConfig,
     /// In a network with an authority: nodes have the roles in their certificates.
     identity: Option<Identity>,
     /// The grants of the domain's nodes.
     grants: BTreeMap<NodeId, Grant>,
     started: Option<Time>,
     state: ManagerState,
-    term: u32,
+    /// Its term, or the highest that it saw.
+    pub term: u32,
     rivals: BTreeMap<NodeId, Rival>,
     /// When an active manager was last heard, and the silence after which it counts as dead.
     last_active: Option<(Time, Duration)>,
@@ -78,8 +95,8 @@ pub struct TopologyManager {
     recompute_due: Option<Time>,
     /// When paths are computed again because delays or loads have changed.
     metrics_due: Option<Time>,
-    /// Whether routes may have changed since the last [`TopologyManager::poll_reshaped`].
-    reshaped: bool,
+    /// Whether routes may have changed since this was reset.
+    pub reshaped: bool,
     trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>>,
     pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
 
@@ -90,7 +107,8 @@ pub struct TopologyManager {
     fresh: BTreeSet<(NodeId, u32)>,
     /// Bytes that packets leave for FIDs: see [`Offer::fid_room`].
     fid_room: u8,
-    computations: u64,
+    /// How often the paths of a transfer were computed.
+    pub computations: u64,
     sent_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
     /// One for all transfers: a transfer that returns after its lease ran out must not reuse the sequences that its
@@ -101,32 +119,20 @@ pub struct TopologyManager {
     rotation_due: Time,
 
     messages: VecDeque<(NodeId, Message)>,
-    refused_nodes: VecDeque<(NodeId, Refused)>,
+    pub(crate) refused_nodes: VecDeque<(NodeId, Refused)>,
     beacons: VecDeque<Beacon>,
     events: VecDeque<Event>,
-    refused: BTreeMap<&'static str, u64>,
+    /// Messages that were refused, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
     /// The answer of `poll_timeout`, read far more often than it changes.
     deadline: Time,
-}
-
-/// One transfer, for people.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TransferInfo {
-    /// The subscriber.
-    pub subscriber: NodeId,
-    /// The subscriber's number.
-    pub transfer: u32,
-    /// Sources that were offered.
-    pub sources: usize,
-    /// Paths that were offered.
-    pub paths: usize,
 }
 
 impl TopologyManager {
     /// A standby that listens.
     pub fn new(config: ManagerConfig) -> TopologyManager {
         TopologyManager {
-            domain: LinkStates::new(config.nodes_max, config.links_max, config.node_silence),
+            domain: LinkStates::new(config.limits.nodes_max, config.limits.links_max, config.node_silence),
             builder: FidBuilder::new(config.fid.clone()),
             identity: None,
             grants: BTreeMap::new(),
@@ -184,7 +190,7 @@ impl TopologyManager {
             return;
         }
         // More than the nodes of the domain, as some may have left it since.
-        if self.grants.len() >= 2 * self.config.nodes_max {
+        if self.grants.len() >= 2 * self.config.limits.nodes_max {
             let domain = &self.domain;
             self.grants.retain(|node, _| domain.get(*node).is_some());
         }
@@ -201,13 +207,13 @@ impl TopologyManager {
         // A link with a smaller MTU would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
         if state.adjacencies.len() < reported {
-            self.refuse(super::graph::reason::MTU);
+            self.refuse("a link carries less than 1,200 bytes");
         }
         match self.domain.handle(now, state) {
             Err(reason) => {
                 let limit = match reason {
-                    super::graph::reason::NODES => Some(Limit::Nodes.reached(self.config.nodes_max)),
-                    super::graph::reason::LINKS => Some(Limit::Links.reached(self.config.links_max)),
+                    super::graph::reason::NODES => Some(Limit::Nodes.reached(self.config.limits.nodes_max)),
+                    super::graph::reason::LINKS => Some(Limit::Links.reached(self.config.limits.links_max)),
                     _ => None,
                 };
                 match limit {
@@ -222,32 +228,31 @@ impl TopologyManager {
             Ok(Change::None) => {}
             // Delays and loads change all the time, and a late update breaks nothing.
             Ok(Change::Metrics) => {
-                self.metrics_due.get_or_insert(now + self.config.debounce * 10);
+                self.metrics_due.get_or_insert(now + DEBOUNCE * 10);
             }
             Ok(change) => {
                 self.change = self.change.max(change);
                 self.changed_nodes.insert(node);
-                let due = now + self.config.debounce;
+                let due = now + DEBOUNCE;
                 self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
             }
         }
         // The new term has to exceed any that a node has seen, including this manager's before a restart.
-        let above = term_after(self.domain.term(), self.config.boot);
-        if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
+        let above = term_after(self.domain.term, self.config.boot);
+        if self.state == ManagerState::Active && self.domain.term > self.term && above > self.term {
             self.reign(now, above);
         }
         self.handle_timeout(now);
     }
     /// A message to `node` could not be delivered: its content is sent again later if the node is still reachable.
     pub fn handle_undelivered(&mut self, now: Time, node: NodeId) {
-        self.retries.insert(node, now + self.config.retry);
+        self.retries.insert(node, now + RETRY);
         self.handle_timeout(now);
     }
     /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let started = *self.started.get_or_insert(now);
-        let least = self.config.manager_silence;
-        self.rivals.retain(|_, rival| rival.heard + rival.silence(least) > now);
+        self.rivals.retain(|_, rival| rival.heard + rival.silence() > now);
         self.check_succession(now, started);
         if self.beacon_due <= now {
             self.send_beacon(now);
@@ -262,7 +267,7 @@ impl TopologyManager {
         let mut routes_due = RoutesDue::Nobody;
         if self.state == ManagerState::Active && self.rotation_due <= now {
             self.ring.rotate();
-            self.rotation_due = now + self.config.capability_rotation;
+            self.rotation_due = now + CAPABILITY_ROTATION;
             self.dirty.extend(self.transfers.keys());
             routes_due = RoutesDue::All;
             self.note(format!("capability keys rotated to epoch {}", self.ring.current().epoch));
@@ -299,10 +304,6 @@ impl TopologyManager {
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
     }
-    /// The next node to refuse because the domain is full, over the route that its link state took.
-    pub fn poll_refused_node(&mut self) -> Option<(NodeId, Refused)> {
-        self.refused_nodes.pop_front()
-    }
     /// The next beacon to flood.
     pub fn poll_beacon(&mut self) -> Option<Beacon> {
         self.beacons.pop_front()
@@ -310,11 +311,6 @@ impl TopologyManager {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
-    }
-    /// Whether routes may have changed since the last call: messages in flight to a node may need another
-    /// [`TopologyManager::route_to`].
-    pub fn poll_reshaped(&mut self) -> bool {
-        core::mem::take(&mut self.reshaped)
     }
     /// Verified routes from this node to `node` and back; `None` without a path.
     pub fn route_to(&mut self, node: NodeId) -> Option<(Fid, Fid)> {
@@ -324,10 +320,6 @@ impl TopologyManager {
     /// Whether it rules.
     pub fn is_active(&self) -> bool {
         self.state == ManagerState::Active
-    }
-    /// Its term, or the highest that it saw.
-    pub fn term(&self) -> u32 {
-        self.term
     }
     /// Nodes and directed links of the domain.
     pub fn size(&self) -> (usize, usize) {
@@ -349,39 +341,12 @@ impl TopologyManager {
     pub fn transfer_count(&self) -> usize {
         self.transfers.len()
     }
-    /// The transfers that it keeps.
-    pub fn transfers(&self) -> Vec<TransferInfo> {
-        let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {
-            let offered = transfer.last_offered.as_deref().unwrap_or_default();
-            TransferInfo {
-                subscriber: *subscriber,
-                transfer: *number,
-                sources: offered.len(),
-                paths: offered.iter().map(|source| source.paths.len()).sum(),
-            }
-        };
-        self.transfers.iter().map(info).collect()
-    }
-    /// How often the paths of a transfer were computed.
-    #[cfg(test)]
-    pub fn computations(&self) -> u64 {
-        self.computations
-    }
-    /// Messages that were refused, by reason.
-    pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
-        &self.refused
-    }
 
     /// Its rule starts again, so that all offers are made again.
     #[cfg(test)]
     pub(crate) fn reign_again(&mut self, now: Time) {
         let term = term_after(self.term, self.config.boot);
         self.reign(now, term);
-    }
-    /// Its settings.
-    #[cfg(test)]
-    pub(crate) fn config_mut(&mut self) -> &mut ManagerConfig {
-        &mut self.config
     }
 
     fn next_deadline(&self, started: Time) -> Time {
@@ -398,7 +363,7 @@ impl TopologyManager {
             rotation,
             self.domain.poll_timeout(),
         ];
-        let rivals = self.rivals.values().map(|rival| rival.heard + rival.silence(self.config.manager_silence));
+        let rivals = self.rivals.values().map(|rival| rival.heard + rival.silence());
         let transfers = self.transfers.values().map(|transfer| transfer.due).chain(self.ended.due());
         let retries = self.retries.values().copied();
         single.into_iter().flatten().chain(rivals).chain(transfers).chain(retries).min().unwrap_or(Time::MAX)

@@ -86,8 +86,8 @@ impl TopologyManager {
         }
         let reachable: Vec<(usize, NodeIndex)> =
             publishers.iter().enumerate().filter_map(|(i, (node, ..))| Some((i, self.graph.node(*node)?))).collect();
-        let nodes: Vec<Source> = reachable.iter().map(|(_, node)| Source { node: *node }).collect();
-        let k = usize::from(paths).min(self.config.paths_max).min(PATHS_MAX);
+        let nodes: Vec<NodeIndex> = reachable.iter().map(|(_, node)| *node).collect();
+        let k = usize::from(paths).min(PATHS_MAX);
         let costs = self.graph.costs(metric);
         let chosen = select(&self.graph, &costs, &nodes, subscriber, k, &self.config.paths);
         let mut offered: Vec<OfferedSource> = publishers

@@ -2,8 +2,7 @@
 //!
 //! Requests may arrive in any order, repeatedly, and from several rendezvous nodes. Each entry carries the version that
 //! its host gave it; the newer one wins, of equal ones the withdrawal: the same rule by which rendezvous nodes merge
-//! their records. Withdrawn entries are remembered for [`ManagerConfig::withdrawal_memory`], longer than a message may
-//! be in transit.
+//! their records. Withdrawn entries are remembered for `WITHDRAWAL_MEMORY`, longer than a message may be in transit.
 use super::*;
 use crate::{
     ids::ItemId,
@@ -209,7 +208,7 @@ impl TopologyManager {
             return;
         }
         let mut overtaken = Vec::new();
-        let full = self.transfers.len() >= self.config.transfers_max;
+        let full = self.transfers.len() >= self.config.limits.transfers_max;
         match self.transfers.get_mut(&key) {
             Some(transfer) if request.version < transfer.version => {
                 overtaken.push((subscription, transfer.version));
@@ -223,7 +222,7 @@ impl TopologyManager {
                 }
             }
             None if full => {
-                let rejection = Limit::Transfers.reached(self.config.transfers_max);
+                let rejection = Limit::Transfers.reached(self.config.limits.transfers_max);
                 self.refuse_for(key.0, rejection);
                 // A standby reaches the same refusal, but only one manager sends it.
                 if self.state == ManagerState::Active {
@@ -251,7 +250,7 @@ impl TopologyManager {
             }
         }
         for (node, version) in request.withdrawn {
-            changed |= transfer.withdraw(node, version, now + self.config.withdrawal_memory);
+            changed |= transfer.withdraw(node, version, now + WITHDRAWAL_MEMORY);
         }
         transfer.cut();
         transfer.settle();
@@ -279,7 +278,7 @@ impl TopologyManager {
                 self.end_transfer(now, key, version);
                 continue;
             }
-            if transfer.expire(now, self.config.withdrawal_memory) {
+            if transfer.expire(now, WITHDRAWAL_MEMORY) {
                 self.dirty.insert(key);
             }
             transfer.settle();
@@ -289,7 +288,7 @@ impl TopologyManager {
         self.transfers.remove(&key);
         self.dirty.remove(&key);
         self.fresh.remove(&key);
-        self.ended.insert(key, version, now + self.config.withdrawal_memory, self.config.transfers_max);
+        self.ended.insert(key, version, now + WITHDRAWAL_MEMORY, self.config.limits.transfers_max);
     }
     fn overtaken(&mut self, to: NodeId, item: ItemId, mut entries: Vec<(MatchKey, u64)>) {
         entries.truncate(crate::wire::OVERTAKEN_MAX);

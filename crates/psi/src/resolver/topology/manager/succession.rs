@@ -12,9 +12,9 @@ pub(super) struct Rival {
 const BEACONS_MISSED: u32 = 5;
 
 impl Rival {
-    /// Silence after which it counts as dead; never shorter than `least`.
-    pub(super) fn silence(&self, least: Duration) -> Duration {
-        (self.cadence.interval(Duration::ZERO) * BEACONS_MISSED).max(least)
+    /// Silence after which it counts as dead.
+    pub(super) fn silence(&self) -> Duration {
+        (self.cadence.interval(Duration::ZERO) * BEACONS_MISSED).max(MANAGER_SILENCE)
     }
 }
 
@@ -48,7 +48,7 @@ impl TopologyManager {
         cadence.on_message(now);
         let rival = Rival { beacon: beacon.clone(), heard: now, cadence };
         if beacon.state == ManagerState::Active {
-            self.last_active = Some((now, rival.silence(self.config.manager_silence)));
+            self.last_active = Some((now, rival.silence()));
         }
         self.rivals.insert(beacon.node, rival);
         self.handle_timeout(now);
@@ -63,21 +63,20 @@ impl TopologyManager {
     }
     /// When a standby may take over without a beacon until then.
     pub(super) fn succession_time(&self, started: Time) -> Time {
-        let listened = started + self.config.startup_wait;
-        let least = self.config.manager_silence;
+        let listened = started + STARTUP_WAIT;
         let leaderless = self.last_active.map_or(listened, |(heard, silence)| (heard + silence).max(listened));
         // Each better standby that answers gets one period for it: it may have heard the active manager later.
-        let period = self.last_active.map_or(least, |(_, silence)| silence);
+        let period = self.last_active.map_or(MANAGER_SILENCE, |(_, silence)| silence);
         let ours = (self.config.priority, self.config.node);
         let better = self.rivals.values().filter(|rival| (rival.beacon.priority, rival.beacon.node) > ours);
-        leaderless + better.map(|rival| rival.silence(least).max(period)).sum::<Duration>()
+        leaderless + better.map(|rival| rival.silence().max(period)).sum::<Duration>()
     }
     pub(super) fn check_succession(&mut self, now: Time, started: Time) {
         if self.state == ManagerState::Standby && self.succession_time(started) <= now {
             let seen = self.rivals.values().map(|rival| rival.beacon.term).max().unwrap_or(0);
-            let term = term_after(self.term.max(seen).max(self.domain.term()), self.config.boot);
+            let term = term_after(self.term.max(seen).max(self.domain.term), self.config.boot);
             self.state = ManagerState::Active;
-            self.rotation_due = now + self.config.capability_rotation;
+            self.rotation_due = now + CAPABILITY_ROTATION;
             self.note(format!("topology manager {} takes over, term {}", self.config.label, successions(term)));
             if self.change != Change::None {
                 drop(self.on_topology());
@@ -101,7 +100,7 @@ impl TopologyManager {
         self.announce_routes(RoutesDue::All);
     }
     pub(super) fn send_beacon(&mut self, now: Time) {
-        self.beacon_due = now + self.config.beacon_interval;
+        self.beacon_due = now + BEACON_INTERVAL;
         self.beacon_sequence += 1;
         self.beacons.push_back(Beacon {
             node: self.config.node,
