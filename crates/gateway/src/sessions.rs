@@ -15,6 +15,7 @@ use tokio::{
 use tributary::{ApiError, ErrorKind, Flow, Get, LocalApi, Output, spawn};
 use tributary_content::{Name, ObjectKind, Reference};
 use tributary_net::disk::{CachedObject, ObjectCache};
+use tributary_trust::owner_of;
 
 use crate::{config::GatewayConfig, folder::Folder, place::Place};
 
@@ -117,8 +118,11 @@ impl Sessions {
         let name = &place.reference.name;
         let shortest = place.shortest.max(name.len().saturating_sub(LEVELS_MAX)).min(name.len());
         let of = |name| Reference { name, ..place.reference.clone() };
-        for len in (shortest..=name.len()).rev() {
-            if let Some(found) = self.known(&of(name.prefix(len)))
+        let prefixes = (shortest..=name.len()).rev().map(|len| name.prefix(len));
+        // A folder above a key's names may be anybody's.
+        for prefix in prefixes.filter(|prefix| owner_of(prefix) == owner_of(name)) {
+            let len = prefix.len();
+            if let Some(found) = self.known(&of(prefix))
                 && let Some(located) = fits(found, name, len)
             {
                 return Ok(located);

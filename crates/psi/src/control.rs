@@ -27,7 +27,7 @@ use alloc::{
 
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, FaceId, NodeId, Time, TimerTable};
-use tributary_trust::{Grant, Identity};
+use tributary_trust::{Grant, Identity, may_claim};
 
 use self::{batching::Held, pairs::Pairs};
 use crate::wire::{
@@ -217,11 +217,9 @@ impl ControlChannel {
     pub fn grant(&self, node: NodeId) -> Option<&Grant> {
         self.pairs.as_ref()?.grant(node)
     }
-    /// Whether a node may publish a name: below its certified prefixes or, without a certificate in an open network,
-    /// where no known node owns names above or below. Without an authority every node may.
+    /// Whether a node may use a name as its own: see [`may_claim`].
     pub fn may_claim(&self, node: NodeId, name: &Name) -> bool {
-        let Some(pairs) = self.pairs.as_ref().filter(|_| node != self.node) else { return true };
-        pairs.grant(node).is_some_and(|grant| grant.may_claim(name, pairs.owners()))
+        may_claim(name, self.grant(node), self.pairs.as_ref().filter(|_| node != self.node).map(Pairs::owners))
     }
     /// A node has restarted: this one introduces itself again.
     pub fn introduce(&mut self, node: NodeId) {

@@ -20,6 +20,7 @@ use tributary_core::{
 };
 use tributary_sim::{Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
+use tributary_trust::key_prefix;
 
 /// What a node of the star is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,7 @@ pub fn run<N: Endpoint>(make: impl Fn(Part, &str, u64) -> N, route: impl Fn(&mut
     copies_under_other_keys_and_versions_serve(star());
     believes_keys_that_sign_the_same_bytes_and_remembers_none(star());
     learns_at_once_that_nobody_publishes(star());
+    the_name_of_a_key_is_its_own(star());
 }
 
 /// Two keys with one source each: neither is trusted, and the reason names both.
@@ -185,6 +187,22 @@ fn learns_at_once_that_nobody_publishes<N: Endpoint>(mut star: Star<N>) {
     assert!(star.net.now().since(published) <= Duration::from_secs(2), "{report:#?}");
 }
 
+/// The name belongs to a key, and no key is pinned or remembered. A stranger is there before the owner and another one comes
+/// amid the fetch: all bytes are the owner's.
+fn the_name_of_a_key_is_its_own<N: Endpoint>(mut star: Star<N>) {
+    star.name = key_prefix(&key_of(1).public()).child(b"object").expect("it is short");
+    star.publish(0, 2, 1);
+    star.run(Duration::from_secs(1));
+    star.publish(1, 1, 1);
+    let fetch = star.fetch(MemoryOpener::new(), Some(Rate::from_bits_per_second(400_000)));
+    star.run(Duration::from_millis(1_500));
+    assert!(star.report(&fetch).bytes > 0, "{:#?}", star.report(&fetch));
+    star.publish(2, 3, 1);
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&star.name), Some(bytes_of(1, 1)), "{report:#?}");
+    assert!(report.sources.iter().all(|source| source.bytes == 0 || source.label == "publisher-2"), "{report:#?}");
+}
+
 /// From the receiver to a publisher and back.
 const RTT: Duration = Duration::from_millis(20);
 
@@ -200,6 +218,8 @@ fn bytes_of(key: u8, version: u64) -> Bytes {
 
 struct Star<N> {
     net: Network<N>,
+    /// Of the object.
+    name: Name,
     publishers: Vec<NodeIndex>,
     receiver: NodeIndex,
 }
@@ -224,13 +244,15 @@ impl<N: Endpoint> Star<N> {
             }
             // Interests go from the receiver to all publishers.
             let (from, out) = if part == Part::Receiver { near } else { far };
-            net.with(from, |node, _| route(node, &"/trust".parse().expect("a name"), out));
+            for prefix in ["/trust", "/key"] {
+                net.with(from, |node, _| route(node, &prefix.parse().expect("a name"), out));
+            }
             node
         };
         let publishers =
             (1..=PUBLISHERS).map(|at| join(&mut net, Part::Publisher, &format!("publisher-{at}"))).collect();
         let receiver = join(&mut net, Part::Receiver, "receiver");
-        let mut star = Star { net, publishers, receiver };
+        let mut star = Star { net, name: name(), publishers, receiver };
         star.run(Duration::from_secs(5));
         star
     }
@@ -243,7 +265,8 @@ impl<N: Endpoint> Star<N> {
         self.publish_bytes(publisher, key, version, bytes_of(key, version));
     }
     fn publish_bytes(&mut self, publisher: usize, key: u8, version: u64, bytes: Bytes) {
-        let object = MemoryObject::with_options(name(), bytes, &key_of(key), version, ObjectKind::File, 16_384);
+        let object =
+            MemoryObject::with_options(self.name.clone(), bytes, &key_of(key), version, ObjectKind::File, 16_384);
         let object = Box::new(object.expect("it is in every limit"));
         self.net.with(self.publishers[publisher], |node, now| node.publish(now, object));
     }
@@ -253,7 +276,7 @@ impl<N: Endpoint> Star<N> {
         let content = opener.content();
         let (patience, opener) = (Some(Duration::from_secs(30)), Box::new(opener));
         let metric = PathMetric::Hops;
-        let fetch = Fetch { name: name(), opener, rate_limit, paths_per_source: 4, metric, patience };
+        let fetch = Fetch { name: self.name.clone(), opener, rate_limit, paths_per_source: 4, metric, patience };
         Fetching { id: self.net.with(self.receiver, |node, now| node.fetch(now, fetch)), content }
     }
     fn report(&self, fetch: &Fetching) -> TransferReport {

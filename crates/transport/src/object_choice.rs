@@ -1,6 +1,7 @@
 //! Chooses the object that a fetch of a name transfers, and judges sources that offer another one.
 //!
-//! The rule is identical in all families. Without a pinned or remembered key, a key is trusted only if every source has
+//! The rule is identical in all families. A name that belongs to a key ([`tributary_trust::owner_of`]) is believed under
+//! that key only. For other names without a pinned or remembered key, a key is trusted only if every source has
 //! it: node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers
 //! decides. As soon as two keys claim a name for different bytes, a person has to decide. A trusted key is remembered
 //! when an object that it signed is complete and verified ([`tributary_content::StoreOpener`]), never before. Among the
@@ -20,6 +21,7 @@ use alloc::{
 };
 
 use tributary_content::{Manifest, Name, StoreError, StoreOpener};
+use tributary_trust::check_signer;
 
 /// What [`choose`] decides.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,7 +75,16 @@ pub fn check(opener: &dyn StoreOpener, name: &Name, manifest: &Manifest) -> Resu
     if manifest.name != *name {
         return Err(Unfit::OtherName(manifest.name.clone()));
     }
-    opener.trusts(manifest).map_err(Unfit::Untrusted)
+    trusts(opener, manifest).map_err(Unfit::Untrusted)
+}
+/// Checks that a manifest's publisher is trusted with its name: the key that the name belongs to, or else one that `opener`
+/// trusts.
+///
+/// # Errors
+/// [`StoreError::Untrusted`] explains why not.
+pub fn trusts(opener: &dyn StoreOpener, manifest: &Manifest) -> Result<(), StoreError> {
+    check_signer(&manifest.name, &manifest.publisher).map_err(|reason| StoreError::Untrusted { reason })?;
+    opener.trusts(manifest)
 }
 
 /// Chooses among the offers of sources: one manifest per source, which has passed [`check`].

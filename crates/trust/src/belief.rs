@@ -1,12 +1,14 @@
 //! Which publisher is believed for a name.
 //!
 //! ```text
-//!  pinned key ─► rule of the longest prefix ─► certified key ─► key remembered for the name,  ─► first use
-//!                                                               or for the nearest name above
+//!  pinned key ─► key that owns the name ─► rule of the longest prefix ─► certified key
+//!             ─► key remembered for the name, or for the nearest name above ─► first use
 //! ```
 //! The first of these that exists decides alone. Bytes that a request names by their hash need no key.
 use alloc::{collections::BTreeMap, format, sync::Arc, vec::Vec};
 use tributary_content::{Manifest, Name, ObjectId, PublicKey, StoreError};
+
+use crate::{check_signer, owner_of};
 
 /// Keys by the prefixes of rules, or by the names that they are remembered for.
 pub type Keys = BTreeMap<Name, PublicKey>;
@@ -29,6 +31,8 @@ pub struct Believed {
 pub enum Ground {
     /// The request pins it.
     Pinned,
+    /// The name belongs to it.
+    Owner,
     /// A rule for this prefix names it.
     Rule(Name),
     /// An authority vouches for it.
@@ -41,8 +45,9 @@ impl Believed {
     /// The only key that is believed for a name, and why; `None` believes the first one.
     pub fn key(&self, name: &Name, remembered: &Keys) -> Option<(PublicKey, Ground)> {
         let pinned = self.pinned.map(|key| (key, Ground::Pinned));
-        let named = pinned.or_else(|| nearest(&self.rules, name).map(|(key, prefix)| (key, Ground::Rule(prefix))));
-        named.or_else(|| match self.certified[..] {
+        let owner = || owner_of(name).map(|key| (key, Ground::Owner));
+        let rule = || nearest(&self.rules, name).map(|(key, prefix)| (key, Ground::Rule(prefix)));
+        pinned.or_else(owner).or_else(rule).or_else(|| match self.certified[..] {
             [] => nearest(remembered, name).map(|(key, of)| (key, Ground::Remembered(of))),
             [key] => Some((key, Ground::Certified)),
             // They may contest the name.
@@ -65,6 +70,10 @@ impl Believed {
     pub fn check(&self, manifest: &Manifest, remembered: &Keys) -> Result<(), StoreError> {
         let Manifest { name, publisher, .. } = manifest;
         let refuse = |reason| Err(StoreError::Untrusted { reason });
+        // No pin gives a stranger the names of a key.
+        if let Err(reason) = check_signer(name, publisher) {
+            return refuse(reason);
+        }
         if let Some(object) = self.object
             && object != manifest.object_id()
         {
@@ -80,6 +89,8 @@ impl Believed {
                 "'{name}' is offered with a signature by {publisher}, but you asked for {key}; \
                  if you trust the offered key, {accept}"
             ),
+            // Already refused.
+            Ground::Owner => return Ok(()),
             Ground::Rule(prefix) => format!(
                 "'{name}' is offered with a signature by {publisher}, but a [[trust]] in this node's config believes \
                  only {key} below '{prefix}'; if you trust the offered key, {accept}"

@@ -53,15 +53,6 @@ impl Grant {
     pub fn owns(&self, name: &Name) -> bool {
         self.prefixes.iter().any(|prefix| prefix.is_prefix_of(name))
     }
-    /// Whether the holder may use `name` as its own among these neighbours: below its prefixes or, without a certificate in
-    /// an open network, where none of them owns names above or below.
-    pub fn may_claim<'a>(&self, name: &Name, mut neighbours: impl Iterator<Item = &'a Grant>) -> bool {
-        let overlaps = |owned: &Name| owned.is_prefix_of(name) || name.is_prefix_of(owned);
-        match self.is_certified() {
-            true => self.owns(name),
-            false => !neighbours.any(|grant| grant.prefixes.iter().any(overlaps)),
-        }
-    }
 }
 
 /// How far the clocks of two nodes may be apart, in seconds, unless a config says otherwise: one of them by a day, such as a

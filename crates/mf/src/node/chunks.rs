@@ -4,7 +4,7 @@ use crate::{
     config::CustodyUntil,
     custody::Answer,
     router::{
-        NO_ROOM, NO_SHARE, TOO_LARGE,
+        NO_ROOM, NO_SHARE, NOT_PROVEN, TOO_LARGE,
         arriving::{Pending, Stopped, Verdict},
         link_state::TOO_MANY_ROUTERS,
         proxy::CHUNK_OVERHEAD_BYTES,
@@ -63,7 +63,7 @@ impl MfNode {
     /// Tells the custodian of a dropped chunk, which sends it again. Returns whether there is one.
     fn notify_custodian_of_loss(&mut self, now: Time, header: &ChunkHeader, reason: &'static str) -> bool {
         let state = match reason {
-            NO_SHARE | NO_ROOM => CustodyState::Refused,
+            NO_SHARE | NO_ROOM | NOT_PROVEN => CustodyState::Refused,
             _ => CustodyState::Lost,
         };
         let own = self.guid;
@@ -104,7 +104,8 @@ impl MfNode {
                 if self.keep_out_of_its_way(now, slot, false) {
                     return drop(self.router.consume(slot));
                 }
-                if header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source) {
+                let is_delegated = header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source);
+                if is_delegated && self.prove_source(now, slot).is_ok() {
                     self.delegate(now, slot, &header);
                 }
             }
@@ -370,7 +371,31 @@ impl MfNode {
             self.events.on_dropped(FaceId::default(), "part of a chunk beyond partial_size", 0);
         }
     }
+    /// Checks that the source of a chunk has proven its key, so that the chunk may be stored, and replace others, in its
+    /// name. Certified routers vouch for it, and so do routers that this node was told of. Any other node may have said
+    /// that it is a router, so the source's own record decides.
+    ///
+    /// # Errors
+    /// The source whose record has to be looked up first; `None` if the source is not there.
+    pub(super) fn prove_source(&self, now: Time, slot: Slot) -> Result<(), Option<Guid>> {
+        let chunk = self.router.buffer.chunk(slot).ok_or(None)?;
+        let is_named = |face: FaceId| self.faces.contains_key(&face) && !self.unsolicited.contains(face);
+        match (chunk.origin, &chunk.header) {
+            (Origin::Face(face, _), Some(header)) if self.signed.is_none() && !is_named(face) => {
+                self.router.find_behind(now, face, header.source)
+            }
+            _ => Ok(()),
+        }
+    }
     pub(super) fn on_store(&mut self, now: Time, slot: Slot, reason: StoreReason) {
+        match (self.prove_source(now, slot), reason) {
+            (Ok(()), _) => {}
+            (Err(_), StoreReason::Relief | StoreReason::BadPath) => {
+                return self.router.refuse_store(now, slot, reason);
+            }
+            (Err(Some(source)), _) => return self.router.wait_for(now, slot, source),
+            (Err(None), _) => return self.router.drop_chunk(slot, NOT_PROVEN),
+        }
         self.leave_room(slot);
         let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else {
             return self.router.drop_chunk(slot, "no storage");
@@ -453,13 +478,14 @@ impl MfNode {
         self.events.on_dropped(from, TOO_MANY_ROUTERS, bytes);
     }
     pub(super) fn on_local(&mut self, now: Time, slot: Slot) {
+        let is_proven = self.prove_source(now, slot).is_ok();
         let Some(chunk) = self.router.consume(slot) else { return };
         let (payload, packets) = (chunk.payload(), chunk.count());
         let from = if let Origin::Face(face, _) = chunk.origin { face } else { FaceId::default() };
         let Some(header) = chunk.header else { return };
         match header.kind {
             ChunkKind::Data(_) => {
-                self.on_repair(now, &header, &payload);
+                self.on_repair(now, &header, &payload, is_proven);
                 if let Some(arrival) = chunk.arrival {
                     self.receiver.on_arrival(&header, packets, &arrival);
                 }

@@ -3,7 +3,7 @@ use super::*;
 use tributary_transport::Obstacle;
 use tributary_transport::bulk::{BulkInput, BulkStep};
 use tributary_transport::messaging::GetOptions;
-use tributary_trust::Identity as NetworkIdentity;
+use tributary_trust::{Identity as NetworkIdentity, check_signer};
 
 impl Endpoint for MfNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -16,7 +16,7 @@ impl Endpoint for MfNode {
     }
     fn set_identity(&mut self, now: Time, identity: &NetworkIdentity) {
         self.neighbour.require_certificates();
-        self.owners.get_or_insert_default();
+        self.owners.require_certificates();
         self.seals.iter_mut().for_each(Seals::require_certificates);
         self.resolver.set_identity(now, identity);
         self.replica.iter_mut().for_each(|replica| replica.set_identity(identity));
@@ -30,12 +30,7 @@ impl Endpoint for MfNode {
         self.review_routers(now);
     }
     fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
-        if let Some(owners) = &mut self.owners {
-            match grant {
-                Some(grant) => drop(owners.insert(face, grant.clone())),
-                None => drop(owners.remove(&face)),
-            }
-        }
+        self.owners.set(face, grant);
         self.neighbour.allow(face, grant.map(|grant| Roles::certified(grant.roles)));
         if grant.is_none() {
             self.signed.iter_mut().for_each(|signed| signed.forget(face));
@@ -44,6 +39,10 @@ impl Endpoint for MfNode {
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
         let manifest = object.manifest().clone();
+        if let Err(reason) = check_signer(&manifest.name, &manifest.publisher) {
+            let name = manifest.name.to_string();
+            return self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "publish", reason }));
+        }
         let content = Guid::of_content(&manifest.publisher, &manifest.name);
         if let Some(other) = self.content_of(&manifest.name).filter(|other| *other != content) {
             self.resolver.delete(now, other);

@@ -125,7 +125,8 @@ impl MfNode {
         // Unreliable chunks are never requested again.
         let tag = header.tag().filter(|tag| tag.reliability != Reliability::DontCare);
         let serves = tag.is_some_and(|tag| self.relays.serves(&header.source, tag.transfer, tag.token));
-        if header.proxies_left == 0 || header.source == self.guid || !serves {
+        let is_proven = self.prove_source(now, slot).is_ok();
+        if header.proxies_left == 0 || header.source == self.guid || !serves || !is_proven {
             return;
         }
         if let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) {
@@ -181,14 +182,14 @@ impl MfNode {
         true
     }
     /// Forwards a chunk that was sent to this device to the members that requested it.
-    pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
+    pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, is_proven: bool) {
         let Some(tag) = header.tag() else { return };
         let waiting = self.relays.on_repair(header.source, tag.transfer, tag.number);
         let Some(group) = self.relays.group(&header.source, tag.transfer).filter(|_| !waiting.is_empty()) else {
             return;
         };
         let mut copy = ChunkHeader { destination: group, source_address: self.config.address, ..header.clone() };
-        if let Some(proxy) = &mut self.proxy {
+        if let Some(proxy) = self.proxy.as_mut().filter(|_| is_proven) {
             let _ = proxy.put(now, &copy, payload, Kept::Delegated);
         }
         copy.flags |= Flags::STORED;

@@ -40,7 +40,7 @@ use tributary_transport::{
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
     policy::FacePolicy,
 };
-use tributary_trust::Grant;
+use tributary_trust::{Claimants, Grant};
 
 use crate::{
     anycast::Anycasts,
@@ -142,8 +142,8 @@ pub struct MfNode {
     seals: Option<Seals>,
     /// For a router in a network with an authority: signs its link state, and checks other routers'.
     signed: Option<SignedStates>,
-    /// In a network with an authority: the rights of neighbours on protected faces.
-    owners: Option<BTreeMap<FaceId, Grant>>,
+    /// What neighbours on protected faces have proven, and so may claim.
+    owners: Claimants,
     /// The boot number of each host, and the numbers of its queries since then.
     served: BTreeMap<Guid, (u64, Replays)>,
     /// Who may look up the records of a name, or (`None`) of this node; others are for all.
@@ -248,7 +248,7 @@ impl MfNode {
             listings: Listings::default(),
             seals: config.router.then(|| Seals::new(address, boot)),
             signed: None,
-            owners: None,
+            owners: Claimants::default(),
             served: BTreeMap::new(),
             rules,
             rules_look_at: now,

@@ -5,6 +5,8 @@ use crate::{
     receiver::{Announced, Announcer},
     wire::{Readers, SealedHead, names::READERS_MAX},
 };
+use tributary_content::Manifest;
+use tributary_trust::owner_of;
 
 /// Reasons for which messages are dropped in a network with an authority.
 const NOT_CERTIFIED: &str = "message for a router that is not known to be certified";
@@ -155,9 +157,8 @@ impl MfNode {
     ) -> Result<(), &'static str> {
         let peer =
             self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("name query of an unsolicited face")?;
-        if self.owners.is_some()
-            && let NameMessage::Put { record, .. } = &message
-            && !NameRecord::decode(record).is_ok_and(|record| self.may_put(face, &record))
+        if let NameMessage::Put { record, .. } = &message
+            && NameRecord::statement_in(record).is_some_and(|statement| !self.may_put(face, &statement.body))
         {
             return Err(NOT_OWNED);
         }
@@ -176,9 +177,8 @@ impl MfNode {
                 // A renewal shows no names. Where names have owners, a host that owns none puts its records again, to
                 // be checked.
                 if let NameMessage::Renew { request, holdings, .. } = &message
-                    && let Some(owners) = &self.owners
-                    && !owners.get(&face).is_some_and(Grant::is_certified)
-                    && owners.values().any(|grant| !grant.prefixes.is_empty())
+                    && !self.owners.grant(face).is_some_and(Grant::is_certified)
+                    && self.owners.grants().any(|grant| !grant.prefixes.is_empty())
                 {
                     let missing = holdings.iter().map(|holding| holding.bucket).collect();
                     let renewed = NameMessage::Renewed { request: *request, missing };
@@ -201,33 +201,17 @@ impl MfNode {
         }
         Ok(())
     }
-    /// Whether the host on a face may put a record: about a name that it [may claim](Grant::may_claim). Records about
+    /// Whether the host on a face may put a record: about a name that it [may claim](Claimants::may_claim). Records about
     /// the device and its groups belong to it by the key that signs them.
-    fn may_put(&self, face: FaceId, record: &NameRecord) -> bool {
-        let Some(owners) = &self.owners else { return true };
-        let manifest = record.manifest();
-        // For a scope above a name that it owns, the record only says that the scope leads to it.
-        let grant = owners.get(&face);
-        if let RecordBody::Scope { name } = &record.statement().body {
-            let leads_to_own = |grant: &Grant| grant.prefixes.iter().any(|prefix| name.is_prefix_of(prefix));
-            let is_owned = |mut others: alloc::collections::btree_map::Values<'_, FaceId, Grant>| {
-                others.any(|other| other.owns(name))
-            };
-            return grant.is_some_and(|grant| match grant.is_certified() {
-                true => grant.owns(name) || leads_to_own(grant),
-                false => !is_owned(owners.values()),
-            });
+    fn may_put(&self, face: FaceId, body: &RecordBody) -> bool {
+        match body {
+            RecordBody::Scope { name } => self.owners.may_lead_to(face, name),
+            RecordBody::Attached { name } => self.owners.may_claim(face, name),
+            // A record of what has a key's name is valid only if that key signs it, whoever serves it.
+            RecordBody::Content(manifest) if self.signed.is_some() => Manifest::decode(manifest)
+                .is_ok_and(|of| owner_of(&of.name).is_some() || self.owners.may_claim(face, &of.name)),
+            _ => true,
         }
-        let name = match &record.statement().body {
-            RecordBody::Attached { name } => name,
-            RecordBody::Content(_) => match &manifest {
-                Some(manifest) => &manifest.name,
-                None => return false,
-            },
-            _ => return true,
-        };
-        // Without a grant, the neighbour has proven nothing.
-        grant.is_some_and(|grant| grant.may_claim(name, owners.values()))
     }
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {

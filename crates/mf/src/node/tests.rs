@@ -6,6 +6,7 @@ use tributary_content::{ChunkRepository, StoreError};
 use super::*;
 use crate::{
     ids::{ChunkKey, Token},
+    router::NOT_PROVEN,
     wire::{ChunkRanges, DataTag, Reliability},
 };
 
@@ -481,9 +482,9 @@ fn a_repository_that_calls_its_node_is_not_asked_before() {
 // A network with an authority.
 
 use alloc::sync::Arc;
-use tributary_content::MemoryObject;
+use tributary_content::{MemoryObject, PublicKey};
 use tributary_trust::{
-    Access, Certificate, Identity as NetworkIdentity, Network, Roles as CertifiedRoles, Terms, UnixTime,
+    Access, Certificate, Identity as NetworkIdentity, Network, Roles as CertifiedRoles, Terms, UnixTime, key_prefix,
 };
 
 fn node_key(number: usize) -> SigningKey {
@@ -592,4 +593,80 @@ fn hosts_put_records_for_names_that_they_own_and_for_no_others() {
         assert_eq!(publish(&mut world, 2, "/lab/other"), is_open, "another node owns it");
         assert_eq!(world.counter(0, names::NOT_OWNED) > 0, !is_open);
     }
+}
+
+#[test]
+fn what_has_the_name_of_a_key_is_put_under_its_signature_only_with_an_authority_or_without() {
+    let owner = SigningKey::from_secret(&[7; 32]);
+    let below = |key: &PublicKey, part: &[u8]| key_prefix(key).child(part).expect("it is short");
+    let nodes = [
+        (router("hub", 1), Some(certificate(0, CertifiedRoles::ROUTER | CertifiedRoles::RESOLVER, &[]))),
+        (Config::new("stranger", 2), Some(certificate(1, CertifiedRoles::HOST, &["/key"]))),
+        (Config::new("guest", 3), None),
+    ];
+    for access in [None, Some(Access::Open)] {
+        let mut world = World::certified(&nodes, access);
+        let publish = |world: &mut World, node: usize, signer: &SigningKey| {
+            let (now, name) = (world.now, below(&owner.public(), b"file"));
+            let object = MemoryObject::new(name.clone(), vec![7; 5_000], signer).expect("small");
+            world.nodes[node].publish(now, Box::new(object));
+            world.run(200);
+            world.nodes[0].knows_name(&Guid::of_name(&name))
+        };
+        assert!(!publish(&mut world, 1, &node_key(1)), "{access:?}: not even with a certificate for /key");
+        assert!(publish(&mut world, 2, &owner), "{access:?}: its signature counts, and not who serves it");
+        // Whoever attaches to a name signs nothing with the key, and has to prove it.
+        let attach = |world: &mut World, key: &PublicKey| {
+            let (now, name) = (world.now, below(key, b"inbox"));
+            tributary_transport::Messaging::attach(&mut world.nodes[2], now, &name);
+            world.run(200);
+            world.nodes[0].knows_name(&Guid::of_name(&name))
+        };
+        let now = world.now;
+        world.nodes[0].handle_grant(now, FaceId(2), Some(&Grant::host(node_key(2).public(), "guest")));
+        assert!(!attach(&mut world, &owner.public()), "{access:?}");
+        assert!(attach(&mut world, &node_key(2).public()), "{access:?}");
+    }
+}
+
+#[test]
+fn a_router_that_nobody_vouches_for_has_chunks_stored_for_sources_behind_it_only() {
+    let nodes = [(router("hub", 1), None), (router("dials", 2), None), (Config::new("victim", 3), None)];
+    let mut world = World::certified(&nodes, None);
+    let now = world.now;
+    // It came to the hub, whose owner has not named it.
+    world.nodes[0].unsolicited.add(now, FaceId(1));
+    let mut number = 0;
+    let mut stored = |world: &mut World, source: Guid| {
+        number += 1;
+        let tag = DataTag {
+            object: ObjectId([3; 16]),
+            transfer: 1 << 31 | 1,
+            token: Token(7),
+            number,
+            count: 1_000,
+            chunk_bytes: 1_000,
+            reliability: Reliability::Nack,
+            window: u16::MAX,
+            window_chunks: 0,
+        };
+        let before = world.nodes[0].holdings().len();
+        world.send_chunk(1, ChunkKind::Data(tag), source, Guid([9; 20]), vec![7; 1_000]);
+        world.run(8_000);
+        world.nodes[0].holdings().len() - before
+    };
+    let victim = world.guid(2);
+    assert_eq!([Guid([8; 20]), victim].map(|source| stored(&mut world, source)), [0, 0]);
+    assert!(world.counter(0, NOT_PROVEN) > 0);
+    let own = world.guid(1);
+    assert_eq!(stored(&mut world, own), 1, "it has proven its own key");
+    let behind = Guid([6; 20]);
+    let lifetime = core::time::Duration::from_secs(60);
+    let addresses = Vec::from([(world.nodes[1].config.address, WEIGHT_MAX)]);
+    let binding = Binding { addresses, readers: Readers::All, lifetime, version: Some(1) };
+    let now = world.now;
+    world.nodes[0].router.handle_binding(now, behind, binding);
+    assert_eq!(stored(&mut world, behind), 1, "by its own record it is behind that router");
+    world.nodes[0].unsolicited.remove(FaceId(1));
+    assert_eq!(stored(&mut world, Guid([8; 20])), 1, "the owner of the hub has named that router");
 }

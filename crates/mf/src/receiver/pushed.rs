@@ -141,7 +141,7 @@ impl Receiver {
         };
         let (name, size) = (manifest.name.clone(), manifest.size);
         let delivery = [&header.source.0[..], &tag.transfer.to_be_bytes()].concat();
-        let trusted = acceptor.trusts(&manifest);
+        let trusted = object_choice::trusts(&**acceptor, &manifest);
         match trusted.and_then(|()| Reassembly::sent(manifest, &mut **acceptor, &delivery)) {
             // Its custodian continues to keep it.
             Err(StoreError::Later { .. }) => self.refuse(header, tag),

@@ -212,10 +212,8 @@ impl Router {
                 self.outputs.push_back(Output::Arrived(slot));
             }
             Way::Resolve => {
-                let waiting = &mut self.unresolved.entry(header.destination).or_insert((now, Vec::new())).1;
-                waiting.push(slot);
                 self.taken_if_control(slot);
-                self.outputs.push_back(Output::Resolve(header.destination));
+                self.wait_for(now, slot, header.destination);
             }
             Way::Store(reason) if header.is_control() || header.flags.contains(Flags::NO_PROXY) => {
                 let reason = if reason == StoreReason::NoRoute { "no route" } else { "destination away" };
@@ -231,6 +229,26 @@ impl Router {
             },
             Way::Drop(reason) => self.drop_chunk(slot, reason),
         }
+    }
+    /// Forwards a chunk once a name is looked up.
+    pub fn wait_for(&mut self, now: Time, slot: Slot, name: Guid) {
+        self.unresolved.entry(name).or_insert((now, Vec::new())).1.push(slot);
+        self.outputs.push_back(Output::Resolve(name));
+    }
+    /// Checks that a device has proven its key: as the neighbour on `face`, or by a record of its own that it is reached
+    /// through that face, as far as routes show.
+    ///
+    /// # Errors
+    /// The device if its record has to be looked up first; `None` if it has not.
+    pub fn find_behind(&self, now: Time, face: FaceId, device: Guid) -> Result<(), Option<Guid>> {
+        if self.hops.get(&face).is_some_and(|hop| hop.guid == device) {
+            return Ok(());
+        }
+        let route = |at: NetworkAddress| self.topology.as_ref().and_then(|topology| topology.route(at));
+        let may_be_there =
+            |at: &NetworkAddress| Some(*at) != self.config.address && route(*at).is_none_or(|route| route.face == face);
+        let places = self.binding(now, &device).ok_or(Some(device))?;
+        places.iter().any(may_be_there).then_some(()).ok_or(None)
     }
     /// A chunk goes to one of several addresses, since their paths diverge here. Looks up their weights; until these
     /// are known, chunks do not wait for them.

@@ -11,7 +11,7 @@ use tributary_core::{
     wire_table,
 };
 use tributary_directory::holdings::Ascending;
-use tributary_trust::{Identity, UnixTime};
+use tributary_trust::{Identity, UnixTime, check_signer};
 
 use super::{
     Reader, WireError, Writer,
@@ -245,6 +245,11 @@ impl NameRecord {
         }
         Ok(NameRecord { statement, signature, guid, places })
     }
+    /// The statement in the bytes of a record, before anybody has checked its signature.
+    pub fn statement_in(bytes: &[u8]) -> Option<Statement> {
+        let (signed, _) = bytes.split_last_chunk::<{ Signature::BYTES }>()?;
+        Statement::decode(signed).ok()
+    }
     /// The canonical bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.statement.bytes();
@@ -361,7 +366,8 @@ impl Statement {
             RecordBody::Group { label, .. } | RecordBody::Deleted(label) => alone(Guid::of(&self.key, label)),
             RecordBody::Content(manifest) => {
                 let forged = WireError::Forged { field: "manifest of the content" };
-                let manifest = Manifest::decode(manifest).map_err(|_| forged)?;
+                let is_signed = |of: &Manifest| check_signer(&of.name, &of.publisher).is_ok();
+                let manifest = Manifest::decode(manifest).ok().filter(is_signed).ok_or(forged)?;
                 content_places(Guid::of_content(&manifest.publisher, &manifest.name), &manifest.name)
             }
             RecordBody::ContentDeleted { content, name } => content_places(*content, name),

@@ -47,7 +47,7 @@ use tributary_core::{
     Datagram, Duration, FaceAddresses, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event,
 };
 use tributary_transport::host::EVENTS_MAX;
-use tributary_trust::Grant;
+use tributary_trust::{Claimants, Grant};
 
 pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
@@ -252,8 +252,8 @@ pub struct Router {
     /// Strategies chosen for prefixes; the root's is always present.
     choices: BTreeMap<Name, usize>,
     management: Management,
-    /// In a network with an authority: the prefixes that neighbours on protected faces may register.
-    owners: Option<BTreeMap<FaceId, Grant>>,
+    /// What neighbours on protected faces have proven, and so may register.
+    owners: Claimants,
     /// Differs from start to start, also where the secret does not.
     boot: u64,
     /// What neighbours have answered to questions for their boot numbers: the number of the question and the boot number.
@@ -293,7 +293,7 @@ impl Router {
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
             management: Management::new(),
-            owners: None,
+            owners: Claimants::default(),
             boot: u64::from_be_bytes(*run.first_chunk().expect("a digest is longer")),
             boot_answers: VecDeque::new(),
             local: VecDeque::new(),
@@ -338,17 +338,13 @@ impl Router {
     }
     /// From now on neighbours register only the names that their certificates cover.
     pub fn require_certificates(&mut self) {
-        self.owners.get_or_insert_default();
+        self.owners.require_certificates();
     }
-    /// Sets the neighbour's rights on a face in a network with an authority; `None` if no neighbour is admitted there.
+    /// Sets the neighbour's rights on a face; `None` if no neighbour is admitted there.
     /// Registered routes beyond these rights are removed.
     pub fn set_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
         self.now = now;
-        let Some(owners) = &mut self.owners else { return };
-        match grant {
-            Some(grant) => drop(owners.insert(face, grant.clone())),
-            None => drop(owners.remove(&face)),
-        }
+        self.owners.set(face, grant);
         let is_learnt = |route: &Route| route.origin != ORIGIN_STATIC;
         let of_face = |face: FaceId| self.faces.get(&face).is_some_and(|state| !state.is_local());
         let learnt: Vec<(Name, FaceId, u64)> = self
@@ -363,17 +359,13 @@ impl Router {
             self.unregister(&prefix, face, origin);
         }
     }
-    /// Whether the neighbour on a face may have routes for a prefix: see [`Grant::may_claim`].
+    /// Whether the neighbour on a face may have routes for a prefix.
     fn may_own(&self, face: FaceId, prefix: &Name) -> bool {
-        let Some(owners) = &self.owners else { return true };
-        // Without a grant, the neighbour has proven nothing.
-        owners.get(&face).is_some_and(|grant| grant.may_claim(prefix, owners.values()))
+        self.owners.may_claim(face, prefix)
     }
     /// Removes a face, its routes and its queue.
     pub fn remove_face(&mut self, now: Time, face: FaceId) {
-        if let Some(owners) = &mut self.owners {
-            owners.remove(&face);
-        }
+        self.owners.set(face, None);
         self.now = now;
         self.set_face_up(now, face, false);
         self.on_face_event(face, FaceEvent::Destroyed);

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tributary_content::{Manifest, Name, ObjectId, PublicKey, StoreError};
-use tributary_trust::{Believed, Ground};
+use tributary_trust::{Believed, Ground, owner_of};
 
 use super::{
     background::lock,
@@ -327,7 +327,8 @@ impl Trust {
     pub fn check_and_remember(&self, manifest: &Manifest) -> Result<(), StoreError> {
         let Manifest { name, publisher, .. } = manifest;
         self.check(manifest)?;
-        if !(self.binds_key && self.believed.binds()) {
+        // Names that belong to a key need no memory.
+        if !(self.binds_key && self.believed.binds()) || owner_of(name).is_some() {
             return Ok(());
         }
         let outranks = !matches!(self.key(name)?, None | Some((_, Ground::Remembered(_))));

@@ -6,10 +6,13 @@ use alloc::{
     vec::Vec,
 };
 
+use tributary_content::Manifest;
 use tributary_core::{
     NodeId, Time, TransferId,
     event::{Event, ResolverEvent},
 };
+
+use tributary_trust::{check_signer, owner_of};
 
 use super::{EARLY_MAX, PsiNode, Waiting};
 use crate::{
@@ -207,11 +210,14 @@ impl PsiNode {
             },
         }
     }
-    /// Whether a host may send this request to a rendezvous node, in a network with an authority. The host's
-    /// certificate came when it introduced itself, so that renewals carry none. A host may always report that it no
-    /// longer publishes anything.
+    /// Whether a host may send this request to a rendezvous node. In a network with an authority, the host's certificate
+    /// came when it introduced itself, so that renewals carry none. A host may always report that it no longer publishes
+    /// anything.
     fn may_ask(&self, from: NodeId, request: &ClientRequest) -> bool {
         match &request.operation {
+            // The signature decides, so that others may serve what the key has signed.
+            Operation::Publish { manifest, .. } if owner_of(&request.name).is_some() => Manifest::decode(manifest)
+                .is_ok_and(|of| of.name == request.name && check_signer(&of.name, &of.publisher).is_ok()),
             Operation::Publish { .. } | Operation::PublishScope { .. } | Operation::UnpublishScope => {
                 self.control.may_claim(from, &request.name)
             }

@@ -552,3 +552,24 @@ fn a_neighbour_is_the_node_whose_key_it_has_proven() {
         star.dropped
     );
 }
+
+#[test]
+fn what_has_the_name_of_a_key_is_published_under_its_signature_only_without_an_authority_too() {
+    let mut star = Star::new(&["0", "1", "2", "3"], |config| {
+        let is_resolver = config.label == "1";
+        config.router = is_resolver || config.label == "0";
+        (config.resolver, config.topology_manager) = (is_resolver, is_resolver.then_some(1));
+    });
+    star.run(10_000);
+    let publish = |star: &mut Star, number: usize, signer: usize| {
+        let name = tributary_trust::key_prefix(&node_key(9).public()).child(b"image").expect("it is short");
+        let object = MemoryObject::new(name, alloc::vec![7; 1_000], &node_key(signer)).expect("not empty");
+        star.nodes[number].publish(star.now, Box::new(object));
+        star.run(1_000);
+        star.nodes[1].rendezvous.as_ref().expect("it is one").status().publications
+    };
+    assert_eq!(publish(&mut star, 2, 2), 0);
+    assert_eq!(publish(&mut star, 3, 9), 1, "its signature counts, and not who serves it");
+    let counters = star.nodes[1].status(star.now).counters;
+    assert!(counters.contains_key("publication of a name that its host does not own"), "{counters:?}");
+}

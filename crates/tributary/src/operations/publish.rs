@@ -7,7 +7,7 @@ use tributary_net::{
     disk::{self, LeftOut},
 };
 use tributary_transport::ObstacleKind;
-use tributary_trust::{Access, Grant};
+use tributary_trust::{Access, Grant, check_signer, key_prefix, owner_of};
 
 use super::{diagnosis, wait_until};
 use crate::{
@@ -77,7 +77,7 @@ impl LocalNode {
     }
     /// Refuses a name that the node's certificate does not cover, where the network would refuse it later.
     pub(super) fn must_own(grant: Option<&Grant>, name: &Name) -> Result<(), ApiError> {
-        let Some(grant) = grant.filter(|grant| !grant.owns(name)) else { return Ok(()) };
+        let Some(grant) = grant.filter(|grant| !grant.owns(name) && owner_of(name).is_none()) else { return Ok(()) };
         let owned: Vec<String> = grant.prefixes.iter().map(|prefix| format!("'{prefix}'")).collect();
         let owned = if owned.is_empty() { "no names".into() } else { owned.join(", ") };
         let message = format!("cannot publish '{name}': the certificate of this node covers {owned}");
@@ -252,6 +252,11 @@ impl LocalNode {
         version: Option<u64>,
         (readers, mirrors): (&[PublicKey], &[String]),
     ) -> Result<(Opened, Option<Notice>), ApiError> {
+        let own = self.key().public();
+        check_signer(&name, &own).map_err(|reason| {
+            let hint = format!("names below {} are of this node's key", key_prefix(&own));
+            ApiError::new(ErrorKind::Rejected, format!("cannot publish: {reason}")).with_hint(hint)
+        })?;
         let (mut publication, keys) = match readers {
             [] => (self.files.publish(path, name, version, mirrors, self.key())?, None),
             _ if !mirrors.is_empty() => {

@@ -792,3 +792,24 @@ proptest::proptest! {
         proptest::prop_assert_eq!(routes, if registers { Vec::from([cost]) } else { Vec::new() });
     }
 }
+
+#[test]
+fn neighbours_register_names_of_keys_that_they_have_proven_without_an_authority_too() {
+    use alloc::string::ToString as _;
+    use tributary_trust::{Grant, PublicKey, key_prefix};
+    let key = tributary_content::SigningKey::from_secret(&[1; 32]).public();
+    let owned = key_prefix(&key).to_string();
+    let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
+    let code = |bench: &mut Bench, face: u32, nonce: u8| {
+        let mut sent = bench.recv(face, &remote_register(&owned, nonce));
+        sent.retain(|sent| !LpPacket::decode(&sent.bytes).is_ok_and(|packet| packet.boot_probe.is_some()));
+        response(&sent).code
+    };
+    bench.router.set_grant(bench.now, FaceId(2), Some(&Grant::host(key, "owner")));
+    bench.router.set_grant(bench.now, FaceId(3), Some(&Grant::host(PublicKey([2; 32]), "stranger")));
+    assert_eq!([2, 3, 4].map(|face| code(&mut bench, face, face as u8)), [200, 403, 403]);
+    let is_there = |bench: &Bench| bench.router.rib.iter().any(|(prefix, _)| *prefix == key_prefix(&key));
+    assert!(is_there(&bench));
+    bench.router.set_grant(bench.now, FaceId(2), None);
+    assert!(!is_there(&bench), "its owner has gone");
+}
