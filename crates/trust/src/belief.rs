@@ -24,6 +24,8 @@ pub struct Believed {
     pub rules: Arc<Keys>,
     /// The publishers that an authority vouches for.
     pub certified: Vec<PublicKey>,
+    /// Whether a remembered key counts for its name only: those that send objects to a node share the names below one.
+    pub is_for_senders: bool,
 }
 
 /// Why a key is believed.
@@ -48,7 +50,10 @@ impl Believed {
         let owner = || owner_of(name).map(|key| (key, Ground::Owner));
         let rule = || nearest(&self.rules, name).map(|(key, prefix)| (key, Ground::Rule(prefix)));
         pinned.or_else(owner).or_else(rule).or_else(|| match self.certified[..] {
-            [] => nearest(remembered, name).map(|(key, of)| (key, Ground::Remembered(of))),
+            [] => {
+                let known = nearest(remembered, name).filter(|(_, of)| !self.is_for_senders || of == name);
+                known.map(|(key, of)| (key, Ground::Remembered(of)))
+            }
             [key] => Some((key, Ground::Certified)),
             // They may contest the name.
             [..] => None,
@@ -83,32 +88,27 @@ impl Believed {
         let Some((key, ground)) = self.key(name, remembered).filter(|(key, _)| self.binds() && key != publisher) else {
             return Ok(());
         };
-        let accept = format!("fetch with --publisher {publisher}");
-        refuse(match ground {
-            Ground::Pinned => format!(
-                "'{name}' is offered with a signature by {publisher}, but you asked for {key}; \
-                 if you trust the offered key, {accept}"
-            ),
+        let believed = match ground {
+            Ground::Pinned => format!("you asked for {key}"),
             // Already refused.
             Ground::Owner => return Ok(()),
-            Ground::Rule(prefix) => format!(
-                "'{name}' is offered with a signature by {publisher}, but a [[trust]] in this node's config believes \
-                 only {key} below '{prefix}'; if you trust the offered key, {accept}"
-            ),
-            Ground::Certified => format!(
-                "'{name}' is offered with a signature by {publisher}, but an authority vouches for {key}; \
-                 if you trust the offered key, {accept}"
-            ),
-            Ground::Remembered(of) if of == *name => format!(
-                "'{name}' was published by {key} before, and is now offered with a signature by {publisher}: \
-                 either its publisher has a new key, or somebody else uses its name; \
-                 if you trust the new key, {accept}"
-            ),
-            Ground::Remembered(of) => format!(
-                "'{of}', above '{name}', was published by {key}, and '{name}' is offered with a signature by \
-                 {publisher}; if you trust the offered key, {accept}"
-            ),
-        })
+            Ground::Rule(prefix) => {
+                format!("a [[trust]] in this node's config believes only {key} below '{prefix}'")
+            }
+            Ground::Certified => format!("an authority vouches for {key}"),
+            Ground::Remembered(of) if of == *name => {
+                return refuse(format!(
+                    "'{name}' was published by {key} before, and is now offered with a signature by {publisher}: \
+                     either its publisher has a new key, or somebody else uses its name; \
+                     if you trust the new key, fetch with --publisher {publisher}"
+                ));
+            }
+            Ground::Remembered(of) => format!("'{of}', above it, was published by {key}"),
+        };
+        refuse(format!(
+            "'{name}' is offered with a signature by {publisher}, but {believed}; \
+             if you trust the offered key, fetch with --publisher {publisher}"
+        ))
     }
 }
 
@@ -174,6 +174,9 @@ mod tests {
             assert_eq!(rules.key(&name(text), &Keys::new()).map(|(key, _)| key), expected, "{text}");
             assert_eq!(Believed::default().key(&name(text), &of).map(|(key, _)| key), expected, "{text}");
         }
+        let of_sender = Believed { is_for_senders: true, ..Believed::default() };
+        assert_eq!(of_sender.key(&name("/lab/a"), &of), None, "senders share the names below one");
+        assert!(of_sender.knows(&name("/lab"), &of) && of_sender.check(&offered("/lab", 2), &of).is_err());
         let root = Believed { rules: Arc::new(keys(&[("/", 1)])), ..Believed::default() };
         assert!(root.knows(&name("/x"), &Keys::new()));
     }
@@ -189,7 +192,7 @@ mod tests {
             (of(&Believed { rules, ..Believed::default() }, "/lab/a"), "[[trust]]"),
             (of(&certified, "/lab"), "an authority vouches for"),
             (of(&Believed::default(), "/lab"), "was published by"),
-            (of(&Believed::default(), "/lab/a"), "'/lab', above '/lab/a'"),
+            (of(&Believed::default(), "/lab/a"), "'/lab', above it,"),
         ] {
             for part in [ground, &key(1).to_string(), &format!("--publisher {}", key(2))] {
                 assert!(refused.contains(part), "{part}: {refused}");

@@ -284,6 +284,11 @@ impl Trust {
     pub fn pinning(&self, pinned: Option<PublicKey>, object: Option<ObjectId>) -> Self {
         Trust { believed: Believed { pinned, object, ..self.believed.clone() }, ..self.clone() }
     }
+    /// The same for objects that others send.
+    pub fn for_senders(mut self) -> Self {
+        self.believed.is_for_senders = true;
+        self
+    }
     /// The same with the store's [snapshot](TrustStore::snapshot).
     ///
     /// # Errors

@@ -296,8 +296,13 @@ mod tests {
             fs::create_dir_all(to.parent().expect("it is below")).expect("writable");
             files.check_owner(&inbox, &to, &manifest)?;
             let placed = Placed::default();
-            let mut store =
-                files.open_below(&to, &files.trust(None, None), &manifest, Existing::EarlierFetchOrNumber, &placed)?;
+            let mut store = files.open_below(
+                &to,
+                &files.trust(None, None).for_senders(),
+                &manifest,
+                Existing::EarlierFetchOrNumber,
+                &placed,
+            )?;
             for index in (0..).map(ChunkIndex).take_while(|index| index.0 < manifest.chunk_count()) {
                 store.put_chunk(index, &object.read_chunk(index)?)?;
             }

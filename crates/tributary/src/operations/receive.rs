@@ -40,7 +40,7 @@ impl LocalNode {
         let folder = std::path::absolute(&recv.folder);
         let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
         fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
-        let trust = self.files.trust(publisher, None);
+        let trust = self.files.trust(publisher, None).for_senders();
         let snapshot = known(&trust)?;
         let received = Received::open(&self.config().state_dir)?;
         if self.receiving().swap(true, Ordering::SeqCst) {

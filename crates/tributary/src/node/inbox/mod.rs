@@ -294,7 +294,7 @@ mod tests {
         let files = Files::open(&state, &Default::default()).unwrap();
         fs::create_dir_all(&folder).unwrap();
         let (arrived, received) = (Arrived::default(), Received::open(&state).unwrap());
-        Place { trust: files.trust(None, None), files, folder, arrived, on_repeat, received }
+        Place { trust: files.trust(None, None).for_senders(), files, folder, arrived, on_repeat, received }
     }
     fn reading(text: &str, version: u64) -> MemoryObject {
         let (name, key) = ("/roof".parse().unwrap(), SigningKey::from_secret(&[1; 32]));
