@@ -66,7 +66,7 @@ fn the_page_about_scenario_keys_has_each_key_with_its_range() {
         let is_of_config = match section.as_str() {
             "[node]" => !["label", "family", "roles"].contains(&key),
             "the file" => {
-                ["face", "readers", "group", "shared_key", "key_group", "blind", "trust_anchor"].contains(&key)
+                ["face", "readers", "group", "shared_key", "key_group", "blind", "trust", "trust_anchor"].contains(&key)
             }
             _ => false,
         };
