@@ -153,7 +153,7 @@ mod tests {
         let summary: Vec<_> =
             packets.iter().map(|p| (p.name.as_str(), p.line, p.bytes.as_slice(), p.error.as_deref())).collect();
         let expected: [(&str, usize, &[u8], Option<&str>); 3] =
-            [("", 2, &[1, 2, 3], None), ("two", 4, &[0xff], Some("ends early # really")), ("empty", 7, &[], None)];
+            [("", 2, &[1, 2, 3], None), ("two", 6, &[0xff], Some("ends early # really")), ("empty", 9, &[], None)];
         assert_eq!(summary, expected);
     }
 

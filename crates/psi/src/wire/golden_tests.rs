@@ -9,10 +9,7 @@ extern crate std;
 
 #[test]
 fn golden_bodies_say_what_is_told_and_come_back() {
-    let bodies = golden::parse(
-        &std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/packets.txt")).unwrap(),
-    )
-    .unwrap();
+    let bodies = golden::parse(include_str!("../../tests/golden/packets.txt")).unwrap();
     let differences = bodies.iter().filter_map(|body| match body.name.split(':').next() {
         Some("hello") => body.difference_or_end(Hello::decode, Hello::encode),
         Some("beacon") => body.difference_or_end(Beacon::decode, Beacon::encode),

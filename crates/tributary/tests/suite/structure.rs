@@ -120,7 +120,10 @@ fn every_dependency_of_a_crate_is_used() {
             let shared = files.iter().flat_map(|path| {
                 let text = fs::read_to_string(path).unwrap();
                 let paths = text.split("#[path = \"").skip(1).filter_map(|rest| rest.split('"').next());
-                paths.map(|shared| path.parent().unwrap().join(shared)).collect::<Vec<_>>()
+                paths
+                    .map(|shared| path.parent().unwrap().join(shared))
+                    .filter(|shared| shared.is_file())
+                    .collect::<Vec<_>>()
             });
             let files = files.iter().cloned().chain(shared);
             files.map(|path| without_comments(code(&fs::read_to_string(path).unwrap()))).collect()
