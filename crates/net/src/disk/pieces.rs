@@ -42,11 +42,14 @@ impl Cutter {
     }
 }
 
+/// Fills a buffer from this place on; false if that fails.
+type Read = Box<dyn FnMut(u64, &mut [u8]) -> bool>;
+
 /// The pieces of a local file or folder.
 pub(super) struct EarlierPieces {
     /// Their places in the object that it is.
     places: HashMap<PieceHash, Range<u64>>,
-    read: Box<dyn FnMut(u64, &mut [u8]) -> bool>,
+    read: Read,
     /// The piece that was read last: those that span several small chunks are read once.
     last: (Option<PieceHash>, Vec<u8>),
 }
