@@ -20,12 +20,7 @@ fn main() {
                 let mut reached = 0;
                 for trial in 0..trials {
                     let graph = caterpillar(hops, trial);
-                    let config = FidConfig {
-                        kinds: vec![FidKind::Bloom],
-                        bloom_bytes: vec![bytes],
-                        salts,
-                        ..FidConfig::default()
-                    };
+                    let config = FidConfig { kinds: vec![FidKind::Bloom], bloom_bytes: vec![bytes], salts };
                     let mut builder = FidBuilder::new(config);
                     let costs = graph.costs(Default::default());
                     let (source, receiver) = (NodeIndex(0), NodeIndex(hops as u32));

@@ -62,7 +62,7 @@ impl Parts {
             return Ok(());
         }
         let (header, len) = ChunkHeader::decode(rest)?;
-        let (kind, payload) = (header.kind.clone(), &rest[len..]);
+        let (kind, payload) = (header.kind, &rest[len..]);
         assert_eq!(header.len(), len);
         assert!(hop.count > 1 || payload.len() == header.payload_bytes as usize);
         self.add(header, ChunkHeader::encode);

@@ -177,8 +177,7 @@ impl LocalNode {
         let (output, part) = places(&sink);
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
         let is_served = output.is_some() && get.part.is_all() && (get.serve || self.config().serve.fetched);
-        let arriving = if is_served { self.arriving(&name)? } else { None };
-        let (arriving, share) = arriving.unzip();
+        let (arriving, share) = if is_served { self.arriving(&name)? } else { None }.unzip();
         portion.share = share;
         // The user's web servers replace the publisher's: a transfer has one driver for such sources.
         let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
