@@ -38,11 +38,8 @@ fn words(notice: &Notice) -> Vec<String> {
             lines
         }
         Notice::Published { name, bytes, version, publisher, reference, confirmed } => {
-            let state = if *confirmed { "published" } else { "offered (not confirmed yet)" };
-            vec![
-                format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes)),
-                format!("  others fetch it with trib get '{reference}'"),
-            ]
+            let what = published(*confirmed, name, *bytes, *version, publisher);
+            vec![what, format!("  others fetch it with trib get '{reference}'")]
         }
         Notice::Unpublished { name } => vec![format!("'{name}' is withdrawn")],
         Notice::Entry { name, kind, .. } if kind == "scope" => vec![format!("{name}/")],
@@ -104,6 +101,10 @@ fn words(notice: &Notice) -> Vec<String> {
     }
 }
 
+fn published(confirmed: bool, name: &str, bytes: u64, version: u64, publisher: &str) -> String {
+    let state = if confirmed { "published" } else { "offered (not confirmed yet)" };
+    format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(bytes))
+}
 fn check(subject: &str, state: &str, text: &str, hint: Option<&str>) -> Vec<String> {
     let found = format!("{state:<8} {subject}: {text}");
     [found].into_iter().chain(hint.map(|hint| format!("         do: {hint}"))).collect()

@@ -195,7 +195,7 @@ const SEEN_FOR: Duration = Duration::from_secs(5);
 /// acknowledged or abandoned, under any loss and any numbers.
 pub fn ndn_reliability(data: &[u8]) {
     let mut input = Input::new(data);
-    let config = ReliabilityConfig { unacknowledged_max: 64, acks_max: 32, ..ReliabilityConfig::default() };
+    let config = ReliabilityConfig { unacknowledged_max: 64, acks_max: 32 };
     let first = input.u64();
     let (mut near, mut far) = (Reliability::new(config, first), Reliability::new(config, input.u64()));
     let (mut now, mut sequence, mut sent) = (Time::ZERO, 0_u64, 0_u64);
