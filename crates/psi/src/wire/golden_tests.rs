@@ -14,6 +14,8 @@ fn golden_bodies_say_what_is_told_and_come_back() {
         Some("hello") => body.difference_or_end(Hello::decode, Hello::encode),
         Some("beacon") => body.difference_or_end(Beacon::decode, Beacon::encode),
         Some("link state") => body.difference_or_end(LinkState::decode, LinkState::encode),
+        // Older managers send no keys of resolvers, so routes may end before these.
+        Some("routes") if body.name.ends_with("a key") => body.difference(Routes::decode, Routes::encode),
         Some("routes") => body.difference_or_end(Routes::decode, Routes::encode),
         Some("path request") => body.difference_or_end(PathRequest::decode, PathRequest::encode),
         Some("overtaken") => body.difference_or_end(Overtaken::decode, Overtaken::encode),
