@@ -177,8 +177,6 @@ impl LabelTables {
         self.ports = ports;
         self.clear();
     }
-    /// The key of the labels.
-    #[cfg(any(test, feature = "internals"))]
     /// Sets in `matches` (bit `i % 64` of word `i / 64`) the ports whose label under `salt` (below [`SALTS`]) is in
     /// `filter`, which has `filter_bytes` bytes ([`BLOOM_BYTES_MIN`] to [`FID_BYTES_MAX`]). `matches` starts as zeros.
     pub fn match_bloom(&mut self, filter: &Filter, filter_bytes: usize, salt: u8, matches: &mut [u64]) {
