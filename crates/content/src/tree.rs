@@ -38,6 +38,11 @@ impl HashTree {
         let encoded = leaves.iter().flat_map(|leaf| leaf.0).chain(list.iter().copied()).collect();
         HashTree { encoded, chunks: u32::try_from(leaves.len()).unwrap_or(u32::MAX), root }
     }
+    /// The same tree, for a manifest without pieces.
+    #[must_use]
+    pub fn without_pieces(self) -> Self {
+        HashTree { encoded: self.encoded.slice(..self.chunks as usize * Hash::BYTES), ..self }
+    }
     /// Reads the tree of an object from an untrusted source.
     ///
     /// # Errors
@@ -68,7 +73,7 @@ impl HashTree {
     }
     /// The pieces with their places in the object, ascending; none if the manifest has none.
     pub fn pieces(&self) -> impl Iterator<Item = (Range<u64>, PieceHash)> {
-        pieces::places(self.encoded.get(self.chunks as usize * Hash::BYTES..).unwrap_or_default())
+        pieces::places(&self.encoded[self.chunks as usize * Hash::BYTES..])
     }
 
     /// The root that the manifest signs.

@@ -136,8 +136,46 @@ pub(super) struct SharedPiece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::fixtures::pattern;
+    use crate::disk::{
+        FileObject, PublishOptions,
+        fixtures::{directory, key, pattern},
+    };
     use proptest::prelude::*;
+    use tributary_content::{HashTree, Manifest, ObjectReader, SigningKey};
+
+    #[test]
+    fn an_object_whose_name_leaves_no_room_for_pieces_has_a_tree_without_them() {
+        let directory = directory();
+        let path = directory.path().join("file");
+        std::fs::write(&path, pattern(2 << 20)).expect("writable");
+        let options = PublishOptions { state_dir: Some(directory.path().join("state")), ..PublishOptions::default() };
+        for (name, is_cut) in [("/short".into(), true), (format!("/{}", "a".repeat(1_000)), false)] {
+            // The second time from the record.
+            for _ in 0..2 {
+                let published =
+                    FileObject::publish(&path, name.parse().expect("a name"), &key(), &options).expect("publishable");
+                assert_eq!(published.manifest().pieces.is_some(), is_cut, "{name}");
+                let read = HashTree::decode(published.manifest(), &published.tree()).expect("it is its tree");
+                assert_eq!(read.pieces().next().is_some(), is_cut, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_mirrored_under_manifests_with_and_without_pieces() {
+        let directory = directory();
+        let path = directory.path().join("file");
+        std::fs::write(&path, pattern(2 << 20)).expect("writable");
+        let options = PublishOptions { state_dir: Some(directory.path().join("state")), ..PublishOptions::default() };
+        let name = || "/x".parse().expect("a name");
+        let own = FileObject::publish(&path, name(), &key(), &options).expect("publishable").manifest().clone();
+        let theirs = SigningKey::from_secret(&[8; 32]);
+        let plain = Manifest::sign(name(), 1, own.kind, own.size, own.chunk_size, own.root, &theirs).expect("legal");
+        for manifest in [plain.clone(), own, plain] {
+            let mirrored = FileObject::mirror(&path, manifest, &options).expect("the same bytes");
+            assert!(HashTree::decode(mirrored.manifest(), &mirrored.tree()).is_ok());
+        }
+    }
 
     const SIZES: PieceSizes = PieceSizes { min: 256, average: 1_024, max: 4_096 };
 

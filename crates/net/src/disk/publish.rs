@@ -396,6 +396,8 @@ impl<S: Source> Published<S> {
         if let Some(pieces) = pieces {
             manifest = manifest.in_pieces(pieces, key);
         }
+        // A long name or mirrors may leave no room for pieces in the manifest; the tree then has no list of them.
+        let tree = if manifest.pieces.is_some() { tree } else { tree.without_pieces() };
         if unchanged.is_none_or(|record| record.manifest != manifest) {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
                 .save(options.state_dir.as_deref(), &path);
@@ -423,10 +425,15 @@ impl<S: Source> Published<S> {
         }
         let fingerprint = source.fingerprint();
         let record = Record::load(options.state_dir.as_deref(), &path);
-        let sizes = manifest.pieces.map(|pieces| pieces.sizes);
-        let (tree, pieces) = match record.filter(|record| record.is_of(&source, manifest.chunk_size)) {
+        // The record may be of another publication of these bytes, cut otherwise.
+        let is_of_this =
+            |record: &Record| record.is_of(&source, manifest.chunk_size) && record.manifest.pieces == manifest.pieces;
+        let (tree, pieces) = match record.filter(is_of_this) {
             Some(record) => (record.tree, record.manifest.pieces),
-            None => hash(&path, &mut source, manifest.chunk_size, sizes)?,
+            None => {
+                let sizes = manifest.pieces.map(|pieces| pieces.sizes);
+                hash(&path, &mut source, manifest.chunk_size, sizes)?
+            }
         };
         if tree.root() != manifest.root || pieces != manifest.pieces {
             return Err(differs());
