@@ -162,4 +162,22 @@ mod tests {
         store.finish().expect("all is there");
         assert_eq!(arriving.read_chunk(ChunkIndex(3)), published.read_chunk(ChunkIndex(3)));
     }
+
+    #[test]
+    fn a_chunk_of_an_earlier_fetch_that_the_tree_drops_is_wanted_again() {
+        let (directory, mut published) = (directory(), object(5000));
+        let target = directory.path().join("out");
+        let share = Share::new(&Storage::default(), drop);
+        let options = PartOptions { share: Some(share), ..PartOptions::default() };
+        let open = || PartFile::open(&target, published.manifest(), &options).expect("nothing speaks against it");
+        let mut store = open();
+        store.put_chunk(ChunkIndex(1), &[9; 1024]).expect("without the tree it cannot know better");
+        drop(store);
+        let mut store = open();
+        assert!(store.held().get(1u32));
+        store.put_tree(published.hash_tree()).expect("it matches");
+        assert!(!store.held().get(1u32) && store.wishes().expect("an order").wanted().contains(1));
+        (0..5).for_each(|index| put(&mut store, &mut published, index));
+        store.finish().expect("all is there");
+    }
 }

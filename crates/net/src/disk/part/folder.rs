@@ -67,7 +67,7 @@ impl PartFile {
         if self.is_cut() && wishes.is_empty() {
             self.take_or_warn(Self::take_pieces);
             match self.manifest.kind {
-                ObjectKind::File => wishes.want(self.missing_in_order(), false, None),
+                ObjectKind::File => wishes.want(self.in_order(self.held.unset_ranges().collect()), false, None),
                 ObjectKind::Directory => wishes.want([Range { start: 0, end: 1 }].into(), true, None),
             }
         }
@@ -90,7 +90,7 @@ impl PartFile {
             if let Some(selected) = selected {
                 self.take_or_warn(|part| part.take_local(&selected, [all].into()));
             }
-            wishes.want(self.missing_in_order(), false, None);
+            wishes.want(self.in_order(self.held.unset_ranges().collect()), false, None);
             return Ok(());
         }
         let (index, bytes) =
@@ -186,6 +186,9 @@ impl PartFile {
         let state_dir = self.options.state_dir.as_deref();
         let Some(mut earlier) = EarlierPieces::at(&self.target, state_dir, pieces.sizes) else { return Ok(()) };
         let shared = earlier.shared(tree.pieces());
+        if shared.is_empty() {
+            return Ok(());
+        }
         let (mut parts, mut room) = (Vec::new(), PARTS_BYTES_MAX);
         let mut buffer = Vec::new();
         for index in 0..self.manifest.chunk_count() {
@@ -205,7 +208,9 @@ impl PartFile {
                 parts.push(ChunkPart { index, bytes: buffer.clone(), here: joined(here) });
             }
         }
-        self.wishes.iter().for_each(|wishes| wishes.give_parts(std::mem::take(&mut parts)));
+        if let Some(wishes) = &self.wishes {
+            wishes.give_parts(parts);
+        }
         Ok(())
     }
     /// Takes over the chunks in `chunks` that match files at the target.

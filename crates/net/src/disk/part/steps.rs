@@ -41,22 +41,22 @@ impl PartFile {
         }
         if self.wishes.is_none() {
             let wishes = ReuseWishes::new(Range::default(), None);
-            wishes.want(self.missing_in_order(), false, None);
+            // All of them: chunks of an earlier fetch may turn out not to match the tree.
+            wishes.want(self.in_order([Range { start: 0, end: count }].into()), false, None);
             self.wishes = Some(Arc::new(wishes));
         }
         self.offer();
     }
-    /// The missing chunks; from a random one on if other receivers are served.
-    pub(super) fn missing_in_order(&self) -> Vec<Range<u32>> {
+    /// Some chunks in the order in which they are wanted: from a random one on if other receivers are served.
+    pub(super) fn in_order(&self, chunks: Vec<Range<u32>>) -> Vec<Range<u32>> {
         let mut random = [0; 4];
         if self.options.share.is_some() {
             // Without randomness all start at the same one, and are slower.
             let _ = getrandom::fill(&mut random);
         }
         let first = u32::from_ne_bytes(random) % self.manifest.chunk_count().max(1);
-        let missing = || self.held.unset_ranges();
-        let behind = missing().map(|range| range.start.max(first)..range.end);
-        let before = missing().map(|range| range.start..range.end.min(first));
+        let behind = chunks.iter().map(|range| range.start.max(first)..range.end);
+        let before = chunks.iter().map(|range| range.start..range.end.min(first));
         behind.chain(before).filter(|range| !range.is_empty()).collect()
     }
     /// Offers the chunks that have arrived to other receivers, once they can be verified. A sealed object that this
@@ -233,7 +233,7 @@ impl PartFile {
         }
         Ok(())
     }
-    /// The tree of the object. It is missing if the object has been fetched packet by packet.
+    /// The tree of the object. An object that is verified packet by packet has none, and gets one from its chunks.
     pub(super) fn complete_tree(&self) -> Result<HashTree, StoreError> {
         if let Some(tree) = &self.tree {
             return Ok(tree.clone());
