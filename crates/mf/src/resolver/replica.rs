@@ -40,12 +40,21 @@ const WAITING_MAX: usize = 16_384;
 /// The longest lifetime of a record and of a watch.
 pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
+/// The room of a replica, in records. Without one that is stated it is [`RECORDS_HELD_MAX`], and never none.
+struct RecordsMax(usize);
+
+impl Default for RecordsMax {
+    fn default() -> RecordsMax {
+        RecordsMax(RECORDS_HELD_MAX)
+    }
+}
+
 /// The records of one node of the service.
 #[derive(Default)]
 pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
-    records_max: usize,
+    records_max: RecordsMax,
     /// In a network with an authority, whose records have an end.
     identity: Option<Identity>,
     /// When to check whether a record has ended: once per record, no later than its end.
@@ -149,7 +158,7 @@ struct Lease {
 impl Replica {
     /// A replica that holds at most `records_max` records.
     pub fn new(records_max: usize) -> Replica {
-        Replica { records_max, ..Replica::default() }
+        Replica { records_max: RecordsMax(records_max), ..Replica::default() }
     }
     /// Records could not be written: they are written again later. Unanswered requesters repeat their puts.
     fn on_failed(&mut self, now: Time, writing: BTreeMap<Slot, Writing>, error: StoreError) {
@@ -311,7 +320,7 @@ impl Replica {
         {
             return (NameMessage::Stale { request, current: held.version }, None);
         }
-        if held.is_none() && self.records >= self.records_max {
+        if held.is_none() && self.records >= self.records_max.0 {
             return refused(Refusal::Full);
         }
         let changed = held.is_none_or(|held| held.version < version);
@@ -401,7 +410,7 @@ impl Records for Replica {
                 }
             };
             let (Some(place), Some(record)) = (place, record) else { continue };
-            if !record.places().contains(&place) || self.records >= self.records_max {
+            if !record.places().contains(&place) || self.records >= self.records_max.0 {
                 continue;
             }
             let slot = (place, record.key());

@@ -35,8 +35,6 @@ const LOOKUPS: usize = 5_000;
 const CHANGES: usize = 200;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Records that an engine holds.
-const RECORDS_MAX: usize = 10_000_000;
 /// Bytes that etcd may take for 10⁶ names.
 const QUOTA: u64 = 8 << 30;
 
@@ -118,7 +116,7 @@ struct Resolver {
 
 impl Resolver {
     fn embedded() -> Resolver {
-        Resolver::new(Box::new(Replica::new(RECORDS_MAX)), None)
+        Resolver::new(Box::<Replica>::default(), None)
     }
     fn etcd(cluster: &EtcdCluster, seed: u64) -> Outcome<Resolver> {
         let endpoints = cluster.endpoints().iter().map(|endpoint| Url::parse(endpoint)).collect::<Result<_, _>>()?;
@@ -126,7 +124,7 @@ impl Resolver {
         let engine = Etcd::start(&EtcdOptions::new(endpoints, "/bench/"), move || {
             let _ = ring.send(());
         })?;
-        Ok(Resolver::new(Box::new(Stored::new(Box::new(engine), RECORDS_MAX, seed)), Some(bell)))
+        Ok(Resolver::new(Box::new(Stored::new(Box::new(engine), 10_000_000, seed)), Some(bell)))
     }
     fn new(records: Box<dyn Records>, bell: Option<mpsc::Receiver<()>>) -> Resolver {
         let asker = Asker { guid: Guid::NONE, address: NetworkAddress(1) };
@@ -257,7 +255,7 @@ mod tests {
     #[test]
     fn the_embedded_engine_answers_what_the_benchmark_asks() {
         let key = SigningKey::from_secret(&[1; 32]);
-        let mut embedded = Resolver::new(Box::new(Replica::new(RECORDS_MAX)), None);
+        let mut embedded = Resolver::new(Box::<Replica>::default(), None);
         assert!(embedded.fill(&key, 100).unwrap() >= 0.0);
         assert!(embedded.look_up(100, 1).unwrap() > 0.0);
         assert!(watched(&mut embedded, None, &key, 10).unwrap() >= 0.0);
