@@ -799,11 +799,23 @@ fn behind_a_policer_a_fetch_asks_for_no_more_than_its_rate() {
     }
 }
 
-/// Opens nothing: the fetch ends with the manifest.
-struct Look;
+/// Opens nothing: the fetch ends with the manifest. It believes all publishers, or those that it is told an authority
+/// vouches for.
+#[derive(Default)]
+struct Look {
+    certified: Option<Arc<Mutex<Vec<PublicKey>>>>,
+}
 impl StoreOpener for Look {
-    fn trusts(&self, _: &Manifest) -> Result<(), StoreError> {
-        Ok(())
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        match &self.certified {
+            Some(certified) if !certified.lock().unwrap().contains(&manifest.publisher) => {
+                Err(StoreError::Untrusted { reason: "nobody vouches for it".into() })
+            }
+            _ => Ok(()),
+        }
+    }
+    fn certify(&mut self, publisher: PublicKey) {
+        self.certified.iter().for_each(|certified| certified.lock().unwrap().push(publisher));
     }
     fn resumes(&self, _: &Manifest) -> bool {
         false
@@ -829,7 +841,7 @@ fn two_hundred_missing_paths_cost_an_object_less_than_a_twentieth_of_its_rate() 
         for name in names {
             let fetch = Fetch {
                 name: name.parse().unwrap(),
-                opener: Box::new(Look),
+                opener: Box::new(Look::default()),
                 rate_limit: None,
                 paths_per_source: 4,
                 metric: PathMetric::Hops,
@@ -905,29 +917,6 @@ fn certified(identity: &str, root: u8) -> (DataSignature, TrustAnchor) {
     (DataSignature::Certified(Arc::new(credentials)), TrustAnchor::new(anchor))
 }
 
-/// Opens nothing, and notes for whom an authority vouches.
-struct Noted(Arc<Mutex<Vec<PublicKey>>>);
-impl StoreOpener for Noted {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        match self.0.lock().unwrap().contains(&manifest.publisher) {
-            true => Ok(()),
-            false => Err(StoreError::Untrusted { reason: "nobody vouches for it".into() }),
-        }
-    }
-    fn certify(&mut self, publisher: PublicKey) {
-        self.0.lock().unwrap().push(publisher);
-    }
-    fn resumes(&self, _: &Manifest) -> bool {
-        false
-    }
-    fn only_looks(&self) -> bool {
-        true
-    }
-    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        Ok(Box::new(HadStore::new(manifest)))
-    }
-}
-
 #[test]
 fn whom_an_anchor_vouches_for_is_certified_to_the_store_before_it_decides() {
     for (root, is_vouched) in [(1, true), (2, false)] {
@@ -943,7 +932,7 @@ fn whom_an_anchor_vouches_for_is_certified_to_the_store_before_it_decides() {
         let noted = Arc::<Mutex<Vec<PublicKey>>>::default();
         let fetch = Fetch {
             name: object(),
-            opener: Box::new(Noted(Arc::clone(&noted))),
+            opener: Box::new(Look { certified: Some(Arc::clone(&noted)) }),
             rate_limit: None,
             paths_per_source: 4,
             metric: PathMetric::Hops,
