@@ -1,4 +1,4 @@
-//! References that say whom to believe: printed by `put`, and read by every way in.
+//! References with a publisher's key or a hash: `put` prints them, and every way to fetch reads them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -41,7 +41,7 @@ impl Site {
     fn path(&self) -> &Path {
         self.folder.path()
     }
-    /// A command to the reader: its exit code, and what it says.
+    /// Runs a command at the reader; returns its exit code and output.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let control = self.path().join("reader/control.sock");
         let ran = run(self.path(), &[arguments, &["--control", control.to_str().unwrap()]].concat());
@@ -84,7 +84,7 @@ fn a_printed_reference_is_believed_and_another_key_refused_by_every_way_in() {
 
         let (status, said) = site.read(&format!("/lab/big?publisher={STRANGER}"));
         let said = String::from_utf8_lossy(&said);
-        // In NDN somebody else may answer yet, so the lookup goes on until its patience ends.
+        // In NDN another publisher may still answer, so the lookup lasts until its timeout.
         assert!(status == 404 && (family == "ndn" || said.contains(STRANGER)), "{family}: {status} {said}");
         let (status, bytes) = site.read(&reference.replace("trib:", ""));
         assert!(status == 200 && bytes == fs::read(site.path().join("original")).unwrap(), "{family}: {status}");
@@ -117,7 +117,7 @@ fn a_rule_decides_about_its_prefix_in_every_way_in_until_a_reference_does() {
         assert!(said.contains(&format!("believes only {STRANGER} below '/lab'")), "{family}: {said}");
         let (status, said) = site.read("/lab/big");
         let said = String::from_utf8_lossy(&said);
-        // In NDN somebody else may answer yet, so the lookup goes on until its patience ends.
+        // In NDN another publisher may still answer, so the lookup lasts until its timeout.
         assert!(status == 404 && (family == "ndn" || said.contains(STRANGER)), "{family}: {status} {said}");
         let (code, said) = site.get(&site.reference, &[]);
         assert!(code == Some(0) && site.has("copy"), "{family}: {said}");

@@ -120,9 +120,10 @@ impl Access {
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
-/// Layout 1 has no mirrors, layout 2 has some, and layout 3 has pieces: nodes that know only lower ones refuse it. The kind is 0 for a file
-/// and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse an unknown kind
-/// or access: otherwise they would open restricted objects to all, or take sealed bytes for plain ones.
+/// Layout 1 has no mirrors, layout 2 has some, and layout 3 has pieces; nodes refuse layouts that they do not know. The
+/// kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes
+/// refuse an unknown kind or access: otherwise they would open restricted objects to all, or take sealed bytes for plain
+/// ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -146,8 +147,8 @@ pub struct Manifest {
     /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. The publisher does
     /// not guarantee them, and a receiver may ignore them.
     pub mirrors: Vec<String>,
-    /// The pieces by which receivers find its bytes among their files; never of a sealed object, whose keys change every
-    /// byte, nor of one with a single chunk.
+    /// The pieces by which receivers find its bytes among their files. Sealed objects have none, because keys and bytes
+    /// differ between versions; nor have objects with a single chunk.
     pub pieces: Option<Pieces>,
     /// Who signed.
     pub publisher: PublicKey,
@@ -232,8 +233,8 @@ impl Manifest {
         self.signature = key.sign(CONTEXT, &self.signed_bytes());
         Ok(self)
     }
-    /// The same object with pieces, signed again with `key`, which is its publisher's. An object that cannot have them
-    /// stays without: it is sealed, has a single chunk, or its name and mirrors leave no room in the manifest.
+    /// The same object with pieces, signed again with `key`, which is its publisher's. It gets none if it is sealed, has
+    /// a single chunk, or its name and mirrors fill the manifest.
     ///
     /// # Panics
     /// If `key` is another one.
@@ -588,8 +589,8 @@ pub enum ManifestError {
         /// The stated size.
         size: u64,
     },
-    /// No object of this size has so many pieces, or pieces of such sizes.
-    #[error("{count} pieces of the stated sizes are no {size} bytes that can be cut")]
+    /// Number or sizes of the pieces contradict the size of the object.
+    #[error("an object of {size} bytes cannot have {count} pieces of the stated sizes")]
     Pieces {
         /// The stated number of pieces.
         count: u32,

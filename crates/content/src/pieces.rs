@@ -1,11 +1,11 @@
-//! Pieces that are cut by content, by which a receiver finds bytes of a new version among the files that it has.
+//! Pieces cut by content: a receiver finds bytes of a new version among its files by them.
 //!
 //! ```text
-//!   old  │ a │  b  │ c │    d    │            A change moves the chunks behind it, and no piece but its own.
+//!   old  │ a │  b  │ c │    d    │            An edit shifts all later chunks, and changes one piece.
 //!   new  │ a │ b' │ c │    d    │
 //! ```
-//! Chunks stay the unit of requests and of verification. A list of pieces is only a hint where bytes may be found: a
-//! chunk that is made of pieces counts if its hash is the one in the tree.
+//! Chunks remain the unit of requests and verification. The list of pieces is only a hint: a chunk made of local pieces
+//! counts if its hash is the one in the tree.
 use alloc::vec::Vec;
 use core::{fmt, ops::Range};
 
@@ -23,8 +23,8 @@ pub struct PieceSizes {
 }
 
 impl PieceSizes {
-    /// Of an object of `size` bytes: 32 KiB on average, doubled until there are about 65,536 pieces at most. An object
-    /// below 1 MiB has none: it has few chunks, and most of them would change anyway.
+    /// The sizes for an object of `size` bytes: 32 KiB on average, doubled until there are at most about 65,536 pieces;
+    /// `None` below 1 MiB, where an edit changes most of the few chunks anyway.
     pub fn of(size: u64) -> Option<PieceSizes> {
         if size < 1 << 20 {
             return None;
@@ -117,7 +117,7 @@ impl Piece {
     }
 }
 
-/// A hash that finds a piece. It proves nothing: whoever uses a piece checks the hash of its chunk.
+/// A hash that finds a piece. It proves nothing: users of a piece verify its chunk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceHash(pub [u8; 12]);
 

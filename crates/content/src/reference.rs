@@ -79,19 +79,19 @@ impl fmt::Display for Reference {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// Its name is none.
+    /// The name is malformed.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Its publisher is no key.
+    /// The publisher is not a key.
     #[error("'publisher': {0}")]
     Publisher(#[from] KeyError),
-    /// Its hash is no object's id.
+    /// The hash is not an object id.
     #[error("'hash': {0}")]
     Hash(#[from] ObjectIdError),
     /// It names two publishers or two ids.
     #[error("it names two publishers, or two hashes")]
     Contradiction,
-    /// References have no such field.
+    /// An unknown field.
     #[error("'{0}' is neither publisher=KEY nor hash=ID")]
     Field(String),
 }

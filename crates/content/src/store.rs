@@ -183,14 +183,14 @@ pub trait Wishes: Send + Sync {
     }
 }
 
-/// A chunk of which some bytes are here. They are verified with the others, as if they had arrived.
+/// A chunk with some local bytes. The transfer verifies them with the rest of the chunk, like received ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChunkPart {
     /// The chunk.
     pub index: u32,
-    /// All its bytes; those that are not here are zeros.
+    /// All its bytes; missing ones are zeros.
     pub bytes: Vec<u8>,
-    /// Which are here, ascending.
+    /// The ranges of local bytes, ascending.
     pub here: Vec<Range<u32>>,
 }
 

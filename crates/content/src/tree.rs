@@ -71,7 +71,7 @@ impl HashTree {
     pub fn encode(&self) -> Bytes {
         if self.chunks > 1 { self.encoded.clone() } else { Bytes::new() }
     }
-    /// The pieces with their places in the object, ascending; none if the manifest has none.
+    /// The pieces with their places in the object, ascending; empty without a list.
     pub fn pieces(&self) -> impl Iterator<Item = (Range<u64>, PieceHash)> {
         pieces::places(&self.encoded[self.chunks as usize * Hash::BYTES..])
     }

@@ -20,7 +20,7 @@ pub struct GoldenPacket {
     pub line: usize,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What it says, as `Debug` writes it.
+    /// The decoded value, as `Debug` writes it.
     pub value: Option<String>,
     /// For a malformed packet, the error that parsing must return.
     pub error: Option<String>,

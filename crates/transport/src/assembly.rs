@@ -19,7 +19,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// This node's own files. Nobody is to blame for them: other packets take their place if the chunk is wrong.
+    /// This node's own files. If the chunk fails verification, packets from the network replace them, and no source is
+    /// blamed.
     pub(crate) const HERE: Origin = Origin { path: PathId(u16::MAX), cache: None, is_sure: false };
 }
 

@@ -1,4 +1,4 @@
-//! Which publisher is believed for a name.
+//! Decides which publisher a fetch believes for a name.
 //!
 //! ```text
 //!  pinned key ─► key that owns the name ─► rule of the longest prefix ─► certified key
@@ -28,7 +28,7 @@ pub struct Believed {
     pub is_for_senders: bool,
 }
 
-/// Why a key is believed.
+/// The reason to believe a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ground {
     /// The request pins it.
@@ -65,10 +65,10 @@ impl Believed {
     }
     /// Whether a complete object binds its name to its publisher's key.
     pub fn binds(&self) -> bool {
-        // A hash says nothing about keys.
+        // A hash identifies bytes, and no publisher.
         self.object.is_none() || self.pinned.is_some()
     }
-    /// Checks that a manifest is believed for its name.
+    /// Checks the publisher of a manifest against its name.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`] names both keys, and how to accept the offered one.
@@ -90,7 +90,7 @@ impl Believed {
         };
         let believed = match ground {
             Ground::Pinned => format!("you asked for {key}"),
-            // Already refused.
+            // `check_signer` has refused other keys.
             Ground::Owner => return Ok(()),
             Ground::Rule(prefix) => {
                 format!("a [[trust]] in this node's config believes only {key} below '{prefix}'")

@@ -26,7 +26,7 @@ pub fn key_prefix(key: &PublicKey) -> Name {
     Name::root().child(FIRST).and_then(|name| name.child(digits)).expect("it is short")
 }
 
-/// Checks that `signer` may sign what has this name: whatever has the name of a key is signed by it.
+/// Checks that `signer` may sign objects and records of this name: names of a key need its signature.
 ///
 /// # Errors
 /// The reason why not, which names both keys.
@@ -53,7 +53,7 @@ pub fn may_claim<'a>(name: &Name, grant: Option<&Grant>, owners: Option<impl Ite
     }
 }
 
-/// What the neighbours of a node have proven, and what they may claim.
+/// The proven keys of a node's neighbours, and the names that they may claim.
 #[derive(Clone, Debug, Default)]
 pub struct Claimants {
     grants: BTreeMap<FaceId, Grant>,

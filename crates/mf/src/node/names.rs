@@ -207,7 +207,7 @@ impl MfNode {
         match body {
             RecordBody::Scope { name } => self.owners.may_lead_to(face, name),
             RecordBody::Attached { name } => self.owners.may_claim(face, name),
-            // A record of what has a key's name is valid only if that key signs it, whoever serves it.
+            // A record of a name that belongs to a key is valid only with that key's signature.
             RecordBody::Content(manifest) if self.signed.is_some() => Manifest::decode(manifest)
                 .is_ok_and(|of| owner_of(&of.name).is_some() || self.owners.may_claim(face, &of.name)),
             _ => true,

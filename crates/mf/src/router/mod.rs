@@ -90,7 +90,7 @@ pub(crate) const TOO_LARGE: &str = "larger than what the next hop takes";
 /// Why a chunk is dropped when the store is full.
 pub(crate) const NO_SHARE: &str = "its flow, source or destination has its share of the store";
 pub(crate) const NO_ROOM: &str = "the store is full";
-/// Why a chunk of a router that nobody vouches for is not stored.
+/// The reason to store no chunk of a router without a voucher.
 pub(crate) const NOT_PROVEN: &str = "its source is not known to be behind the router that sent it";
 
 /// Settings of the forwarding part of a node.

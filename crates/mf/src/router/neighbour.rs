@@ -154,7 +154,7 @@ pub struct Neighbour {
     /// Nonces drawn so far.
     nonces: u64,
     packets: VecDeque<(FaceId, Vec<u8>)>,
-    /// What has changed.
+    /// A change.
     pub changes: VecDeque<Change>,
     /// A suspect neighbour has answered.
     pub cleared: bool,

@@ -65,7 +65,7 @@ impl Vouching {
             is_news: false,
         }
     }
-    /// Whether trust anchors decide who is vouched for.
+    /// Whether the node has trust anchors, which vouch for publishers.
     pub(super) fn has_anchors(&self) -> bool {
         self.pinned.is_none() && self.anchors.is_some()
     }

@@ -60,7 +60,7 @@ pub enum WireError {
     /// The packet ends too early, inside this element: the bytes that it needs, and those that are left.
     #[error("packet ends inside {0}: needs {1} bytes, has {2}")]
     Short(&'static str, u64, usize),
-    /// So many bytes follow the end of the packet.
+    /// The number of bytes behind the end of the packet.
     #[error("{0} bytes after the end of the packet")]
     Trailing(usize),
     /// A type or length in this element and at this place is not in its shortest form, or a type is zero or above

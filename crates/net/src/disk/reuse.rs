@@ -24,7 +24,7 @@ use tributary_content::{ChunkPart, ObjectKind, Wanted, Wishes};
 
 use super::{background::lock, index::EntryKind, selection::Selected};
 
-/// The wanted chunks of an object that is partly here: of a folder its index first, then those that are not here.
+/// The wanted chunks of an object that exists locally in part: of a folder its index first, then the missing ones.
 #[derive(Debug)]
 pub(super) struct ReuseWishes {
     wanted: Mutex<Wanted>,

@@ -266,7 +266,7 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     }
 }
 
-/// Whom a fetch believes: what its request and its node's config say, and the keys that a store remembers.
+/// The publishers that a fetch believes, by its request, the node's config, and the keys that a store remembers.
 #[derive(Clone, Debug)]
 pub struct Trust {
     store: TrustStore,
@@ -276,20 +276,20 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Believes the keys of `store` where `believed` says nothing.
+    /// Uses the keys of `store` for names that `believed` does not decide.
     pub fn new(store: TrustStore, believed: Believed) -> Self {
         Trust { store, believed, binds_key: true }
     }
-    /// The same for a request that accepts only this publisher, and only these bytes.
+    /// A copy for a request that accepts only this publisher, and only these bytes.
     pub fn pinning(&self, pinned: Option<PublicKey>, object: Option<ObjectId>) -> Self {
         Trust { believed: Believed { pinned, object, ..self.believed.clone() }, ..self.clone() }
     }
-    /// The same for objects that others send.
+    /// A copy for objects that others send to this node.
     pub fn for_senders(mut self) -> Self {
         self.believed.is_for_senders = true;
         self
     }
-    /// The same with the store's [snapshot](TrustStore::snapshot).
+    /// A copy with the store's [snapshot](TrustStore::snapshot).
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read.
@@ -302,7 +302,7 @@ impl Trust {
             self.believed.certified.push(publisher);
         }
     }
-    /// From now on no object binds its name to a key.
+    /// Completed objects no longer bind their names to keys.
     pub fn bind_no_key(&mut self) {
         self.binds_key = false;
     }
@@ -313,10 +313,10 @@ impl Trust {
     pub fn key(&self, name: &Name) -> Result<Option<(PublicKey, Ground)>, StoreError> {
         self.store.ask(|remembered| self.believed.key(name, remembered))
     }
-    /// Checks that a manifest is believed. Changes nothing.
+    /// Checks the publisher of a manifest. Changes nothing.
     ///
     /// # Errors
-    /// Those of [`Believed::check`]; [`StoreError::Io`] if the file cannot be read.
+    /// Errors of [`Believed::check`]; [`StoreError::Io`] if the file cannot be read.
     pub fn check(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.store.ask(|remembered| self.believed.check(manifest, remembered))?
     }

@@ -110,7 +110,7 @@ wire_table! {
 }
 
 impl Operation {
-    /// The lifetime of what it leaves without renewal; `None` if it withdraws something.
+    /// The lifetime of its entry without renewal; `None` for a withdrawal.
     pub(crate) fn lease(&self) -> Option<Duration> {
         match self {
             Operation::Publish { lease, .. }

@@ -10,7 +10,7 @@ pub(super) struct Running {
     pub(super) idle_tree: RangeSet,
     pub(super) idle: RangeSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
-    /// Local bytes of chunks that no request has begun.
+    /// Local bytes of chunks that were not requested yet.
     pub(super) parts: BTreeMap<u32, ChunkPart>,
     /// Units that failed verification, each with the one path that fetches it again.
     pub(super) suspects: BTreeMap<Unit, Suspect>,

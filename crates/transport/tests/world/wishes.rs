@@ -209,7 +209,7 @@ fn part_of(bytes: &[u8], index: u32, here: core::ops::Range<u32>, alter: u8) -> 
 #[test]
 fn packets_of_a_chunk_that_are_here_are_not_requested() {
     let saved = saved_with(|bytes| (0..40).map(|index| part_of(bytes, index, 10_000..65_536, 0)).collect());
-    // 46 packets a chunk, of which 7 are missing.
+    // A chunk has 46 packets; 7 are missing.
     assert!((40 * 38..40 * 40).contains(&saved), "{saved} packets");
 }
 

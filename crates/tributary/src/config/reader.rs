@@ -213,7 +213,7 @@ impl<'a> Section<'a> {
     pub fn missing(&self, key: &'static str, hint: &str) {
         self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
     }
-    /// Reports those of two keys that are missing.
+    /// Reports each of two keys that is missing.
     pub fn require(&self, keys: [&'static str; 2], hint: &str) {
         keys.into_iter().filter(|key| !self.has(key)).for_each(|key| self.missing(key, hint));
     }

@@ -23,7 +23,7 @@ use crate::{config::FetchConfig, families::BoxedNode};
 pub(crate) struct Level {
     /// With what the lookup accepts alone.
     pub(crate) reference: Reference,
-    /// A snapshot of whom it believes.
+    /// The publishers that it believes, as known at its start.
     pub(crate) trust: Trust,
 }
 

@@ -59,7 +59,7 @@ impl LocalNode {
             let own = trust.pinning(None, None).key(&name)?;
             let own = own.map(|(key, _)| key);
             if pinned.is_some() || only.is_none() || own.is_none() || own == only {
-                // What is believed of the folder anyway needs no pin.
+                // A key that decides about the folder anyway needs no pin.
                 let publisher = only.filter(|_| pinned.is_some() || own != only);
                 let reference = Reference { name, publisher, object: *object };
                 levels.push(Level { reference, trust: trust.pinning(publisher, *object) });

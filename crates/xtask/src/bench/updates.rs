@@ -1,5 +1,5 @@
-//! A file that changes and is fetched over its earlier version: the bytes that the receiver's node gets, compared with
-//! those of casync (new chunks and the index) and rsync.
+//! Fetches a changed file over its earlier version, and compares the bytes that the receiver's node gets with casync
+//! (new chunks and the index) and rsync.
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -816,7 +816,7 @@ mod reuse {
 
     const CHUNK: usize = 16 << 10;
 
-    /// Fetches what is at `source` to `target`; returns how many chunks moved.
+    /// Publishes `source` and fetches it to `target`; returns the number of fetched chunks.
     fn update(source: &Path, target: &Path, version: u64, state: Option<&Path>) -> usize {
         let (version, chunk_size) = (Some(version), u32::try_from(CHUNK).ok());
         let options = PublishOptions { version, chunk_size, ..PublishOptions::default() };

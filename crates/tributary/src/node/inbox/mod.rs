@@ -31,7 +31,7 @@ const NUMBER_UNKNOWN: u64 = 0;
 /// Writes received objects into one folder.
 pub(crate) struct Inbox {
     pub(crate) place: Place,
-    /// A snapshot of whom it believes.
+    /// The publishers that it believes, as known at its start.
     pub(crate) trust: Trust,
 }
 
