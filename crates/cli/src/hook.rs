@@ -25,36 +25,22 @@ struct Object {
 }
 
 impl Hook {
-    /// A hook that runs `command` with `sh`.
-    pub(crate) fn new(command: &str) -> Result<Hook, ApiError> {
-        let (objects, waiting) = channel::<Object>();
-        let command = command.to_string();
-        let thread = spawn("on-done", move || waiting.iter().for_each(|object| run(&command, &object)))?;
-        Ok(Hook { objects: Some(objects), thread: Some(thread) })
-    }
-    /// The hook of an option.
+    /// The hook of an option, whose command it runs with `sh`.
     pub(crate) fn of(command: Option<&String>) -> Result<Option<Hook>, ApiError> {
-        command.map(|command| Hook::new(command)).transpose()
+        let Some(command) = command.cloned() else { return Ok(None) };
+        let (objects, waiting) = channel::<Object>();
+        let thread = spawn("on-done", move || waiting.iter().for_each(|object| run(&command, &object)))?;
+        Ok(Some(Hook { objects: Some(objects), thread: Some(thread) }))
     }
     /// Runs the command if the notice reports a complete object.
     pub(crate) fn on(&self, notice: &Notice) {
-        match notice {
-            Notice::Done(done) => self.done(done),
-            Notice::Received(received) => self.received(received),
-            _ => {}
-        }
-    }
-    /// Runs it for a fetched object.
-    pub(crate) fn done(&self, done: &DoneView) {
-        let DoneView { name, bytes, output, .. } = done;
-        self.begin(Object { name: name.clone(), bytes: *bytes, output: output.clone() });
-    }
-    fn received(&self, received: &ReceivedView) {
-        let ReceivedView { name, bytes, output, .. } = received;
-        self.begin(Object { name: name.clone(), bytes: *bytes, output: Some(output.clone()) });
-    }
-    fn begin(&self, object: Object) {
+        let (name, bytes, output) = match notice {
+            Notice::Done(DoneView { name, bytes, output, .. }) => (name, *bytes, output.clone()),
+            Notice::Received(ReceivedView { name, bytes, output, .. }) => (name, *bytes, Some(output.clone())),
+            _ => return,
+        };
         // The thread takes everything until the hook is dropped.
+        let object = Object { name: name.clone(), bytes, output };
         let _ = self.objects.as_ref().map(|objects| objects.send(object));
     }
 }

@@ -1,10 +1,7 @@
 //! How a fetch is shown while it runs: bars on a terminal, plain lines in a pipe, JSON lines for a program.
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::BTreeMap, io::IsTerminal};
-use tributary::{
-    Notice,
-    views::{DoneView, ProgressView},
-};
+use tributary::{Notice, views::ProgressView};
 use tributary_terminal::out;
 use tributary_terminal::table;
 
@@ -14,7 +11,7 @@ use crate::{hook::Hook, tables};
 pub(crate) struct Display {
     kind: Kind,
     hook: Option<Hook>,
-    done: Option<DoneView>,
+    done: Option<Notice>,
 }
 
 enum Kind {
@@ -39,8 +36,8 @@ impl Display {
     }
     /// Shows a notice.
     pub(crate) fn show(&mut self, notice: &Notice) {
-        if let Notice::Done(done) = notice {
-            self.done = Some(done.clone());
+        if let Notice::Done(_) = notice {
+            self.done = Some(notice.clone());
         }
         match &mut self.kind {
             Kind::Json => out::data(&notice.to_line()),
@@ -61,7 +58,7 @@ impl Display {
             bars.end();
         }
         if let Some((hook, done)) = self.hook.take().zip(self.done.take()) {
-            hook.done(&done);
+            hook.on(&done);
         }
     }
 }

@@ -1,12 +1,9 @@
 //! Notifications of a daemon's state to a service manager: ready, reloading, stopping, and alive. systemd's protocol
 //! (sd_notify(3)); without `NOTIFY_SOCKET` nothing is sent.
 use sd_notify::NotifyState;
-use std::{
-    sync::{
-        Arc,
-        mpsc::{RecvTimeoutError, Sender, channel},
-    },
-    thread::JoinHandle,
+use std::sync::{
+    Arc,
+    mpsc::{RecvTimeoutError, Sender, channel},
 };
 use tributary::{ApiError, LocalApi, spawn};
 use tributary_core::Duration;
@@ -29,8 +26,8 @@ pub(crate) fn stopping(why: &str) {
 
 /// Feeds the watchdog while the node's own thread turns. Dropping it stops that.
 pub(crate) struct Watchdog {
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// Its thread waits for the end of this.
+    _end: Sender<()>,
 }
 
 impl Watchdog {
@@ -59,14 +56,9 @@ impl Watchdog {
                 }
             }
         };
-        Ok(Watchdog { end: Some(end), thread: Some(spawn("watchdog", work)?) })
-    }
-}
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        drop(self.end.take());
         // A node that does not turn is waited for by others.
-        drop(self.thread.take());
+        spawn("watchdog", work)?;
+        Ok(Watchdog { _end: end })
     }
 }
 

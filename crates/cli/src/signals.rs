@@ -1,10 +1,11 @@
 //! The signals that end the program in order: SIGINT, SIGTERM and, unless it was started to outlive its terminal or is a
 //! daemon, SIGHUP.
+use parking_lot::{Condvar, Mutex};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use tributary::{ApiError, ErrorKind, spawn};
 use tributary_core::Duration;
 
@@ -31,7 +32,7 @@ impl Wish {
         let made = wish.clone();
         watch(&ending(), move |_| {
             let (is_made, wake) = &*made.0;
-            if std::mem::replace(&mut *is_made.lock().unwrap_or_else(PoisonError::into_inner), true) {
+            if std::mem::replace(&mut *is_made.lock(), true) {
                 std::process::exit(INTERRUPTED);
             }
             wake.notify_all();
@@ -40,13 +41,14 @@ impl Wish {
     }
     /// Whether it was wished.
     pub(crate) fn is_made(&self) -> bool {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.0.lock()
     }
     /// Waits until it is made, for at most `most`. Returns whether it is.
     pub(crate) fn wait(&self, most: Duration) -> bool {
         let (is_made, wake) = &*self.0;
-        let is_made = is_made.lock().unwrap_or_else(PoisonError::into_inner);
-        *wake.wait_timeout_while(is_made, most, |is_made| !*is_made).unwrap_or_else(PoisonError::into_inner).0
+        let mut is_made = is_made.lock();
+        wake.wait_while_for(&mut is_made, |is_made| !*is_made, most);
+        *is_made
     }
     /// The error that an operation ends with if it was wished.
     pub(crate) fn check(&self) -> Result<(), ApiError> {

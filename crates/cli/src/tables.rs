@@ -647,7 +647,7 @@ pub(crate) fn eta(progress: &ProgressView) -> String {
     if progress.mbps <= 0.0 {
         return "nothing arrives now".into();
     }
-    format!("{:.0} s left", progress.missing_bytes() as f64 * 8.0 / 1e6 / progress.mbps)
+    format!("{:.0} s left", progress.bytes.saturating_sub(progress.stored_bytes) as f64 * 8.0 / 1e6 / progress.mbps)
 }
 
 fn milliseconds(value: Option<f64>) -> String {

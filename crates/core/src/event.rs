@@ -231,9 +231,10 @@ pub enum TransferEvent {
 }
 
 /// What a path is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PathState {
     /// Offered, no request yet.
+    #[default]
     Idle,
     /// Requests and data flow.
     Active,
@@ -302,7 +303,7 @@ pub struct SourceReport {
 }
 
 /// The account of one path.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct PathReport {
     /// Its number in this transfer.
     pub path: PathId,

@@ -10,7 +10,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::{
+    Response, StatusCode,
+    body::{Body, Frame, SizeHint},
+    header,
+};
 use tokio::{sync::mpsc, task::JoinHandle, time::Sleep};
 use tributary_net::disk::CacheReader;
 
@@ -67,7 +71,7 @@ impl Content {
             Part::Object(range) => range.end - range.start,
         });
         let left = left.sum();
-        let reader = session.object().reader();
+        let reader = session.object.reader();
         let source = Source { reader, _session: session, read_ahead, patience, reading: None, waiting: None };
         Content { parts: parts.into(), left, source: Some(source), stream: None }
     }
@@ -80,6 +84,20 @@ impl Content {
         let (Some(range), Some(source)) = (first, &mut self.source) else { return Ok(()) };
         std::future::poll_fn(|context| source.poll_here(context, &range)).await.map(|_| ())
     }
+}
+
+/// A whole answer.
+pub(crate) fn answer_of(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Content> {
+    let content = Content::text(text);
+    let answer = Response::builder().status(status).header(header::CONTENT_TYPE, kind);
+    let answer = answer.header(header::CONTENT_LENGTH, content.left).body(content);
+    answer.expect("a type and a number are legal")
+}
+/// An answer without a body.
+pub(crate) fn empty_answer(status: StatusCode) -> Response<Content> {
+    let mut response = Response::new(Content::empty());
+    *response.status_mut() = status;
+    response
 }
 
 impl Source {

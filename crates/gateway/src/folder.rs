@@ -1,6 +1,7 @@
 //! Folders: their index, and how they are shown.
 use std::{collections::BTreeMap, fmt::Write, ops::Range};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use tributary_net::disk::{
     CachedObject,
     index::{DirectoryIndex, EntryKind},
@@ -28,13 +29,7 @@ enum Entry {
 pub(crate) enum Found {
     /// A file, at these bytes of the object.
     File(Range<u64>),
-    /// A folder, and its direct entries.
-    Folder(Vec<Line>),
-}
-/// Where a path leads.
-enum Resolved {
-    File(Range<u64>),
-    /// With a slash at its end; empty for the root.
+    /// A folder: its path with a slash at its end; empty for the root.
     Folder(Vec<u8>),
 }
 /// A line of a folder.
@@ -72,15 +67,8 @@ impl Folder {
         });
         Ok(Folder { entries: entries.collect() })
     }
-    /// The entry at a path below the folder.
+    /// Where a path below the folder leads. It lists nothing: links in a folder may lead to the folder itself.
     pub(crate) fn find(&self, path: &[Vec<u8>]) -> Option<Found> {
-        Some(match self.resolve(path)? {
-            Resolved::File(range) => Found::File(range),
-            Resolved::Folder(prefix) => Found::Folder(self.lines(&prefix)),
-        })
-    }
-    /// Where a path leads. It lists nothing: links in a folder may lead to the folder itself.
-    fn resolve(&self, path: &[Vec<u8>]) -> Option<Resolved> {
         let mut left: Vec<Vec<u8>> = path.iter().rev().cloned().collect();
         let (mut at, mut links): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         while let Some(next) = left.pop() {
@@ -102,7 +90,7 @@ impl Folder {
                     left.extend(target.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec));
                 }
                 Some(Entry::Folder) => {}
-                Some(Entry::File(range)) => return left.is_empty().then(|| Resolved::File(range.clone())),
+                Some(Entry::File(range)) => return left.is_empty().then(|| Found::File(range.clone())),
                 None => return None,
             }
         }
@@ -110,10 +98,10 @@ impl Folder {
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
-        Some(Resolved::Folder(prefix))
+        Some(Found::Folder(prefix))
     }
     /// The direct entries of the folder whose paths begin with `prefix`.
-    fn lines(&self, prefix: &[u8]) -> Vec<Line> {
+    pub(crate) fn lines(&self, prefix: &[u8]) -> Vec<Line> {
         let inside = self.entries.range(prefix.to_vec()..).take_while(|(path, _)| path.starts_with(prefix));
         let direct = inside.filter(|(path, _)| !path[prefix.len()..].contains(&b'/') && path.len() > prefix.len());
         let lines = direct.map(|(path, entry)| {
@@ -122,9 +110,9 @@ impl Folder {
                 Entry::Folder => None,
                 Entry::Link(_) => {
                     let path: Vec<Vec<u8>> = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect();
-                    match self.resolve(&path) {
-                        Some(Resolved::File(range)) => Some(range.end - range.start),
-                        Some(Resolved::Folder(_)) | None => None,
+                    match self.find(&path) {
+                        Some(Found::File(range)) => Some(range.end - range.start),
+                        Some(Found::Folder(_)) | None => None,
                     }
                 }
             };
@@ -193,16 +181,16 @@ pub(crate) fn json(name: &str, lines: &[Line]) -> String {
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
+/// What a component of a path has as percent signs.
+const OF_COMPONENTS: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'+');
 /// A component of a path, percent-encoded.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' => text.push(char::from(*byte)),
-            _ => _ = write!(text, "%{byte:02X}"),
-        }
-    }
-    text
+    percent_encode(bytes, &OF_COMPONENTS).to_string()
+}
+/// The bytes of a text; `None` if a percent sign is not followed by two hexadecimal digits.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let is_digits = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    text.split('%').skip(1).all(is_digits).then(|| percent_decode_str(text).collect())
 }
 
 #[cfg(test)]
@@ -221,11 +209,15 @@ mod tests {
         let folder = Folder { entries: entries.map(|(path, entry)| (path.as_bytes().to_vec(), entry)).into() };
         let find = |path: &str| folder.find(&path.split('/').map(|part| part.as_bytes().to_vec()).collect::<Vec<_>>());
         let line = |name: &str, size| Line { name: name.into(), size };
-        let root = Found::Folder(vec![line("d", None), line("latest", None), line("to-file", Some(3))]);
+        let listed = |path: &str| match find(path) {
+            Some(Found::Folder(prefix)) => folder.lines(&prefix),
+            found => panic!("'{path}' is {found:?}"),
+        };
         for path in ["", "latest", "d/up/latest", "latest/latest/d/up"] {
-            assert_eq!(find(path), Some(root.clone()), "{path}");
+            let root = [line("d", None), line("latest", None), line("to-file", Some(3))];
+            assert_eq!(listed(path), root, "{path}");
         }
-        assert_eq!(find("d"), Some(Found::Folder(vec![line("file", Some(3)), line("up", None)])));
+        assert_eq!(listed("d"), [line("file", Some(3)), line("up", None)]);
         assert_eq!(find("latest/to-file"), Some(Found::File(100..103)));
         assert_eq!(find(&["latest"; 9].join("/")), None, "more links than are followed");
     }

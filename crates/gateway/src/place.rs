@@ -2,7 +2,7 @@
 use hyper::{Request, Uri, header};
 use tributary_content::{Name, Reference};
 
-use crate::config::GatewayConfig;
+use crate::{config::GatewayConfig, folder};
 
 /// A request that means no name, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,21 +92,8 @@ fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal
 
 /// The bytes of a component of a path.
 fn decode(component: &str) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::with_capacity(component.len());
-    let mut rest = component.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = rest.split_at_checked(2).and_then(|(digits, behind)| {
-            rest = behind;
-            let digits = std::str::from_utf8(digits).ok()?;
-            digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
-        });
-        bytes.push(digits.ok_or(Refusal::Path("a percent sign must be followed by two hexadecimal digits"))?);
-    }
+    let wrong = Refusal::Path("a percent sign must be followed by two hexadecimal digits");
+    let bytes = folder::decode(component).ok_or(wrong)?;
     match &bytes[..] {
         b".." => Err(Refusal::Path("a path with .. is not resolved here")),
         bytes if bytes.contains(&b'/') => Err(Refusal::Path("a slash inside a component is not part of a path")),

@@ -36,7 +36,7 @@ use crate::{
         Kind, Service,
         guard::{self, Connection},
     },
-    body::{Content, Part},
+    body::{Content, Part, answer_of, empty_answer},
     conditions::{self, Validators, Wanted},
     config::GatewayConfig,
     dashboard,
@@ -67,7 +67,8 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text
 /// A gateway that serves until it is dropped.
 #[derive(Debug)]
 pub struct Gateway {
-    address: SocketAddr,
+    /// Where it listens.
+    pub address: SocketAddr,
     end: watch::Sender<bool>,
     is_ended: Arc<AtomicBool>,
     runtime: Option<Runtime>,
@@ -98,10 +99,6 @@ impl Gateway {
         let shared = Arc::new(Shared { sessions, config, service });
         let server = runtime.spawn(serve(listener, shared, ended));
         Ok(Gateway { address, end, is_ended, runtime: Some(runtime), server: Some(server) })
-    }
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 }
 impl Drop for Gateway {
@@ -149,7 +146,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
         let Ok(own) = stream.local_addr() else { continue };
         let (shared, watcher) = (Arc::clone(&shared), graceful.watcher());
-        let open = shared.service.as_ref().map(|service| service.meter().opened());
+        let open = shared.service.as_ref().map(|service| Arc::clone(&service.meter.connections));
         tokio::spawn(async move {
             if let Err(error) = converse(stream, Connection::new(own, peer), shared, watcher).await {
                 tracing::debug!("a connection ended: {error}");
@@ -254,7 +251,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>, connection: &Connec
     }
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     if let Some(service) = &shared.service {
-        service.meter().answered(kind.word(), response.status().as_u16(), begun.elapsed());
+        service.meter.answered(kind.word(), response.status().as_u16(), begun.elapsed());
     }
     response
 }
@@ -308,15 +305,15 @@ async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Respons
         return Ok(plain(StatusCode::OK, text));
     }
     let Located { session, below } = shared.sessions.locate(&place).await?;
-    if !session.object().is_readable() {
+    if !session.object.is_readable() {
         return Err(Failure::new(403, "it is sealed, and this node has no key of a reader"));
     }
     let Some(path) = below else {
         if place.is_folder {
             return Err(Failure::new(404, format!("'{}' is a file, not a folder", place.reference.name)));
         }
-        let range = 0..session.object().size();
-        let validators = Validators::new(session.object().manifest(), None);
+        let range = 0..session.object.size();
+        let validators = Validators::new(session.object.manifest(), None);
         let kind = content_type(place.reference.name.components().last().unwrap_or_default());
         return file(shared, request, session, range, validators, kind).await;
     };
@@ -326,19 +323,19 @@ async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Respons
     match index.find(&path).ok_or_else(missing)? {
         Found::File(_) if place.is_folder => Err(missing()),
         Found::File(range) => {
-            let validators = Validators::new(session.object().manifest(), Some(&range));
+            let validators = Validators::new(session.object.manifest(), Some(&range));
             let kind = content_type(path.last().map(Vec::as_slice).unwrap_or_default());
             file(shared, request, session, range, validators, kind).await
         }
         Found::Folder(_) if !place.is_folder => Ok(moved(request)),
-        Found::Folder(lines) => {
+        Found::Folder(prefix) => {
             let wants_json = wants_json(request.headers(), query);
             let index_path: Vec<Vec<u8>> = path.iter().cloned().chain([b"index.html".to_vec()]).collect();
             if let (false, Some(Found::File(range))) = (wants_json, index.find(&index_path)) {
-                let validators = Validators::new(session.object().manifest(), Some(&range));
+                let validators = Validators::new(session.object.manifest(), Some(&range));
                 return file(shared, request, session, range, validators, "text/html".into()).await;
             }
-            Ok(listing(request, &session, &place, &path, &lines, wants_json))
+            Ok(listing(request, &session, &place, &path, &index.lines(&prefix), wants_json))
         }
     }
 }
@@ -422,23 +419,16 @@ fn listing(
             ("text/html; charset=utf-8", folder::page(&shown, &place.reference.query(), lines))
         }
     };
-    let manifest = session.object().manifest();
+    let manifest = session.object.manifest();
     let mut validators = Validators::new(manifest, None);
     let level = folder::encode(&path.join(&b'/'));
     validators.tag =
         format!("\"{}-{}-{level}\"", validators.tag.trim_matches('"'), if wants_json { "json" } else { "page" });
     let size = text.len() as u64;
     let mut response = match conditions::wanted(request.headers(), &validators, size) {
-        Wanted::NotModified => {
-            let mut response = Response::new(Content::empty());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        }
+        Wanted::NotModified => empty_answer(StatusCode::NOT_MODIFIED),
         Wanted::Failed | Wanted::All | Wanted::Ranges(_) | Wanted::Unsatisfiable => {
-            let mut response = Response::new(Content::text(text));
-            insert(response.headers_mut(), header::CONTENT_TYPE, kind);
-            insert(response.headers_mut(), header::CONTENT_LENGTH, &size.to_string());
-            response
+            answer_of(StatusCode::OK, kind, text)
         }
     };
     describe(response.headers_mut(), &validators);
@@ -497,10 +487,5 @@ fn refusal(failure: &Failure) -> Response<Content> {
     response
 }
 fn plain(status: StatusCode, text: String) -> Response<Content> {
-    let len = text.len();
-    let mut response = Response::new(Content::text(text));
-    *response.status_mut() = status;
-    insert(response.headers_mut(), header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    insert(response.headers_mut(), header::CONTENT_LENGTH, &len.to_string());
-    response
+    answer_of(status, "text/plain; charset=utf-8", text)
 }

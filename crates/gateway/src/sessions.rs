@@ -2,12 +2,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OnceCell, oneshot, watch},
     time::Instant,
@@ -70,25 +71,17 @@ pub(crate) struct Sessions {
 pub(crate) struct Session {
     state: watch::Receiver<State>,
     since: Instant,
-    users: AtomicUsize,
     used_at: Mutex<Instant>,
     is_stopped: Arc<AtomicBool>,
     folder: OnceCell<Arc<Folder>>,
 }
 
-/// A client's hold on a session.
+/// A client's hold on a session: besides the clients, only the list of the sessions has it.
 pub(crate) struct Use {
     session: Arc<Session>,
-    object: CachedObject,
+    pub(crate) object: CachedObject,
 }
 impl Use {
-    fn new(session: Arc<Session>, object: CachedObject) -> Use {
-        session.users.fetch_add(1, Ordering::AcqRel);
-        Use { session, object }
-    }
-    pub(crate) fn object(&self) -> &CachedObject {
-        &self.object
-    }
     /// The index of the folder that the object is.
     pub(crate) async fn folder(&self, config: &GatewayConfig) -> Result<Arc<Folder>, Failure> {
         let read = || async { Folder::read(&self.object, config).await.map(Arc::new) };
@@ -97,8 +90,7 @@ impl Use {
 }
 impl Drop for Use {
     fn drop(&mut self) {
-        *lock(&self.session.used_at) = Instant::now();
-        self.session.users.fetch_sub(1, Ordering::AcqRel);
+        *self.session.used_at.lock() = Instant::now();
     }
 }
 
@@ -141,11 +133,11 @@ impl Sessions {
     }
     /// The session of a name that is open and fresh.
     fn known(&self, name: &Reference) -> Option<Use> {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         let session = open.get(name)?;
         let state = session.state.borrow().clone();
         match state {
-            State::Open(object) if session.is_fresh(&self.config) => Some(Use::new(Arc::clone(session), object)),
+            State::Open(object) if session.is_fresh(&self.config) => Some(Use { session: Arc::clone(session), object }),
             State::Open(_) | State::Looking | State::Failed(..) => None,
         }
     }
@@ -155,13 +147,13 @@ impl Sessions {
         let mut state = session.state.clone();
         let waited = state.wait_for(|state| !matches!(state, State::Looking)).await.map(|state| state.clone());
         match waited {
-            Ok(State::Open(object)) => Ok(Use::new(session, object)),
+            Ok(State::Open(object)) => Ok(Use { session, object }),
             Ok(State::Failed(failure, _)) => Err(failure),
             Ok(State::Looking) | Err(_) => Err(Failure::new(503, "the node has ended")),
         }
     }
     fn begin(self: &Arc<Self>, name: &Reference) -> Result<Arc<Session>, Failure> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(session) = open.get(name).filter(|session| session.is_fresh(&self.config)) {
             return Ok(Arc::clone(session));
         }
@@ -176,7 +168,6 @@ impl Sessions {
         let session = Arc::new(Session {
             state,
             since: Instant::now(),
-            users: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
             is_stopped: Arc::default(),
             folder: OnceCell::new(),
@@ -185,7 +176,7 @@ impl Sessions {
         let work = move || sessions.fetch(&of, &is_stopped, &tell);
         spawn("session", work).map_err(|error| Failure::new(503, error.message))?;
         if let Some(before) = open.insert(name.clone(), Arc::clone(&session)) {
-            lock(&self.replaced).push(before);
+            self.replaced.lock().push(before);
         }
         Ok(session)
     }
@@ -216,32 +207,22 @@ impl Sessions {
     }
     /// Closes unread sessions, and frees space in the cache.
     pub(crate) fn tidy(&self) {
-        let is_over =
-            |session: &Arc<Session>| session.users.load(Ordering::Acquire) == 0 && session.is_idle(&self.config);
-        lock(&self.open).retain(|_, session| {
-            let is_over = is_over(session);
-            if is_over {
-                session.close();
-            }
-            !is_over
-        });
-        lock(&self.replaced).retain(|session| {
-            let is_over = session.users.load(Ordering::Acquire) == 0;
-            if is_over {
-                session.close();
-            }
-            !is_over
-        });
+        let is_unused = |session: &Arc<Session>| Arc::strong_count(session) == 1;
+        let mut open = self.open.lock();
+        let idle = open.extract_if(|_, session| is_unused(session) && session.is_idle(&self.config));
+        idle.for_each(|(_, session)| session.close());
+        drop(open);
+        self.replaced.lock().extract_if(.., |session| is_unused(session)).for_each(|session| session.close());
         self.cache.sweep();
     }
     /// Ends all sessions.
     pub(crate) fn close(&self) {
-        lock(&self.open).drain().for_each(|(_, session)| session.close());
-        lock(&self.replaced).drain(..).for_each(|session| session.close());
+        self.open.lock().drain().for_each(|(_, session)| session.close());
+        self.replaced.lock().drain(..).for_each(|session| session.close());
     }
     /// Their number.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.open).len() + lock(&self.replaced).len()
+        self.open.lock().len() + self.replaced.lock().len()
     }
 }
 
@@ -258,7 +239,7 @@ impl Session {
         match &*self.state.borrow() {
             State::Looking => false,
             State::Open(_) => {
-                lock(&self.used_at).elapsed() > IDLE.max(config.fresh.saturating_sub(self.since.elapsed()))
+                self.used_at.lock().elapsed() > IDLE.max(config.fresh.saturating_sub(self.since.elapsed()))
             }
             State::Failed(..) => !self.is_fresh(config),
         }
@@ -274,14 +255,11 @@ impl Session {
 
 /// Whether an object matches a name: it has the whole name, or is a folder above.
 fn fits(session: Use, name: &Name, len: usize) -> Option<Located> {
-    let is_folder = session.object().manifest().kind == ObjectKind::Directory;
+    let is_folder = session.object.manifest().kind == ObjectKind::Directory;
     let below = || name.components().skip(len).map(<[u8]>::to_vec).collect();
     match (len == name.len(), is_folder) {
         (_, true) => Some(Located { below: Some(below()), session }),
         (true, false) => Some(Located { below: None, session }),
         (false, false) => None,
     }
-}
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,14 @@
 //! Bodies of HTTP messages, out of and into the streams of an exchange.
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use futures_util::stream::try_unfold;
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Body as HttpBody, Frame as BodyFrame};
 use std::{
-    future::Future,
     io,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
 };
 use tributary_core::Duration;
 
@@ -35,58 +33,28 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-type Next = Pin<Box<dyn Future<Output = (Inlet, Result<Option<Frame>, Broken>)> + Send>>;
-
-/// The bytes that arrive in a stream, as a body.
-pub(crate) struct InletBody {
-    next: Option<Next>,
-    /// Set when it has been read to its end.
-    is_read: Arc<AtomicBool>,
-}
-impl InletBody {
-    /// The rest of a stream; the flag is set when it has been read to its end.
-    pub(crate) fn new(inlet: Inlet, is_read: Arc<AtomicBool>) -> InletBody {
-        InletBody { next: Some(InletBody::read(inlet)), is_read }
-    }
-    fn read(mut inlet: Inlet) -> Next {
-        Box::pin(async move {
-            let frame = inlet.next().await;
-            (inlet, frame)
-        })
-    }
-}
-impl HttpBody for InletBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<BodyFrame<Bytes>, io::Error>>> {
-        loop {
-            let Some(next) = &mut self.next else { return Poll::Ready(None) };
-            let (inlet, frame) = std::task::ready!(next.as_mut().poll(context));
-            self.next = None;
-            let frame = match frame {
-                Ok(Some(Frame::Data(bytes))) if bytes.is_empty() => None,
-                Ok(Some(Frame::Data(bytes))) => Some(BodyFrame::data(bytes)),
-                Ok(Some(Frame::Trailers(fields))) => into_headers(&fields).map(BodyFrame::trailers),
-                Ok(Some(_)) => {
-                    let wrong = io::Error::new(io::ErrorKind::InvalidData, "a head within a body");
-                    return Poll::Ready(Some(Err(wrong)));
+/// The rest of a stream as a body; the flag is set when it has been read to its end.
+pub(crate) fn of_inlet(inlet: Inlet, is_read: Arc<AtomicBool>) -> Body {
+    let next = move |mut inlet: Inlet| {
+        let is_read = Arc::clone(&is_read);
+        async move {
+            loop {
+                let frame = match inlet.next().await? {
+                    Some(Frame::Data(bytes)) => (!bytes.is_empty()).then(|| BodyFrame::data(bytes)),
+                    Some(Frame::Trailers(fields)) => into_headers(&fields).map(BodyFrame::trailers),
+                    Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "a head within a body")),
+                    None => {
+                        is_read.store(true, Ordering::SeqCst);
+                        return Ok(None);
+                    }
+                };
+                if let Some(frame) = frame {
+                    return Ok(Some((frame, inlet)));
                 }
-                Ok(None) => {
-                    self.is_read.store(true, Ordering::SeqCst);
-                    return Poll::Ready(None);
-                }
-                Err(broken) => return Poll::Ready(Some(Err(broken.into()))),
-            };
-            self.next = Some(InletBody::read(inlet));
-            if let Some(frame) = frame {
-                return Poll::Ready(Some(Ok(frame)));
             }
         }
-    }
+    };
+    StreamBody::new(try_unfold(inlet, next)).boxed_unsync()
 }
 
 /// Why a body did not get into its stream.
@@ -107,17 +75,17 @@ where
 {
     let mut bytes = 0;
     loop {
-        let gathers = outlet.buffered() > 0;
+        let gathers = outlet.buffer.len() > 0;
         let wait = match gathers {
-            true if outlet.is_idle() || outlet.buffered() >= SEGMENT_BYTES => Duration::ZERO,
+            true if outlet.is_idle() || outlet.buffer.len() >= SEGMENT_BYTES => Duration::ZERO,
             true => GATHER,
             false => idle,
         };
         let next = tokio::select! {
             biased;
             broken = outlet.broken() => return Err(Unsent::Stream(broken)),
-            next = tokio::time::timeout(wait, body.frame()), if outlet.buffered() < SEGMENT_BYTES => next,
-            () = std::future::ready(()), if outlet.buffered() >= SEGMENT_BYTES => {
+            next = tokio::time::timeout(wait, body.frame()), if outlet.buffer.len() < SEGMENT_BYTES => next,
+            () = std::future::ready(()), if outlet.buffer.len() >= SEGMENT_BYTES => {
                 outlet.flush(Last::No).await.map_err(Unsent::Stream)?;
                 continue;
             }

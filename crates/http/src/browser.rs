@@ -15,7 +15,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     task::{Context, Poll},
 };
 use tokio::{
@@ -24,17 +24,16 @@ use tokio::{
 };
 use tributary::{ApiError, messenger::Messenger};
 use tributary_content::Name;
-use tributary_core::{Duration, Time};
-use tributary_net::wall_clock;
+use tributary_core::Duration;
 
 use crate::{
-    body::{self, Body, InletBody, Unsent},
+    body::{self, Body, Unsent},
     config::{CONTINUE_PATIENCE, FIELDS_ADDED, INTERIMS_MAX, Limits, SOCKET_BUFFER_BYTES, TCP_KEEPALIVE, Timeouts},
     exchange::{FIELDS_MAX, Frame, HEAD_BYTES_MAX, RequestHead, ResponseHead, name_of_host},
     fields::{add_via, claims_content, forwarded, has_passed, into_headers, pseudonym},
     interim::{BrowserIo, Interims},
     local::{self, Forwards},
-    log::{AccessLog, Entry},
+    log::{AccessLog, Record},
     messages::{Courier, Threads},
     stream::{Broken, Exchange, Inlet, Last, Memory, Outlet},
     tunnel::{self, Carried},
@@ -60,21 +59,17 @@ pub struct BrowserConfig {
 
 /// The browser's side. It works until it is dropped, and then lets requests finish for a while.
 pub struct BrowserProxy {
-    address: SocketAddr,
+    /// Where browsers connect to.
+    pub address: SocketAddr,
     shared: Arc<Shared>,
     ending: watch::Sender<bool>,
     runtime: Option<tokio::runtime::Runtime>,
     _threads: Threads,
 }
-impl std::fmt::Debug for BrowserProxy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BrowserProxy").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
 struct Shared {
     courier: Arc<Courier>,
     config: BrowserConfig,
+    log: Option<Arc<AccessLog>>,
     memory: Memory,
     pseudonym: String,
     places: Arc<Semaphore>,
@@ -85,7 +80,7 @@ impl BrowserProxy {
     ///
     /// # Errors
     /// [`ApiError`] if the address is taken.
-    pub fn start(messenger: Messenger, config: BrowserConfig) -> Result<BrowserProxy, ApiError> {
+    pub fn start(messenger: Messenger, mut config: BrowserConfig) -> Result<BrowserProxy, ApiError> {
         let listen = config.listen;
         let failed = move |error: io::Error| ApiError::io("listen at", listen, &error);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -96,32 +91,22 @@ impl BrowserProxy {
         let (ending, ends) = watch::channel(false);
         let shared = Arc::new(Shared {
             memory: Memory::new(config.limits.memory_bytes),
-            pseudonym: pseudonym(courier.device()),
+            pseudonym: pseudonym(courier.messenger.id()),
             places: Arc::new(Semaphore::new(config.limits.connections)),
             courier,
+            log: config.log.take().map(Arc::new),
             config,
         });
         runtime.spawn(accept(listener, Arc::clone(&shared), ends));
         Ok(BrowserProxy { address, shared, ending, runtime: Some(runtime), _threads: threads })
-    }
-    /// Where browsers connect to.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 }
 impl Drop for BrowserProxy {
     fn drop(&mut self) {
         let _ = self.ending.send(true);
         let Some(runtime) = self.runtime.take() else { return };
-        let all = u32::try_from(self.shared.config.limits.connections).unwrap_or(u32::MAX);
-        let (places, patience) = (Arc::clone(&self.shared.places), self.shared.config.timeouts.end);
-        runtime.block_on(async {
-            let _ = tokio::time::timeout(patience, places.acquire_many(all)).await;
-        });
-        for exchange in self.shared.courier.exchanges() {
-            exchange.abort(503, "the browser's side ends");
-        }
-        runtime.shutdown_background();
+        let (limits, timeouts) = (&self.shared.config.limits, &self.shared.config.timeouts);
+        self.shared.courier.end(runtime, &self.shared.places, (limits, timeouts), "the browser's side ends");
     }
 }
 
@@ -181,15 +166,11 @@ async fn serve(
     };
     if let Err(error) = result {
         tracing::debug!("a browser's connection ended: {}", body::source_of(&error));
-        if error.is_parse()
-            && let Some(log) = &shared.config.log
-        {
-            let status = if error.is_parse_too_large() { 431 } else { 400 };
-            let (client, at) = (from.to_string(), wall_clock());
-            let failure = Some(error.to_string());
-            let unknown = || "-".to_string();
-            let (method, target, version) = (unknown(), unknown(), unknown());
-            log.write(&Entry { client, at, method, target, version, status, failure, ..Entry::default() });
+        if error.is_parse() {
+            let entry = &mut Record::new(&shared.log, from.to_string()).entry;
+            (entry.method, entry.target, entry.version) = ("-".into(), "-".into(), "-".into());
+            entry.status = if error.is_parse_too_large() { 431 } else { 400 };
+            entry.failure = Some(error.to_string());
         }
     }
 }
@@ -249,7 +230,7 @@ async fn answer(
     interims: Arc<Interims>,
     place: Arc<OwnedSemaphorePermit>,
 ) -> Result<Response<Body>, Infallible> {
-    let mut record = Some(Record::new(&shared, &request, from));
+    let mut record = Some(record(&shared.log, &request, from));
     let call = Call { shared, interims, place };
     let response = exchange(request, &call, &mut record).await.unwrap_or_else(|Failure { status, reason }| {
         let mut response = Response::new(body::full(format!("{reason}\n")));
@@ -263,7 +244,11 @@ async fn answer(
         response
     });
     Ok(match record {
-        Some(record) => record.watch(response),
+        // The line is written when the response has been sent.
+        Some(mut record) => {
+            record.entry.status = response.status().as_u16();
+            response.map(|inner| http_body_util::BodyExt::boxed_unsync(Watched { inner, record }))
+        }
         None => response,
     })
 }
@@ -349,14 +334,14 @@ async fn exchange(
             return Err(Failure::new(StatusCode::BAD_GATEWAY, "the response is shorter than its length"));
         }
         true => body::empty(),
-        false => http_body_util::BodyExt::boxed_unsync(InletBody::new(inlet, Arc::new(AtomicBool::new(false)))),
+        false => body::of_inlet(inlet, Arc::default()),
     };
     response_of(head, &method, body, &shared.pseudonym)
 }
 fn too_late(shared: &Shared, inlet: &Inlet) -> Failure {
     let patience = shared.config.timeouts.answer;
     let reason = format!("no web server has answered through the network within {patience:?}");
-    inlet.exchange().abort(504, &reason);
+    inlet.exchange.abort(504, &reason);
     Failure::new(StatusCode::GATEWAY_TIMEOUT, reason)
 }
 /// Sends a request's body; if it breaks off, that is the answer.
@@ -513,49 +498,22 @@ fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
     }))
 }
 
-/// The line of the access log written when a request ends in any way.
-struct Record {
-    shared: Arc<Shared>,
-    since: Time,
-    entry: Entry,
-}
 /// What nginx logs for requests whose client has disconnected before an answer.
 const CLIENT_GONE: u16 = 499;
 
-impl Record {
-    fn new(shared: &Arc<Shared>, request: &Request<Incoming>, from: IpAddr) -> Record {
-        let field = |name: header::HeaderName| {
-            let value = request.headers().get(name)?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let host = request.uri().host().map(String::from).or_else(|| field(header::HOST));
-        let entry = Entry {
-            client: from.to_string(),
-            at: wall_clock(),
-            method: request.method().to_string(),
-            target: request.uri().to_string(),
-            version: format!("{:?}", request.version()),
-            host: host.unwrap_or_default(),
-            status: CLIENT_GONE,
-            referer: field(header::REFERER),
-            agent: field(header::USER_AGENT),
-            ..Entry::default()
-        };
-        Record { shared: Arc::clone(shared), since: shared.courier.now(), entry }
-    }
-    /// Is written when the response has been sent.
-    fn watch(mut self, response: Response<Body>) -> Response<Body> {
-        self.entry.status = response.status().as_u16();
-        response.map(|inner| http_body_util::BodyExt::boxed_unsync(Watched { inner, record: self }))
-    }
-}
-impl Drop for Record {
-    fn drop(&mut self) {
-        if let Some(log) = &self.shared.config.log {
-            self.entry.took = self.shared.courier.now().since(self.since);
-            log.write(&self.entry);
-        }
-    }
+fn record(log: &Option<Arc<AccessLog>>, request: &Request<Incoming>, from: IpAddr) -> Record {
+    let field = |name: header::HeaderName| {
+        let value = request.headers().get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let mut record = Record::new(log, from.to_string());
+    let entry = &mut record.entry;
+    (entry.method, entry.target) = (request.method().to_string(), request.uri().to_string());
+    entry.version = format!("{:?}", request.version());
+    entry.host = request.uri().host().map(String::from).or_else(|| field(header::HOST)).unwrap_or_default();
+    entry.status = CLIENT_GONE;
+    (entry.referer, entry.agent) = (field(header::REFERER), field(header::USER_AGENT));
+    record
 }
 
 /// The body of a response in transfer to a browser.

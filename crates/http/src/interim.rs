@@ -1,11 +1,12 @@
 //! Interim responses (1xx) to browsers. A proxy forwards them (RFC 9110 §15.2), and hyper's server writes only `100
 //! Continue`: they are written between two messages of a connection, while hyper has nothing to write.
 use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -28,18 +29,14 @@ struct Queue {
 pub(crate) struct Moment(u64);
 
 impl Interims {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // It is whole between any two statements, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
     /// When the answer to a request starts.
     pub(crate) fn now(&self) -> Moment {
-        Moment(self.lock().flushes)
+        Moment(self.0.lock().flushes)
     }
     /// Writes an interim response to a request without an answer; its handling started at `since`. The response is
     /// dropped if it would split a message in writing.
     pub(crate) fn write(&self, since: Moment, response: Bytes) {
-        let mut queue = self.lock();
+        let mut queue = self.0.lock();
         if queue.flushes > since.0 {
             queue.waiting.push_back(response);
             queue.waker.take().into_iter().for_each(Waker::wake);
@@ -69,7 +66,7 @@ impl<S: AsyncWrite + Unpin> BrowserIo<S> {
                 if !self.is_between {
                     return Poll::Ready(Ok(()));
                 }
-                match self.interims.lock().waiting.pop_front() {
+                match self.interims.0.lock().waiting.pop_front() {
                     Some(next) => self.writing = next,
                     None => return Poll::Ready(Ok(())),
                 }
@@ -89,7 +86,7 @@ impl<S: AsyncWrite + Unpin> BrowserIo<S> {
         std::task::ready!(self.write_interims(context))?;
         if !self.is_between {
             // Waiting interim responses are too late: these bytes may be the final response.
-            self.interims.lock().waiting.clear();
+            self.interims.0.lock().waiting.clear();
         }
         self.is_between = false;
         Poll::Ready(Ok(()))
@@ -137,7 +134,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BrowserIo<S> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.is_between = true;
         {
-            let mut queue = self.interims.lock();
+            let mut queue = self.interims.0.lock();
             queue.flushes += 1;
             queue.waker = Some(context.waker().clone());
         }

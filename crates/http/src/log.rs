@@ -3,10 +3,14 @@ use std::{
     fmt::Write as _,
     io::{self, Write},
     path::Path,
-    sync::mpsc::{SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
 };
-use tributary_core::{Duration, printable};
-use tributary_trust::UnixTime;
+use tributary::Clock;
+use tributary_core::{Duration, Time, printable};
+use tributary_net::wall_clock;
 
 /// Maximum lines that wait to be written; further ones are omitted, as a blocked disk must not delay requests.
 const WAITING_MAX: usize = 4_096;
@@ -58,6 +62,27 @@ pub struct Entry {
     pub failure: Option<String>,
 }
 
+/// The line of a request, written when it ends in any way.
+pub(crate) struct Record {
+    log: Option<Arc<AccessLog>>,
+    clock: Clock,
+    pub(crate) entry: Entry,
+}
+impl Record {
+    pub(crate) fn new(log: &Option<Arc<AccessLog>>, client: impl Into<String>) -> Record {
+        let entry = Entry { client: client.into(), at: wall_clock(), ..Entry::default() };
+        Record { log: log.clone(), clock: Clock::new(), entry }
+    }
+}
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            self.entry.took = self.clock.now().since(Time::ZERO);
+            log.write(&self.entry);
+        }
+    }
+}
+
 impl AccessLog {
     /// Appends to a file, or writes to the standard output if the path is `-`.
     ///
@@ -101,14 +126,17 @@ impl Drop for AccessLog {
     }
 }
 
+/// When a request arrived, in UTC.
+fn time(entry: &Entry, format: &str) -> String {
+    let at = jiff::Timestamp::new(entry.at.as_secs() as i64, entry.at.subsec_nanos() as i32);
+    at.unwrap_or_default().strftime(format).to_string()
+}
 fn combined(entry: &Entry) -> String {
     let quoted = |text: &Option<String>| text.as_deref().map_or("-".into(), escaped);
-    let [year, month, day, hour, minute, second] = UnixTime(entry.at.as_secs()).calendar();
-    let month =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month as usize - 1];
     format!(
-        "{} - - [{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000] \"{} {} {}\" {} {} \"{}\" \"{}\" {:.3}\n",
+        "{} - - [{}] \"{} {} {}\" {} {} \"{}\" \"{}\" {:.3}\n",
         entry.client,
+        time(entry, "%d/%b/%Y:%H:%M:%S +0000"),
         escaped(&entry.method),
         escaped(&entry.target),
         entry.version,
@@ -133,11 +161,9 @@ fn escaped(text: &str) -> String {
     })
 }
 fn json(entry: &Entry) -> String {
-    let [year, month, day, hour, minute, second] = UnixTime(entry.at.as_secs()).calendar();
-    let millis = entry.at.subsec_millis();
     let line = serde_json::json!({
         "event": "request",
-        "time": format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"),
+        "time": time(entry, "%Y-%m-%dT%H:%M:%S%.3fZ"),
         "client": entry.client,
         "method": entry.method,
         "target": entry.target,

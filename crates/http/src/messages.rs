@@ -1,15 +1,19 @@
 //! Messages of all exchanges, in and out of the node's messenger. The messenger blocks on the node's thread, which
 //! tasks of the runtime must not do, so it runs on its own threads.
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread::JoinHandle,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    runtime::Runtime,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 use tributary::{
     Clock, Credential,
     messenger::{Message as Mail, Messenger},
@@ -19,6 +23,7 @@ use tributary_core::{Duration, Time, TransferId};
 use tributary_transport::messaging::{Destination, InNetwork, Reliability, SendOptions, SendReport, Spread};
 
 use crate::{
+    config::{Limits, Timeouts},
     exchange::{ExchangeId, Kind, Message},
     stream::{Exchange, SILENCE_MAX},
 };
@@ -62,9 +67,9 @@ pub(crate) type OnOpen = Box<dyn Fn(&Arc<Courier>, Peer, Message) + Send>;
 
 /// The messages of all exchanges.
 pub(crate) struct Courier {
-    messenger: Messenger,
+    pub(crate) messenger: Messenger,
     credential: Credential,
-    clock: Clock,
+    pub(crate) clock: Clock,
     counter: AtomicU64,
     outgoing: Mutex<mpsc::Sender<Outgoing>>,
     exchanges: Mutex<BTreeMap<ExchangeId, Weak<Exchange>>>,
@@ -85,11 +90,6 @@ impl Drop for Threads {
             let _ = handle.join();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The guarded data is consistent between any two statements, so a panic elsewhere does not spoil it.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Courier {
@@ -116,18 +116,10 @@ impl Courier {
         threads.handles.push(std::thread::Builder::new().name("http out".into()).spawn(send)?);
         Ok((courier, threads))
     }
-    /// The GUID of this device, in hex.
-    pub(crate) fn device(&self) -> &str {
-        self.messenger.id()
-    }
-    /// The time by this courier's clock.
-    pub(crate) fn now(&self) -> Time {
-        self.clock.now()
-    }
     /// Sends a message. How many wait is limited by the permits and credits of those who send.
     pub(crate) fn post(&self, outgoing: Outgoing) {
         // Sending fails only when the proxy shuts down.
-        let _ = lock(&self.outgoing).send(outgoing);
+        let _ = self.outgoing.lock().send(outgoing);
     }
     /// A message of this device.
     pub(crate) fn message(&self, id: ExchangeId, kind: Kind) -> Message {
@@ -139,21 +131,36 @@ impl Courier {
         self.post(Outgoing { to: Destination::Id(device.into()), message, permits: Vec::new(), exchange: None });
     }
     pub(crate) fn register(&self, exchange: &Arc<Exchange>) {
-        lock(&self.exchanges).insert(exchange.id, Arc::downgrade(exchange));
+        self.exchanges.lock().insert(exchange.id, Arc::downgrade(exchange));
     }
     pub(crate) fn forget(&self, id: ExchangeId) {
-        lock(&self.exchanges).remove(&id);
+        self.exchanges.lock().remove(&id);
     }
     pub(crate) fn exchange(&self, id: ExchangeId) -> Option<Arc<Exchange>> {
-        lock(&self.exchanges).get(&id).and_then(Weak::upgrade)
+        self.exchanges.lock().get(&id).and_then(Weak::upgrade)
     }
     /// The running exchanges.
     pub(crate) fn exchanges(&self) -> Vec<Arc<Exchange>> {
-        lock(&self.exchanges).values().filter_map(Weak::upgrade).collect()
+        self.exchanges.lock().values().filter_map(Weak::upgrade).collect()
+    }
+    /// Lets the exchanges that hold `places` finish for a while, and ends the others.
+    pub(crate) fn end(
+        &self,
+        runtime: Runtime,
+        places: &Semaphore,
+        (limits, timeouts): (&Limits, &Timeouts),
+        why: &str,
+    ) {
+        let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+        runtime.block_on(async {
+            let _ = tokio::time::timeout(timeouts.end, places.acquire_many(all)).await;
+        });
+        self.exchanges().iter().for_each(|exchange| exchange.abort(503, why));
+        runtime.shutdown_background();
     }
     /// How many messages may be under way to a device.
     pub(crate) fn room_to(&self, device: &str) -> Arc<Semaphore> {
-        let mut devices = lock(&self.to_devices);
+        let mut devices = self.to_devices.lock();
         if let Some(room) = devices.get(device).and_then(Weak::upgrade) {
             return room;
         }
@@ -242,7 +249,7 @@ impl Sender {
                 self.send(first);
                 to_send.try_iter().take(64).for_each(|outgoing| self.send(outgoing));
             }
-            let now = self.courier.now();
+            let now = self.courier.clock.now();
             if now.since(polled) >= POLL && !self.under_way.is_empty() {
                 polled = now;
                 self.look(now);
@@ -256,11 +263,11 @@ impl Sender {
             }
         }
         // The last messages, such as resets, should still arrive.
-        let begin = self.courier.now();
+        let begin = self.courier.clock.now();
         to_send.try_iter().for_each(|outgoing| self.send(outgoing));
-        while !self.under_way.is_empty() && self.courier.now().since(begin) < END_PATIENCE {
+        while !self.under_way.is_empty() && self.courier.clock.now().since(begin) < END_PATIENCE {
             std::thread::sleep(POLL);
-            self.look(self.courier.now());
+            self.look(self.courier.clock.now());
         }
     }
     fn send(&mut self, outgoing: Outgoing) {
@@ -284,7 +291,7 @@ impl Sender {
                 if let Some(exchange) = exchange.as_ref().filter(|_| opens) {
                     exchange.on_requested(transfer);
                 }
-                let since = self.courier.now();
+                let since = self.courier.clock.now();
                 let opens = match to {
                     Destination::Name(name) if opens => Some(name),
                     _ => None,

@@ -1,16 +1,16 @@
 //! The web server's side: receives requests from the network, sends them to an ordinary web server, and returns its
 //! answers.
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::{Request, Response, Uri, body::Incoming, ext::ReasonPhrase, header};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -19,17 +19,16 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 use tributary::{ApiError, messenger::Messenger};
-use tributary_core::{Duration, Time};
-use tributary_net::wall_clock;
+use tributary_core::Duration;
 
 use crate::{
-    body::{self, Body, InletBody, Unsent, source_of},
+    body::{self, Body, Unsent, source_of},
     browser::{leads_to_http, set_options},
     config::{FIELDS_ADDED, INTERIMS_MAX, Limits, SOCKET_BUFFER_BYTES, TCP_KEEPALIVE, Timeouts},
     exchange::{ExchangeId, FIELDS_MAX, Frame, HEAD_BYTES_MAX, Kind, Message, RequestHead, ResponseHead},
     fields::{add_via, claims_content, forwarded, has_passed, into_headers, pseudonym},
     local::{self, Forwards},
-    log::{AccessLog, Entry},
+    log::{AccessLog, Entry, Record},
     messages::{Courier, Peer, Threads},
     stream::{Broken, Exchange, Inlet, Last, Memory, Outlet},
     tunnel::{self, Carried},
@@ -65,14 +64,9 @@ pub struct OriginProxy {
     runtime: Option<tokio::runtime::Runtime>,
     _threads: Threads,
 }
-impl std::fmt::Debug for OriginProxy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OriginProxy").field("origin", &self.shared.config.origin).finish_non_exhaustive()
-    }
-}
-
 struct Shared {
     config: OriginConfig,
+    log: Option<Arc<AccessLog>>,
     pseudonym: String,
     client: Client<HttpConnector, Body>,
     memory: Memory,
@@ -109,7 +103,7 @@ impl OriginProxy {
     ///
     /// # Errors
     /// [`ApiError`] if no thread can be started.
-    pub fn start(messenger: Messenger, config: OriginConfig) -> Result<OriginProxy, ApiError> {
+    pub fn start(messenger: Messenger, mut config: OriginConfig) -> Result<OriginProxy, ApiError> {
         let failed = |error: std::io::Error| ApiError::io("start", "the proxy's threads", &error);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(failed)?;
@@ -136,6 +130,7 @@ impl OriginProxy {
             places: Arc::new(Semaphore::new(config.limits.connections)),
             seen: Mutex::default(),
             is_ending: AtomicBool::new(false),
+            log: config.log.take().map(Arc::new),
             config,
         });
         let (of_reader, handle) = (Arc::clone(&shared), runtime.handle().clone());
@@ -150,15 +145,8 @@ impl Drop for OriginProxy {
     fn drop(&mut self) {
         self.shared.is_ending.store(true, Ordering::SeqCst);
         let Some(runtime) = self.runtime.take() else { return };
-        let all = u32::try_from(self.shared.config.limits.connections).unwrap_or(u32::MAX);
-        let (places, patience) = (Arc::clone(&self.shared.places), self.shared.config.timeouts.end);
-        runtime.block_on(async {
-            let _ = tokio::time::timeout(patience, places.acquire_many(all)).await;
-        });
-        for exchange in self.courier.exchanges() {
-            exchange.abort(503, "the web server's side ends");
-        }
-        runtime.shutdown_background();
+        let (limits, timeouts) = (&self.shared.config.limits, &self.shared.config.timeouts);
+        self.courier.end(runtime, &self.shared.places, (limits, timeouts), "the web server's side ends");
     }
 }
 
@@ -167,7 +155,7 @@ fn take(shared: &Arc<Shared>, runtime: &tokio::runtime::Handle, courier: &Arc<Co
     let Message { id, kind, .. } = message;
     let Kind::Open { limit, is_last, bytes } = kind else { return };
     let key = (peer.device.clone(), id);
-    if courier.exchange(id).is_some() || !shared.seen.lock().unwrap_or_else(PoisonError::into_inner).is_new(key) {
+    if courier.exchange(id).is_some() || !shared.seen.lock().is_new(key) {
         return tracing::debug!("a request of {} came again, or has the id of another one", peer.device);
     }
     let place = match Arc::clone(&shared.places).try_acquire_owned() {
@@ -178,7 +166,8 @@ fn take(shared: &Arc<Shared>, runtime: &tokio::runtime::Handle, courier: &Arc<Co
             return courier.reset(id, &peer.device, 503, &reason);
         }
     };
-    let record = Record::new(shared, courier, &peer.device);
+    let mut record = Record::new(&shared.log, &*peer.device);
+    record.entry.version = "HTTP/1.1".into();
     let (inlet, outlet) = Exchange::accept(courier, &shared.memory, (id, peer), (limit, is_last, bytes));
     runtime.spawn(carry_out(Arc::clone(shared), inlet, outlet, place, record));
 }
@@ -212,7 +201,7 @@ async fn answer(
         Ok(Err(broken)) => return Err(of_stream(&broken)),
         Ok(Ok(_)) | Err(_) => return Err((400, "no request has come".into())),
     };
-    record.on_request(&head);
+    on_request(&mut record.entry, &head);
     if has_passed(&head.fields, &shared.pseudonym) {
         return Err((508, "the request has come this way before".into()));
     }
@@ -232,7 +221,7 @@ async fn answer(
     let (body, held) = match (switches, is_sent.load(Ordering::SeqCst)) {
         (true, _) => (body::empty(), Some(inlet)),
         (false, true) => (body::empty(), None),
-        (false, false) => (InletBody::new(inlet, Arc::clone(&is_sent)).boxed_unsync(), None),
+        (false, false) => (body::of_inlet(inlet, Arc::clone(&is_sent)), None),
     };
     let mut response = forward(shared, &head, body, &is_sent, outlet).await?;
     if response.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
@@ -471,33 +460,13 @@ async fn carry(
     result.map_err(|reason| (502, reason))
 }
 
-/// The line of the access log written when a request ends in any way.
-struct Record {
-    shared: Arc<Shared>,
-    courier: Arc<Courier>,
-    since: Time,
-    entry: Entry,
-}
-impl Record {
-    fn new(shared: &Arc<Shared>, courier: &Arc<Courier>, device: &str) -> Record {
-        let entry = Entry { client: device.into(), at: wall_clock(), version: "HTTP/1.1".into(), ..Entry::default() };
-        Record { shared: Arc::clone(shared), courier: Arc::clone(courier), since: courier.now(), entry }
-    }
-    fn on_request(&mut self, head: &RequestHead) {
-        let field = |name: header::HeaderName| {
-            let value = head.fields.iter().find(|(known, _)| known == name.as_str());
-            value.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
-        };
-        (self.entry.method, self.entry.target) = (head.method.clone(), head.target.clone());
-        self.entry.host = field(header::HOST).unwrap_or_default();
-        (self.entry.referer, self.entry.agent) = (field(header::REFERER), field(header::USER_AGENT));
-    }
-}
-impl Drop for Record {
-    fn drop(&mut self) {
-        if let Some(log) = &self.shared.config.log {
-            self.entry.took = self.courier.now().since(self.since);
-            log.write(&self.entry);
-        }
-    }
+/// Completes the line of the access log.
+fn on_request(entry: &mut Entry, head: &RequestHead) {
+    let field = |name: header::HeaderName| {
+        let value = head.fields.iter().find(|(known, _)| known == name.as_str());
+        value.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    };
+    (entry.method, entry.target) = (head.method.clone(), head.target.clone());
+    entry.host = field(header::HOST).unwrap_or_default();
+    (entry.referer, entry.agent) = (field(header::REFERER), field(header::USER_AGENT));
 }

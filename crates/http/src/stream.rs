@@ -1,10 +1,11 @@
 //! The two streams of an exchange: segments in order, within the window that the receiver grants, in bounded memory.
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -88,6 +89,7 @@ pub(crate) struct Exchange {
     cancelled: AtomicBool,
 }
 
+#[derive(Default)]
 struct State {
     /// The other side. The browser's side knows it once the request has been delivered.
     peer: Option<Peer>,
@@ -104,6 +106,7 @@ struct State {
 }
 
 /// The incoming stream.
+#[derive(Default)]
 struct Inbound {
     next: u64,
     early: BTreeMap<u64, (bool, Bytes)>,
@@ -121,6 +124,7 @@ struct Inbound {
 }
 
 /// The outgoing stream.
+#[derive(Default)]
 struct Outbound {
     limit: u64,
     is_stopped: bool,
@@ -134,19 +138,7 @@ enum Piece {
 
 impl Inbound {
     fn new(limit: u64) -> Inbound {
-        Inbound {
-            next: 0,
-            early: BTreeMap::new(),
-            ready: VecDeque::new(),
-            ready_bytes: 0,
-            received: 0,
-            read: 0,
-            limit,
-            window: WINDOW_BYTES_MIN,
-            share: None,
-            has_ended: false,
-            is_dropped: false,
-        }
+        Inbound { limit, window: WINDOW_BYTES_MIN, ..Inbound::default() }
     }
     /// Takes a segment; an error if the sender has sent more than it may.
     fn take(&mut self, number: u64, is_last: bool, bytes: Bytes) -> Result<(), &'static str> {
@@ -259,21 +251,18 @@ impl Exchange {
         inbound: Inbound,
         limit: u64,
     ) -> (Inlet, Outlet) {
-        let now = courier.now();
+        let now = courier.clock.now();
         let exchange = Arc::new(Exchange {
             id,
             courier: Arc::clone(courier),
             memory: memory.clone(),
             state: Mutex::new(State {
                 peer,
-                request: None,
-                receivers: Vec::new(),
-                unconfirmed: Vec::new(),
                 inbound,
-                outbound: Outbound { limit, is_stopped: false, is_over: false },
-                failure: None,
+                outbound: Outbound { limit, ..Outbound::default() },
                 heard: now,
                 sent_at: now,
+                ..State::default()
             }),
             inward: Notify::new(),
             outward: Notify::new(),
@@ -296,21 +285,17 @@ impl Exchange {
         };
         (inlet, outlet)
     }
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // It is whole between any two statements, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 
     // The courier's reports.
 
     /// The request is in flight.
     pub(crate) fn on_requested(&self, request: TransferId) {
-        self.lock().request = Some(request);
+        self.state.lock().request = Some(request);
     }
     /// The request was delivered to these devices.
     pub(crate) fn on_delivered(&self, devices: &[String]) {
         let unconfirmed = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.peer.is_some() || devices.is_empty() {
                 return;
             }
@@ -322,13 +307,13 @@ impl Exchange {
     /// Takes a message, if it comes from the device that received the request.
     pub(crate) fn on_message(&self, peer: Peer, kind: Kind) {
         let request = {
-            let state = self.lock();
+            let state = self.state.lock();
             let knows = state.peer.is_some() || state.receivers.contains(&peer.device);
             if knows { None } else { state.request }
         };
         // It may have arrived just before it was read that the request has.
         let delivered = request.map(|request| self.courier.delivered_to(request)).unwrap_or_default();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.peer.is_none() {
             if state.receivers.is_empty() {
                 state.receivers = delivered;
@@ -347,7 +332,7 @@ impl Exchange {
             let text = format!("ignored: {} answers a request that was not sent to it", peer.device);
             return tributary::warn_bounded(&text);
         }
-        state.heard = self.courier.now();
+        state.heard = self.courier.clock.now();
         match kind {
             Kind::Segment { number, is_last, bytes } => {
                 if let Err(reason) = state.inbound.take(number, is_last, bytes) {
@@ -375,7 +360,7 @@ impl Exchange {
     }
     /// No further message arrives.
     pub(crate) fn fail(&self, status: u16, reason: &str) {
-        self.lock().failure.get_or_insert_with(|| Broken::Failed { status, reason: reason.into() });
+        self.state.lock().failure.get_or_insert_with(|| Broken::Failed { status, reason: reason.into() });
         self.cancelled.store(true, Ordering::SeqCst);
         self.inward.notify_one();
         self.outward.notify_one();
@@ -383,7 +368,7 @@ impl Exchange {
     /// Ends the exchange and informs the other side.
     pub(crate) fn abort(&self, status: u16, reason: &str) {
         let peer = {
-            let state = self.lock();
+            let state = self.state.lock();
             state.peer.clone().filter(|_| state.failure.is_none())
         };
         if let Some(peer) = peer {
@@ -398,7 +383,7 @@ impl Exchange {
     /// Sends a keepalive if this side has been silent, and fails the exchange if the other one has.
     pub(crate) fn tend(&self, now: Time) {
         let (limit, is_silent) = {
-            let state = self.lock();
+            let state = self.state.lock();
             let is_over = state.outbound.is_over && (state.inbound.has_ended || state.inbound.is_dropped);
             if state.peer.is_none() || state.failure.is_some() || is_over {
                 return;
@@ -415,8 +400,8 @@ impl Exchange {
     }
     fn credit(&self, limit: u64, stop: bool) {
         let peer = {
-            let mut state = self.lock();
-            state.sent_at = self.courier.now();
+            let mut state = self.state.lock();
+            state.sent_at = self.courier.clock.now();
             state.peer.clone()
         };
         let Some(peer) = peer else { return };
@@ -433,15 +418,12 @@ impl Drop for Exchange {
 
 /// The incoming stream of an exchange. Dropping it before its end stops the sender.
 pub(crate) struct Inlet {
-    exchange: Arc<Exchange>,
+    pub(crate) exchange: Arc<Exchange>,
     frames: Frames,
     ready: VecDeque<Frame>,
     has_ended: bool,
 }
 impl Inlet {
-    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
-        &self.exchange
-    }
     /// The next frame; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Frame>, Broken> {
         loop {
@@ -465,14 +447,14 @@ impl Inlet {
     }
     /// Whether the stream has been read to its end.
     pub(crate) fn is_at_end(&self) -> bool {
-        let state = self.exchange.lock();
+        let state = self.exchange.state.lock();
         self.ready.is_empty() && state.inbound.has_ended && state.inbound.ready.is_empty() && self.frames.is_complete()
     }
     async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
             let arrives = self.exchange.inward.notified();
             {
-                let mut state = self.exchange.lock();
+                let mut state = self.exchange.state.lock();
                 if let Some(bytes) = state.inbound.pop() {
                     let credit = state.inbound.on_read(bytes.len(), &self.exchange.memory);
                     drop(state);
@@ -493,7 +475,7 @@ impl Inlet {
 impl Drop for Inlet {
     fn drop(&mut self) {
         let (limit, wants_stop) = {
-            let mut state = self.exchange.lock();
+            let mut state = self.exchange.state.lock();
             let wants_stop = !state.inbound.has_ended && state.failure.is_none();
             state.inbound.drop_all();
             if wants_stop && state.peer.is_none() {
@@ -511,7 +493,7 @@ impl Drop for Inlet {
 /// The outgoing stream of an exchange. Dropped before its end, it tells the other side that it is cut off.
 pub(crate) struct Outlet {
     exchange: Arc<Exchange>,
-    buffer: BytesMut,
+    pub(crate) buffer: BytesMut,
     number: u64,
     sent: u64,
     floor: Arc<Semaphore>,
@@ -521,10 +503,6 @@ impl Outlet {
     /// Appends a frame; [`Outlet::flush`] sends it.
     pub(crate) fn push(&mut self, frame: &Frame) {
         frame.encode(&mut self.buffer);
-    }
-    /// Bytes that were not sent yet.
-    pub(crate) fn buffered(&self) -> usize {
-        self.buffer.len()
     }
     /// Whether none of it is in flight.
     pub(crate) fn is_idle(&self) -> bool {
@@ -543,14 +521,14 @@ impl Outlet {
         }
     }
     fn is_broken(&self) -> Option<Broken> {
-        let state = self.exchange.lock();
+        let state = self.exchange.state.lock();
         state.failure.clone().or(state.outbound.is_stopped.then_some(Broken::Stopped))
     }
     /// Sends the request to the device attached to a name: the pushed bytes, as far as they fit, and then the rest.
     pub(crate) async fn open(&mut self, to: Name, last: Last) -> Result<(), Broken> {
         let bytes = self.buffer.split_to(self.buffer.len().min(SEGMENT_BYTES)).freeze();
         let is_last = last == Last::Yes && self.buffer.is_empty();
-        let limit = self.exchange.lock().inbound.limit;
+        let limit = self.exchange.state.lock().inbound.limit;
         let length = bytes.len();
         let permits = self.permits(None).await;
         self.post(Destination::Name(to), Kind::Open { limit, is_last, bytes }, (length, is_last), permits);
@@ -558,7 +536,7 @@ impl Outlet {
     }
     /// Sends the pushed bytes, as fast as the other side accepts them.
     pub(crate) async fn flush(&mut self, last: Last) -> Result<(), Broken> {
-        while !self.buffer.is_empty() || last == Last::Yes && !self.exchange.lock().outbound.is_over {
+        while !self.buffer.is_empty() || last == Last::Yes && !self.exchange.state.lock().outbound.is_over {
             let (room, device) = self.room().await?;
             let permits = self.permits(Some(&device)).await;
             if let Some(broken) = self.is_broken() {
@@ -580,7 +558,7 @@ impl Outlet {
                 return Err(broken);
             }
             {
-                let state = self.exchange.lock();
+                let state = self.exchange.state.lock();
                 let room = usize::try_from(state.outbound.limit.saturating_sub(self.sent)).unwrap_or(usize::MAX);
                 if let Some(peer) = state.peer.as_ref().filter(|_| room > 0 || self.buffer.is_empty()) {
                     return Ok((room, peer.device.clone()));
@@ -617,8 +595,8 @@ impl Outlet {
         self.sent += length as u64;
         let courier = &self.exchange.courier;
         {
-            let mut state = self.exchange.lock();
-            (state.sent_at, state.outbound.is_over) = (courier.now(), is_last);
+            let mut state = self.exchange.state.lock();
+            (state.sent_at, state.outbound.is_over) = (courier.clock.now(), is_last);
         }
         let message = courier.message(self.exchange.id, kind);
         courier.post(Outgoing { to, message, permits, exchange: Some(Arc::clone(&self.exchange)) });
@@ -630,7 +608,7 @@ impl Outlet {
 }
 impl Drop for Outlet {
     fn drop(&mut self) {
-        let state = self.exchange.lock();
+        let state = self.exchange.state.lock();
         let is_cut = !state.outbound.is_over && !state.outbound.is_stopped && state.failure.is_none();
         drop(state);
         if is_cut {

@@ -211,7 +211,7 @@ fn world_of(
 }
 impl World {
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.browser.address()).unwrap()
+        TcpStream::connect(self.browser.address).unwrap()
     }
     /// Sends a request on a persistent connection, as a browser does to its proxy.
     fn ask(&self, mut stream: &TcpStream, request: &str, body: &[u8]) -> (String, Vec<String>, Vec<u8>) {

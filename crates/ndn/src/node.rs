@@ -21,7 +21,7 @@ use tributary_core::{
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
-    echo::{Echo, EchoError, Echoes},
+    echo::{Echo, Echoes},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
     policy::{FacePolicy, PathDemands},
 };
@@ -257,7 +257,7 @@ impl Node for NdnNode {
 }
 
 impl Echoes for NdnNode {
-    fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, EchoError> {
+    fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, String> {
         self.receiver.echo(now, echo)
     }
 }

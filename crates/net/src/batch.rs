@@ -7,9 +7,12 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     heads: Vec<u8>,
-    parts: Vec<(u32, Bytes)>,
-    segment: usize,
-    bytes: usize,
+    /// The length of each head, and the body.
+    pub(crate) parts: Vec<(u32, Bytes)>,
+    /// Length of all datagrams but the last.
+    pub(crate) segment: usize,
+    /// Bytes of all datagrams.
+    pub(crate) bytes: usize,
     /// Whether the last datagram is shorter, so that no other may follow.
     is_closed: bool,
 }
@@ -41,20 +44,6 @@ impl Batch {
         self.bytes += len;
         self.heads.extend_from_slice(head);
         self.parts.push((head.len() as u32, body));
-    }
-    pub(crate) fn len(&self) -> usize {
-        self.parts.len()
-    }
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-    /// Bytes of all datagrams.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-    /// Length of all datagrams but the last.
-    pub(crate) fn segment(&self) -> usize {
-        self.segment
     }
     /// Drops all datagrams and keeps the allocations.
     pub(crate) fn clear(&mut self) {
@@ -115,11 +104,11 @@ mod tests {
         assert!(!offer(&mut batch, b"", body(11), 64));
         assert!(offer(&mut batch, b"", body(3), 64));
         assert!(!offer(&mut batch, b"", body(3), 64));
-        assert_eq!((batch.len(), batch.bytes(), batch.segment()), (3, 23, 10));
+        assert_eq!((batch.parts.len(), batch.bytes, batch.segment), (3, 23, 10));
         let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
         let count = batch.gather(&mut slices);
         assert_eq!(slices[..count].iter().map(|slice| slice.len()).collect::<Vec<_>>(), [1, 9, 2, 8, 3]);
-        assert_eq!(batch.singles().map(|single| single.bytes()).collect::<Vec<_>>(), [10, 10, 3]);
+        assert_eq!(batch.singles().map(|single| single.bytes).collect::<Vec<_>>(), [10, 10, 3]);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 use std::{
     any::Any,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::{Builder, JoinHandle},
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
 use tributary_core::{FaceId, Node, Time, event::Event, link::LinkChange};
 
 use crate::{
@@ -40,14 +41,15 @@ impl Driver {
         let rung = bell.clone();
         let (streams, stream_addrs) = Streams::open(&config)?;
         let (faces, listen_ports) = Faces::open(config)?;
-        let listen_addrs = listen_ports.iter().map(|port| faces.ports[*port].local()).collect();
-        let face_addrs = faces.iter().map(|face| (face.id, faces.ports[face.port].local())).collect();
+        let listen_addrs = listen_ports.iter().map(|port| faces.ports[*port].local).collect();
+        let face_addrs = faces.iter().map(|face| (face.id, faces.ports[face.port].local)).collect();
         let mut warnings = Vec::new();
         for warning in faces.ports.iter().flat_map(|port| &port.warnings) {
             tracing::warn!("{warning}");
             warnings.push(warning.clone());
         }
-        let failed = |source| DriverError::Thread { source };
+        let failed =
+            |error: std::io::Error| DriverError::Refused(format!("cannot start the thread of a driver: {error}"));
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = Arc::new(EventFd::from_flags(flags).map_err(|errno| failed(errno.into()))?);
         let (sender, commands) = mpsc::channel();
@@ -200,7 +202,7 @@ impl<N> DriverHandle<N> {
         }
     }
     fn join(&self) -> Result<DriverStats, DriverError> {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if let Thread::Running(_) = *thread
             && let Thread::Running(running) = std::mem::replace(&mut *thread, Thread::Panicked(String::new()))
         {

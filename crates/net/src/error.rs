@@ -9,43 +9,9 @@ use crate::stream::StreamAddress;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// The address is taken.
-    #[error(
-        "cannot bind {local}: address already in use; hint: find who has it with `ss -ulpn 'sport = :{}'`, or choose another port",
-        local.port()
-    )]
-    AddressInUse {
-        /// The address.
-        local: SocketAddr,
-    },
-    /// The address is not one of this machine's.
-    #[error("cannot bind {local}: no interface has this address; hint: list them with `ip addr`")]
-    AddressNotAvailable {
-        /// The address.
-        local: SocketAddr,
-    },
-    /// The device does not exist, or binding to it is not permitted.
-    #[error(
-        "cannot bind {local} to device '{device}': {source}; hint: list devices with `ip link`; binding to one may need root"
-    )]
-    Device {
-        /// The address.
-        local: SocketAddr,
-        /// The device.
-        device: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A socket could not be made, for any other reason.
-    #[error("cannot {operation} on {local}: {source}")]
-    Socket {
-        /// The operation.
-        operation: &'static str,
-        /// The address.
-        local: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
+    /// What the system or the config does not permit, with the reason.
+    #[error("{0}")]
+    Refused(String),
     /// A stream socket could not be opened.
     #[error("cannot listen on {address}: {source}")]
     Stream {
@@ -62,14 +28,6 @@ pub enum DriverError {
     DuplicateFace {
         /// The number.
         face: FaceId,
-    },
-    /// A face has a number that belongs to dynamic ones.
-    #[error("{face} is in the range of dynamic faces; hint: number static faces below {first}")]
-    ReservedFace {
-        /// The number.
-        face: FaceId,
-        /// The first dynamic number.
-        first: u32,
     },
     /// Two faces could not be distinguished by arriving packets.
     #[error(
@@ -88,18 +46,6 @@ pub enum DriverError {
     UnknownFace {
         /// The number.
         face: FaceId,
-    },
-    /// The face has no emulated link that could change.
-    #[error("{face} has no emulated link")]
-    NoLink {
-        /// The number.
-        face: FaceId,
-    },
-    /// The thread could not be started.
-    #[error("cannot start the thread of a driver: {source}")]
-    Thread {
-        /// The system's error.
-        source: io::Error,
     },
     /// The driver has been stopped.
     #[error("the driver has been stopped")]

@@ -372,7 +372,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     fn next_due(&self) -> Option<Time> {
         let sweep = self.world.faces.has_dynamic().then_some(self.sweep_due);
         let links = self.world.faces.shaped().filter_map(|face| face.link.as_ref()?.poll_timeout());
-        let links = links.min().map(|due| due.max(self.world.shaped_at + self.world.faces.shaping_quantum()));
+        let links = links.min().map(|due| due.max(self.world.shaped_at + self.world.faces.config.shaping_quantum));
         links.into_iter().chain(self.node_due).chain(sweep).chain(self.world.streams.next_due()).min()
     }
     /// Sleeps until `due`, until a socket is ready, or until the owner calls; `None` has no end.
@@ -418,7 +418,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         DriverStats {
             faces: self.world.faces.stats(),
             streams: self.world.streams.stats(),
-            buffers_allocated: self.pool.allocated(),
+            buffers_allocated: self.pool.allocated,
             ..self.world.stats.clone()
         }
     }
@@ -427,7 +427,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
 impl<E: FnMut(Time, Event)> World<E> {
     /// Moves datagrams from the emulated links into the batches of their faces.
     fn deliver_shaped(&mut self, now: Time) {
-        if now < self.shaped_at + self.faces.shaping_quantum() {
+        if now < self.shaped_at + self.faces.config.shaping_quantum {
             return;
         }
         for index in 0..self.faces.shaped.len() {
@@ -445,7 +445,7 @@ impl<E: FnMut(Time, Event)> World<E> {
         let Some((face, ports)) = self.faces.face_mut(place) else { return };
         let port = &mut ports[face.port];
         face.count_out(head.len() + body.len());
-        if !face.batch.takes(head.len() + body.len(), port.segments_max())
+        if !face.batch.takes(head.len() + body.len(), port.segments_max)
             && let Sent::Refused(error) = port.send(&face.route, &mut face.batch, &mut self.stats)
         {
             refused(face, port, self.clock.now(), error);
@@ -465,7 +465,7 @@ impl<E: FnMut(Time, Event)> World<E> {
     /// Opens the face that a node requests: over UDP from the first listener's socket, so that the neighbour knows it
     /// by the address that other nodes know, or as a stream, which is dialled until it is closed.
     fn open_face(&mut self, uri: &str, mtu: Option<u32>, now: Time) -> Result<(FaceId, FaceAddresses), FaceRefusal> {
-        let id = (OPENED_FACE_FIRST..self.faces.dynamic_first()).map(FaceId);
+        let id = (OPENED_FACE_FIRST..self.faces.config.dynamic_face_first).map(FaceId);
         let is_free = |id: &FaceId| self.faces.place(*id).is_none() && !self.streams.contains(*id);
         let full = || FaceRefusal::System("no number is left for another face".into());
         let id = { id }.find(is_free).ok_or_else(full)?;
@@ -526,7 +526,7 @@ impl<E: FnMut(Time, Event)> World<E> {
         let unknown = DriverError::UnknownFace { face: id };
         let place = self.faces.place(id).ok_or(unknown)?;
         let link = self.faces.face_mut(place).and_then(|(face, _)| face.link.as_mut());
-        link.ok_or(DriverError::NoLink { face: id })?.apply(now, change);
+        link.ok_or_else(|| DriverError::Refused(format!("{id} has no emulated link")))?.apply(now, change);
         Ok(())
     }
     fn note_new_face(&mut self, place: usize, now: Time) {
@@ -541,7 +541,7 @@ impl<E: FnMut(Time, Event)> World<E> {
 /// face stays as it is.
 fn refused(face: &mut Face, port: &UdpPort, now: Time, error: Errno) {
     if face.on_refused(now, error) {
-        let (id, peer, local) = (face.id, face.peer, port.local());
+        let (id, peer, local) = (face.id, face.peer, port.local);
         tracing::warn!(
             "{id} cannot send to {peer}: {} (sent from {local}); it keeps trying",
             why_refused(error, local)

@@ -6,6 +6,7 @@ use std::{
 
 use nix::errno::Errno;
 use rustc_hash::FxBuildHasher;
+use slab::Slab;
 use tributary_core::{
     Duration, FaceAddresses, FaceId, Random, Time,
     link::{Link, Loss, LossProcess},
@@ -101,14 +102,13 @@ impl Face {
 }
 
 /// All faces and sockets of a driver.
+#[derive(Default)]
 pub(crate) struct Faces {
     pub(crate) ports: Vec<UdpPort>,
     ports_by_key: HashMap<(SocketAddr, Option<String>), usize>,
     /// For each port how it treats unknown peers.
     listeners: Vec<Option<ListenConfig>>,
-    /// Free places are `None`, and on the list.
-    slots: Vec<Option<Face>>,
-    free: Vec<usize>,
+    slots: Slab<Face>,
     by_id: HashMap<FaceId, usize, FxBuildHasher>,
     /// By socket, peer, and our address where the socket has all of them.
     by_peer: HashMap<(usize, SocketAddr, Option<IpAddr>), usize, FxBuildHasher>,
@@ -118,27 +118,14 @@ pub(crate) struct Faces {
     left: HashMap<SocketAddr, Time, FxBuildHasher>,
     /// Places of faces with an emulated link, so that other faces cost nothing.
     pub(crate) shaped: Vec<usize>,
-    config: DriverConfig,
+    pub(crate) config: DriverConfig,
 }
 
 impl Faces {
     /// Opens all sockets of `config`. Returns the ports of its listeners, in order, along with the faces.
     pub(crate) fn open(mut config: DriverConfig) -> Result<(Self, Vec<usize>), DriverError> {
         let (statics, listen) = (std::mem::take(&mut config.faces), std::mem::take(&mut config.listen));
-        let mut faces = Faces {
-            ports: Vec::new(),
-            ports_by_key: HashMap::new(),
-            listeners: Vec::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_id: HashMap::default(),
-            by_peer: HashMap::default(),
-            dynamic_faces: 0,
-            dynamic_next: config.dynamic_face_first,
-            left: HashMap::default(),
-            shaped: Vec::new(),
-            config,
-        };
+        let mut faces = Faces { dynamic_next: config.dynamic_face_first, config, ..Faces::default() };
         let mut listen_ports = Vec::new();
         for listener in listen {
             let port = faces.port(listener.local, listener.device.clone())?;
@@ -164,14 +151,16 @@ impl Faces {
     pub(crate) fn add(&mut self, config: FaceConfig, now: Time) -> Result<(), DriverError> {
         let (id, peer) = (config.id, config.peer);
         if id.0 >= self.config.dynamic_face_first {
-            return Err(DriverError::ReservedFace { face: id, first: self.config.dynamic_face_first });
+            let first = self.config.dynamic_face_first;
+            let why = format!("{id} is in the range of dynamic faces; hint: number static faces below {first}");
+            return Err(DriverError::Refused(why));
         }
         if self.by_id.contains_key(&id) {
             return Err(DriverError::DuplicateFace { face: id });
         }
         let port = self.port(config.local.unwrap_or(UdpPort::any_local(peer)), config.device)?;
         if let Some(place) = self.by_peer.get(&(port, peer, None)).copied()
-            && let Some(other) = &self.slots[place]
+            && let Some(other) = self.slots.get(place)
             && other.id.0 < self.config.dynamic_face_first
         {
             return Err(DriverError::DuplicatePeer { face: id, other: other.id, peer });
@@ -199,14 +188,8 @@ impl Faces {
         ingress_loss: Option<(LossProcess, Random)>,
         now: Time,
     ) -> usize {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        if link.is_some() {
-            self.shaped.push(place);
-        }
-        self.slots[place] = Some(Face {
+        let is_shaped = link.is_some();
+        let place = self.slots.insert(Face {
             id,
             port,
             peer,
@@ -225,6 +208,9 @@ impl Faces {
             out_datagrams: 0,
             out_bytes: 0,
         });
+        if is_shaped {
+            self.shaped.push(place);
+        }
         self.by_id.insert(id, place);
         self.by_peer.insert((port, peer, local_address), place);
         place
@@ -240,7 +226,7 @@ impl Faces {
     pub(crate) fn leave(&mut self, id: FaceId, now: Time) -> Result<(), DriverError> {
         let place = self.place(id).ok_or(DriverError::UnknownFace { face: id })?;
         self.left.retain(|_, until| *until > now);
-        if let Some(face) = &self.slots[place] {
+        if let Some(face) = self.slots.get(place) {
             self.left.insert(face.peer, now + self.config.face_idle * 2);
         }
         self.remove_place(place);
@@ -250,9 +236,9 @@ impl Faces {
     /// if one of the faces does not exist.
     pub(crate) fn move_to(&mut self, id: FaceId, to: FaceId) -> Option<(SocketAddr, SocketAddr)> {
         let (place, other) = (self.place(id)?, self.place(to)?);
-        let moved = self.slots[other].as_ref().map(|face| (face.port, face.peer, face.local_address, face.route))?;
+        let moved = self.slots.get(other).map(|face| (face.port, face.peer, face.local_address, face.route))?;
         self.remove_place(other);
-        let face = self.slots[place].as_mut()?;
+        let face = self.slots.get_mut(place)?;
         let before = (face.port, face.peer, face.local_address);
         (face.port, face.peer, face.local_address, face.route) = moved;
         let after = (face.port, face.peer, face.local_address);
@@ -261,8 +247,7 @@ impl Faces {
         Some((before.1, after.1))
     }
     fn remove_place(&mut self, place: usize) {
-        let Some(face) = self.slots[place].take() else { return };
-        self.free.push(place);
+        let Some(face) = self.slots.try_remove(place) else { return };
         self.by_id.remove(&face.id);
         self.by_peer.remove(&(face.port, face.peer, face.local_address));
         self.shaped.retain(|shaped| *shaped != place);
@@ -348,17 +333,9 @@ impl Faces {
     pub(crate) fn idle_sweep(&self) -> Duration {
         (self.config.face_idle / 4).max(Duration::from_millis(1))
     }
-    /// Least time between two wake-ups for emulated links.
-    pub(crate) fn shaping_quantum(&self) -> Duration {
-        self.config.shaping_quantum
-    }
     /// Whether any dynamic faces exist.
     pub(crate) fn has_dynamic(&self) -> bool {
         self.dynamic_faces > 0
-    }
-    /// The number of the first dynamic face.
-    pub(crate) fn dynamic_first(&self) -> u32 {
-        self.config.dynamic_face_first
     }
     /// The address of the listener that reaches `peer`, as configured.
     pub(crate) fn listener_for(&self, peer: SocketAddr) -> Option<SocketAddr> {
@@ -367,19 +344,19 @@ impl Faces {
     }
     /// Whether datagrams to this address come back to a listener here.
     pub(crate) fn is_own(&self, peer: SocketAddr) -> bool {
-        self.listeners.iter().zip(&self.ports).any(|(listener, port)| listener.is_some() && port.local() == peer)
+        self.listeners.iter().zip(&self.ports).any(|(listener, port)| listener.is_some() && port.local == peer)
     }
     /// The addresses of a face, as URIs.
     pub(crate) fn addresses(&self, id: FaceId) -> Option<FaceAddresses> {
-        let face = self.slots[self.place(id)?].as_ref()?;
-        let bound = self.ports[face.port].local();
+        let face = self.slots.get(self.place(id)?)?;
+        let bound = self.ports[face.port].local;
         let local = SocketAddr::new(face.route.source.unwrap_or(bound.ip()), bound.port());
         Some(FaceAddresses { peer: face_uri("udp", face.peer), local: face_uri("udp", local) })
     }
     /// The addresses of the listeners, as URIs.
     pub(crate) fn channels(&self) -> Vec<String> {
         let listening = self.listeners.iter().zip(&self.ports).filter(|(listener, _)| listener.is_some());
-        listening.map(|(_, port)| face_uri("udp", port.local())).collect()
+        listening.map(|(_, port)| face_uri("udp", port.local)).collect()
     }
     /// The place of a face.
     pub(crate) fn place(&self, id: FaceId) -> Option<usize> {
@@ -387,15 +364,15 @@ impl Faces {
     }
     /// The face in a place, with all ports.
     pub(crate) fn face_mut(&mut self, place: usize) -> Option<(&mut Face, &mut [UdpPort])> {
-        self.slots.get_mut(place)?.as_mut().map(|face| (face, &mut self.ports[..]))
+        self.slots.get_mut(place).map(|face| (face, &mut self.ports[..]))
     }
     /// The faces with an emulated link.
     pub(crate) fn shaped(&self) -> impl Iterator<Item = &Face> {
-        self.shaped.iter().filter_map(|place| self.slots[*place].as_ref())
+        self.shaped.iter().filter_map(|place| self.slots.get(*place))
     }
     /// All faces.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Face> {
-        self.slots.iter().flatten()
+        self.slots.iter().map(|(_, face)| face)
     }
     /// The accounts of all faces, by number.
     pub(crate) fn stats(&self) -> Vec<FaceStats> {
@@ -404,7 +381,7 @@ impl Faces {
             .map(|face| FaceStats {
                 face: face.id,
                 peer: face.peer,
-                local: self.ports[face.port].local(),
+                local: self.ports[face.port].local,
                 source: face.route.source,
                 heard: (face.in_datagrams > 0).then_some(face.last_heard),
                 refused: face.refusal.map(|refusal| (refusal.error.desc(), refusal.at)),

@@ -24,9 +24,9 @@ use crate::{
 pub(crate) struct UdpPort {
     socket: Socket,
     state: UdpSocketState,
-    local: SocketAddr,
+    pub(crate) local: SocketAddr,
     /// Datagrams of one GSO call; 1 after the kernel or a device refused GSO.
-    segments_max: usize,
+    pub(crate) segments_max: usize,
     backlog: VecDeque<(Route, Batch)>,
     backlog_bytes: usize,
     backlog_bytes_max: usize,
@@ -63,15 +63,19 @@ pub(crate) enum Sent {
 impl UdpPort {
     /// Opens and binds a socket. An unspecified address and port zero let the kernel choose.
     pub(crate) fn open(local: SocketAddr, device: Option<&str>, config: &DriverConfig) -> Result<Self, DriverError> {
-        let failed = |operation| move |source| DriverError::Socket { operation, local, source };
+        let failed = |operation: &'static str| {
+            move |error: io::Error| DriverError::Refused(format!("cannot {operation} on {local}: {error}"))
+        };
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))
             .map_err(failed("make a UDP socket"))?;
         if local.is_ipv6() {
             socket.set_only_v6(true).map_err(failed("restrict the socket to IPv6"))?;
         }
         if let Some(device) = device {
-            let refused = |source| DriverError::Device { local, device: device.into(), source };
-            socket.bind_device(Some(device.as_bytes())).map_err(refused)?;
+            let hint = "list devices with `ip link`; binding to one may need root";
+            socket.bind_device(Some(device.as_bytes())).map_err(|error| {
+                DriverError::Refused(format!("cannot bind {local} to device '{device}': {error}; hint: {hint}"))
+            })?;
         }
         let mut warnings = Vec::new();
         let mut shortfall_bytes = 0;
@@ -89,10 +93,18 @@ impl UdpPort {
                 ));
             }
         }
-        socket.bind(&local.into()).map_err(|source| match source.kind() {
-            ErrorKind::AddrInUse => DriverError::AddressInUse { local },
-            ErrorKind::AddrNotAvailable => DriverError::AddressNotAvailable { local },
-            _ => failed("bind")(source),
+        socket.bind(&local.into()).map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::AddrInUse => format!(
+                    "address already in use; hint: find who has it with `ss -ulpn 'sport = :{}'`, or choose another port",
+                    local.port()
+                ),
+                ErrorKind::AddrNotAvailable => {
+                    "no interface has this address; hint: list them with `ip addr`".into()
+                }
+                _ => return failed("bind")(error),
+            };
+            DriverError::Refused(format!("cannot bind {local}: {why}"))
         })?;
         let state = UdpSocketState::new((&socket).into()).map_err(failed("set options"))?;
         // Arrival timestamps are not used, and the kernel would take one for each packet.
@@ -117,12 +129,6 @@ impl UdpPort {
     pub(crate) fn any_local(peer: SocketAddr) -> SocketAddr {
         if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() }
     }
-    pub(crate) fn local(&self) -> SocketAddr {
-        self.local
-    }
-    pub(crate) fn segments_max(&self) -> usize {
-        self.segments_max
-    }
     /// Whether datagrams wait until the kernel takes them.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.backlog.is_empty()
@@ -140,7 +146,7 @@ impl UdpPort {
     }
     /// Sends a batch, now or when the kernel takes it. The batch is empty afterwards.
     pub(crate) fn send(&mut self, route: &Route, batch: &mut Batch, stats: &mut DriverStats) -> Sent {
-        if batch.is_empty() {
+        if batch.parts.is_empty() {
             return Sent::Done;
         }
         if self.backlog.is_empty() {
@@ -150,12 +156,12 @@ impl UdpPort {
                 return sent;
             }
         }
-        if self.backlog_bytes + batch.bytes() > self.backlog_bytes_max {
-            stats.backlog_drops += batch.len() as u64;
+        if self.backlog_bytes + batch.bytes > self.backlog_bytes_max {
+            stats.backlog_drops += batch.parts.len() as u64;
             batch.clear();
             return Sent::Blocked;
         }
-        self.backlog_bytes += batch.bytes();
+        self.backlog_bytes += batch.bytes;
         self.backlog.push_back((*route, std::mem::take(batch)));
         Sent::Blocked
     }
@@ -166,32 +172,32 @@ impl UdpPort {
                 self.backlog.push_front((route, batch));
                 return;
             }
-            self.backlog_bytes -= batch.bytes();
+            self.backlog_bytes -= batch.bytes;
         }
     }
 
     fn try_send(&mut self, route: &Route, batch: &Batch, stats: &mut DriverStats) -> Sent {
-        if batch.len() > self.segments_max {
+        if batch.parts.len() > self.segments_max {
             return self.send_singles(route, batch, stats);
         }
         stats.send_calls += 1;
         match self.send_message(route, batch) {
             Ok(_) => {
-                stats.gso_calls += u64::from(batch.len() > 1);
-                stats.out_datagrams += batch.len() as u64;
-                stats.out_bytes += batch.bytes() as u64;
+                stats.gso_calls += u64::from(batch.parts.len() > 1);
+                stats.out_datagrams += batch.parts.len() as u64;
+                stats.out_bytes += batch.bytes as u64;
                 Sent::Done
             }
             Err(Errno::EAGAIN) => {
                 stats.send_blocked += 1;
                 Sent::Blocked
             }
-            Err(Errno::EMSGSIZE) if batch.len() == 1 => {
+            Err(Errno::EMSGSIZE) if batch.parts.len() == 1 => {
                 stats.oversize_drops += 1;
                 Sent::Done
             }
             // Without GSO it is seen whether the kernel minds the length, the device or the peer.
-            Err(error) if batch.len() > 1 => {
+            Err(error) if batch.parts.len() > 1 => {
                 let refused_before = stats.oversize_drops + stats.send_errors;
                 let sent = self.send_singles(route, batch, stats);
                 let is_about_gso = matches!(error, Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP);
@@ -216,11 +222,11 @@ impl UdpPort {
     fn send_message(&self, route: &Route, batch: &Batch) -> nix::Result<usize> {
         let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
         let count = batch.gather(&mut slices);
-        let segment = batch.segment() as u16;
+        let segment = batch.segment as u16;
         let (v4, v6);
         // Without a source the second of them is not sent.
         let mut control = [ControlMessage::UdpGsoSegments(&segment), ControlMessage::UdpGsoSegments(&segment)];
-        let mut used = usize::from(batch.len() > 1);
+        let mut used = usize::from(batch.parts.len() > 1);
         match route.source {
             Some(IpAddr::V4(source)) => {
                 let spec_dst = nix::libc::in_addr { s_addr: u32::from_ne_bytes(source.octets()) };
@@ -251,7 +257,7 @@ impl UdpPort {
             match self.try_send(route, &single, stats) {
                 Sent::Done => {}
                 Sent::Blocked => {
-                    self.backlog_bytes += single.bytes();
+                    self.backlog_bytes += single.bytes;
                     self.backlog.push_back((*route, single));
                 }
                 refused @ Sent::Refused(_) => outcome = refused,

@@ -467,7 +467,7 @@ impl Endpoint for PsiNode {
         self.receiver.transfers.set_limit(now, transfer, rate);
     }
     fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
-        self.receiver.transfers.set_face_policy(now, face, policy);
+        self.receiver.transfers.shared.faces.set(now, face, policy);
     }
     fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
         self.receiver.transfers.set_demands(now, transfer, demands)

@@ -75,7 +75,7 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    ApiError::new(ErrorKind::Usage, what).with_hint("`--help` lists commands and options, also behind a command")
+    ApiError::usage(what).with_hint("`--help` lists commands and options, also behind a command")
 }
 
 /// Prints a completion script for a shell.

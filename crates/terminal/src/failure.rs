@@ -1,6 +1,6 @@
 //! How an error is reported.
 use std::{io::IsTerminal, path::Path};
-use tributary::{ApiError, ConfigErrors, ErrorKind, Notice, config::Drawing, views::counted};
+use tributary::{ApiError, ConfigErrors, Notice, config::Drawing, views::counted};
 
 use crate::{arguments, out, table};
 
@@ -18,13 +18,12 @@ pub fn report(error: &ApiError, json: bool) {
 /// The errors in a config or scenario: drawn with their lines for a person, in words for a program.
 pub fn mistakes(path: &Path, errors: &ConfigErrors) -> ApiError {
     if arguments::wants_json() {
-        return ApiError::new(ErrorKind::Usage, errors.to_string());
+        return ApiError::usage(errors.to_string());
     }
     let drawing = match std::io::stderr().is_terminal() && out::has_colour() {
         true => Drawing::Coloured,
         false => Drawing::Plain,
     };
     out::talk(errors.render(drawing, 100).trim_end());
-    let message = format!("'{}' has {}", path.display(), counted(errors.problems().len(), "mistake"));
-    ApiError::new(ErrorKind::Usage, message)
+    ApiError::usage(format!("'{}' has {}", path.display(), counted(errors.problems().len(), "mistake")))
 }

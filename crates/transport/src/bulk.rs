@@ -30,7 +30,7 @@ use tuning::Uplink;
 
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time,
-    event::{PathReport, PathState, SourceReport, TransferEvent},
+    event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
 };
 
 /// A mirror, by its place in the order of [`Bulk::add_mirror`].
@@ -113,9 +113,10 @@ pub trait ChunkPool {
 }
 
 /// Whether a mirror delivers any range or only the whole object from its beginning.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Delivers {
     /// Any range.
+    #[default]
     Ranges,
     /// The whole object in order; used only while no other mirror is.
     Everything,
@@ -164,6 +165,8 @@ pub enum BulkFailure {
         /// The pause that the server requests.
         wait: Option<Duration>,
     },
+    /// The server failed: the flow tries again, and a probe may by a request of another form.
+    Failed(String),
     /// The mirror does not have the object, or refuses it. It is closed, unless it has delivered before: then the flow tries
     /// again, because a server that limits connections or the age of addresses refuses some requests only.
     Refused(String),
@@ -173,6 +176,20 @@ pub enum BulkFailure {
     Changed(String),
     /// The mirror sent wrong bytes: it is distrusted.
     Faulty(String),
+}
+
+impl BulkFailure {
+    /// What happened, in words.
+    pub fn reason(self) -> String {
+        match self {
+            BulkFailure::Again { reason, .. }
+            | BulkFailure::Failed(reason)
+            | BulkFailure::Refused(reason)
+            | BulkFailure::NoRanges(reason)
+            | BulkFailure::Changed(reason)
+            | BulkFailure::Faulty(reason) => reason,
+        }
+    }
 }
 
 /// What the driver of bulk sources reports to a transfer.
@@ -249,6 +266,7 @@ pub struct BulkStep {
     pub is_ended: bool,
 }
 
+#[derive(Default)]
 struct Mirror {
     label: String,
     delivers: Delivers,
@@ -267,6 +285,7 @@ impl Mirror {
     }
 }
 
+#[derive(Default)]
 struct Flow {
     mirror: usize,
     path: PathId,
@@ -296,6 +315,7 @@ struct Trouble {
     reason: String,
     since: Time,
 }
+#[derive(Default)]
 struct Order {
     number: u64,
     next: u32,
@@ -347,6 +367,7 @@ impl Meter {
 }
 
 /// The bulk sources of one fetch.
+#[derive(Default)]
 pub struct Bulk {
     config: BulkConfig,
     mirrors: Vec<Mirror>,
@@ -358,27 +379,16 @@ pub struct Bulk {
     only: Option<MirrorId>,
     first_source: u16,
     first_path: u16,
+    /// Bytes that arrived a second time.
     duplicate_bytes: u64,
+    /// Bytes that were requested again from another mirror or over another uplink.
     retried_bytes: u64,
 }
 
 impl Bulk {
     /// Without mirrors. The first source and path get these numbers in reports and events.
     pub fn new(config: BulkConfig, first_source: SourceId, first_path: PathId) -> Bulk {
-        Bulk {
-            config,
-            mirrors: Vec::new(),
-            flows: Vec::new(),
-            uplinks: Vec::new(),
-            cuts: VecDeque::new(),
-            events: VecDeque::new(),
-            number: 0,
-            only: None,
-            first_source: first_source.0,
-            first_path: first_path.0,
-            duplicate_bytes: 0,
-            retried_bytes: 0,
-        }
+        Bulk { config, first_source: first_source.0, first_path: first_path.0, ..Bulk::default() }
     }
 
     // Inputs.
@@ -395,17 +405,7 @@ impl Bulk {
         let id = MirrorId(self.mirrors.len() as u16);
         let source = SourceId(self.first_source + id.0);
         self.events.push_back(TransferEvent::SourceAdded { source, node: NodeId(0), label: label.clone() });
-        self.mirrors.push(Mirror {
-            label,
-            delivers,
-            source,
-            bytes: 0,
-            has_answered: false,
-            distrusted: None,
-            closed: None,
-            failures: 0,
-            is_full: false,
-        });
+        self.mirrors.push(Mirror { label, delivers, source, ..Mirror::default() });
         id
     }
     /// Adds a connection to a mirror over an uplink; an empty `uplink` leaves the choice to the system. The first one
@@ -429,25 +429,8 @@ impl Bulk {
             self.events.push_back(TransferEvent::PathAdded { path, source: of.source });
         }
         let rtt = rtt.map(|rtt| rtt.as_secs_f64());
-        self.flows.push(Flow {
-            mirror: at,
-            path,
-            label,
-            uplink,
-            is_spare: before > 0,
-            rate: Meter::default(),
-            rtt,
-            rtt_min: rtt,
-            bytes: 0,
-            order: None,
-            retry_at: Time::ZERO,
-            failures: 0,
-            requests: 0,
-            failed_requests: 0,
-            trouble: None,
-            was_stalled: false,
-            is_hurried: false,
-        });
+        let is_spare = before > 0;
+        self.flows.push(Flow { mirror: at, path, label, uplink, is_spare, rtt, rtt_min: rtt, ..Flow::default() });
         Some(BulkFlowId((self.flows.len() - 1) as u16))
     }
     /// Uses one mirror only from now on, or (`None`) all of them again; orders in progress continue.
@@ -538,6 +521,7 @@ impl Bulk {
         let Some(index) = self.index_of(flow, number) else { return };
         let mirror = self.flows[index].mirror;
         match failure {
+            BulkFailure::Failed(reason) => self.back_off(now, index, (reason, Failure::Request), pool),
             BulkFailure::Refused(reason) => self.back_off(now, index, (reason, Failure::Refusal), pool),
             BulkFailure::Changed(reason) => self.close(mirror, reason, pool),
             BulkFailure::Faulty(reason) => self.distrust(mirror, reason, pool),
@@ -563,12 +547,7 @@ impl Bulk {
         let mirror = self.add_mirror(label, Delivers::Ranges);
         match objection {
             Some(BulkFailure::Faulty(reason)) => self.distrust_mirror(mirror, reason, pool),
-            Some(
-                BulkFailure::Refused(reason)
-                | BulkFailure::NoRanges(reason)
-                | BulkFailure::Changed(reason)
-                | BulkFailure::Again { reason, .. },
-            ) => self.close_mirror(mirror, reason, pool),
+            Some(failure) => self.close_mirror(mirror, failure.reason(), pool),
             None => uplinks.iter().for_each(|uplink| _ = self.add_flow(mirror, uplink, None)),
         }
     }
@@ -643,17 +622,8 @@ impl Bulk {
             let flow = &mut self.flows[index];
             flow.requests += 1;
             flow.is_hurried = false;
-            flow.order = Some(Order {
-                number: self.number,
-                next: chunks.start,
-                end: chunks.end,
-                sent: now,
-                has_head: false,
-                heard: now,
-                partial: 0,
-                is_copy,
-                is_shared: false,
-            });
+            let (number, next, end) = (self.number, chunks.start, chunks.end);
+            flow.order = Some(Order { number, next, end, sent: now, heard: now, is_copy, ..Order::default() });
             return Some(BulkOrder { flow: BulkFlowId(index as u16), number: self.number, chunks });
         }
         None
@@ -696,13 +666,12 @@ impl Bulk {
     pub fn mirror_of(&self, flow: BulkFlowId) -> Option<MirrorId> {
         self.flows.get(usize::from(flow.0)).map(|flow| MirrorId(flow.mirror as u16))
     }
-    /// Bytes that arrived a second time.
-    pub fn duplicate_bytes(&self) -> u64 {
-        self.duplicate_bytes
-    }
-    /// Bytes that were requested again from another mirror or over another uplink.
-    pub fn retried_bytes(&self) -> u64 {
-        self.retried_bytes
+    /// Adds its accounts to those of other sources.
+    pub fn add_to(&self, now: Time, report: &mut TransferReport) {
+        report.sources.extend(self.source_reports());
+        report.paths.extend(self.path_reports(now));
+        report.duplicate_bytes += self.duplicate_bytes;
+        report.retransmitted_bytes += self.retried_bytes;
     }
     /// Why no mirror can be used: the failure of each.
     pub fn hopeless_reason(&self) -> String {

@@ -9,8 +9,8 @@ pub trait Echoes {
     /// Sends one. One `Event::Echo` reports the result.
     ///
     /// # Errors
-    /// [`EchoError`]: nothing was sent and no event will follow.
-    fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, EchoError>;
+    /// The reason, in words: nothing was sent and no event will follow.
+    fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, String>;
 }
 
 /// An echo request to send.
@@ -24,27 +24,4 @@ pub struct Echo {
     pub hop: Option<u8>,
     /// How long an answer may take.
     pub patience: Duration,
-}
-
-/// Why an echo request was not sent.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EchoError {
-    /// No answer could have named the path.
-    #[error("'{path}' is no path: {reason}")]
-    Path {
-        /// The path as it was given.
-        path: String,
-        /// Its mistake.
-        reason: &'static str,
-    },
-    /// The target's name is too long for the packet.
-    #[error("the name is too long for an echo request")]
-    Name,
-    /// Too many wait for their answers.
-    #[error("{under_way} echo requests wait for their answers already")]
-    TooMany {
-        /// How many.
-        under_way: usize,
-    },
 }

@@ -7,13 +7,13 @@ use core::ops::Bound::{Excluded, Included, Unbounded};
 
 use tributary_content::{Name, StoreOpener};
 use tributary_core::{
-    Duration, FaceId, Rate, Time, TransferId,
+    Duration, Rate, Time, TransferId,
     event::{TransferEvent, TransferReport},
 };
 
 use crate::{
     limit::TokenBucket,
-    policy::{FacePolicy, PathDemands, Shared},
+    policy::{PathDemands, Shared},
 };
 
 /// Burst of a rate limit, as time.
@@ -165,10 +165,6 @@ impl<F: Fetching> FetchTable<F> {
             None => self.shared.limit.set_rate(now, rate),
             Some(id) => self.get_mut(id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
         }
-    }
-    /// Sets the owner's policy for a face.
-    pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
-        self.shared.faces.set(now, face, policy);
     }
     /// Changes a fetch's demands on the paths that it uses; false if the fetch does not exist, or it cannot choose.
     pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {

@@ -14,7 +14,7 @@ use crate::{
     reordering::Reordering,
     rtt::RttEstimator,
     transfer::{CacheUse, PacketData},
-    window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, Spacing, controller},
+    window::{Arrival, Controller, Loss, Spacing, controller},
 };
 
 /// Ranges of consecutive packets: first number and count.
@@ -63,8 +63,8 @@ const SETTLED_KEPT: usize = 64;
 pub(crate) struct Flow {
     config: TransferConfig,
     packet_bytes: u64,
-    controller: Box<dyn Controller>,
-    rtt: RttEstimator,
+    pub(crate) controller: Box<dyn Controller>,
+    pub(crate) rtt: RttEstimator,
     /// Whether all round-trip samples so far came from caches.
     rtt_from_caches: bool,
     /// Requests not settled, and the last settled ones; numbers are consecutive.
@@ -79,8 +79,8 @@ pub(crate) struct Flow {
     reordering: Reordering,
     /// The rate of the path according to the network, if it is low.
     slow_rate: Option<Rate>,
-    in_flight: u64,
-    delivered: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) delivered: u64,
     /// What had been delivered when packets were last lost, and when they were the time before.
     delivered_at_losses: [u64; 2],
     /// When that was; losses of packets requested before are part of the same event.
@@ -104,14 +104,15 @@ pub(crate) struct Flow {
     unanswered: UnansweredShare,
     /// Requests that timed out since the path last answered; of a silent one as many as show that it is.
     timed_out: u32,
-    meter: RateMeter,
+    pub(crate) meter: RateMeter,
     /// Packets that the window has not counted yet.
     arrived: Option<Arrived>,
     pub(crate) requested_packets: u64,
     pub(crate) lost_packets: u64,
     /// Payload of marked packets.
     pub(crate) marked_bytes: u64,
-    ever_answered: bool,
+    /// Whether a packet has ever arrived on this path.
+    pub(crate) ever_answered: bool,
 }
 
 /// Packets that arrived together in answer to one request.
@@ -658,7 +659,7 @@ impl Flow {
     }
     /// Finds packets lost by order: one requested [`Reordering::packets`] later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
-        let Some(horizon) = self.highest_arrived.checked_sub(self.reordering.packets()) else { return };
+        let Some(horizon) = self.highest_arrived.checked_sub(self.reordering.packets) else { return };
         let before = lost.len();
         let mut oldest = None;
         for request in &mut self.requests {
@@ -763,29 +764,6 @@ impl Flow {
     /// Notes that the window was open, but no packet was left to request.
     pub(crate) fn on_starved(&mut self) {
         self.starved_until = self.delivered + self.in_flight.max(self.packet_bytes);
-    }
-    /// How it grows, given the other sub-flows on its links.
-    pub(crate) fn set_growth(&mut self, growth: Growth) {
-        self.controller.set_growth(growth);
-    }
-    /// The phase of its controller in the cycle of probes.
-    pub(crate) fn probe_turn(&self) -> Option<ProbeTurn> {
-        self.controller.probe_turn()
-    }
-    /// The rate that its controller considers its own, in bytes per second.
-    pub(crate) fn yielded_at(&self) -> Option<Time> {
-        self.controller.yielded_at()
-    }
-    pub(crate) fn own_rate(&self) -> f64 {
-        self.controller.own_rate()
-    }
-    /// Takes its part in a group.
-    pub(crate) fn join(&mut self, part: GroupPart) {
-        self.controller.join(part);
-    }
-    /// Bytes delivered so far.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered
     }
     /// Bytes delivered between the last two losses, or since the last one if that is more.
     pub(crate) fn loss_interval(&self) -> u64 {

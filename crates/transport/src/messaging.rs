@@ -1,10 +1,9 @@
 //! The services of push networks besides fetching (paper MFTP §4: send, recv, attach, detach). Only some families have
 //! them; all of them share the types, so that fronts depend on no family.
-use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec::Vec};
 use core::ops::RangeInclusive;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use tributary_content::{Name, ObjectReader, StoreOpener};
 use tributary_core::{ByteCount, Duration, Time, TransferId};
@@ -17,19 +16,19 @@ pub trait Messaging {
     /// Sends an object to a receiver that did not request it. [`Messaging::send_report`] has its progress.
     ///
     /// # Errors
-    /// [`MessagingError`] if an option is out of range or the table of transfers is full.
+    /// A sentence if an option is out of range or the table of transfers is full.
     fn send(
         &mut self,
         now: Time,
         object: Box<dyn ObjectReader>,
         to: &Destination,
         options: &SendOptions,
-    ) -> Result<TransferId, MessagingError>;
+    ) -> Result<TransferId, String>;
     /// Fetches an object, as `Endpoint::fetch` does, with separate options.
     ///
     /// # Errors
-    /// [`MessagingError`] if an option is out of range.
-    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, MessagingError>;
+    /// A sentence if an option is out of range.
+    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, String>;
     /// The report of a sent object; `None` if it is unknown or was forgotten.
     fn send_report(&self, now: Time, transfer: TransferId) -> Option<SendReport>;
     /// Cancels a sending.
@@ -45,15 +44,14 @@ pub trait Messaging {
     /// their identifiers in hex, or (`None`) all. For other devices the name does not exist.
     ///
     /// # Errors
-    /// [`MessagingError`] if a limit is reached or an identifier is malformed.
-    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>)
-    -> Result<(), MessagingError>;
+    /// A sentence if a limit is reached or an identifier is malformed.
+    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String>;
     /// Sets the members of a group of this node (MobilityFirst: devices and groups by their identifiers in hex), or
     /// (`None`) removes the group.
     ///
     /// # Errors
-    /// [`MessagingError`] if a limit is reached or an identifier is malformed.
-    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), MessagingError>;
+    /// A sentence if a limit is reached or an identifier is malformed.
+    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), String>;
     /// The groups of this node, by their labels.
     fn groups(&self) -> BTreeMap<String, Group>;
     /// The chunks that this node stores for others, and until when.
@@ -62,24 +60,27 @@ pub trait Messaging {
     /// how many chunks it forgot.
     ///
     /// # Errors
-    /// [`MessagingError`] if the destination is malformed.
-    fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError>;
+    /// A sentence if the destination is malformed.
+    fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, String>;
     /// Sets how long chunks that this node stores for others are kept, overriding their senders' lifetimes. Returns the
     /// number of such chunks. The setting outlives the node once [`Messaging::unsaved`] is zero.
     ///
     /// # Errors
-    /// [`MessagingError`] if the destination is malformed or the time is not in [`EXTENSION`].
-    fn keep(&mut self, now: Time, what: &HeldFilter, how: Keeping) -> Result<u64, MessagingError>;
+    /// A sentence if the destination is malformed or the time is not in [`EXTENSION`].
+    fn keep(&mut self, now: Time, what: &HeldFilter, how: Keeping) -> Result<u64, String>;
     /// How many of the decisions of [`Messaging::keep`] are not on the disk yet.
     fn unsaved(&self) -> usize;
 }
 
 /// Selects stored chunks that meet all conditions. The default selects all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct HeldFilter {
     /// Their destination: a name, or the beginning of an identifier in hex.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub destination: Option<String>,
     /// Their object: the beginning of its identifier in hex.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub object: Option<String>,
 }
 
@@ -122,49 +123,6 @@ pub const NACK_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(50)..=D
 
 /// Range of the time for which stored chunks may be ordered to be kept: up to ten years.
 pub const EXTENSION: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);
-
-/// Why a command of [`Messaging`] is refused.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum MessagingError {
-    /// [`CHUNK_BYTES`] does not contain this.
-    #[error("a chunk has from {min} to {max} bytes, not {0}", min = CHUNK_BYTES.start(), max = CHUNK_BYTES.end())]
-    ChunkBytes(u32),
-    /// [`NACK_TIMEOUT`] does not contain this.
-    #[error("a NACK timeout is {min:?} to {max:?}, not {0:?}", min = NACK_TIMEOUT.start(), max = NACK_TIMEOUT.end())]
-    NackTimeout(Duration),
-    /// [`EXTENSION`] does not contain this.
-    #[error("stored chunks can be kept {min:?} to {max:?} longer, not {0:?}", min = EXTENSION.start(), max = EXTENSION.end())]
-    Extension(Duration),
-    /// No identifier of a device or group.
-    #[error("'{0}' is no GUID: it has 40 hex digits, `trib status` shows it")]
-    Id(String),
-    /// The node's table of transfers is full.
-    #[error("this node sends {0} objects already, its limit")]
-    Transfers(usize),
-    /// A name has more readers than a record can list.
-    #[error("a name has at most {max} readers, not {count}")]
-    Readers {
-        /// Readers that were given.
-        count: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The node's table of names with restricted readers is full.
-    #[error("too many names of this node have restricted readers")]
-    NamesWithReaders,
-    /// The label of a group is empty or too long, or the group has too many members.
-    #[error(
-        "a group's label has 1 to {label_bytes_max} bytes and a group at most {members_max} members; a larger group is made \
-         of groups"
-    )]
-    Group {
-        /// Maximum bytes of a label.
-        label_bytes_max: usize,
-        /// Maximum members of a group.
-        members_max: usize,
-    },
-}
 
 /// End-to-end reliability of a delivery (paper MFTP §3.2.2); later ones are surer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -209,9 +167,10 @@ impl InNetwork {
 }
 
 /// How many of the group's members receive it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
     /// To all members; those that miss something request it from the sender.
+    #[default]
     All,
     /// To all members; a member requests missing chunks from routers on the way, which answer from copies. Each request
     /// tries at most this many of them, 1 to 255.
@@ -221,7 +180,7 @@ pub enum Spread {
 }
 
 /// How something is sent. `None` leaves a choice to the node's settings.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
     /// Bytes of the object in a chunk.
     pub chunk_bytes: Option<u32>,
@@ -235,18 +194,6 @@ pub struct SendOptions {
     pub lifetime: Option<Duration>,
     /// Which of the devices attached to the name receive it.
     pub spread: Spread,
-}
-impl Default for SendOptions {
-    fn default() -> Self {
-        SendOptions {
-            chunk_bytes: None,
-            reliability: None,
-            in_network: None,
-            priority: 0,
-            lifetime: None,
-            spread: Spread::All,
-        }
-    }
 }
 
 /// How an object is fetched, by families that have the choice. `None` leaves it to the node's config.
@@ -268,7 +215,7 @@ impl GetOptions {
     ///
     /// # Errors
     /// The first option that is out of range.
-    pub fn check(&self) -> Result<(), MessagingError> {
+    pub fn check(&self) -> Result<(), String> {
         check_chunk_bytes(self.chunk_bytes)?;
         check_nack_timeout(self.nack_timeout)
     }
@@ -278,7 +225,7 @@ impl SendOptions {
     ///
     /// # Errors
     /// The first option that is out of range.
-    pub fn check(&self) -> Result<(), MessagingError> {
+    pub fn check(&self) -> Result<(), String> {
         check_chunk_bytes(self.chunk_bytes)
     }
 }
@@ -295,17 +242,20 @@ impl AcceptOptions {
     ///
     /// # Errors
     /// The first option that is out of range.
-    pub fn check(&self) -> Result<(), MessagingError> {
+    pub fn check(&self) -> Result<(), String> {
         check_nack_timeout(self.nack_timeout)
     }
 }
 
-fn check_chunk_bytes(bytes: Option<u32>) -> Result<(), MessagingError> {
-    bytes.filter(|bytes| !CHUNK_BYTES.contains(bytes)).map_or(Ok(()), |bytes| Err(MessagingError::ChunkBytes(bytes)))
+fn check_chunk_bytes(bytes: Option<u32>) -> Result<(), String> {
+    let (min, max) = CHUNK_BYTES.into_inner();
+    let outside = bytes.filter(|bytes| !CHUNK_BYTES.contains(bytes));
+    outside.map_or(Ok(()), |bytes| Err(format!("a chunk has from {min} to {max} bytes, not {bytes}")))
 }
-fn check_nack_timeout(timeout: Option<Duration>) -> Result<(), MessagingError> {
+fn check_nack_timeout(timeout: Option<Duration>) -> Result<(), String> {
+    let (min, max) = NACK_TIMEOUT.into_inner();
     let outside = timeout.filter(|timeout| !NACK_TIMEOUT.contains(timeout));
-    outside.map_or(Ok(()), |timeout| Err(MessagingError::NackTimeout(timeout)))
+    outside.map_or(Ok(()), |timeout| Err(format!("a NACK timeout is {min:?} to {max:?}, not {timeout:?}")))
 }
 
 /// The progress of a sent object.
@@ -456,13 +406,14 @@ mod tests {
 
     #[test]
     fn options_out_of_range_are_refused_with_the_range() {
+        let (min, max) = CHUNK_BYTES.into_inner();
         let chunks = |bytes| GetOptions { chunk_bytes: Some(bytes), ..GetOptions::default() };
         for bytes in [*CHUNK_BYTES.start(), *CHUNK_BYTES.end()] {
             assert_eq!(chunks(bytes).check(), Ok(()));
             assert_eq!(SendOptions { chunk_bytes: Some(bytes), ..SendOptions::default() }.check(), Ok(()));
         }
         for bytes in [*CHUNK_BYTES.start() - 1, *CHUNK_BYTES.end() + 1] {
-            let refused = Err(MessagingError::ChunkBytes(bytes));
+            let refused = Err(format!("a chunk has from {min} to {max} bytes, not {bytes}"));
             assert_eq!(chunks(bytes).check(), refused);
             assert_eq!(SendOptions { chunk_bytes: Some(bytes), ..SendOptions::default() }.check(), refused);
         }

@@ -52,7 +52,7 @@ pub struct MtuProbe {
 ///
 /// Call [`PathMtu::on_sent`] for datagrams that leave, send the probes of [`PathMtu::poll_probe`], and read
 /// [`PathMtu::size`] after [`PathMtu::on_answer`] and [`PathMtu::handle_timeout`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PathMtu {
     /// Ascending; the last is the configured size.
     sizes: Vec<u32>,
@@ -95,21 +95,7 @@ impl PathMtu {
     /// receive a probe then cannot answer it.
     pub fn new(size_max: u32, number_first: u32) -> PathMtu {
         let sizes = SIZES.into_iter().filter(|size| *size < size_max).chain([size_max]).collect();
-        PathMtu {
-            sizes,
-            size: size_max,
-            is_known: false,
-            is_used: false,
-            rests_until: Time::ZERO,
-            next_number: number_first,
-            round: None,
-            check_at: Time::ZERO,
-            raise_at: Time::ZERO,
-            patience: PATIENCE,
-            probes: VecDeque::new(),
-            sent: VecDeque::new(),
-            pace: LinkPace::default(),
-        }
+        PathMtu { sizes, size: size_max, next_number: number_first, patience: PATIENCE, ..PathMtu::default() }
     }
     /// The number of the next probe, for a search that restarts.
     pub fn next_number(&self) -> u32 {

@@ -76,7 +76,7 @@ impl Default for Shared {
 pub struct Faces {
     by_face: BTreeMap<FaceId, Face>,
     /// Increases by one with each change of a policy.
-    version: u64,
+    pub(crate) version: u64,
     /// Whether fetches have different priorities, so that the fetch that fills a face matters.
     has_priorities: bool,
 }
@@ -110,9 +110,6 @@ impl Faces {
     /// Whether no face makes a difference to any fetch.
     pub(crate) fn is_plain(&self) -> bool {
         self.by_face.is_empty() && !self.has_priorities
-    }
-    pub(crate) fn version(&self) -> u64 {
-        self.version
     }
     /// All policies, for fetches to look at between requests.
     pub(crate) fn rules(&self) -> FaceRules {

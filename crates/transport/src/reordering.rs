@@ -13,7 +13,8 @@ const LOSSES_KEPT: u32 = 16;
 /// recoveries. Here it falls to the reordering that packets in time have shown too.
 #[derive(Clone, Debug)]
 pub(crate) struct Reordering {
-    packets: u64,
+    /// How many packets must have overtaken one that is lost.
+    pub(crate) packets: u64,
     packets_min: u64,
     /// Maximum lateness of a packet, in packets, since the last decrease.
     gap_max: u64,
@@ -25,10 +26,6 @@ impl Reordering {
     pub(crate) fn new(packets_min: u32) -> Reordering {
         let packets = u64::from(packets_min);
         Reordering { packets, packets_min: packets, gap_max: 0, losses: 0 }
-    }
-    /// How many packets must have overtaken one that is lost.
-    pub(crate) fn packets(&self) -> u64 {
-        self.packets
     }
     /// Takes notice of a packet that `gap` packets had overtaken, and was waited for.
     pub(crate) fn on_overtaken(&mut self, gap: u64) {
@@ -61,14 +58,14 @@ mod tests {
     fn what_one_late_answer_taught_is_forgotten_after_sixteen_losses_without() {
         let mut reordering = Reordering::new(3);
         reordering.on_late(200);
-        assert_eq!(reordering.packets(), 250);
+        assert_eq!(reordering.packets, 250);
         (0..16).for_each(|_| reordering.on_loss());
         // The first sixteen started with it.
-        assert_eq!(reordering.packets(), 250);
+        assert_eq!(reordering.packets, 250);
         (0..15).for_each(|_| reordering.on_loss());
-        assert_eq!(reordering.packets(), 250);
+        assert_eq!(reordering.packets, 250);
         reordering.on_loss();
-        assert_eq!(reordering.packets(), 3);
+        assert_eq!(reordering.packets, 3);
     }
 
     #[test]
@@ -79,18 +76,18 @@ mod tests {
             reordering.on_overtaken(40);
             reordering.on_loss();
         }
-        assert_eq!(reordering.packets(), 50);
+        assert_eq!(reordering.packets, 50);
     }
 
     #[test]
     fn no_gap_teaches_more_than_the_most_and_none_less_than_the_least() {
         let mut reordering = Reordering::new(600);
         reordering.on_late(10_000);
-        assert_eq!(reordering.packets(), 600);
+        assert_eq!(reordering.packets, 600);
         let mut reordering = Reordering::new(3);
         reordering.on_late(1);
-        assert_eq!(reordering.packets(), 3);
+        assert_eq!(reordering.packets, 3);
         reordering.on_late(10_000);
-        assert_eq!(reordering.packets(), 512);
+        assert_eq!(reordering.packets, 512);
     }
 }

@@ -27,6 +27,7 @@ pub struct Source<T> {
     /// The family's state of it.
     pub state: T,
     distrusted: Option<(String, Evidence)>,
+    /// Why it is closed, if it is honest.
     closed: Option<String>,
     /// Whether it reported that it lacks the object it offers.
     is_unavailable: bool,
@@ -46,10 +47,6 @@ impl<T> Source<T> {
     pub fn distrusted(&self) -> Option<&str> {
         self.distrusted.as_ref().map(|(reason, _)| &**reason)
     }
-    /// Why it is closed, if it is honest.
-    pub fn closed(&self) -> Option<&str> {
-        self.closed.as_deref()
-    }
     /// Whether requests may go to it.
     pub fn is_usable(&self) -> bool {
         self.distrusted.is_none() && self.closed.is_none()
@@ -60,7 +57,7 @@ impl<T> Source<T> {
     }
     /// Why it gets no requests: the reason for distrust first, then the reason for closing.
     pub fn objection(&self) -> Option<&str> {
-        self.distrusted().or(self.closed())
+        self.distrusted().or(self.closed.as_deref())
     }
 }
 

@@ -85,7 +85,7 @@ pub struct SourceOffer {
 }
 
 /// A path that the network offers.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct PathOffer {
     /// Its number, the same in every offer of this transfer.
     pub path: PathId,
@@ -150,9 +150,10 @@ pub struct PacketRequest {
 }
 
 /// Whether caches on the way may answer a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheUse {
     /// They may.
+    #[default]
     Allowed,
     /// They must pass it on to the source.
     Bypassed,
@@ -238,6 +239,7 @@ struct Offered {
     paths: Vec<PathOffer>,
 }
 
+#[derive(Default)]
 struct Path {
     source: SourceId,
     offer: PathOffer,
@@ -684,8 +686,8 @@ impl Transfer {
             flow.detect_overdue(now, &mut lost);
             if flow.detect_silence(now, &mut lost) && before.is_none() {
                 path.reported = PathState::Silent;
-                let reason = match flow.ever_answered() {
-                    true => format!("no answer for {} ms", flow.rtt().rto().as_millis()),
+                let reason = match flow.ever_answered {
+                    true => format!("no answer for {} ms", flow.rtt.rto().as_millis()),
                     false => "has not answered yet".into(),
                 };
                 self.record.push(TransferEvent::PathState { path: *id, state: PathState::Silent, reason });

@@ -6,6 +6,9 @@ use std::io::Write;
 
 use crate::{error::ApiError, notice::Notice, request::Request};
 
+/// Receives notices and decides whether to continue.
+pub type Notify<'a> = &'a mut dyn FnMut(Notice) -> Flow;
+
 /// Carries out requests.
 pub trait Api {
     /// Executes `request` and reports its progress to `tell`, the answer last.
@@ -17,12 +20,7 @@ pub trait Api {
     ///
     /// # Errors
     /// [`ApiError`] names the operation, its object, the reason, and a remedy.
-    fn ask(
-        &self,
-        request: Request,
-        stream: Option<Box<dyn Write + Send>>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError>;
+    fn ask(&self, request: Request, stream: Option<Box<dyn Write + Send>>, notify: Notify<'_>) -> Result<(), ApiError>;
 
     /// Executes a request whose answer is one object or a few, and returns them all.
     ///

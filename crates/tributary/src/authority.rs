@@ -14,13 +14,15 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary_content::{Name, PublicKey, SigningKey};
-use tributary_net::disk::load_or_create_key;
 use tributary_trust::{BACKDATED, CLOCK_TOLERANCE, Certificate, Revocations, Roles, Terms, UnixTime};
 
 use crate::{
     config::NodeConfig,
     error::{ApiError, ErrorKind},
-    node::membership::{read, time_of_day},
+    node::{
+        files::load_key,
+        membership::{read, time_of_day},
+    },
     views::MemberView,
 };
 
@@ -91,8 +93,7 @@ impl Authority {
     pub fn create(folder: &Path) -> Result<Authority, ApiError> {
         let key = folder.join("authority");
         let taken = || {
-            let message = format!("'{}' is the folder of a network already", folder.display());
-            ApiError::new(ErrorKind::Usage, message)
+            ApiError::usage(format!("'{}' is the folder of a network already", folder.display()))
                 .with_hint("name another folder; `trib network show` shows this one")
         };
         if key.exists() {
@@ -107,7 +108,7 @@ impl Authority {
         if key.exists() {
             return Err(taken());
         }
-        let key = load_or_create_key(&key).map_err(|error| ApiError::new(ErrorKind::Io, error.to_string()))?;
+        let key = load_key(&key)?;
         let authority = Authority { folder: folder.into(), key, _lock };
         authority.write_revocations(1, BTreeSet::new(), BTreeSet::new())?;
         Ok(authority)
@@ -124,7 +125,7 @@ impl Authority {
                 .with_hint("make one with `trib network new`, or name its folder with --network"));
         }
         let _lock = locked(folder)?;
-        let key = load_or_create_key(&key).map_err(|error| ApiError::new(ErrorKind::Io, error.to_string()))?;
+        let key = load_key(&key)?;
         Ok(Authority { folder: folder.into(), key, _lock })
     }
     /// Its public key, for `authority` in the configs of the nodes.
@@ -142,8 +143,7 @@ impl Authority {
     pub fn admit(&self, key: PublicKey, label: &str, admission: Admission) -> Result<(Certificate, PathBuf), ApiError> {
         if label.contains('/') || label.starts_with('.') {
             let message = format!("the label '{}' cannot name the file of its certificate", label.escape_debug());
-            return Err(ApiError::new(ErrorKind::Usage, message)
-                .with_hint("choose one without '/' and without a dot at its start"));
+            return Err(ApiError::usage(message).with_hint("choose one without '/' and without a dot at its start"));
         }
         let issued = self.certificates()?;
         let serial = issued.iter().map(|certificate| certificate.terms().serial).max().unwrap_or(0) + 1;
@@ -157,9 +157,8 @@ impl Authority {
             not_before: UnixTime(now.0.saturating_sub(BACKDATED)),
             not_after: now.after(admission.seconds),
         };
-        let certificate = Certificate::issue(&self.key, terms).map_err(|error| {
-            ApiError::new(ErrorKind::Usage, format!("cannot admit {key} as '{}': {error}", label.escape_debug()))
-        })?;
+        let certificate = Certificate::issue(&self.key, terms)
+            .map_err(|error| ApiError::usage(format!("cannot admit {key} as '{}': {error}", label.escape_debug())))?;
         let admitted = self.folder.join("admitted");
         let failed =
             |error: std::io::Error| ApiError::io("write the list of admitted nodes", admitted.display(), &error);
@@ -253,8 +252,8 @@ impl Authority {
         serials: BTreeSet<u64>,
         keys: BTreeSet<PublicKey>,
     ) -> Result<(), ApiError> {
-        let list = Revocations::issue(&self.key, number, serials, keys)
-            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        let list =
+            Revocations::issue(&self.key, number, serials, keys).map_err(|error| ApiError::usage(error.to_string()))?;
         replace(&self.revocations_file(), &list.to_text())
     }
 }
@@ -290,11 +289,7 @@ impl Candidate {
             return Ok(Candidate { key, label: None, roles: Roles::HOST, certificate: None });
         }
         let path = Path::new(text);
-        let of_key = |path: &Path| {
-            load_or_create_key(path)
-                .map(|key| key.public())
-                .map_err(|error| ApiError::new(ErrorKind::Io, error.to_string()))
-        };
+        let of_key = |path: &Path| load_key(path).map(|key| key.public());
         if path.extension().is_some_and(|extension| extension == "toml") {
             let config = NodeConfig::load(path)?;
             let certificate = match &config.network {
@@ -312,8 +307,7 @@ impl Candidate {
         if path.exists() {
             return Ok(Candidate { key: of_key(path)?, label: None, roles: Roles::HOST, certificate: None });
         }
-        let message = format!("'{}' is neither a key nor a file", text.escape_debug());
-        Err(ApiError::new(ErrorKind::Usage, message).with_hint(
+        Err(ApiError::usage(format!("'{}' is neither a key nor a file", text.escape_debug())).with_hint(
             "name the node by its public key ed25519:…, as `trib key show` and `trib status` print it, by its config \
              (.toml), its state folder, or its key file",
         ))

@@ -60,6 +60,10 @@ impl ApiError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         ApiError { kind, message: message.into(), hint: None }
     }
+    /// What cannot be done as it was asked for.
+    pub fn usage(message: impl Into<String>) -> Self {
+        ApiError::new(ErrorKind::Usage, message)
+    }
     /// The same failure with a remedy.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -103,11 +107,6 @@ impl fmt::Display for ApiError {
     }
 }
 impl std::error::Error for ApiError {}
-impl From<tributary_transport::messaging::MessagingError> for ApiError {
-    fn from(error: tributary_transport::messaging::MessagingError) -> Self {
-        ApiError::new(ErrorKind::Usage, error.to_string())
-    }
-}
 impl From<tributary_content::store::StoreError> for ApiError {
     fn from(error: tributary_content::store::StoreError) -> Self {
         ApiError::new(ErrorKind::Io, error.to_string())

@@ -55,7 +55,7 @@ pub mod simulated;
 mod state_file;
 pub mod views;
 
-pub use api::{Api, Flow};
+pub use api::{Api, Flow, Notify};
 pub use config::{ConfigErrors, NodeConfig};
 pub use control::{ControlSocket, Daemon, SocketApi};
 pub use error::{ApiError, ErrorKind, spawn};

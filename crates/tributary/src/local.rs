@@ -1,20 +1,24 @@
 //! Carries out requests on a node in this process.
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     io::Write,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, mpsc},
+    sync::{Arc, OnceLock, atomic::AtomicBool, mpsc},
 };
 use tributary_content::{PublicKey, Reference};
-use tributary_core::{Duration, Rate, link::LinkState};
-use tributary_net::disk::{ObjectCache, OnOpen};
+use tributary_core::{Duration, Rate, Time, link::LinkState};
+use tributary_net::{
+    Clock,
+    disk::{ObjectCache, OnOpen},
+};
 
 use crate::{
-    api::{Api, Flow},
+    api::{Api, Flow, Notify},
     config::{Invitation, NodeConfig},
     error::{ApiError, ErrorKind, spawn},
     families::BoxedNode,
     log,
-    node::{LocalNode, queue::State},
+    node::{LocalNode, files::Sink, queue::State},
     notice::Notice,
     operations::{self, Binding, Change, Put},
     request::{Get, Output, Place, Request},
@@ -33,7 +37,7 @@ const END_LOOK: Duration = Duration::from_millis(5);
 
 /// A node in this process, with all operations for people. Dropping it stops the node.
 pub struct LocalApi {
-    node: LocalNode,
+    pub(crate) node: LocalNode,
     on_fetched: OnceLock<OnFetched>,
     /// Held while fetches of the queue are taken, so that a client that adds one gets its result.
     turn: Mutex<()>,
@@ -43,18 +47,6 @@ pub struct LocalApi {
 type OnFetched = Box<dyn Fn(&DoneView) + Send + Sync>;
 
 impl LocalApi {
-    /// How long copies are served, if that has a limit.
-    pub(crate) fn copies_age_max(&self) -> Option<Duration> {
-        self.node.config().serve.age_max
-    }
-    /// Brings the policies of faces up to date, and returns when to do that again; `None` if the node is gone.
-    pub(crate) fn apply_policies(&self) -> Option<Duration> {
-        self.node.apply_policies()
-    }
-    /// Withdraws copies that have become too old.
-    pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
-        self.node.withdraw_old_copies()
-    }
     /// Starts the node of a config: opens sockets and state, and publishes the names of the config and of earlier runs.
     ///
     /// # Errors
@@ -79,7 +71,7 @@ impl LocalApi {
     }
     /// The config of the node.
     pub fn config(&self) -> &NodeConfig {
-        self.node.config()
+        &self.node.config
     }
     /// Where it listens, with the ports that the system chose.
     pub fn listen(&self) -> Vec<String> {
@@ -91,15 +83,7 @@ impl LocalApi {
     }
     /// The key that it publishes with.
     pub fn publisher(&self) -> PublicKey {
-        self.node.key().public()
-    }
-    /// Publishes the entries of the config and of earlier runs. An earlier publication that fails becomes a note; a
-    /// publication of the config that fails is an error.
-    ///
-    /// # Errors
-    /// [`ApiError`] names the entry of the config.
-    pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
-        self.node.publish_all()
+        self.node.key.public()
     }
     /// Waits, without a limit, until the node's own thread has turned once: an answer shows that it is alive.
     ///
@@ -110,26 +94,28 @@ impl LocalApi {
     }
     /// Waits until the node has ended, and returns the reason.
     pub fn wait_for_end(&self) -> ApiError {
-        self.node.runtime.wait_for_end()
+        self.node.runtime.driver.wait_for_end().into()
     }
     /// Waits until a neighbour answers, for at most `patience`. A node without configured neighbours does not wait.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn wait_for_neighbour(&self, patience: Duration) -> Result<bool, ApiError> {
-        self.node.wait_for_neighbour(patience)
+        let (node, clock) = (&self.node, Clock::new());
+        let subscription = node.runtime.events.subscribe();
+        while !node.config.faces.is_empty() && clock.now().since(Time::ZERO) < patience {
+            let status = node.runtime.call(|node, now| node.status(now))?;
+            if status.faces.iter().any(|face| face.up) {
+                return Ok(true);
+            }
+            // Hellos answer within milliseconds; checking again soon costs little next to a person's patience.
+            let _ = subscription.wait(Duration::from_millis(5));
+        }
+        Ok(node.config.faces.is_empty())
     }
     /// Why no neighbour answers, and a remedy; `None` if one does.
     pub fn why_alone(&self) -> Option<ApiError> {
         operations::alone(&self.node)
-    }
-    /// Applies a newer config of the same node: publications, readers, groups and the rate limit change now. Returns
-    /// sentences about the changes, and about those that need a restart. If one publication fails, nothing changes.
-    ///
-    /// # Errors
-    /// [`ApiError`] names the part of the new config that cannot be applied.
-    pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
-        self.node.reload(new)
     }
     /// Fetches the parts of an object that readers want into a cache, until they want no more or `tell` stops it. Its
     /// output is ignored; `on_open` gets the object once it is known.
@@ -141,9 +127,9 @@ impl LocalApi {
         get: Get,
         cache: &ObjectCache,
         on_open: OnOpen,
-        notify: &mut dyn FnMut(Notice) -> Flow,
+        notify: Notify<'_>,
     ) -> Result<(), ApiError> {
-        self.node.get_for_readers(&get.settled()?, cache, on_open, notify)
+        self.node.get_into(&get.settled()?, Sink::Cache(cache.clone(), on_open), None, notify)
     }
     /// Finds the object or folder at the path of `reference`, without waiting, and passes its name, with the only publisher
     /// to believe about it, to `answer`. It looks up no name with fewer than `shortest` components. The lookup is not listed among the transfers.
@@ -198,10 +184,10 @@ impl LocalApi {
     fn enqueue(self: &Arc<Self>, get: Get) -> Result<Notice, ApiError> {
         if get.output == Output::Stream {
             let message = format!("cannot fetch '{}' to a stream in the background", get.name);
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+            return Err(ApiError::usage(message).with_hint("name a file with -o"));
         }
         self.node.demands(&get.paths)?;
-        let turn = self.queue_turn();
+        let turn = self.turn.lock();
         let number = self.node.queue.add(get)?;
         // The client gets the error, and may ask again.
         self.run_and_report(number, turn).inspect_err(|_| drop(self.node.queue.remove(number)))
@@ -215,7 +201,7 @@ impl LocalApi {
         // A fetch that was paused a moment ago is still ending.
         let has_ended = || Ok((!queue.is_active(number) || queue.is_wanted(number)).then_some(()));
         operations::look_until(END_PATIENCE, END_LOOK, has_ended)?;
-        let turn = self.queue_turn();
+        let turn = self.turn.lock();
         queue.resume(number)?;
         self.run_and_report(number, turn)
     }
@@ -245,12 +231,8 @@ impl LocalApi {
     }
     /// Runs waiting fetches as far as the limit allows.
     fn run_waiting(self: &Arc<Self>) {
-        let _turn = self.queue_turn();
+        let _turn = self.turn.lock();
         self.take_waiting(None);
-    }
-    fn queue_turn(&self) -> MutexGuard<'_, ()> {
-        // It guards no value.
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Starts waiting fetches as far as the limit allows; the caller holds `turn`. `claimed` gets the first answer of
     /// its fetch, or nothing if that one still waits.
@@ -297,7 +279,7 @@ impl LocalApi {
     }
     /// Notes how a fetch of the queue has ended.
     fn note_end(&self, number: u64, name: &str, result: Result<Option<u64>, &ApiError>) {
-        let events = self.node.runtime.events();
+        let events = &self.node.runtime.events;
         let left = self.node.queue.on_ended(number, result.map_err(|error| error.message.clone()));
         match (result, left) {
             (Ok(None), Ok(Some(_))) => tracing::debug!("'{name}' has no later version"),
@@ -324,10 +306,6 @@ impl LocalApi {
         self.node.runtime.stop()
     }
 
-    pub(crate) fn node(&self) -> &LocalNode {
-        &self.node
-    }
-
     /// Carries out a request that has one answer.
     fn answer(&self, request: Request) -> Result<Notice, ApiError> {
         let node = &self.node;
@@ -349,7 +327,7 @@ impl LocalApi {
             }
             Request::Limit { transfer, bits_per_second } => {
                 let id = transfer.as_deref().map(|text| node.transfer(text)).transpose()?;
-                let id = id.map(|id| node.runtime.lives().fetch_of(id));
+                let id = id.map(|id| node.runtime.lives.fetch_of(id));
                 let rate = bits_per_second.map(Rate::from_bits_per_second);
                 node.runtime.call(move |node, now| node.limit(now, id, rate))?;
                 Notice::Limited { transfer, bits_per_second }
@@ -361,9 +339,9 @@ impl LocalApi {
             Request::GroupAdd { label, members } => node.change_group(label, &members, Change::Add)?,
             Request::GroupRemove { label, members } => node.change_group(label, &members, Change::Remove)?,
             request @ (Request::Store
-            | Request::Purge { .. }
-            | Request::StoreHold { .. }
-            | Request::StoreRelease { .. }
+            | Request::Purge(_)
+            | Request::StoreHold(_)
+            | Request::StoreRelease(_)
             | Request::StoreExtend { .. }) => node.stored(request)?,
             request @ (Request::Routes
             | Request::RouteAdd { .. }
@@ -374,8 +352,8 @@ impl LocalApi {
             | Request::FaceClose { .. }) => node.forward(request)?,
             Request::Log => log_notice()?,
             Request::SetLog { levels } => {
-                let levels = levels.parse().map_err(|error: log::LogLevelsError| {
-                    ApiError::new(ErrorKind::Usage, format!("cannot log as '{levels}': {error}"))
+                let levels = levels.parse().map_err(|error| {
+                    ApiError::usage(format!("cannot log as '{levels}': {error}"))
                         .with_hint("write a level, or one for everything and others for modules: info,net=debug")
                 })?;
                 log::set(levels);
@@ -402,21 +380,14 @@ impl LocalApi {
 
 /// The levels of this process's log.
 fn log_notice() -> Result<Notice, ApiError> {
-    let no_log = || {
-        let message = "the log of this process is not the node's to change: the node runs inside another program";
-        ApiError::new(ErrorKind::Usage, message)
-    };
+    let no_log =
+        || ApiError::usage("the log of this process is not the node's to change: the node runs inside another program");
     let levels = log::levels().ok_or_else(no_log)?.to_string();
     Ok(Notice::Log { levels, modules: log::MODULES.map(|(module, ..)| module.into()).into() })
 }
 
 impl Api for LocalApi {
-    fn ask(
-        &self,
-        request: Request,
-        stream: Option<Box<dyn Write + Send>>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
+    fn ask(&self, request: Request, stream: Option<Box<dyn Write + Send>>, notify: Notify<'_>) -> Result<(), ApiError> {
         let node = &self.node;
         match request {
             Request::Put { path, name, version, patience_ms, term, readers, mirrors } => {
@@ -426,11 +397,11 @@ impl Api for LocalApi {
             Request::Get(get) => node.get(&get.settled()?, stream, notify),
             Request::Begin(get) => {
                 let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
-                Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
+                Err(ApiError::usage(message).with_hint("start one with `trib node`, and name it"))
             }
             Request::Resume { transfer } | Request::Move { transfer, .. } => {
                 let message = format!("{transfer} is not in a queue: this node ends with the command");
-                Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
+                Err(ApiError::usage(message).with_hint("start one with `trib node`, and name it"))
             }
             Request::Follow { id } => node.follow_other(&id, notify),
             Request::List { scope, patience_ms } => node.list(&scope, Duration::from_millis(patience_ms), notify),

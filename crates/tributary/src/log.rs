@@ -3,12 +3,8 @@
 //!
 //! The program owns the log. It [installs](install) a function that changes the levels, so that a request to a node can
 //! change them.
-use std::{
-    collections::BTreeMap,
-    fmt,
-    str::FromStr,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::OnceLock};
 
 /// How much is logged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -87,51 +83,33 @@ impl fmt::Display for LogLevels {
     }
 }
 impl FromStr for LogLevels {
-    type Err = LogLevelsError;
+    type Err = String;
     /// Without a level for everything that is `info`.
-    fn from_str(text: &str) -> Result<Self, LogLevelsError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let level = |word: &str| {
             let found = LogLevel::ALL.iter().find(|(known, _)| *known == word);
-            found.map(|(_, level)| *level).ok_or_else(|| LogLevelsError::Level { word: word.into() })
+            let known = || words(&LogLevel::ALL.map(|(word, _)| word));
+            found.map(|(_, level)| *level).ok_or_else(|| format!("'{word}' is not a level: {}", known()))
         };
+        let twice = |what: &str| Err(format!("there are two levels for {what}"));
         let mut all = None;
         let mut of_modules = BTreeMap::new();
         for part in text.split(',').map(str::trim) {
             match part.split_once('=') {
-                None if all.is_some() => return Err(LogLevelsError::Twice("everything".into())),
+                None if all.is_some() => return twice("everything"),
                 None => all = Some(level(part)?),
                 Some((name, word)) => {
                     let known = MODULES.iter().find(|(module, ..)| *module == name);
-                    let (module, ..) = known.ok_or_else(|| LogLevelsError::Module { name: name.into() })?;
+                    let modules = || words(&MODULES.map(|(module, ..)| module));
+                    let (module, ..) = known.ok_or_else(|| format!("'{name}' is not a module: {}", modules()))?;
                     if of_modules.insert(*module, level(word)?).is_some() {
-                        return Err(LogLevelsError::Twice(name.into()));
+                        return twice(name);
                     }
                 }
             }
         }
         Ok(LogLevels { all: all.unwrap_or(LogLevel::Info), of_modules })
     }
-}
-
-/// Why a text names no levels.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogLevelsError {
-    /// A word is no level.
-    #[error("'{word}' is not a level: {}", words(&LogLevel::ALL.map(|(word, _)| word)))]
-    Level {
-        /// The word.
-        word: String,
-    },
-    /// There is no such module.
-    #[error("'{name}' is not a module: {}", words(&MODULES.map(|(module, ..)| module)))]
-    Module {
-        /// The name.
-        name: String,
-    },
-    /// Two levels for the same.
-    #[error("there are two levels for {0}")]
-    Twice(String),
 }
 
 fn words(known: &[&str]) -> String {
@@ -155,14 +133,14 @@ pub fn install(levels: LogLevels, apply: impl Fn(&LogLevels) + Send + Sync + 'st
 /// [installed](install).
 pub fn set(levels: LogLevels) -> bool {
     let Some(log) = LOG.get() else { return false };
-    let mut now = log.levels.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut now = log.levels.lock();
     (log.apply)(&levels);
     *now = levels;
     true
 }
 /// The levels in force; `None` if nothing was [installed](install).
 pub fn levels() -> Option<LogLevels> {
-    LOG.get().map(|log| log.levels.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    LOG.get().map(|log| log.levels.lock().clone())
 }
 
 #[cfg(test)]

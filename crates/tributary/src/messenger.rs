@@ -15,11 +15,11 @@
 //! # Ok::<(), tributary::ApiError>(())
 //! ```
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
-    fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -33,10 +33,7 @@ use tributary_net::{
     Clock,
     disk::{HookedStore, StoreHooks},
 };
-use tributary_transport::{
-    Fetch,
-    messaging::{AcceptOptions, Destination, GetOptions, SendOptions, SendReport},
-};
+use tributary_transport::messaging::{AcceptOptions, Destination, GetOptions, SendOptions, SendReport};
 
 use crate::{
     error::{ApiError, ErrorKind},
@@ -89,12 +86,6 @@ pub struct Messenger {
     arrived: Mutex<Receiver<Message>>,
     versions: AtomicU64,
 }
-impl fmt::Debug for Messenger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Messenger").field("id", &self.id).field("names", &self.names).finish_non_exhaustive()
-    }
-}
-
 impl Messenger {
     /// Receives objects sent to this node and to `names`.
     ///
@@ -102,20 +93,19 @@ impl Messenger {
     /// [`ApiError`] if the node's family has no messages, or another receiver is active.
     pub fn open(api: Arc<LocalApi>, names: &[Name], options: MessengerOptions) -> Result<Messenger, ApiError> {
         let accept = AcceptOptions { nack_timeout: options.nack_timeout };
-        accept.check()?;
-        if api.node().receiving().swap(true, Ordering::SeqCst) {
-            let message = "another receiver takes this node's messages already";
-            return Err(ApiError::new(ErrorKind::Usage, message));
+        accept.check().map_err(ApiError::usage)?;
+        if api.node.receiving.swap(true, Ordering::SeqCst) {
+            return Err(ApiError::usage("another receiver takes this node's messages already"));
         }
         let (sender, arrived) = channel();
         let acceptor = Acceptor { options: options.clone(), sender };
         let attach = names.to_vec();
-        let done = api.node().with_messaging(move |messaging, now| {
+        let done = api.node.with_messaging(move |messaging, now| {
             messaging.accept(now, Some(Box::new(acceptor)), &accept);
             attach.iter().for_each(|name| messaging.attach(now, name));
         });
-        let id = done.and_then(|()| api.node().status());
-        let id = id.inspect_err(|_| api.node().receiving().store(false, Ordering::SeqCst))?;
+        let id = done.and_then(|()| api.node.status());
+        let id = id.inspect_err(|_| api.node.receiving.store(false, Ordering::SeqCst))?;
         let id = id.resolver.into_iter().find(|(subject, _)| subject == "guid").map(|(_, guid)| guid);
         let versions = AtomicU64::new(1);
         let id = id.unwrap_or_default();
@@ -127,18 +117,18 @@ impl Messenger {
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn attach(&self, name: &Name) -> Result<(), ApiError> {
-        self.names().insert(name.clone());
+        self.names.lock().insert(name.clone());
         let name = name.clone();
-        self.api.node().with_messaging(move |messaging, now| messaging.attach(now, &name))
+        self.api.node.with_messaging(move |messaging, now| messaging.attach(now, &name))
     }
     /// Detaches from `name`.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn detach(&self, name: &Name) -> Result<(), ApiError> {
-        self.names().remove(name);
+        self.names.lock().remove(name);
         let name = name.clone();
-        self.api.node().with_messaging(move |messaging, now| messaging.detach(now, &name))
+        self.api.node.with_messaging(move |messaging, now| messaging.detach(now, &name))
     }
     /// Fetches the object published under `name`, under the same conditions as received messages: verified, of a
     /// trusted publisher, and not too long.
@@ -147,18 +137,11 @@ impl Messenger {
     /// [`ApiError`] if it does not arrive within `patience`, or breaks a condition.
     pub fn get(&self, name: &Name, options: &GetOptions, patience: Duration) -> Result<Message, ApiError> {
         let (sender, arrived) = channel();
-        let config = &self.api.config().fetch;
-        let fetch = Fetch {
-            name: name.clone(),
-            opener: Box::new(Acceptor { options: self.options.clone(), sender }),
-            rate_limit: None,
-            paths_per_source: config.paths_per_source,
-            metric: config.metric,
-            patience: Some(patience),
-        };
+        let opener = Acceptor { options: self.options.clone(), sender };
+        let fetch = self.api.config().fetch.fetch(name.clone(), Box::new(opener), patience);
         let options = *options;
-        let transfer = self.api.node().with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
-        let transfer = transfer?;
+        let transfer = self.api.node.with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
+        let transfer = transfer.map_err(ApiError::usage)?;
         let clock = Clock::new();
         let failed =
             |reason: String| Err(ApiError::new(ErrorKind::Incomplete, format!("cannot fetch '{name}': {reason}")));
@@ -166,18 +149,15 @@ impl Messenger {
             if let Ok(message) = arrived.recv_timeout(POLL_INTERVAL) {
                 return Ok(message);
             }
-            let report = self.api.node().runtime.call(move |node, now| node.report(now, transfer))?;
+            let report = self.api.node.runtime.call(move |node, now| node.report(now, transfer))?;
             if let Some(reason) = report.and_then(|report| report.failure) {
                 return failed(reason);
             }
             if clock.now().since(Time::ZERO) >= patience {
-                self.api.node().runtime.call(move |node, now| node.cancel(now, transfer))?;
+                self.api.node.runtime.call(move |node, now| node.cancel(now, transfer))?;
                 return failed(format!("it is incomplete after {patience:?}"));
             }
         }
-    }
-    fn names(&self) -> MutexGuard<'_, BTreeSet<Name>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The identifier that other devices may send to.
     pub fn id(&self) -> &str {
@@ -203,13 +183,13 @@ impl Messenger {
         to: &Destination,
         options: &SendOptions,
     ) -> Result<TransferId, ApiError> {
-        let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send a message: {reason}"));
+        let cannot = |reason: String| ApiError::usage(format!("cannot send a message: {reason}"));
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
-        let key = self.api.node().key();
+        let key = &self.api.node.key;
         let object = MemoryObject::with_options(name, bytes, key, version, ObjectKind::File, CHUNK_BYTES);
         let object = Box::new(object.map_err(|error| cannot(error.to_string()))?);
         let (to, options) = (to.clone(), options.clone());
-        let sent = self.api.node().with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
+        let sent = self.api.node.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
         sent.map_err(|error| cannot(error.to_string()))
     }
     /// The state of a message that was sent; `None` if the node has forgotten it.
@@ -217,7 +197,7 @@ impl Messenger {
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
-        self.api.node().with_messaging(move |messaging, now| messaging.send_report(now, transfer))
+        self.api.node.with_messaging(move |messaging, now| messaging.send_report(now, transfer))
     }
     /// Whether a message was dropped: its receiver was absent, and routers were not to store it.
     pub fn is_dropped(report: &SendReport) -> bool {
@@ -229,7 +209,7 @@ impl Messenger {
     /// [`ApiError`] if the node is gone.
     pub fn reports(&self, transfers: &[TransferId]) -> Result<Vec<Option<SendReport>>, ApiError> {
         let transfers = transfers.to_vec();
-        self.api.node().with_messaging(move |messaging, now| {
+        self.api.node.with_messaging(move |messaging, now| {
             transfers.into_iter().map(|transfer| messaging.send_report(now, transfer)).collect()
         })
     }
@@ -239,25 +219,25 @@ impl Messenger {
     /// [`ApiError`] if the node is gone.
     pub fn cancel(&self, transfers: &[TransferId]) -> Result<(), ApiError> {
         let transfers = transfers.to_vec();
-        self.api.node().with_messaging(move |messaging, now| {
+        self.api.node.with_messaging(move |messaging, now| {
             transfers.into_iter().for_each(|transfer| messaging.cancel_send(now, transfer));
         })
     }
     /// The next message; `None` if none arrives within `patience`.
     pub fn next(&self, patience: Duration) -> Option<Message> {
-        let arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrived = self.arrived.lock();
         arrived.recv_timeout(patience).ok()
     }
 }
 impl Drop for Messenger {
     fn drop(&mut self) {
-        let names = std::mem::take(&mut *self.names());
+        let names = std::mem::take(&mut *self.names.lock());
         // A stopped node receives no messages either.
-        let _ = self.api.node().with_messaging(move |messaging, now| {
+        let _ = self.api.node.with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
             names.iter().for_each(|name| messaging.detach(now, name));
         });
-        self.api.node().receiving().store(false, Ordering::SeqCst);
+        self.api.node.receiving.store(false, Ordering::SeqCst);
     }
 }
 

@@ -403,67 +403,53 @@ impl Notice {
     }
     /// The notice of a node's event; `None` for those that are too many to report (chunks, dropped packets), and for
     /// those that an operation turns into its own answer.
-    pub fn from_event(event: &Event) -> Option<Notice> {
+    pub fn from_event(event: Event) -> Option<Notice> {
         match event {
             Event::Neighbour { face, node, up } => {
-                Some(Notice::Neighbour { face: face.to_string(), node: node.to_string(), up: *up })
+                Some(Notice::Neighbour { face: face.to_string(), node: node.to_string(), up })
             }
             Event::Transfer(_, event) => Notice::from_transfer(event),
             Event::Resolver(event) => Notice::from_resolver(event),
-            Event::Note(text) => Some(Notice::Note { text: text.clone() }),
+            Event::Note(text) => Some(Notice::Note { text }),
             // Event is open to additions; unknown ones have no notice yet. Dropped packets are counted.
             _ => None,
         }
     }
 
-    fn from_transfer(event: &TransferEvent) -> Option<Notice> {
+    fn from_transfer(event: TransferEvent) -> Option<Notice> {
         Some(match event {
-            TransferEvent::Started { bytes, resumed_bytes } => {
-                Notice::Started { bytes: *bytes, resumed_bytes: *resumed_bytes }
-            }
-            TransferEvent::SourceAdded { node, label, .. } => {
-                Notice::Source { id: label.clone(), node: node.to_string() }
-            }
-            TransferEvent::SourceDistrusted { label, reason, .. } => {
-                Notice::SourceDistrusted { id: label.clone(), reason: reason.clone() }
-            }
-            TransferEvent::SourceClosed { label, reason, .. } => {
-                Notice::SourceClosed { id: label.clone(), reason: reason.clone() }
-            }
-            TransferEvent::ForwarderDistrusted { label, reason } => {
-                Notice::ForwarderDistrusted { id: label.clone(), reason: reason.clone() }
-            }
-            TransferEvent::Advice { text } => Notice::Note { text: text.clone() },
+            TransferEvent::Started { bytes, resumed_bytes } => Notice::Started { bytes, resumed_bytes },
+            TransferEvent::SourceAdded { node, label: id, .. } => Notice::Source { id, node: node.to_string() },
+            TransferEvent::SourceDistrusted { label: id, reason, .. } => Notice::SourceDistrusted { id, reason },
+            TransferEvent::SourceClosed { label: id, reason, .. } => Notice::SourceClosed { id, reason },
+            TransferEvent::ForwarderDistrusted { label: id, reason } => Notice::ForwarderDistrusted { id, reason },
+            TransferEvent::Advice { text } => Notice::Note { text },
             TransferEvent::Absent { reason } => Notice::Note { text: format!("it has no publisher yet: {reason}") },
             TransferEvent::CacheDistrusted { node, reason } => {
                 let node = if node.0 == 0 { "without a name".into() } else { node.to_string() };
-                Notice::CacheDistrusted { node, reason: reason.clone() }
+                Notice::CacheDistrusted { node, reason }
             }
             TransferEvent::PathAdded { path, source } => {
                 Notice::Path { id: path.to_string(), source: source.to_string() }
             }
             TransferEvent::PathState { path, state, reason } => {
-                Notice::PathState { id: path.to_string(), state: state.to_string(), reason: reason.clone() }
+                Notice::PathState { id: path.to_string(), state: state.to_string(), reason }
             }
             // Progress notices count chunks; completion and failure are reported with the final account.
             _ => return None,
         })
     }
-    fn from_resolver(event: &ResolverEvent) -> Option<Notice> {
+    fn from_resolver(event: ResolverEvent) -> Option<Notice> {
         Some(match event {
-            ResolverEvent::Appeared { name, is_scope, publishers, bytes } => Notice::Entry {
-                name: name.clone(),
-                kind: if *is_scope { "scope" } else { "object" }.into(),
-                publishers: *publishers,
-                bytes: *bytes,
-            },
-            ResolverEvent::Listed { name, entries } => Notice::Listed { name: name.clone(), entries: *entries },
-            ResolverEvent::Unpublished { name } => Notice::Unpublished { name: name.clone() },
-            ResolverEvent::Rejected { name, operation, reason } => Notice::Error {
-                kind: ErrorKind::Rejected,
-                message: format!("cannot {operation} '{name}': {reason}"),
-                hint: None,
-            },
+            ResolverEvent::Appeared { name, is_scope, publishers, bytes } => {
+                Notice::Entry { name, kind: if is_scope { "scope" } else { "object" }.into(), publishers, bytes }
+            }
+            ResolverEvent::Listed { name, entries } => Notice::Listed { name, entries },
+            ResolverEvent::Unpublished { name } => Notice::Unpublished { name },
+            ResolverEvent::Rejected { name, operation, reason } => {
+                let message = format!("cannot {operation} '{name}': {reason}");
+                Notice::Error { kind: ErrorKind::Rejected, message, hint: None }
+            }
             _ => return None,
         })
     }

@@ -15,6 +15,13 @@ use crate::error::{ApiError, ErrorKind};
 pub fn check_room(path: &Path, bytes: u64) -> Result<(), ApiError> {
     Ok(disk::check_room(path, bytes)?)
 }
+/// The path from the root, whether or not there is something.
+///
+/// # Errors
+/// [`ApiError`] if it is empty, or the working folder is gone.
+pub fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
+    std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))
+}
 /// Refuses a request whose file or folder does not exist.
 pub(crate) fn must_be_there(path: &Path) -> Result<(), ApiError> {
     fs::metadata(path).map(drop).map_err(|error| ApiError::io("read", path.display(), &error))
@@ -37,7 +44,7 @@ pub fn file_name(name: &Name) -> Result<PathBuf, ApiError> {
         return Ok(last.into());
     }
     let message = format!("the last part of '{name}' cannot be a file's name");
-    Err(ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE"))
+    Err(ApiError::usage(message).with_hint("say where to write it with -o FILE"))
 }
 /// The file `file` in `path` if that is a folder or ends with a slash, which makes it one; else `path`.
 ///

@@ -2,12 +2,9 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tributary_core::Duration;
-pub use tributary_transport::messaging::{CHUNK_BYTES, GetOptions, InNetwork, NACK_TIMEOUT, Reliability};
+pub use tributary_transport::messaging::{CHUNK_BYTES, GetOptions, HeldFilter, InNetwork, NACK_TIMEOUT, Reliability};
 
-use crate::{
-    error::{ApiError, ErrorKind},
-    preflight,
-};
+use crate::{error::ApiError, preflight};
 
 /// An operation of a node. In JSON an object with a field `op`; the names of notices below are those of their field
 /// `event`.
@@ -23,7 +20,6 @@ pub enum Request {
         /// What to call it.
         name: String,
         /// Its version; `None` uses the time of its last change.
-        #[serde(default)]
         version: Option<u64>,
         /// How long to wait for the resolver, in milliseconds.
         #[serde(default = "default_patience_ms")]
@@ -163,7 +159,6 @@ pub enum Request {
         /// The names below it.
         prefix: String,
         /// The strategy; `None` takes a choice back.
-        #[serde(default)]
         strategy: Option<String>,
     },
     /// Opens a face to an address until the node stops. Answered by `face-changed`.
@@ -180,40 +175,19 @@ pub enum Request {
     Store,
     /// Drops chunks that the node stores for others, except those on hold, and notifies their senders. Answered by
     /// `store`, with the remaining ones.
-    Purge {
-        /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        destination: Option<String>,
-        /// Only chunks of this object, by the start of its identifier; `None` for all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        object: Option<String>,
-    },
+    Purge(HeldFilter),
     /// Puts chunks that the node stores for others on hold: they are kept until they are released or with their receiver, also
     /// over restarts. Answered by `store`.
-    StoreHold {
-        /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        destination: Option<String>,
-        /// Only chunks of this object, by the start of its identifier; `None` for all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        object: Option<String>,
-    },
+    StoreHold(HeldFilter),
     /// Takes them off hold: their lifetimes count again, and those that are over end at once. Answered by `store`.
-    StoreRelease {
-        /// As for `store-hold`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        destination: Option<String>,
-        /// See there.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        object: Option<String>,
-    },
+    StoreRelease(HeldFilter),
     /// Keeps chunks that the node stores for others for some time from now on at least, whatever their senders wanted, also
     /// over restarts; it shortens nothing. Answered by `store`.
     StoreExtend {
-        /// As for `store-hold`.
+        /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         destination: Option<String>,
-        /// See there.
+        /// Only chunks of this object, by the start of its identifier; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         object: Option<String>,
         /// How long, a second to ten years.
@@ -252,10 +226,8 @@ pub enum Request {
     /// Limits the rate of a transfer, or of all together. Answered by `limited`.
     Limit {
         /// The transfer; `None` for all together.
-        #[serde(default)]
         transfer: Option<String>,
         /// The rate; `None` for no limit.
-        #[serde(default)]
         bits_per_second: Option<u64>,
     },
     /// Cuts or mends the emulated link of a face, for demos and tests. Answered by `note`.
@@ -280,7 +252,7 @@ impl Request {
             | Request::Begin(Get { output: Output::Path(path), .. })
                 if path.as_os_str().is_empty() =>
             {
-                Err(ApiError::new(ErrorKind::Usage, "the path is empty"))
+                Err(ApiError::usage("the path is empty"))
             }
             Request::Put { path, .. } | Request::Send(Send { path, .. }) => preflight::must_be_there(path),
             Request::Get(Get { output: Output::Path(path), name, .. })
@@ -328,7 +300,7 @@ pub enum Term {
 }
 
 /// A fetch to carry out.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Get {
     /// What to fetch: a name, or a reference such as `trib:/lab/image?publisher=KEY`.
@@ -336,16 +308,13 @@ pub struct Get {
     /// Where to.
     pub output: Output,
     /// The publisher's key, `ed25519:…`; `None` trusts the first key ever seen for the name.
-    #[serde(default)]
     pub publisher: Option<String>,
     /// The object's id, the hash of its bytes: only these are accepted, whoever signs them; `None` accepts any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// The rate not to exceed.
-    #[serde(default)]
     pub limit_bits_per_second: Option<u64>,
     /// How long to go without any source before giving up, in milliseconds; `None` takes the node's config.
-    #[serde(default)]
     pub patience_ms: Option<u64>,
     /// Choices that only some families leave to the receiver; nodes of other families refuse them.
     #[serde(default)]
@@ -358,7 +327,6 @@ pub struct Get {
     pub sealed: Sealed,
     /// Ranges of bytes, as in HTTP: `0-499,1000-,-200`. Only their chunks are fetched, and only their bytes are written,
     /// in ascending order, to a stream. `None` fetches all.
-    #[serde(default)]
     pub ranges: Option<String>,
     /// The part of a folder that is wanted. A part is not served to others.
     #[serde(default, skip_serializing_if = "FolderPart::is_all")]
@@ -387,25 +355,7 @@ pub struct Get {
 impl Get {
     /// A fetch of `name` to `output`, with the defaults for all else.
     pub fn new(name: impl Into<String>, output: Output) -> Get {
-        Get {
-            name: name.into(),
-            output,
-            publisher: None,
-            hash: None,
-            limit_bits_per_second: None,
-            patience_ms: None,
-            options: GetOptions::default(),
-            overwrite: Overwrite::default(),
-            sealed: Sealed::default(),
-            ranges: None,
-            part: FolderPart::default(),
-            serve: false,
-            web: WebMirrors::default(),
-            no_mirrors: false,
-            paths: PathWishes::default(),
-            every_ms: None,
-            newer_than: None,
-        }
+        Get { name: name.into(), output, ..Get::default() }
     }
 }
 
@@ -460,10 +410,8 @@ pub struct WebMirrors {
     #[serde(default)]
     pub ca_certificates: Vec<PathBuf>,
     /// A file of cookies, in the format of Netscape.
-    #[serde(default)]
     pub cookies: Option<PathBuf>,
     /// A file of passwords by host.
-    #[serde(default)]
     pub netrc: Option<PathBuf>,
 }
 impl WebMirrors {
@@ -497,13 +445,14 @@ pub enum Overwrite {
 }
 
 /// The destination of a fetched object.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// To this file or folder; an interrupted fetch is resumed next to it. Into it, by the last part of the name, if it ends
     /// with a slash, or is a folder that the same object was not fetched to. A relative path starts where the node runs.
     Path(#[serde(with = "crate::path_serde")] PathBuf),
     /// In order to the stream of [`Api::ask`](crate::Api::ask).
+    #[default]
     Stream,
 }
 
@@ -535,22 +484,17 @@ pub struct Send {
     /// Its receivers: a name that devices are attached to, or the GUID of a device or group in hex.
     pub to: String,
     /// Its version; `None` takes the time of the file's last change.
-    #[serde(default)]
     pub version: Option<u64>,
     /// Bytes of a chunk.
-    #[serde(default)]
     pub chunk_bytes: Option<u32>,
     /// End-to-end reliability.
-    #[serde(default)]
     pub reliability: Option<Reliability>,
     /// The storage that routers may provide.
-    #[serde(default)]
     pub in_network: Option<InNetwork>,
     /// Where storage is short, larger values are kept longer.
     #[serde(default)]
     pub priority: u8,
     /// How long routers may store it, in milliseconds.
-    #[serde(default)]
     pub lifetime_ms: Option<u64>,
     /// Whether it goes to the nearest attached device only, instead of to all.
     #[serde(default)]
@@ -580,16 +524,12 @@ pub struct Recv {
     #[serde(with = "crate::path_serde")]
     pub folder: PathBuf,
     /// The only publisher's key to trust; `None` trusts the first one ever seen for a name.
-    #[serde(default)]
     pub publisher: Option<String>,
     /// How many objects to take; `None` for no limit.
-    #[serde(default)]
     pub count: Option<u64>,
     /// How long the receiver waits for the next packet of an object before it reports missing chunks, in milliseconds.
-    #[serde(default)]
     pub nack_timeout_ms: Option<u64>,
     /// How long to wait for the next object, in milliseconds; `None` waits for ever.
-    #[serde(default)]
     pub patience_ms: Option<u64>,
     /// What happens to several objects of one name.
     #[serde(default)]

@@ -8,15 +8,9 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use std::{
-    fmt,
-    net::IpAddr,
-    path::PathBuf,
-    str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tributary_transport::bulk::connections_for;
 
 use crate::{
@@ -130,11 +124,11 @@ impl Shared {
     }
     /// The header with the cookies for a request.
     pub(crate) fn cookies(&self, url: &Url, now: u64) -> Option<String> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).header(url, now)
+        self.cookies.lock().header(url, now)
     }
     /// Keeps the cookies that an answer sets until the end of the fetch. True if one is new.
     pub(crate) fn learn_cookies(&self, url: &Url, headers: &HeaderMap) -> bool {
-        let mut cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cookies = self.cookies.lock();
         let set = headers.get_all(SET_COOKIE).iter().filter_map(|value| value.to_str().ok());
         set.filter(|text| cookies.learn(url, text)).count() > 0
     }
@@ -152,7 +146,7 @@ impl Lanes {
     pub(crate) fn new(mirrors: &[Url], options: &ClientOptions) -> Result<Lanes, WebError> {
         if mirrors.is_empty() || mirrors.len() > MIRRORS_MAX {
             let count = mirrors.len();
-            return Err(WebError::usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
+            return Err(WebError::Usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
         }
         let mut different: Vec<&Uplink> = Vec::new();
         for uplink in &options.uplinks {
@@ -168,9 +162,9 @@ impl Lanes {
         if options.origin == Origin::Stranger && is_proxied() {
             let message = "servers that a publisher names are not used through a proxy, because their addresses cannot be \
                  checked";
-            return Err(WebError::usage(message.into()));
+            return Err(WebError::Usage(message.into()));
         }
-        let tls = tls(options)?;
+        let tls = tls(options, None)?;
         let over_all = |_: &Url| uplinks.iter().map(|uplink| client(uplink, tls.clone(), options)).collect();
         let clients = mirrors.iter().map(over_all).collect::<Result<_, _>>()?;
         Ok(Lanes { uplinks, clients })
@@ -217,25 +211,17 @@ pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions
         Uplink::Device(name) => builder.interface(name),
         Uplink::Address(address) => builder.local_address(*address),
     };
-    builder.build().map_err(|error| WebError::usage(format!("cannot make connections over '{uplink}': {error}")))
+    builder.build().map_err(|error| WebError::Usage(format!("cannot make connections over '{uplink}': {error}")))
 }
 
-/// TLS that trusts the roots of the system and of the options.
-pub(crate) fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
-    tls_with(options, None)
-}
-
-/// The same, with a client certificate and its key, in PEM.
-pub(crate) fn tls_with(
-    options: &ClientOptions,
-    certificate: Option<&(PathBuf, PathBuf)>,
-) -> Result<ClientConfig, WebError> {
+/// TLS that trusts the roots of the system and of the options, with a client certificate and its key, in PEM.
+pub(crate) fn tls(options: &ClientOptions, certificate: Option<&(PathBuf, PathBuf)>) -> Result<ClientConfig, WebError> {
     let mut roots = RootCertStore::empty();
     // A damaged certificate of the system among many is no reason to fail.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     for path in &options.ca_certificates {
         let unusable =
-            |why: String| WebError::usage(format!("cannot use the certificates in '{}': {why}", path.display()));
+            |why: String| WebError::Usage(format!("cannot use the certificates in '{}': {why}", path.display()));
         let pem = read(path)?;
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -250,13 +236,13 @@ pub(crate) fn tls_with(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| WebError::usage(format!("cannot set up TLS: {error}")))?;
+        .map_err(|error| WebError::Usage(format!("cannot set up TLS: {error}")))?;
     let config = config.with_root_certificates(roots);
     let mut config = match certificate {
         None => config.with_no_client_auth(),
         Some((certificate, key)) => {
             let unusable =
-                |file: &PathBuf, why: String| WebError::usage(format!("cannot use '{}': {why}", file.display()));
+                |file: &PathBuf, why: String| WebError::Usage(format!("cannot use '{}': {why}", file.display()));
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read(certificate)?.as_bytes()).collect();
             let chain = chain.map_err(|error| unusable(certificate, error.to_string()))?;
             let secret = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
@@ -269,7 +255,7 @@ pub(crate) fn tls_with(
 }
 
 pub(crate) fn read(path: &std::path::Path) -> Result<String, WebError> {
-    let failed = |why: String| WebError::usage(format!("cannot read '{}': {why}", path.display()));
+    let failed = |why: String| WebError::Usage(format!("cannot read '{}': {why}", path.display()));
     let length = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
     if length > FILE_BYTES_MAX {
         return Err(failed(format!("it has {length} bytes, more than {FILE_BYTES_MAX}")));

@@ -1,14 +1,7 @@
 //! One file, from the first request to its final name.
+use parking_lot::Mutex;
 use reqwest::Url;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    io::Read,
-    ops::Range,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{borrow::Cow, collections::BTreeMap, io::Read, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 use tributary_content::{
     ChunkIndex, ChunkStore, Manifest, Name, PublicKey, StoreError, chunk_hash, manifest::chunk_size_for,
@@ -22,7 +15,7 @@ use tributary_net::{
     disk::{Existing, PartFile, PartOptions},
 };
 use tributary_transport::{
-    bulk::{Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, BulkShape, ChunkPool, Delivers, MirrorId},
+    bulk::{Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, BulkInput, BulkShape, ChunkPool, Delivers, MirrorId},
     limit::TokenBucket,
     ranges::RangeSet,
     record::Record,
@@ -31,7 +24,7 @@ use tributary_transport::{
 use crate::{
     checksum::{Checksum, Hasher, Pieces},
     client::{ClientOptions, Lanes, Shared, Uplink, client, tls},
-    flow::{Came, Common, Flow},
+    flow::{Common, Flow},
     habits::Habit,
     probing::Probed,
     request::{Answer, Ask, Place, Refusal, Validator, request, shown},
@@ -87,14 +80,8 @@ pub enum Update {
     /// How far it is.
     Report(Box<TransferReport>, Time),
 }
-/// Whether a fetch continues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Control {
-    /// It does.
-    Continue,
-    /// It ends; the bytes fetched so far are kept.
-    Stop,
-}
+/// Whether a fetch continues. If it does not, the bytes fetched so far are kept.
+pub type Control = std::ops::ControlFlow<()>;
 
 /// A file that is complete.
 #[derive(Clone, Debug)]
@@ -135,11 +122,6 @@ pub enum WebError {
     #[error("the fetch was stopped; the bytes received are kept")]
     Stopped,
 }
-impl WebError {
-    pub(crate) fn usage(text: String) -> WebError {
-        WebError::Usage(text)
-    }
-}
 
 /// Fetches a file. Blocks; `on_update` is called several times a second.
 ///
@@ -155,7 +137,7 @@ pub fn fetch(wanted: &Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> R
 pub fn fetch_document(url: &Url, options: &ClientOptions) -> Result<Vec<u8>, WebError> {
     run(async {
         let shared = Shared::new(options)?;
-        let client = client(options.uplinks.first().unwrap_or(&Uplink::Any), tls(options)?, options)?;
+        let client = client(options.uplinks.first().unwrap_or(&Uplink::Any), tls(options, None)?, options)?;
         let failed = |why: &str| WebError::NotFound(format!("cannot fetch '{}': {why}", shown(url)));
         let refused = |refusal: Refusal| failed(&refusal.reason());
         let mut answer = request(&client, &shared, url, &Ask::Whole).await.map_err(refused)?;
@@ -301,7 +283,7 @@ impl<'a> Fetch<'a> {
         }
         if !bulk.any_usable() {
             while let Some(event) = bulk.poll_event() {
-                on_update(Update::Event(event));
+                let _ = on_update(Update::Event(event));
             }
             let (name, why) = (shown(&wanted.mirrors[0]), bulk.hopeless_reason());
             return Err(WebError::NotFound(format!("cannot fetch '{name}': {why}")));
@@ -405,7 +387,7 @@ impl<'a> Fetch<'a> {
     /// Runs until every chunk has arrived.
     async fn transfer(
         &mut self,
-        arrivals: &mut mpsc::Receiver<Came>,
+        arrivals: &mut mpsc::Receiver<BulkInput>,
         on_update: &mut dyn FnMut(Update) -> Control,
     ) -> Result<(), End> {
         self.heard = self.clock.now();
@@ -453,15 +435,15 @@ impl<'a> Fetch<'a> {
             "cannot fetch '{name}' any further: {why}; {kept} of {size} bytes are here and kept"
         ))
     }
-    fn handle(&mut self, came: Came) -> Result<(), WebError> {
+    fn handle(&mut self, came: BulkInput) -> Result<(), WebError> {
         let now = self.clock.now();
         self.count_bytes(now);
         match came {
-            Came::Head(flow, number) => {
+            BulkInput::Head { flow, number } => {
                 self.heard = now;
                 self.bulk.handle_head(now, flow, number);
             }
-            Came::Failed(flow, number, failure) => {
+            BulkInput::Failed { flow, number, failure } => {
                 if let BulkFailure::Again { wait: Some(wait), .. } = &failure {
                     // A server that requests a pause is reachable.
                     self.heard = now + *wait;
@@ -469,11 +451,13 @@ impl<'a> Fetch<'a> {
                 self.has_changed |= matches!(failure, BulkFailure::Changed(_));
                 self.bulk.handle_failure(now, flow, number, failure, &mut self.chunks);
             }
-            Came::Chunk(flow, number, chunk, bytes) => {
+            BulkInput::Chunk { flow, number, chunk, bytes } => {
                 self.heard = now;
                 let verdict = self.take(flow, chunk, &bytes)?;
                 self.bulk.handle_chunk(now, flow, number, (chunk, bytes.len() as u32), verdict, &mut self.chunks);
             }
+            // A flow reports nothing else.
+            BulkInput::Mirror { .. } | BulkInput::Settled | BulkInput::Bytes { .. } => {}
         }
         Ok(())
     }
@@ -520,27 +504,21 @@ impl<'a> Fetch<'a> {
         }
     }
     fn on_update(&mut self, on_update: &mut dyn FnMut(Update) -> Control) -> Result<(), WebError> {
-        let mut control = Control::Continue;
+        let mut is_stopped = false;
         while let Some(event) = self.bulk.poll_event().or_else(|| self.record.poll_event()) {
-            if on_update(Update::Event(event)) == Control::Stop {
-                control = Control::Stop;
-            }
+            is_stopped |= on_update(Update::Event(event)).is_break();
         }
         let now = self.clock.now();
         if now.since(self.reported) >= REPORT_INTERVAL {
             self.reported = now;
-            if on_update(Update::Report(Box::new(self.report()), now)) == Control::Stop {
-                control = Control::Stop;
-            }
+            is_stopped |= on_update(Update::Report(Box::new(self.report()), now)).is_break();
         }
-        if control == Control::Stop { Err(WebError::Stopped) } else { Ok(()) }
+        if is_stopped { Err(WebError::Stopped) } else { Ok(()) }
     }
     fn report(&self) -> TransferReport {
         let sizes = (self.manifest.size, self.stored_bytes);
-        let paths = self.bulk.path_reports(self.clock.now());
-        let mut report = self.record.report(sizes, self.bulk.source_reports(), paths);
-        report.duplicate_bytes += self.bulk.duplicate_bytes();
-        report.retransmitted_bytes += self.bulk.retried_bytes();
+        let mut report = self.record.report(sizes, Vec::new(), Vec::new());
+        self.bulk.add_to(self.clock.now(), &mut report);
         report
     }
 
@@ -550,7 +528,7 @@ impl<'a> Fetch<'a> {
     /// whose file matches shows which mirrors sent false bytes.
     async fn check(
         &mut self,
-        arrivals: &mut mpsc::Receiver<Came>,
+        arrivals: &mut mpsc::Receiver<BulkInput>,
         on_update: &mut dyn FnMut(Update) -> Control,
     ) -> Result<(), End> {
         let Some(found) = self.mismatch()? else { return Ok(()) };
@@ -561,7 +539,7 @@ impl<'a> Fetch<'a> {
         let delivered = |id: &MirrorId| self.owners.values().filter(|owner| *owner == id).count();
         tries.sort_by_key(|id| std::cmp::Reverse(delivered(id)));
         let text = format!("the file does not fit its checksum ({found}): each mirror is tried alone");
-        on_update(Update::Event(TransferEvent::Advice { text }));
+        let _ = on_update(Update::Event(TransferEvent::Advice { text }));
         // What each mirror sent first, by the hashes of its chunks.
         let mut sent: BTreeMap<u32, (MirrorId, _)> = BTreeMap::new();
         for honest in tries {
@@ -750,20 +728,5 @@ pub fn file_name(url: &Url) -> Option<String> {
 }
 
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
-    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::new(), 0);
-    while let Some(byte) = bytes.get(at) {
-        let digits =
-            bytes.get(at + 1..at + 3).filter(|_| *byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(value) => (decoded.push(value), at += 3).0,
-            None => (decoded.push(*byte), at += 1).0,
-        }
-    }
-    String::from_utf8(decoded).ok()
-}
-
-impl fmt::Debug for Fetch<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetch").field("output", &self.wanted.output).finish_non_exhaustive()
-    }
+    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }

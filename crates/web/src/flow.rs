@@ -1,16 +1,17 @@
 //! A flow: a task that executes orders over one connection, and the handle that gives it orders.
+use parking_lot::Mutex;
 use reqwest::Client;
 use std::{
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 use tokio::sync::{mpsc, watch};
 use tributary_net::Clock;
 use tributary_transport::{
-    bulk::{BulkCut, BulkFailure, BulkFlowId, BulkOrder, BulkShape, Delivers},
+    bulk::{BulkCut, BulkFlowId, BulkInput, BulkOrder, BulkShape, Delivers},
     limit::TokenBucket,
 };
 
@@ -25,12 +26,6 @@ struct Job {
     number: u64,
     chunks: Range<u32>,
     delivers: Delivers,
-}
-/// What a flow's task reports.
-pub(crate) enum Came {
-    Head(BulkFlowId, u64),
-    Chunk(BulkFlowId, u64, u32, Vec<u8>),
-    Failed(BulkFlowId, u64, BulkFailure),
 }
 
 /// The end of a flow that gives it orders.
@@ -84,7 +79,7 @@ impl Flow {
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) came: mpsc::Sender<Came>,
+    pub(crate) came: mpsc::Sender<BulkInput>,
     pub(crate) limit: Arc<Mutex<TokenBucket>>,
     pub(crate) clock: Clock,
 }
@@ -104,8 +99,8 @@ impl FlowTask {
     async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             let number = job.number;
-            let Err(refusal) = self.carry_out(job).await else { continue };
-            if self.common.came.send(Came::Failed(self.id, number, refusal.into())).await.is_err() {
+            let Err(failure) = self.carry_out(job).await else { continue };
+            if self.common.came.send(BulkInput::Failed { flow: self.id, number, failure }).await.is_err() {
                 return;
             }
         }
@@ -131,7 +126,8 @@ impl FlowTask {
                 None => self.open_at(&job, chunk, next).await?,
             };
             let Some(mut current) = opened else { return Ok(()) };
-            if !has_head && self.common.came.send(Came::Head(self.id, job.number)).await.is_err() {
+            let head = BulkInput::Head { flow: self.id, number: job.number };
+            if !has_head && self.common.came.send(head).await.is_err() {
                 return Ok(());
             }
             has_head = true;
@@ -216,8 +212,9 @@ impl FlowTask {
                 let taken = read.split_to(read.len().min(need - part.len()));
                 part.extend_from_slice(&taken);
                 if part.len() == need {
-                    let whole = std::mem::take(part);
-                    if self.common.came.send(Came::Chunk(self.id, job.number, *chunk, whole)).await.is_err() {
+                    let bytes = std::mem::take(part);
+                    let came = BulkInput::Chunk { flow: self.id, number: job.number, chunk: *chunk, bytes };
+                    if self.common.came.send(came).await.is_err() {
                         return Ok(false);
                     }
                     *chunk += 1;
@@ -228,7 +225,7 @@ impl FlowTask {
     }
     async fn pace(&self, bytes: u64) {
         let wait = {
-            let mut limit = self.common.limit.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut limit = self.common.limit.lock();
             let now = self.common.clock.now();
             limit.on_pass(now, bytes);
             limit.ready_at().since(now)

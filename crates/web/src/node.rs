@@ -1,9 +1,7 @@
 //! Web servers as sources of a node's fetch: the node decides, verifies and stores; this end carries its orders out.
+use parking_lot::Mutex;
 use reqwest::Url;
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 use tributary_net::Clock;
 use tributary_transport::{
@@ -14,7 +12,7 @@ use tributary_transport::{
 use crate::{
     client::{ClientOptions, Lanes, Shared},
     download::{Control, TICK, WebError, label_of, run},
-    flow::{Came, Common, Flow},
+    flow::{Common, Flow},
     origin::Origin,
     probing::{Probe, probe_all},
     request::{Head, Place, Refusal},
@@ -51,7 +49,7 @@ async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions
     let lanes = Lanes::new(mirrors, options)?;
     let Some(shape) = shape_of(host).await else { return Ok(()) };
     let how = |_: &Url| Probe::FirstByte;
-    let heads = probe_all(mirrors, &how, PROBE_TIME_MAX, &lanes, &shared, &mut |_| Control::Continue).await?;
+    let heads = probe_all(mirrors, &how, PROBE_TIME_MAX, &lanes, &shared, &mut |_| Control::Continue(())).await?;
     let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
     let limit = Arc::new(Mutex::new(TokenBucket::new(None, Duration::ZERO)));
     let common = Common { shared, came, limit, clock: Clock::new() };
@@ -91,23 +89,21 @@ async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions
             flow.order(order, Delivers::Ranges);
         }
         tokio::select! {
-            came = arrivals.recv(), if !flows.is_empty() => inputs.extend(came.map(input_of)),
+            came = arrivals.recv(), if !flows.is_empty() => inputs.extend(came.map(without_streams)),
             _ = tick.tick() => {}
         }
         while let Ok(came) = arrivals.try_recv() {
-            inputs.push(input_of(came));
+            inputs.push(without_streams(came));
         }
     }
 }
-fn input_of(came: Came) -> BulkInput {
-    match came {
-        Came::Head(flow, number) => BulkInput::Head { flow, number },
-        Came::Chunk(flow, number, chunk, bytes) => BulkInput::Chunk { flow, number, chunk, bytes },
-        // With other sources one stream would only repeat their chunks.
-        Came::Failed(flow, number, BulkFailure::NoRanges(reason)) => {
+/// With other sources one stream would only repeat their chunks.
+fn without_streams(input: BulkInput) -> BulkInput {
+    match input {
+        BulkInput::Failed { flow, number, failure: BulkFailure::NoRanges(reason) } => {
             BulkInput::Failed { flow, number, failure: BulkFailure::Changed(reason) }
         }
-        Came::Failed(flow, number, failure) => BulkInput::Failed { flow, number, failure },
+        input => input,
     }
 }
 /// Waits until the object and its hashes are known.

@@ -119,7 +119,7 @@ pub(crate) async fn probe_all(
         let now = clock.now();
         if now.since(reported_at) >= REPORT_INTERVAL {
             reported_at = now;
-            if report(Update::Report(Box::default(), Time::ZERO)) == Control::Stop {
+            if report(Update::Report(Box::default(), Time::ZERO)).is_break() {
                 return Err(WebError::Stopped);
             }
         }

@@ -1,5 +1,6 @@
 //! One request: redirects, ranges, validators, and the interpretation of the answer.
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::{
     Client, RequestBuilder, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderName},
@@ -8,7 +9,7 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, UNIX_EPOCH},
@@ -16,7 +17,7 @@ use std::{
 use tokio::time::timeout;
 use tributary_core::Time;
 use tributary_net::{Clock, wall_clock};
-use tributary_transport::bulk::BulkFailure;
+pub(crate) use tributary_transport::bulk::BulkFailure as Refusal;
 
 use crate::{
     client::{HEAD_TIME_MAX, Redirects, Shared},
@@ -142,53 +143,6 @@ impl Answer {
     }
 }
 
-/// Why a request brought nothing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// It may work later.
-    Again {
-        /// What happened.
-        reason: String,
-        /// The pause that the server requests.
-        wait: Option<Duration>,
-    },
-    /// The server failed (5xx); it may work later, or by a request of another form.
-    Failed(String),
-    /// The server does not have it, or denies it.
-    Refused(String),
-    /// The server does not deliver the range that was requested.
-    NoRanges(String),
-    /// The file is another one than before.
-    Changed(String),
-    /// The answer contradicts the request.
-    Faulty(String),
-}
-impl Refusal {
-    /// What happened, in words.
-    pub(crate) fn reason(self) -> String {
-        match self {
-            Refusal::Again { reason, .. }
-            | Refusal::Failed(reason)
-            | Refusal::Refused(reason)
-            | Refusal::NoRanges(reason)
-            | Refusal::Changed(reason)
-            | Refusal::Faulty(reason) => reason,
-        }
-    }
-}
-impl From<Refusal> for BulkFailure {
-    fn from(refusal: Refusal) -> BulkFailure {
-        match refusal {
-            Refusal::Again { reason, wait } => BulkFailure::Again { reason, wait },
-            Refusal::Failed(reason) => BulkFailure::Again { reason, wait: None },
-            Refusal::Refused(reason) => BulkFailure::Refused(reason),
-            Refusal::NoRanges(reason) => BulkFailure::NoRanges(reason),
-            Refusal::Changed(reason) => BulkFailure::Changed(reason),
-            Refusal::Faulty(reason) => BulkFailure::Faulty(reason),
-        }
-    }
-}
-
 /// A mirror's address, and the known properties of the file there.
 #[derive(Clone)]
 pub(crate) struct Place {
@@ -216,11 +170,11 @@ impl Place {
     }
     /// How many servers have answered for this URL.
     pub(crate) fn servers(&self) -> usize {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.seen.lock().len()
     }
     /// Compares an answer with earlier ones of this and other servers.
     pub(crate) fn compare(&self, head: &Head) -> Result<(), Refusal> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let before = seen.get(&head.answered_by).cloned();
         match (self.size, head.size) {
             (Some(was), Some(now)) if was != now && before.is_none() => {

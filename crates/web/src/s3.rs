@@ -10,6 +10,7 @@
 //! | `AWS_SHARED_CREDENTIALS_FILE`, `AWS_PROFILE` | a file with credentials if these are not set, else `~/.aws/credentials`, and the section in it, else `default` |
 //!
 //! Without credentials requests are not signed, and public objects can be read.
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use ring::{digest, hmac};
 use std::{fmt, fmt::Write as _};
@@ -21,6 +22,8 @@ use crate::{client, download::percent_decoded};
 /// The scheme of addresses of objects.
 pub const SCHEME: &str = "s3";
 const REGION_DEFAULT: &str = "us-east-1";
+/// What a key has as percent signs in a path, for signatures: everything but letters, digits, `-._~` and `/`.
+const OF_KEYS: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// A store, and the client's credentials.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,7 +76,7 @@ impl Store {
     /// A description of the defect in the object's address or in the store's.
     pub fn address(&self, object: &Url) -> Result<Url, String> {
         let (bucket, key) = bucket_and_key(object)?;
-        let key = encoded(&key);
+        let key = utf8_percent_encode(&key, &OF_KEYS);
         let text = match &self.endpoint {
             Some(endpoint) => format!("{}/{bucket}/{key}", endpoint.trim_end_matches('/')),
             // A certificate for *.s3.region.amazonaws.com does not cover a name with more dots.
@@ -153,16 +156,6 @@ fn bucket_and_key(object: &Url) -> Result<(String, String), String> {
         return wrong("has a '?' or '#', which a key has as %3F or %23");
     }
     Ok((bucket.into(), key))
-}
-/// A key in the form for signatures in a path: everything but letters, digits, `-._~` and `/` as bytes.
-fn encoded(key: &str) -> String {
-    key.bytes().fold(String::with_capacity(key.len()), |mut text, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => text.push(char::from(byte)),
-            _ => _ = write!(text, "%{byte:02X}"),
-        }
-        text
-    })
 }
 /// The credentials in a section of a file.
 fn section(text: &str, profile: &str) -> Option<Credentials> {

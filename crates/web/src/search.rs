@@ -258,7 +258,7 @@ impl Search {
                         if now.since(reported) >= REPORT_INTERVAL {
                             reported = now;
                             let report = TransferReport { stored_bytes: spool.size, ..TransferReport::default() };
-                            if on_update(Update::Report(Box::new(report), now)) == Control::Stop {
+                            if on_update(Update::Report(Box::new(report), now)).is_break() {
                                 return Err(Err(WebError::Stopped));
                             }
                         }

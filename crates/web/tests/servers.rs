@@ -48,7 +48,7 @@ fn wanted(servers: &[&Server], folder: &Path) -> Wanted {
     }
 }
 fn get(wanted: &Wanted) -> Result<Outcome, WebError> {
-    fetch(wanted, &mut |_| Control::Continue)
+    fetch(wanted, &mut |_| Control::Continue(()))
 }
 fn temp() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -197,8 +197,8 @@ fn what_was_interrupted_goes_on_where_it_stopped_unless_the_file_has_changed() {
     let server = Server::start(&file, Behaviour { rate: Some(8 << 20), ..Behaviour::default() });
     let wanted = wanted(&[&server], folder.path());
     let stopped = fetch(&wanted, &mut |update| match update {
-        Update::Report(report, _) if report.stored_bytes > 2 << 20 => Control::Stop,
-        _ => Control::Continue,
+        Update::Report(report, _) if report.stored_bytes > 2 << 20 => Control::Break(()),
+        _ => Control::Continue(()),
     });
     assert!(matches!(stopped, Err(WebError::Stopped)));
     let outcome = get(&wanted).expect("it is the same file");
@@ -206,8 +206,8 @@ fn what_was_interrupted_goes_on_where_it_stopped_unless_the_file_has_changed() {
     // A repetition, and another file with another tag in between.
     std::fs::remove_file(&wanted.output).expect("it is there");
     let stopped = fetch(&wanted, &mut |update| match update {
-        Update::Report(report, _) if report.stored_bytes > 2 << 20 => Control::Stop,
-        _ => Control::Continue,
+        Update::Report(report, _) if report.stored_bytes > 2 << 20 => Control::Break(()),
+        _ => Control::Continue(()),
     });
     assert!(matches!(stopped, Err(WebError::Stopped)));
     let changed: Vec<u8> = file.iter().map(|byte| byte ^ 1).collect();
@@ -231,7 +231,7 @@ fn a_file_that_changes_during_a_fetch_closes_its_mirror() {
         {
             changes.change(&other);
         }
-        Control::Continue
+        Control::Continue(())
     });
     let outcome = outcome.expect("the other one has not changed");
     let reason = of(&outcome.report, &changes).closed.as_deref().expect("it is closed");

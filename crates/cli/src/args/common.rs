@@ -6,7 +6,7 @@ use clap::{
 use std::path::PathBuf;
 use tributary::{
     Family,
-    request::{CHUNK_BYTES, InNetwork, Place, Reliability},
+    request::{CHUNK_BYTES, InNetwork, OnRepeat, Place, Reliability},
 };
 use tributary_core::{ByteCount, Duration, units};
 
@@ -70,7 +70,7 @@ pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
 }
 
 /// One of `all` by its name, with a line of help for each.
-fn one_of<T: Clone + Copy + Send + Sync + 'static, const N: usize>(
+pub(super) fn one_of<T: Clone + Copy + Send + Sync + 'static, const N: usize>(
     all: [(&'static str, T); N],
     help: [&'static str; N],
 ) -> impl TypedValueParser<Value = T> {
@@ -83,6 +83,15 @@ fn one_of<T: Clone + Copy + Send + Sync + 'static, const N: usize>(
 pub(super) fn reliability() -> impl TypedValueParser<Value = Reliability> {
     let help = ["Send once and forget", "The receiver reports missing chunks", "The receiver reports arrived chunks"];
     one_of(Reliability::ALL, help)
+}
+pub(super) fn on_repeat() -> impl TypedValueParser<Value = OnRepeat> {
+    let all = [("number", OnRepeat::Number), ("replace", OnRepeat::Replace), ("append", OnRepeat::Append)];
+    let help = [
+        "Keep all: the second one of /sensors/roof is written to sensors/roof~2",
+        "Replace the publisher's earlier one, unless you have changed it",
+        "Append it as a line; folders and objects above 1 MiB are numbered",
+    ];
+    one_of(all, help)
 }
 pub(super) fn place() -> impl TypedValueParser<Value = Place> {
     one_of([("first", Place::First), ("last", Place::Last)], ["Before all others", "Behind all others"])

@@ -1,10 +1,11 @@
 //! The arguments of `trib http-proxy`.
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, builder::TypedValueParser};
 use std::path::PathBuf;
 use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration};
+use tributary_http::log::LogFormat;
 
-use super::common::{Peer, parse_timeout};
+use super::common::{Peer, one_of, parse_timeout};
 
 /// The two proxies.
 #[derive(Subcommand, Debug)]
@@ -79,16 +80,11 @@ pub(crate) struct HttpOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
     /// Format of these lines
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    #[arg(long, value_name = "FORMAT", default_value = "combined", value_parser = log_format())]
     pub(crate) log_format: LogFormat,
 }
 
-/// How lines of the access log look.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum LogFormat {
-    /// As Apache and nginx write them, plus the duration in seconds
-    #[default]
-    Combined,
-    /// One JSON object a line
-    Json,
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    let help = ["As Apache and nginx write them, plus the duration in seconds", "One JSON object a line"];
+    one_of([("combined", LogFormat::Combined), ("json", LogFormat::Json)], help)
 }

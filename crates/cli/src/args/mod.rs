@@ -6,25 +6,25 @@ mod http_proxy;
 mod network;
 pub(crate) mod web;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::{ffi::OsString, path::PathBuf};
 use tributary::{
     Family, Request,
     config::PeerAddress,
     key_chain::Algorithm,
     log::{self, LogLevels},
-    request::{InNetwork, Place, Reliability},
+    request::{HeldFilter, InNetwork, OnRepeat, Place, Reliability},
 };
 use tributary_content::{ByteRanges, Name, PublicKey, Reference};
 use tributary_core::{Duration, Rate, units};
 use tributary_terminal::arguments::{self, EXIT_CODES};
 use tributary_web::Url;
 
-use self::common::{in_network, parse_chunk_bytes, parse_timeout, place, reliability};
+use self::common::{in_network, on_repeat, parse_chunk_bytes, parse_timeout, place, reliability};
 pub(crate) use self::{
     common::{Control, OnDone, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
-    http_proxy::{HttpOptions, HttpProxy, LogFormat},
+    http_proxy::{HttpOptions, HttpProxy},
     network::{Admit, Network, Revoke, parse_seconds},
     web::{Target, WebOptions, WebTarget},
 };
@@ -100,17 +100,29 @@ pub(crate) enum Command {
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
-    Status(Status),
+    Status {
+        /// Show it on the whole screen, every second, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Show the paths over which a node fetches or has fetched a name
     Paths(Named),
     /// Explain the state of a transfer, a path, a source or a name
-    Explain(Explain),
+    Explain {
+        /// A transfer of `trib status`, a path or source of `trib paths` (of the latest transfer, or TRANSFER/PATH), or a
+        /// name
+        id: String,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Check whether a name is reachable, by which path, and the round-trip time (family ndn)
     Ping(Ping),
     /// Show the nodes on the path to a name, up to five silent ones in a row (family ndn)
     Traceroute(Traceroute),
     /// Show a node's packet cache
-    Cache(Query),
+    Cache(Control),
     /// Send a file, a folder or standard input to a device or a name (family mf)
     Send(Send),
     /// Receive objects for this node into a folder (family mf)
@@ -126,12 +138,29 @@ pub(crate) enum Command {
     /// Stop receiving messages to a name (family mf)
     Detach(Named),
     /// Restrict who may look up a name of this node (family mf)
-    Readers(Readers),
+    Readers {
+        /// The name, such as /lab/plans, published or attached to, now or later [default: the device's address]
+        name: Option<Name>,
+        /// GUID of a permitted device, as its `trib status` shows it, or of a group; may be repeated
+        #[arg(long, value_name = "GUID", required_unless_present = "all")]
+        only: Vec<String>,
+        /// Permit everybody
+        #[arg(long, conflicts_with = "only")]
+        all: bool,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Show or change a node's groups; members receive the group's messages and have its read permissions (family mf)
     #[command(subcommand)]
     Group(Group),
     /// Show the chunks that a node stores for others, with receiver and expiry (family mf)
-    Store(Store),
+    #[command(args_conflicts_with_subcommands = true)]
+    Store {
+        #[command(subcommand)]
+        command: Option<StoreCommand>,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Show or change the routes of a node, until it stops (family ndn)
     #[command(subcommand)]
     Route(Route),
@@ -147,11 +176,17 @@ pub(crate) enum Command {
     /// warnings.
     Doctor(Doctor),
     /// Show or change a node's log levels, until it reloads its config
-    Log(LogLevel),
+    Log {
+        /// A level (off, error, warn, info, debug), and levels of single modules: info,net=debug [default: show the current
+        /// ones]
+        levels: Option<LogLevels>,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Show a node's events until interrupted
-    Watch(Query),
+    Watch(Control),
     /// Show a node's transfers and its queue, of --detach and HTTP, in order
-    Transfers(Query),
+    Transfers(Control),
     /// Cancel a transfer or a queued fetch; verified data is kept
     Cancel(Cancel),
     /// Pause a fetch of the queue; it stays paused over restarts
@@ -159,9 +194,26 @@ pub(crate) enum Command {
     /// Resume a fetch that was paused or has failed, where it stopped
     Resume(Cancel),
     /// Move a fetch to the beginning or end of the queue
-    Move(Move),
+    Move {
+        /// The fetch: its number in the queue, such as get-1, its transfer, or its name
+        transfer: String,
+        /// Where to
+        #[arg(value_parser = place())]
+        to: Place,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Limit the rate of a transfer, or of all together
-    Limit(Limit),
+    Limit {
+        /// Maximum rate, such as 20Mbps, or `none`
+        #[arg(value_parser = parse_limit)]
+        rate: RateLimit,
+        /// The transfer, such as transfer-17; `trib status` lists them [default: all together]
+        #[arg(long, value_name = "TRANSFER")]
+        transfer: Option<String>,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Carry HTTP through the network by a proxy at each end (family mf)
     #[command(subcommand)]
     HttpProxy(HttpProxy),
@@ -188,26 +240,15 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Network(Network),
     /// Print a completion script for a shell
-    Completions(Completions),
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Write the manual pages to a folder
-    Man(Man),
-}
-
-/// A command that sends one request to a daemon.
-#[derive(Args, Debug)]
-pub(crate) struct Query {
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Shows a node's activity.
-#[derive(Args, Debug)]
-pub(crate) struct Status {
-    /// Show it on the whole screen, every second, until Ctrl-C
-    #[arg(long)]
-    pub(crate) watch: bool,
-    #[command(flatten)]
-    pub(crate) control: Control,
+    Man {
+        /// The folder, created if missing
+        folder: PathBuf,
+    },
 }
 
 /// Examines this machine and its nodes.
@@ -216,16 +257,6 @@ pub(crate) struct Doctor {
     /// Examine this config's node: its daemon, or else a node in this process
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Shows a node's stored chunks, and changes their retention.
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Store {
-    #[command(subcommand)]
-    pub(crate) command: Option<StoreCommand>,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -252,15 +283,14 @@ impl StoreCommand {
     /// The control socket to ask, and the request.
     pub(crate) fn into_request(self) -> (Control, Request) {
         match self {
-            StoreCommand::Hold(held) => held.ask(|destination, object| Request::StoreHold { destination, object }),
-            StoreCommand::Release(held) => {
-                held.ask(|destination, object| Request::StoreRelease { destination, object })
-            }
+            StoreCommand::Hold(held) => held.ask(Request::StoreHold),
+            StoreCommand::Release(held) => held.ask(Request::StoreRelease),
             StoreCommand::Extend { time, held } => {
                 let keep_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                held.ask(|destination, object| Request::StoreExtend { destination, object, keep_ms })
+                let extend = |HeldFilter { destination, object }| Request::StoreExtend { destination, object, keep_ms };
+                held.ask(extend)
             }
-            StoreCommand::Purge(held) => held.ask(|destination, object| Request::Purge { destination, object }),
+            StoreCommand::Purge(held) => held.ask(Request::Purge),
         }
     }
 }
@@ -281,19 +311,9 @@ pub(crate) struct Held {
     pub(crate) control: Control,
 }
 impl Held {
-    fn ask(self, request: impl FnOnce(Option<String>, Option<String>) -> Request) -> (Control, Request) {
-        (self.control, request(self.to, self.object))
+    fn ask(self, request: impl FnOnce(HeldFilter) -> Request) -> (Control, Request) {
+        (self.control, request(HeldFilter { destination: self.to, object: self.object }))
     }
-}
-
-/// Shows or changes how much a node logs.
-#[derive(Args, Debug)]
-pub(crate) struct LogLevel {
-    /// A level (off, error, warn, info, debug), and levels of single modules: info,net=debug [default: show the current
-    /// ones]
-    pub(crate) levels: Option<LogLevels>,
-    #[command(flatten)]
-    pub(crate) control: Control,
 }
 
 /// A command about one name.
@@ -348,38 +368,11 @@ pub(crate) struct VersionOptions {
     pub(crate) publisher: Option<String>,
 }
 
-/// Moves a fetch in the queue.
-#[derive(Args, Debug)]
-pub(crate) struct Move {
-    /// The fetch: its number in the queue, such as get-1, its transfer, or its name
-    pub(crate) transfer: String,
-    /// Where to
-    #[arg(value_parser = place())]
-    pub(crate) to: Place,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Limits who may look up a name.
-#[derive(Args, Debug)]
-pub(crate) struct Readers {
-    /// The name, such as /lab/plans, published or attached to, now or later [default: the device's address]
-    pub(crate) name: Option<Name>,
-    /// GUID of a permitted device, as its `trib status` shows it, or of a group; may be repeated
-    #[arg(long, value_name = "GUID", required_unless_present = "all")]
-    pub(crate) only: Vec<String>,
-    /// Permit everybody
-    #[arg(long, conflicts_with = "only")]
-    pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
 /// What to do with groups.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Group {
     /// Show a node's groups with their GUIDs and members
-    List(Query),
+    List(Control),
     /// Add devices or groups to a group; the first members create it
     Add(Members),
     /// Remove them from it
@@ -390,90 +383,70 @@ pub(crate) enum Group {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Route {
     /// Show all routes
-    List(Query),
+    List(Control),
     /// Add a route to all names below a prefix, or change its cost and lifetime
-    Add(AddRoute),
+    Add {
+        /// The names below it
+        prefix: Name,
+        /// The face: its number or label, as `trib face list` shows them
+        face: String,
+        /// Its cost; strategies prefer low costs
+        #[arg(long, default_value_t = 0)]
+        cost: u64,
+        /// Its lifetime [default: until the node stops]
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_timeout)]
+        lifetime: Option<Duration>,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Remove all routes of a prefix over a face
-    Remove(RemoveRoute),
-}
-
-/// Adds a route.
-#[derive(Args, Debug)]
-pub(crate) struct AddRoute {
-    /// The names below it
-    pub(crate) prefix: Name,
-    /// The face: its number or label, as `trib face list` shows them
-    pub(crate) face: String,
-    /// Its cost; strategies prefer low costs
-    #[arg(long, default_value_t = 0)]
-    pub(crate) cost: u64,
-    /// Its lifetime [default: until the node stops]
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_timeout)]
-    pub(crate) lifetime: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Removes a route.
-#[derive(Args, Debug)]
-pub(crate) struct RemoveRoute {
-    /// The prefix
-    pub(crate) prefix: Name,
-    /// The face: its number or label
-    pub(crate) face: String,
-    #[command(flatten)]
-    pub(crate) control: Control,
+    Remove {
+        /// The prefix
+        prefix: Name,
+        /// The face: its number or label
+        face: String,
+        #[command(flatten)]
+        control: Control,
+    },
 }
 
 /// What to do with strategies.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Strategy {
     /// Show chosen and available strategies
-    List(Query),
+    List(Control),
     /// Choose the strategy of the routes at and below a prefix
-    Set(SetStrategy),
+    Set {
+        /// The names below it
+        prefix: Name,
+        /// A strategy of `trib strategy list`
+        strategy: String,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Remove a choice: the next shorter prefix decides
     Unset(Named),
-}
-
-/// Chooses a strategy.
-#[derive(Args, Debug)]
-pub(crate) struct SetStrategy {
-    /// The names below it
-    pub(crate) prefix: Name,
-    /// A strategy of `trib strategy list`
-    pub(crate) strategy: String,
-    #[command(flatten)]
-    pub(crate) control: Control,
 }
 
 /// What to do with faces.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Face {
     /// Show the faces with their neighbours and counters
-    List(Query),
+    List(Control),
     /// Open a face to an address (family ndn)
-    Create(CreateFace),
+    Create {
+        /// The address, such as udp4://192.0.2.1:6363 or tcp4://192.0.2.1:6363
+        uri: String,
+        #[command(flatten)]
+        control: Control,
+    },
     /// Close a face (family ndn)
-    Destroy(DestroyFace),
-}
-
-/// Opens a face.
-#[derive(Args, Debug)]
-pub(crate) struct CreateFace {
-    /// The address, such as udp4://192.0.2.1:6363 or tcp4://192.0.2.1:6363
-    pub(crate) uri: String,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Closes a face.
-#[derive(Args, Debug)]
-pub(crate) struct DestroyFace {
-    /// Its number or label
-    pub(crate) face: String,
-    #[command(flatten)]
-    pub(crate) control: Control,
+    Destroy {
+        /// Its number or label
+        face: String,
+        #[command(flatten)]
+        control: Control,
+    },
 }
 
 /// Members of a group.
@@ -668,17 +641,6 @@ pub(crate) struct Send {
     pub(crate) worker: Worker,
 }
 
-/// What becomes of several objects of one name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum OnRepeat {
-    /// Keep all: the second one of /sensors/roof is written to sensors/roof~2
-    Number,
-    /// Replace the publisher's earlier one, unless you have changed it
-    Replace,
-    /// Append it as a line; folders and objects above 1 MiB are numbered
-    Append,
-}
-
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
@@ -689,7 +651,7 @@ pub(crate) struct Recv {
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
     /// Handling of a repeated name
-    #[arg(long, value_name = "HOW", default_value = "number")]
+    #[arg(long, value_name = "HOW", default_value = "number", value_parser = on_repeat())]
     pub(crate) on_repeat: OnRepeat,
     /// Accept only this publisher's key [default: the first one seen for a name]
     #[arg(long, value_name = "KEY")]
@@ -766,34 +728,11 @@ pub(crate) struct Traceroute {
     pub(crate) worker: Worker,
 }
 
-/// Explains.
-#[derive(Args, Debug)]
-pub(crate) struct Explain {
-    /// A transfer of `trib status`, a path or source of `trib paths` (of the latest transfer, or TRANSFER/PATH), or a
-    /// name
-    pub(crate) id: String,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
 /// Ends, pauses or resumes a transfer.
 #[derive(Args, Debug)]
 pub(crate) struct Cancel {
     /// The transfer, such as transfer-17; `trib status` lists them
     pub(crate) transfer: String,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Limits transfers.
-#[derive(Args, Debug)]
-pub(crate) struct Limit {
-    /// Maximum rate, such as 20Mbps, or `none`
-    #[arg(value_parser = parse_limit)]
-    pub(crate) rate: RateLimit,
-    /// The transfer, such as transfer-17; `trib status` lists them [default: all together]
-    #[arg(long, value_name = "TRANSFER")]
-    pub(crate) transfer: Option<String>,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -940,20 +879,6 @@ pub(crate) struct Keys {
     /// The folder of the key chain [default: `tributary/ndn-keys` in the folder of states]
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,
-}
-
-/// Prints completions.
-#[derive(Args, Debug)]
-pub(crate) struct Completions {
-    /// The shell
-    pub(crate) shell: clap_complete::Shell,
-}
-
-/// Writes manual pages.
-#[derive(Args, Debug)]
-pub(crate) struct Man {
-    /// The folder, created if missing
-    pub(crate) folder: PathBuf,
 }
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, String> {

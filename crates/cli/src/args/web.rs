@@ -1,7 +1,7 @@
 //! The web arguments of `get`.
 use clap::Args;
 use std::{fmt, path::PathBuf, str::FromStr};
-use tributary::{ApiError, ErrorKind};
+use tributary::ApiError;
 use tributary_content::Reference;
 use tributary_web::{Algorithm, Checksum, Uplink, Url};
 
@@ -45,7 +45,7 @@ impl Target {
 pub(crate) fn file_of(url: &Url) -> Result<PathBuf, ApiError> {
     tributary_web::download::file_name(url).map(PathBuf::from).ok_or_else(|| {
         let message = format!("the last part of '{}' cannot be a file's name", tributary_web::shown(url));
-        ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
+        ApiError::usage(message).with_hint("say where to write it with -o FILE")
     })
 }
 impl FromStr for Target {

@@ -28,7 +28,7 @@ pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
 pub(super) fn only(control: &Control) -> Result<StatusView, ApiError> {
     status(&connect(control, &Request::Status)?)
 }
-fn status(api: &SocketApi) -> Result<StatusView, ApiError> {
+pub(crate) fn status(api: &dyn Api) -> Result<StatusView, ApiError> {
     let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
         Notice::Status(status) => Some(*status),
         _ => None,
@@ -57,13 +57,13 @@ fn choose(running: Vec<Running>, request: &Request) -> Result<SocketApi, ApiErro
         [] => {
             let known = labels(&running.iter().collect::<Vec<_>>()).join(", ");
             let message = format!("none of the daemons that run here can do that: {known}");
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("`trib status` shows more about them"))
+            Err(ApiError::usage(message).with_hint("`trib status` shows more about them"))
         }
         [first, ..] => {
             let message =
                 format!("{} daemons here can do that: {}; which one?", found.len(), labels(&found).join(", "));
             let hint = format!("name one: --control {}", first.status.label);
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
+            Err(ApiError::usage(message).with_hint(hint))
         }
     }
 }
@@ -108,9 +108,9 @@ fn can(status: &StatusView, request: &Request) -> bool {
         | Request::FaceOpen { .. }
         | Request::FaceClose { .. } => abilities.is_some_and(|abilities| abilities.routes),
         Request::Store
-        | Request::Purge { .. }
-        | Request::StoreHold { .. }
-        | Request::StoreRelease { .. }
+        | Request::Purge(_)
+        | Request::StoreHold(_)
+        | Request::StoreRelease(_)
         | Request::StoreExtend { .. } => has_messages && plays("router"),
         Request::Send(_) => has_messages && plays("sender"),
         Request::Recv(_) | Request::Attach { .. } | Request::Detach { .. } => has_messages && plays("receiver"),

@@ -10,9 +10,8 @@ use tributary::{
     views::StatusView,
 };
 use tributary_core::{ByteCount, Duration};
-use tributary_terminal::out;
 
-use super::{daemons, executor::LOOK, load::load};
+use super::{answer::print, daemons, executor::LOOK, load::load};
 use crate::{args, tables};
 
 /// The result of a check.
@@ -66,10 +65,7 @@ pub(crate) fn run(doctor: &args::Doctor, json: bool) -> Result<(), ApiError> {
     let mut show = |findings: Vec<Finding>| {
         for finding in findings {
             problems += usize::from(finding.state == State::Problem);
-            match json {
-                true => out::data(&finding.notice().to_line()),
-                false => tables::answer(&finding.notice()).iter().for_each(|line| out::data(line)),
-            }
+            print(&finding.notice(), json);
         }
     };
     show(vec![buffers(), clock(), devices()]);
@@ -168,12 +164,7 @@ fn devices() -> Finding {
 
 /// The state of a running node's neighbours and resolvers.
 fn of_node(api: &dyn Api, is_daemon: bool) -> Result<Vec<Finding>, ApiError> {
-    let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
-        Notice::Status(status) => Some(*status),
-        _ => None,
-    });
-    let gone = || ApiError::new(ErrorKind::Protocol, "the daemon sends no status");
-    let status = status.ok_or_else(gone)?;
+    let status = daemons::status(api)?;
     let label = &status.label;
     let mut findings = Vec::new();
     if is_daemon {

@@ -1,6 +1,6 @@
 //! `trib ping` and `trib traceroute`: answers are printed as they arrive.
 use tributary::{
-    ApiError, ErrorKind, Flow, Request,
+    ApiError, Flow, Request,
     request::{EchoPath, Ping, Traceroute},
 };
 
@@ -47,7 +47,7 @@ fn path(text: &str, of: &args::Worker) -> Result<EchoPath, ApiError> {
         "any" => Ok(EchoPath::Any),
         given if of.config.is_some() => {
             let message = format!("no node that begins only now can follow the path '{given}'");
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("ask the daemon that named it, without --config"))
+            Err(ApiError::usage(message).with_hint("ask the daemon that named it, without --config"))
         }
         given => Ok(EchoPath::Given(given.into())),
     }

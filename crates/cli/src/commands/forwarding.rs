@@ -1,42 +1,33 @@
 //! `trib route`, `trib strategy` and `trib face`: the forwarding table of a node.
 use tributary::{ApiError, Request};
 
-use super::{answer::ask, simple};
+use super::{answer::ask, executor::milliseconds, simple};
 use crate::args::{Face, Route, Strategy};
 
 pub(super) fn route(route: Route, json: bool) -> Result<(), ApiError> {
     match route {
-        Route::List(of) => ask(&of.control, Request::Routes, json),
-        Route::Add(add) => {
-            let request = Request::RouteAdd {
-                prefix: add.prefix.to_string(),
-                face: add.face,
-                cost: add.cost,
-                lifetime_ms: add.lifetime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-            };
-            ask(&add.control, request, json)
+        Route::List(control) => ask(&control, Request::Routes, json),
+        Route::Add { prefix, face, cost, lifetime, control } => {
+            let (prefix, lifetime_ms) = (prefix.to_string(), lifetime.map(milliseconds));
+            ask(&control, Request::RouteAdd { prefix, face, cost, lifetime_ms }, json)
         }
-        Route::Remove(of) => {
-            ask(&of.control, Request::RouteRemove { prefix: of.prefix.to_string(), face: of.face }, json)
+        Route::Remove { prefix, face, control } => {
+            ask(&control, Request::RouteRemove { prefix: prefix.to_string(), face }, json)
         }
     }
 }
 pub(super) fn strategy(strategy: Strategy, json: bool) -> Result<(), ApiError> {
-    match strategy {
-        Strategy::List(of) => ask(&of.control, Request::Strategies, json),
-        Strategy::Set(set) => {
-            let request = Request::SetStrategy { prefix: set.prefix.to_string(), strategy: Some(set.strategy) };
-            ask(&set.control, request, json)
-        }
-        Strategy::Unset(of) => {
-            ask(&of.control, Request::SetStrategy { prefix: of.name.to_string(), strategy: None }, json)
-        }
-    }
+    let (control, prefix, strategy) = match strategy {
+        Strategy::List(control) => return ask(&control, Request::Strategies, json),
+        Strategy::Set { prefix, strategy, control } => (control, prefix, Some(strategy)),
+        Strategy::Unset(of) => (of.control, of.name, None),
+    };
+    ask(&control, Request::SetStrategy { prefix: prefix.to_string(), strategy }, json)
 }
 pub(super) fn face(face: Face, json: bool) -> Result<(), ApiError> {
     match face {
-        Face::List(of) => simple::faces(&of.control, json),
-        Face::Create(create) => ask(&create.control, Request::FaceOpen { uri: create.uri }, json),
-        Face::Destroy(of) => ask(&of.control, Request::FaceClose { face: of.face }, json),
+        Face::List(control) => simple::faces(&control, json),
+        Face::Create { uri, control } => ask(&control, Request::FaceOpen { uri }, json),
+        Face::Destroy { face, control } => ask(&control, Request::FaceClose { face }, json),
     }
 }

@@ -3,9 +3,8 @@ use std::sync::Arc;
 use tributary::{ApiError, config::HttpConfig};
 use tributary_core::Duration;
 use tributary_gateway::Gateway;
-use tributary_terminal::out;
 
-use super::executor::start;
+use super::{executor::start, http_proxy::ready};
 use crate::{args, signals::Wish};
 
 /// Serves until a signal.
@@ -17,13 +16,8 @@ pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
     let mut http = config.http.clone().unwrap_or_else(local);
     http.listen = gateway.listen.unwrap_or(http.listen);
     let served = Gateway::start(Arc::clone(&api), http)?;
-    let address = served.address();
-    match json {
-        true => out::data(
-            &serde_json::json!({"event": "ready", "side": "gateway", "address": address.to_string()}).to_string(),
-        ),
-        false => out::talk(&format!("serves objects on http://{address}/NAME")),
-    }
+    let address = served.address;
+    ready(json, "gateway", &address.to_string(), &format!("serves objects on http://{address}/NAME"));
     wish.wait(Duration::MAX);
     drop(served);
     api.stop()

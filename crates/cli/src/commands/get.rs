@@ -6,7 +6,7 @@ use std::{
 };
 use tributary::{
     Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed,
-    preflight::{file_name, into},
+    preflight::{absolute, file_name, into},
     request::{FolderPart, PathWishes, WebMirrors},
 };
 use tributary_content::Reference;
@@ -31,12 +31,11 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     let output = get.output.as_deref();
     let [_, _, ..] = &get.names[..] else { return run_one(get, &get.names[0], output, json) };
     if get.range.is_some() || output == Some(Path::new("-")) {
-        let message = "several names are fetched whole, to a folder";
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch them one by one"));
+        return Err(ApiError::usage("several names are fetched whole, to a folder").with_hint("fetch them one by one"));
     }
     if get.web.sha256.is_some() || !get.web.mirrors.is_empty() && get.names.iter().any(Target::is_web) {
         let message = "--sha256 and --mirror are for one file";
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch files of web servers one by one"));
+        return Err(ApiError::usage(message).with_hint("fetch files of web servers one by one"));
     }
     let folder = folder(output)?;
     refuse_collisions(&get.names, &folder)?;
@@ -63,9 +62,7 @@ fn refuse_collisions(targets: &[Target], folder: &Path) -> Result<(), ApiError> 
         if let Some((other, _)) = files.iter().find(|(_, of)| *of == file) {
             let file = folder.join(file);
             let message = format!("'{other}' and '{target}' would both be written to '{}'", file.display());
-            return Err(
-                ApiError::new(ErrorKind::Usage, message).with_hint("name them one by one, each with another -o")
-            );
+            return Err(ApiError::usage(message).with_hint("name them one by one, each with another -o"));
         }
         files.push((target, file));
     }
@@ -83,7 +80,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
     };
     if json && output == Output::Stream {
         let message = "--json and -o - would mix lines and bytes on standard output";
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write to a file, or leave --json out"));
+        return Err(ApiError::usage(message).with_hint("write to a file, or leave --json out"));
     }
     let (output, stream): (_, Option<Box<dyn Write + Send>>) = match (output, &get.range) {
         (Output::Stream, _) => (Output::Stream, Some(Box::new(std::io::stdout()))),
@@ -119,7 +116,7 @@ fn run_one(get: &args::Get, target: &Target, output: Option<&Path>, json: bool) 
     };
     let wanted = wanted.settled()?;
     if get.detach {
-        return detach(get, wanted, json);
+        return begin(wanted, &get.worker.control, |api| check_family(get, api), json);
     }
     // From here on a signal stops the fetch in order: verified chunks are kept.
     let wish = Wish::listen()?;
@@ -148,10 +145,10 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
     if let Some(output) = &follow.output {
         let reference = follow.transfer.parse::<Reference>().map_err(|error| {
             let message = format!("'{}' is not a name: {error}", follow.transfer);
-            ApiError::new(ErrorKind::Usage, message).with_hint("-o fetches the versions of a name")
+            ApiError::usage(message).with_hint("-o fetches the versions of a name")
         })?;
         let get = versions_of(&reference, output, &follow.versions)?;
-        return begin(get, &follow.control, json);
+        return begin(get, &follow.control, |_| Ok(()), json);
     }
     let wish = Wish::listen()?;
     let name = follow.transfer.parse::<Reference>().map(|reference| reference.name.to_string());
@@ -170,7 +167,8 @@ pub(crate) fn mirror(mirror: &args::Mirror, json: bool) -> Result<(), ApiError> 
     let names: Vec<Target> = mirror.names.iter().cloned().map(Target::Name).collect();
     refuse_collisions(&names, &folder)?;
     for reference in &mirror.names {
-        begin(Get { serve: true, ..versions_of(reference, &folder, &mirror.versions)? }, &mirror.control, json)?;
+        let get = Get { serve: true, ..versions_of(reference, &folder, &mirror.versions)? };
+        begin(get, &mirror.control, |_| Ok(()), json)?;
     }
     Ok(())
 }
@@ -183,36 +181,32 @@ fn versions_of(reference: &Reference, output: &Path, options: &args::VersionOpti
     };
     get.settled()
 }
-fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> {
+/// Leaves a fetch to a daemon that passes the check.
+fn begin(
+    get: Get,
+    control: &args::Control,
+    check: impl FnOnce(&dyn Api) -> Result<(), ApiError>,
+    json: bool,
+) -> Result<(), ApiError> {
+    if get.output == Output::Stream {
+        let message = "--detach and -o - contradict each other: no process would read the output";
+        return Err(ApiError::usage(message).with_hint("name a file with -o"));
+    }
+    let follows = get.every_ms.is_some();
     let request = Request::Begin(get);
     request.check_disk()?;
-    for notice in daemons::connect(control, &request)?.answers(request)? {
-        match &notice {
-            Notice::Fetching { name, queue: Some(queue), .. } if !json => out::data(&format!(
-                "{queue} follows '{name}'; `trib transfers` shows it, `trib cancel {queue}` ends it"
-            )),
-            notice => print(notice, json),
-        }
-    }
-    Ok(())
-}
-/// Leaves the fetch to a daemon.
-fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
-    if wanted.output == Output::Stream {
-        let message = "--detach and -o - contradict each other: no process would read the output";
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
-    }
-    let request = Request::Begin(wanted);
-    request.check_disk()?;
-    let daemon = daemons::connect(&get.worker.control, &request)?;
-    check_family(get, &daemon)?;
+    let daemon = daemons::connect(control, &request)?;
+    check(&daemon)?;
     for notice in daemon.answers(request)? {
         match &notice {
+            Notice::Fetching { name, queue: Some(queue), .. } if follows && !json => out::data(&format!(
+                "{queue} follows '{name}'; `trib transfers` shows it, `trib cancel {queue}` ends it"
+            )),
             Notice::Fetching { name, queue: Some(queue), waiting: true, .. } if !json => out::data(&format!(
                 "{queue} waits for its turn to fetch '{name}'; `trib transfers` shows the queue, `trib cancel {queue}` takes it \
                  out"
             )),
-            Notice::Fetching { transfer, name, .. } if !json => out::data(&format!(
+            Notice::Fetching { transfer, name, .. } if !(follows || json) => out::data(&format!(
                 "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
                  ends it"
             )),
@@ -241,11 +235,11 @@ fn web_mirrors(get: &args::Get) -> Result<WebMirrors, ApiError> {
     if get.web.sha256.is_some() {
         let message =
             "--sha256 is for files of web servers; a name's bytes are checked against its publisher's signature";
-        return Err(ApiError::new(ErrorKind::Usage, message));
+        return Err(ApiError::usage(message));
     }
     if get.web.user_agent.is_some() || get.web.insecure_redirects {
         let message = "--user-agent and --insecure-redirects are for URLs and Metalink files, not for names";
-        return Err(ApiError::new(ErrorKind::Usage, message));
+        return Err(ApiError::usage(message));
     }
     let at = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
     Ok(WebMirrors {
@@ -265,7 +259,7 @@ fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
         {
             let names: Vec<_> = get.names.iter().map(|name| format!("'{name}'")).collect();
             let message = format!("cannot fetch {} with {family}: the node speaks {}", names.join(", "), status.family);
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("ask a node of that family, with --control"));
+            return Err(ApiError::usage(message).with_hint("ask a node of that family, with --control"));
         }
     }
     Ok(())
@@ -284,8 +278,4 @@ fn create(path: &Path, overwrite: bool) -> Result<File, ApiError> {
         let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
         if exists { failed.with_hint("--overwrite replaces it, another -o FILE leaves it alone") } else { failed }
     })
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
-    std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))
 }

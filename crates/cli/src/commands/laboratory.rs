@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tributary::{ApiError, ErrorKind};
+use tributary::ApiError;
 
 use crate::args::Delegated;
 
@@ -26,8 +26,7 @@ pub(crate) fn run(command: &str, delegated: &Delegated, json: bool) -> Result<()
 pub(crate) fn program(command: &str) -> Result<PathBuf, ApiError> {
     let folder = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf));
     program_in(folder.as_deref(), env::var_os("PATH").as_deref()).ok_or_else(|| {
-        ApiError::new(ErrorKind::Usage, format!("`trib {command}` needs the program {PROGRAM}, which is not installed"))
-            .with_hint(HINT)
+        ApiError::usage(format!("`trib {command}` needs the program {PROGRAM}, which is not installed")).with_hint(HINT)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Configs as the command line names and changes them.
 use std::path::Path;
-use tributary::{ApiError, ErrorKind, NodeConfig, config::LoadError};
+use tributary::{ApiError, NodeConfig, config::LoadError};
 use tributary_terminal::failure::mistakes;
 
 use crate::args::Peer;
@@ -23,7 +23,7 @@ pub(super) fn load_with(path: &Path, peer: &Peer) -> Result<NodeConfig, ApiError
         let source = if peer.peer.is_some() { "--peer" } else { "$TRIB_PEER" };
         let message = format!("{source} cannot be '{named}': {}", error.message);
         let hint = "write it like router.lan, 192.0.2.7:7001 or [fe80::1%eth0], or as `trib invite` prints it there";
-        ApiError::new(ErrorKind::Usage, message).with_hint(error.hint.unwrap_or_else(|| hint.into()))
+        ApiError::usage(message).with_hint(error.hint.unwrap_or_else(|| hint.into()))
     })?;
     Ok(config)
 }

@@ -3,7 +3,7 @@ use std::{
     io::{self, Read},
     path::Path,
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Notice, Request, request};
+use tributary::{Api, ApiError, Flow, Notice, Request, preflight::absolute, request};
 use tributary_core::ByteCount;
 
 use super::{
@@ -26,7 +26,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
     let mut stdin = None;
     let path = match send.path == Path::new("-") {
         true => stdin.insert(stdin_as_file(&wish)?).path().join(STDIN_FILE),
-        false => std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?,
+        false => absolute(&send.path)?,
     };
     let mut request = Request::Send(request::Send {
         path,
@@ -55,19 +55,14 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
 /// Receives objects until the count is reached or a signal ends it.
 pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
-    let folder = std::path::absolute(&recv.output);
     let request = Request::Recv(request::Recv {
         attach: recv.attach.iter().map(ToString::to_string).collect(),
-        folder: folder.map_err(|error| ApiError::io("find", recv.output.display(), &error))?,
+        folder: absolute(&recv.output)?,
         publisher: recv.publisher.map(|key| key.to_string()),
         count: recv.count,
         nack_timeout_ms: recv.nack_timeout.map(milliseconds),
         patience_ms: recv.timeout.map(milliseconds),
-        on_repeat: match recv.on_repeat {
-            args::OnRepeat::Number => request::OnRepeat::Number,
-            args::OnRepeat::Replace => request::OnRepeat::Replace,
-            args::OnRepeat::Append => request::OnRepeat::Append,
-        },
+        on_repeat: recv.on_repeat,
     });
     // The command does not wait for neighbours: their stored messages arrive as soon as they answer.
     let executor = match &recv.worker.config {
@@ -105,7 +100,7 @@ fn stdin_as_file(wish: &Wish) -> Result<tempfile::TempDir, ApiError> {
     })?;
     if bytes.len() as u64 > STDIN_BYTES_MAX {
         let message = format!("standard input has more than {}", ByteCount(STDIN_BYTES_MAX));
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it to a file and send that"));
+        return Err(ApiError::usage(message).with_hint("write it to a file and send that"));
     }
     let folder = tempfile::tempdir();
     let folder = folder.map_err(|error| ApiError::io("make a folder in", std::env::temp_dir().display(), &error))?;

@@ -1,14 +1,11 @@
 //! `trib ndn-key`.
-use std::{
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::path::Path;
 use tributary_terminal::out;
 
 use tributary::{
     ApiError, ErrorKind, Notice,
     key_chain::{self, KeyChain},
-    load_key,
+    load_key, time_of_day,
 };
 use tributary_ndn::Certificate;
 
@@ -19,7 +16,7 @@ const DAY_SECONDS: u64 = 86_400;
 
 /// Carries a command about NDN keys out.
 pub(crate) fn run(command: &NdnKey, json: bool) -> Result<(), ApiError> {
-    let now = now();
+    let now = time_of_day().0;
     match command {
         NdnKey::New { identity, algorithm, from, validity, keys } => {
             let mut chain = open(keys)?;
@@ -36,7 +33,7 @@ pub(crate) fn run(command: &NdnKey, json: bool) -> Result<(), ApiError> {
         }
         NdnKey::Show { identity, keys } => {
             let chain = open(keys)?;
-            let mut shown = chain.certificates().to_vec();
+            let mut shown = chain.certificates.clone();
             shown.retain(|of| identity.as_ref().is_none_or(|wanted| of.identity() == *wanted));
             shown.sort_by_cached_key(|of| (of.key_name(), key_chain::rank(of)));
             shown.iter().for_each(|certificate| print(&notice(&chain, certificate), json));
@@ -46,7 +43,7 @@ pub(crate) fn run(command: &NdnKey, json: bool) -> Result<(), ApiError> {
             let mut text = framed(credential.certificates[0].packet())?;
             if *secret {
                 let packet = credential.secret.encode();
-                text += &framed(&packet.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?)?;
+                text += &framed(&packet.map_err(|error| ApiError::usage(error.to_string()))?)?;
             }
             match output {
                 Some(file) if *secret => key_chain::write_private(file, &text)?,
@@ -76,8 +73,7 @@ pub(crate) fn run(command: &NdnKey, json: bool) -> Result<(), ApiError> {
 
 fn open(keys: &Keys) -> Result<KeyChain, ApiError> {
     let folder = keys.keys.clone().or_else(key_chain::default_folder);
-    let nowhere =
-        || ApiError::new(ErrorKind::Usage, "there is no home folder for a key chain").with_hint("name one: --keys DIR");
+    let nowhere = || ApiError::usage("there is no home folder for a key chain").with_hint("name one: --keys DIR");
     KeyChain::open(&folder.ok_or_else(nowhere)?)
 }
 fn notice(chain: &KeyChain, of: &Certificate) -> Notice {
@@ -105,7 +101,7 @@ fn secret_in(file: &Path) -> Result<[u8; 32], ApiError> {
     Ok(secret)
 }
 fn framed(packet: &[u8]) -> Result<String, ApiError> {
-    key_chain::framed(packet).map_err(|message| ApiError::new(ErrorKind::Usage, message))
+    key_chain::framed(packet).map_err(|message| ApiError::usage(message))
 }
 fn refused(message: &str) -> ApiError {
     ApiError::new(ErrorKind::Io, message)
@@ -121,8 +117,4 @@ fn write(output: Option<&Path>, text: &str) -> Result<(), ApiError> {
 }
 fn seconds(validity: &Validity) -> u64 {
     u64::from(validity.days) * DAY_SECONDS
-}
-#[expect(clippy::disallowed_methods, reason = "certificates count from now on")]
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,7 +1,7 @@
 //! `trib network`.
 use std::path::Path;
 use tributary::{
-    ApiError, ErrorKind, Notice,
+    ApiError, Notice,
     authority::{Admission, Admitted, Authority, Candidate, write_certificate},
 };
 use tributary_terminal::out;
@@ -35,7 +35,7 @@ fn admit(admit: &Admit, json: bool) -> Result<(), ApiError> {
     let candidate = Candidate::find(&admit.node)?;
     let label = admit.label.clone().or(candidate.label).ok_or_else(|| {
         let message = format!("cannot admit {}: its label is not known", candidate.key);
-        ApiError::new(ErrorKind::Usage, message).with_hint("name it with --label, or name the node by its config")
+        ApiError::usage(message).with_hint("name it with --label, or name the node by its config")
     })?;
     let roles = match admit.roles.is_empty() {
         true => candidate.roles,

@@ -43,14 +43,14 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     let has_api = http.as_ref().is_some_and(|http| http.api);
     let gateway = http.map(|http| Gateway::start(daemon.shared_api(), http)).transpose()?;
     if let Some(hook) = Hook::of(node.hook.command.as_ref())? {
-        daemon.api().on_fetched(move |done| hook.done(done));
+        daemon.api().on_fetched(move |done| hook.on(&Notice::Done(done.clone())));
     }
     at_once.store(false, Ordering::SeqCst);
     if let Some(gateway) = &gateway {
         let what = if has_api { "objects, API and dashboard" } else { "objects" };
-        out::talk(&format!("serves {what} on http://{}/", gateway.address()));
+        out::talk(&format!("serves {what} on http://{}/", gateway.address));
     }
-    announce(&daemon, gateway.as_ref().map(Gateway::address), json)?;
+    announce(&daemon, gateway.as_ref().map(|gateway| gateway.address), json)?;
     let label = daemon.api().config().label.clone();
     let watchdog = Watchdog::start(&daemon.shared_api())?;
     let api = daemon.shared_api();

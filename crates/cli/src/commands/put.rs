@@ -1,6 +1,6 @@
 //! `trib put`.
 use std::{path::Path, sync::Arc};
-use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term};
+use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term, preflight::absolute};
 use tributary_content::PublicKey;
 use tributary_core::Duration;
 use tributary_terminal::out;
@@ -18,10 +18,10 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     if put.path == Path::new("-") {
         let message =
             "cannot publish standard input: a node reads published files in place, for as long as they are published";
-        return Err(ApiError::new(ErrorKind::Usage, message)
+        return Err(ApiError::usage(message)
             .with_hint("write it to a file and publish that; `trib send -` sends standard input once (family mf)"));
     }
-    let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
+    let path = absolute(&put.path)?;
     // A publication that ends with this command must not return with the next node of the same config.
     let term = match (put.worker.config.is_some(), put.watch) {
         (true, _) => Term::ThisRun,
@@ -86,14 +86,13 @@ pub(crate) fn readers(named: &[String]) -> Result<Vec<String>, ApiError> {
                 continue;
             }
             if let Err(error) = key.parse::<PublicKey>() {
-                let message = format!("line {number} of '{named}' is no reader's key: {error}");
-                return Err(ApiError::new(ErrorKind::Usage, message)
+                return Err(ApiError::usage(format!("line {number} of '{named}' is no reader's key: {error}"))
                     .with_hint("write one key a line, as `trib key show` prints it; # begins a comment"));
             }
             readers.push(key.into());
         }
         if readers.len() == before {
-            return Err(ApiError::new(ErrorKind::Usage, format!("there is no reader's key in '{named}'")));
+            return Err(ApiError::usage(format!("there is no reader's key in '{named}'")));
         }
     }
     Ok(readers)

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Notice, Request,
+    Api, ApiError, Notice, Request,
     views::{ProgressView, StatusView},
 };
 use tributary_core::{ByteCount, Duration};
@@ -29,9 +29,7 @@ pub(crate) fn run(control: &Control, json: bool) -> Result<(), ApiError> {
     let api = daemons::connect(control, &Request::Status)?;
     if json || !std::io::stdout().is_terminal() {
         let message = "--watch draws on a terminal, and standard output is not one";
-        return Err(
-            ApiError::new(ErrorKind::Usage, message).with_hint("`trib watch --json` reports events to programs")
-        );
+        return Err(ApiError::usage(message).with_hint("`trib watch --json` reports events to programs"));
     }
     let terminal = Term::stdout();
     let screen = Screen::enter()?;

@@ -91,7 +91,7 @@ pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
 
 /// Executes `trib invite`.
 pub(crate) fn invite(invite: &Invite, json: bool) -> Result<(), ApiError> {
-    let wrong = |reason: &dyn Display| ApiError::new(ErrorKind::Usage, format!("cannot invite: {reason}"));
+    let wrong = |reason: &dyn Display| ApiError::usage(format!("cannot invite: {reason}"));
     let status = daemons::only(&invite.control)?;
     let Some(line) = &status.invitation else {
         return Err(wrong(&format!("'{}' takes no protected datagrams", status.label)));
@@ -118,9 +118,7 @@ pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
     let file = match key {
         Key::New { file } if file.exists() => {
             let message = format!("'{}' already exists; a key is never overwritten", file.display());
-            return Err(
-                ApiError::new(ErrorKind::Usage, message).with_hint("show it with `trib key show`, or move it away")
-            );
+            return Err(ApiError::usage(message).with_hint("show it with `trib key show`, or move it away"));
         }
         Key::New { file } => file,
         Key::Show { file } if !file.exists() => {

@@ -2,13 +2,13 @@
 use std::path::{Path, PathBuf};
 use tributary::{
     ApiError, ErrorKind, Notice,
-    preflight::{into, is_folder_name},
+    preflight::{absolute, into, is_folder_name},
     views::{DoneView, ProgressView},
 };
 use tributary_core::{Duration, TransferId, event::Event};
 use tributary_net::disk::Existing;
 use tributary_web::{
-    Checksum, ClientOptions, Control, Metalink, Origin, Update, Url, Wanted, WebError,
+    ClientOptions, Control, Metalink, Origin, Update, Url, Wanted, WebError,
     client::Redirects,
     fetch, fetch_document,
     metalink::{METALINK_BYTES_MAX, MetalinkFile},
@@ -27,14 +27,14 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, output: Option<&Path>
     refuse_node_options(get)?;
     if output == Some(Path::new("-")) {
         let message = "cannot write a download from several web servers to standard output: it arrives out of order";
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+        return Err(ApiError::usage(message).with_hint("name a file with -o"));
     }
     let wish = Wish::listen()?;
-    let client = client_options(&get.web);
+    let wanted = wanted(get);
     match what {
         args::WebTarget::Url(url) if args::web::is_metalink(url.path()) => {
-            let bytes = fetch_document(url, &client).map_err(error)?;
-            metalink(get, &bytes, &shown(url), output, (&client, &wish, json))
+            let bytes = fetch_document(url, &wanted.client).map_err(error)?;
+            metalink(get, &bytes, &shown(url), output, (&wish, json))
         }
         args::WebTarget::Url(url) => {
             let mut mirrors = vec![url.clone()];
@@ -46,28 +46,35 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, output: Option<&Path>
                 Some(folder) => into(folder, &file()?)?,
                 None => file()?,
             };
-            let checksum = get.web.sha256.clone();
-            one(get, Source { mirrors, output, size: None, checksum, pieces: None }, (&client, &wish, json))
+            one(get, Wanted { mirrors, output, ..wanted }, (&wish, json))
         }
         args::WebTarget::Metalink(path) => {
             let read = |error: std::io::Error| ApiError::io("read", path.display(), &error);
             let length = std::fs::metadata(path).map_err(read)?.len();
             if length > METALINK_BYTES_MAX as u64 {
                 let message = format!("'{}' has {length} bytes, more than a Metalink file may have", path.display());
-                return Err(ApiError::new(ErrorKind::Usage, message));
+                return Err(ApiError::usage(message));
             }
             let bytes = std::fs::read(path).map_err(read)?;
-            metalink(get, &bytes, &path.display().to_string(), output, (&client, &wish, json))
+            metalink(get, &bytes, &path.display().to_string(), output, (&wish, json))
         }
     }
 }
 
-struct Source {
-    mirrors: Vec<Url>,
-    output: PathBuf,
-    size: Option<u64>,
-    checksum: Option<Checksum>,
-    pieces: Option<tributary_web::Pieces>,
+/// The wishes of the command, but not yet for any file.
+fn wanted(get: &args::Get) -> Wanted {
+    Wanted {
+        mirrors: Vec::new(),
+        output: PathBuf::new(),
+        size: None,
+        checksum: get.web.sha256.clone(),
+        pieces: None,
+        existing: if get.overwrite { Existing::Anything } else { Existing::EarlierFetch },
+        state_dir: state_dir(),
+        rate_limit: get.limit,
+        patience: get.timeout.unwrap_or(PATIENCE),
+        client: client_options(&get.web),
+    }
 }
 
 fn metalink(
@@ -75,10 +82,9 @@ fn metalink(
     bytes: &[u8],
     from: &str,
     output: Option<&Path>,
-    how: (&ClientOptions, &Wish, bool),
+    how: (&Wish, bool),
 ) -> Result<(), ApiError> {
-    let unusable =
-        |why: String| ApiError::new(ErrorKind::Usage, format!("cannot use the Metalink file '{from}': {why}"));
+    let unusable = |why: String| ApiError::usage(format!("cannot use the Metalink file '{from}': {why}"));
     let list = Metalink::parse(bytes).map_err(unusable)?;
     let is_one = list.files.len() == 1;
     if !is_one && (get.web.sha256.is_some() || !get.web.mirrors.is_empty()) {
@@ -97,30 +103,17 @@ fn metalink(
         let mut mirrors: Vec<Url> = urls.into_iter().map(|url| url.url).collect();
         mirrors.extend(get.web.mirrors.iter().cloned());
         let checksum = get.web.sha256.clone().or(checksum);
-        one(get, Source { mirrors, output, size, checksum, pieces }, how)?;
+        one(get, Wanted { mirrors, output, size, checksum, pieces, ..wanted(get) }, how)?;
     }
     Ok(())
 }
 
 /// Fetches one file and shows it.
-fn one(get: &args::Get, source: Source, (client, wish, json): (&ClientOptions, &Wish, bool)) -> Result<(), ApiError> {
-    let name = source.mirrors.first().map(shown).unwrap_or_default();
-    let output =
-        std::path::absolute(&source.output).map_err(|error| ApiError::io("find", source.output.display(), &error))?;
-    let wanted = Wanted {
-        mirrors: source.mirrors,
-        output: output.clone(),
-        size: source.size,
-        checksum: source.checksum,
-        pieces: source.pieces,
-        existing: if get.overwrite { Existing::Anything } else { Existing::EarlierFetch },
-        state_dir: state_dir(),
-        rate_limit: get.limit,
-        patience: get.timeout.unwrap_or(PATIENCE),
-        client: client.clone(),
-    };
+fn one(get: &args::Get, wanted: Wanted, (wish, json): (&Wish, bool)) -> Result<(), ApiError> {
+    let name = wanted.mirrors.first().map(shown).unwrap_or_default();
+    let wanted = Wanted { output: absolute(&wanted.output)?, ..wanted };
     let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
-    let part = tributary_net::disk::PartFile::unfinished_at(&output).map(|folder| folder.display().to_string());
+    let part = tributary_net::disk::PartFile::unfinished_at(&wanted.output).map(|folder| folder.display().to_string());
     display.show(&Notice::Fetching {
         transfer: TRANSFER.to_string(),
         name: name.clone(),
@@ -131,13 +124,13 @@ fn one(get: &args::Get, source: Source, (client, wish, json): (&ClientOptions, &
     let result = fetch(&wanted, &mut |update| {
         match update {
             Update::Event(event) => {
-                Notice::from_event(&Event::Transfer(TRANSFER, event)).iter().for_each(|notice| display.show(notice));
+                Notice::from_event(Event::Transfer(TRANSFER, event)).iter().for_each(|notice| display.show(notice));
             }
             Update::Report(report, now) => {
                 display.show(&Notice::Progress(ProgressView::new(TRANSFER, &name, &report, now)));
             }
         }
-        if wish.is_made() { Control::Stop } else { Control::Continue }
+        if wish.is_made() { Control::Break(()) } else { Control::Continue(()) }
     });
     let result = result.map(|outcome| {
         let path = Some(outcome.path.display().to_string());
@@ -182,8 +175,7 @@ fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => {
             let target = get.names.iter().find(|target| target.is_web()).unwrap_or(&get.names[0]);
-            let message = format!("{option} is for names of a network, and '{target}' comes from web servers");
-            Err(ApiError::new(ErrorKind::Usage, message))
+            Err(ApiError::usage(format!("{option} is for names of a network, and '{target}' comes from web servers")))
         }
         None => Ok(()),
     }

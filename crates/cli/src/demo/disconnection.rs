@@ -8,8 +8,8 @@ use tributary_core::{Duration, Time};
 
 use super::{
     network::{LOOK, Network},
-    script::{Script, Timeline},
-    topology::{ACCESS, LAST_HOP, Topology},
+    script::Script,
+    topology::{ACCESS, LAST_HOP},
 };
 use crate::{
     args::{Fail, FailKind},
@@ -50,12 +50,10 @@ enum State {
 }
 
 /// What a step works on.
-pub(super) struct Stage<'a> {
-    pub(super) topology: &'a Topology,
+pub(super) struct Stage<'a, 'b> {
     pub(super) network: &'a mut Network,
-    pub(super) script: &'a mut Script,
+    pub(super) script: &'a mut Script<'b>,
     pub(super) display: &'a mut Display,
-    pub(super) timeline: &'a mut Timeline,
     /// The time of the transfer in seconds.
     pub(super) now: f64,
 }
@@ -85,14 +83,13 @@ impl Away {
         })
     }
     /// Carries out the steps that are due.
-    pub(super) fn progress(&mut self, stage: &mut Stage<'_>, progress: &ProgressView) -> Result<(), ApiError> {
+    pub(super) fn progress(&mut self, stage: &mut Stage<'_, '_>, progress: &ProgressView) -> Result<(), ApiError> {
         let percent = progress.stored_bytes as f64 * 100.0 / progress.bytes.max(1) as f64;
         match self.state {
             State::Before if progress.bytes > 0 && percent >= f64::from(self.at_percent) => {
                 stage.display.print_line(&format!("at {percent:.0} %: the receiver goes away"));
-                link(stage.topology, stage.network, LAST_HOP, false)?;
-                link(stage.topology, stage.network, [LAST_HOP[1], LAST_HOP[0]], false)?;
-                stage.script.cut(stage.topology, LAST_HOP, stage.now, stage.timeline);
+                stage.network.set_link(stage.script.topology, LAST_HOP, false)?;
+                stage.script.set_link(LAST_HOP, false, stage.now);
                 self.state = State::Away(self.clock.now());
             }
             State::Away(since) => {
@@ -118,8 +115,8 @@ impl Away {
         Ok(())
     }
     /// Ends the access router as a power cut would, and starts it again.
-    fn kill(&mut self, stage: &mut Stage<'_>, held: StoreView) -> Result<(), ApiError> {
-        let Stage { topology, network, display, .. } = stage;
+    fn kill(&mut self, stage: &mut Stage<'_, '_>, held: StoreView) -> Result<(), ApiError> {
+        let Stage { network, script, display, .. } = stage;
         display.print_line(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", held.chunks()));
         network.kill(ACCESS)?;
         network.revive(ACCESS)?;
@@ -132,21 +129,20 @@ impl Away {
             std::thread::sleep(LOOK);
         }
         // The link is as dead as before; a new process does not know.
-        link(topology, network, LAST_HOP, false)?;
+        network.set_face(script.topology, LAST_HOP, false)?;
         let restored = store(network)?;
         display.print_line(&format!("{ACCESS} is back and found {} chunks in its store", restored.chunks()));
         (self.held, self.restored) = (Some(held), Some(restored));
         Ok(())
     }
-    fn come_back(&mut self, stage: &mut Stage<'_>, since: Time) -> Result<(), ApiError> {
-        let Stage { topology, network, script, display, timeline, now } = stage;
+    fn come_back(&mut self, stage: &mut Stage<'_, '_>, since: Time) -> Result<(), ApiError> {
+        let Stage { network, script, display, now } = stage;
         if self.clock.now().since(since) < AWAY {
             return Ok(());
         }
         display.print_line("the receiver is back");
-        link(topology, network, LAST_HOP, true)?;
-        link(topology, network, [LAST_HOP[1], LAST_HOP[0]], true)?;
-        script.mend(topology, LAST_HOP, *now, timeline);
+        network.set_link(script.topology, LAST_HOP, true)?;
+        script.set_link(LAST_HOP, true, *now);
         self.state = State::After;
         Ok(())
     }
@@ -189,12 +185,6 @@ impl Away {
     }
 }
 
-fn link(topology: &Topology, network: &Network, [here, there]: [&str; 2], up: bool) -> Result<(), ApiError> {
-    if let Some(face) = topology.face(here, there) {
-        network.api(here)?.answers(Request::Link { face, up })?;
-    }
-    Ok(())
-}
 /// What the access router holds.
 fn store(network: &Network) -> Result<StoreView, ApiError> {
     let answers = network.api(ACCESS)?.answers(Request::Store)?;

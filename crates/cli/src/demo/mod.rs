@@ -16,14 +16,14 @@ mod topology;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::Read,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
 };
 use tributary::{
     Api, ApiError, ErrorKind, Flow, Get, Notice, Output, Request,
     families::{Delivery, Resolution},
     load_key,
-    preflight::check_room,
+    preflight::{absolute, check_room},
     views::{DoneView, ProgressView, StatusView},
 };
 use tributary_content::PublicKey;
@@ -39,7 +39,7 @@ use crate::{
 use bound::Broken;
 use disconnection::{Away, Stage};
 use network::{LOOK, Network, NodeSettings, Settings};
-use script::{Script, Timeline};
+use script::Script;
 use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
 
 /// What the demo publishes.
@@ -72,22 +72,21 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
         expected(demo, &topology).len()
     ));
     if demo.keep.is_some() {
-        say(&format!("configs, logs and files stay in '{}'", network.folder().display()));
+        say(&format!("configs, logs and files stay in '{}'", network.folder.display()));
     }
 
     let mut display = Display::new(json);
     let away = (is_mobile(demo) && demo.evil.is_none() && !demo.second_fetch).then(|| Away::new(&demo.fail));
     let mut run =
         Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher, away: away.flatten() };
-    let script = Script::new(&scripted(demo));
-    let mut done = run.fetch(&folder.join("received"), &mut display, script, Held::ByPublishers)?;
+    let mut done = run.fetch(&folder.join("received"), &mut display, &scripted(demo), Held::ByPublishers)?;
     let mut missed = run.away.take().map_or(Vec::new(), |away| away.judge(run.network, &mut done));
     let original = folder.join("original");
     compare(&original, &folder.join("received"))?;
     if fetches == Fetches::Twice {
         say(&format!("now a second time: the cache of {} has seen everything", topology.gateway()));
         let first = done;
-        done = run.fetch(&folder.join("received-2"), &mut display, Script::new(&[]), Held::ByGateway)?;
+        done = run.fetch(&folder.join("received-2"), &mut display, &[], Held::ByGateway)?;
         compare(&original, &folder.join("received-2"))?;
         let from_sources: u64 = done.sources.iter().map(|source| source.bytes).sum();
         done.more.insert("first_seconds".into(), first.seconds.into());
@@ -128,12 +127,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Fetches to `target` while `script` breaks things.
+    /// Fetches to `target` while things break.
     fn fetch(
         &mut self,
         target: &Path,
         display: &mut Display,
-        mut script: Script,
+        fails: &[Fail],
         held: Held,
     ) -> Result<DoneView, ApiError> {
         let faulty: &[&str] = match self.demo.evil {
@@ -141,10 +140,10 @@ impl Run<'_> {
             Some(Evil::Imposter) => &[IMPOSTER],
             Some(Evil::Cache) | None => &[],
         };
-        let mut timeline = script.timeline(self.topology, self.demo.loss, faulty);
+        let mut script = Script::new(self.topology, fails, self.demo.loss, faulty);
         if held == Held::ByGateway && self.demo.evil.is_none() {
             let holders: Vec<_> = self.topology.publishers().chain([GATEWAY]).collect();
-            timeline[0].1 = bound::capacity_from(self.topology, &holders, &Broken::default(), self.demo.loss);
+            script.timeline[0].1 = bound::capacity_from(self.topology, &holders, &Broken::default(), self.demo.loss);
         }
         let (mut before, mut bypassed) = (0.0, Vec::new());
         loop {
@@ -164,7 +163,7 @@ impl Run<'_> {
                         }
                         if let Notice::Progress(progress) = &notice {
                             latest = progress.clone();
-                            broke = self.on_progress(&mut script, progress, before, display, &mut timeline);
+                            broke = self.on_progress(&mut script, progress, before, display);
                         }
                         display.show(&notice);
                     }
@@ -178,7 +177,7 @@ impl Run<'_> {
                 (Ok(()), Some(mut done)) => {
                     before += done.seconds;
                     script.finish(&done)?;
-                    self.judge(&mut done, before, &timeline);
+                    self.judge(&mut done, before, &script.timeline);
                     name_bypassed(&mut done, bypassed);
                     return Ok(done);
                 }
@@ -200,22 +199,14 @@ impl Run<'_> {
     /// Carries out the failures and repairs that are due at this progress.
     fn on_progress(
         &mut self,
-        script: &mut Script,
+        script: &mut Script<'_>,
         progress: &ProgressView,
         before: f64,
         display: &mut Display,
-        timeline: &mut Timeline,
     ) -> Result<(), ApiError> {
-        script.progress(self.topology, self.network, progress, before, display, timeline)?;
+        script.progress(self.network, progress, before, display)?;
         let Some(away) = &mut self.away else { return Ok(()) };
-        let mut stage = Stage {
-            topology: self.topology,
-            network: &mut *self.network,
-            script,
-            display,
-            timeline,
-            now: before + progress.seconds,
-        };
+        let mut stage = Stage { network: self.network, script, display, now: before + progress.seconds };
         away.progress(&mut stage, progress)
     }
     /// Adds the fluid bound and the transfer's ratio to it.
@@ -247,8 +238,7 @@ fn name_bypassed(done: &mut DoneView, mut caches: Vec<String>) {
 /// Refuses features that a family's demo does not have.
 fn check(demo: &Demo) -> Result<(), ApiError> {
     let refused = |what: &str, hint: &str| {
-        let message = format!("the demo of {} does not show {what}", demo.family);
-        Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
+        Err(ApiError::usage(format!("the demo of {} does not show {what}", demo.family)).with_hint(hint))
     };
     let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
     if !fails(FailKind::Tm) && !fails(FailKind::Resolver) {
@@ -277,9 +267,7 @@ fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), A
     match keep {
         Some(folder) => {
             fs::create_dir_all(folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
-            let absolute =
-                std::path::absolute(folder).map_err(|error| ApiError::io("find", folder.display(), &error))?;
-            Ok((absolute, None))
+            Ok((absolute(folder)?, None))
         }
         None => {
             let made = tempfile::Builder::new().prefix("trib-demo-").tempdir();
@@ -378,31 +366,28 @@ fn wait(network: &mut Network, wish: &Wish, what: &str, done: impl Fn(&Network) 
 
 /// Byte for byte, because the demo promises so.
 fn compare(original: &Path, received: &Path) -> Result<(), ApiError> {
-    let open = |path: &Path| File::open(path).map_err(|error| ApiError::io("open", path.display(), &error));
+    let open = |path: &Path| match File::open(path) {
+        Ok(file) => Ok(BufReader::with_capacity(1 << 20, file)),
+        Err(error) => Err(ApiError::io("open", path.display(), &error)),
+    };
+    let unread = |path: &Path, error| ApiError::io("read", path.display(), &error);
     let (mut a, mut b) = (open(original)?, open(received)?);
-    let (mut of_a, mut of_b) = (vec![0; 1 << 20], vec![0; 1 << 20]);
     let mut offset = 0;
     loop {
-        let (in_a, in_b) = (fill(&mut a, &mut of_a, original)?, fill(&mut b, &mut of_b, received)?);
-        if of_a[..in_a] != of_b[..in_b] {
+        let of_a = a.fill_buf().map_err(|error| unread(original, error))?;
+        let of_b = b.fill_buf().map_err(|error| unread(received, error))?;
+        let length = of_a.len().min(of_b.len());
+        if of_a[..length] != of_b[..length] || length == 0 && of_a.len() != of_b.len() {
             let message = format!("the received file differs from the published one, after byte {offset}");
             return Err(ApiError::new(ErrorKind::Incomplete, message));
         }
-        if in_a == 0 {
+        if length == 0 {
             return Ok(());
         }
-        offset += in_a as u64;
+        a.consume(length);
+        b.consume(length);
+        offset += length as u64;
     }
-}
-fn fill(file: &mut File, buffer: &mut [u8], path: &Path) -> Result<usize, ApiError> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read(&mut buffer[filled..]).map_err(|error| ApiError::io("read", path.display(), &error))? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(filled)
 }
 
 /// The publishers whose bytes should arrive.

@@ -9,11 +9,11 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use tributary::{Api, ApiError, ErrorKind, Notice, Request, SocketApi, families::Resolution, views::StatusView};
+use tributary::{Api, ApiError, ErrorKind, Request, SocketApi, families::Resolution, views::StatusView};
 use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
-use crate::commands::laboratory;
+use crate::commands::{daemons, laboratory};
 
 /// The part of one node's config that the topology does not determine.
 #[derive(Clone, Default, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 
 /// All daemons of a demo. Dropping it stops them in any case.
 pub(crate) struct Network {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     nodes: BTreeMap<&'static str, Daemon>,
 }
 
@@ -125,11 +125,19 @@ impl Network {
     }
     /// A daemon's status; `None` while it does not answer.
     pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
-        let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
-        answers.into_iter().find_map(|notice| match notice {
-            Notice::Status(status) => Some(*status),
-            _ => None,
-        })
+        daemons::status(&self.api(label).ok()?).ok()
+    }
+    /// Cuts or mends a link at both ends.
+    pub(crate) fn set_link(&self, topology: &Topology, [a, b]: [&str; 2], up: bool) -> Result<(), ApiError> {
+        self.set_face(topology, [a, b], up)?;
+        self.set_face(topology, [b, a], up)
+    }
+    /// The same at one end.
+    pub(crate) fn set_face(&self, topology: &Topology, [here, there]: [&str; 2], up: bool) -> Result<(), ApiError> {
+        if let Some(face) = topology.face(here, there) {
+            self.api(here)?.answers(Request::Link { face, up })?;
+        }
+        Ok(())
     }
     /// Fails if a daemon that should run has ended, with the end of its log.
     pub(crate) fn check(&mut self) -> Result<(), ApiError> {
@@ -145,10 +153,6 @@ impl Network {
             }
         }
         Ok(())
-    }
-    /// Where everything is.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 impl Drop for Network {

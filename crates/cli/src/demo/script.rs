@@ -1,6 +1,6 @@
 //! What breaks while the demo's transfer runs, and when.
 use tributary::{
-    Api, ApiError, ErrorKind, Request,
+    ApiError, ErrorKind,
     views::{DoneView, ProgressView},
 };
 
@@ -16,7 +16,8 @@ use crate::{
 
 /// Remaining steps, in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub(crate) struct Script<'a> {
+    pub(crate) topology: &'a Topology,
     steps: Vec<Step>,
     broken: Broken,
     /// Bytes that were verified when the receiver was killed last.
@@ -26,6 +27,7 @@ pub(crate) struct Script {
     /// A revived publisher that does not serve yet.
     awaited: Option<&'static str>,
     loss: f64,
+    pub(crate) timeline: Timeline,
 }
 
 /// A failure at a percentage of progress.
@@ -49,9 +51,9 @@ const BACK_AFTER: u8 = 30;
 /// The capacity of the links in Mbit/s from each moment (in seconds) on.
 pub(crate) type Timeline = Vec<(f64, f64)>;
 
-impl Script {
-    /// The steps requested by the arguments.
-    pub(crate) fn new(fails: &[Fail]) -> Self {
+impl<'a> Script<'a> {
+    /// The steps requested by the arguments. Bytes of `faulty` are worth nothing, so they do not count as capacity.
+    pub(crate) fn new(topology: &'a Topology, fails: &[Fail], loss: f64, faulty: &[&'static str]) -> Self {
         let mut steps = Vec::new();
         for fail in fails {
             let at = fail.percent.unwrap_or(30);
@@ -76,23 +78,18 @@ impl Script {
             }
         }
         steps.sort_by_key(|step| step.percent);
-        Script { steps, broken: Broken::default(), kept_bytes: 0, killed_receiver: false, awaited: None, loss: 0.0 }
-    }
-    /// The capacity at the start. Bytes of `faulty` are worth nothing, so they do not count.
-    pub(crate) fn timeline(&mut self, topology: &Topology, loss: f64, faulty: &[&'static str]) -> Timeline {
-        self.loss = loss;
-        self.broken.nodes.extend(faulty);
-        vec![(0.0, bound::capacity_mbps(topology, &self.broken, loss))]
+        let mut broken = Broken::default();
+        broken.nodes.extend(faulty);
+        let timeline = vec![(0.0, bound::capacity_mbps(topology, &broken, loss))];
+        Script { topology, steps, broken, kept_bytes: 0, killed_receiver: false, awaited: None, loss, timeline }
     }
     /// Carries out the failures that are due. `before` is the time that earlier runs of the receiver took.
     pub(crate) fn progress(
         &mut self,
-        topology: &Topology,
         network: &mut Network,
         progress: &ProgressView,
         before: f64,
         display: &mut Display,
-        timeline: &mut Timeline,
     ) -> Result<(), ApiError> {
         if progress.bytes == 0 || self.killed_receiver {
             return Ok(());
@@ -105,7 +102,7 @@ impl Script {
             // Only from here on could its bytes have arrived.
             self.awaited = None;
             self.broken.nodes.remove(label);
-            timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
+            self.note_capacity(now);
         }
         let percent = progress.stored_bytes as f64 * 100.0 / progress.bytes as f64;
         while let Some(step) = self.steps.first().copied()
@@ -114,10 +111,10 @@ impl Script {
         {
             self.steps.remove(0);
             display.print_line(&format!("at {percent:.0} %: {}", step.act.words()));
-            self.act(step.act, topology, network, progress)?;
+            self.act(step.act, network, progress)?;
             // The clock stops while the receiver is dead: only its own runs count.
             if !self.killed_receiver {
-                timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
+                self.note_capacity(now);
             }
         }
         Ok(())
@@ -137,24 +134,22 @@ impl Script {
         }
     }
 
-    /// A link does not work from `now` on.
-    pub(crate) fn cut(&mut self, topology: &Topology, link: [&'static str; 2], now: f64, timeline: &mut Timeline) {
-        self.broken.links.insert(link);
-        timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
+    /// A link works from `now` on, or does not.
+    pub(crate) fn set_link(&mut self, link: [&'static str; 2], up: bool, now: f64) {
+        self.note_link(link, up);
+        self.note_capacity(now);
     }
-    /// It works again.
-    pub(crate) fn mend(&mut self, topology: &Topology, link: [&'static str; 2], now: f64, timeline: &mut Timeline) {
-        self.broken.links.remove(&link);
-        timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
+    fn note_capacity(&mut self, now: f64) {
+        self.timeline.push((now, bound::capacity_mbps(self.topology, &self.broken, self.loss)));
     }
-
-    fn act(
-        &mut self,
-        act: Act,
-        topology: &Topology,
-        network: &mut Network,
-        progress: &ProgressView,
-    ) -> Result<(), ApiError> {
+    fn note_link(&mut self, link: [&'static str; 2], up: bool) {
+        if up {
+            self.broken.links.remove(&link);
+        } else {
+            self.broken.links.insert(link);
+        }
+    }
+    fn act(&mut self, act: Act, network: &mut Network, progress: &ProgressView) -> Result<(), ApiError> {
         match act {
             Act::Kill(label) => {
                 network.kill(label)?;
@@ -171,16 +166,8 @@ impl Script {
             }
             Act::Cut(link) | Act::Mend(link) => {
                 let up = matches!(act, Act::Mend(_));
-                for [here, there] in [link, [link[1], link[0]]] {
-                    if let Some(face) = topology.face(here, there) {
-                        network.api(here)?.answers(Request::Link { face, up })?;
-                    }
-                }
-                if up {
-                    self.broken.links.remove(&link)
-                } else {
-                    self.broken.links.insert(link)
-                };
+                network.set_link(self.topology, link, up)?;
+                self.note_link(link, up);
             }
         }
         Ok(())
@@ -211,11 +198,15 @@ impl Act {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::topology, *};
 
+    fn script(fails: &[Fail]) -> Script<'static> {
+        let topology = topology::choose(tributary::Family::Psi, topology::Fetches::Once, None);
+        Script::new(Box::leak(Box::new(topology)), fails, 0.0, &[])
+    }
     fn steps(fails: &[&str]) -> Vec<(u8, Act)> {
         let fails: Vec<_> = fails.iter().map(|fail| fail.parse().unwrap()).collect();
-        Script::new(&fails).steps.into_iter().map(|step| (step.percent, step.act)).collect()
+        script(&fails).steps.into_iter().map(|step| (step.percent, step.act)).collect()
     }
 
     #[test]
@@ -230,9 +221,10 @@ mod tests {
 
     #[test]
     fn a_failure_that_never_came_is_told() {
-        let script = Script::new(&["tm@99".parse().unwrap()]);
-        let error = script.finish(&DoneView { name: "/a".into(), ..DoneView::default() }).unwrap_err();
+        let error = script(&["tm@99".parse().unwrap()])
+            .finish(&DoneView { name: "/a".into(), ..DoneView::default() })
+            .unwrap_err();
         assert!(error.to_string().contains("manager-1 is killed"), "{error}");
-        assert!(Script::new(&[]).finish(&DoneView::default()).is_ok());
+        assert!(script(&[]).finish(&DoneView::default()).is_ok());
     }
 }

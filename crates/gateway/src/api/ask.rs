@@ -1,9 +1,10 @@
 //! From a request over HTTP to a request of the node.
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use tributary::{ApiError, ErrorKind, Request};
+use tributary::{ApiError, Request};
 
 use super::{schema, table::Route};
+use crate::folder;
 
 /// Makes the request of a route from the fields in the path, the query and the body.
 ///
@@ -18,16 +19,16 @@ pub(crate) fn request(
     let mut fields = match body.is_empty() {
         true => Map::new(),
         false if route.has_query() => {
-            return Err(usage(format!("{} takes its fields from the query, not from a body", route.method)));
+            return Err(ApiError::usage(format!("{} takes its fields from the query, not from a body", route.method)));
         }
         false => match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => fields,
-            Ok(_) => return Err(usage("the body is no JSON object".into())),
-            Err(error) => return Err(usage(format!("the body is no JSON: {error}"))),
+            Ok(_) => return Err(ApiError::usage("the body is no JSON object")),
+            Err(error) => return Err(ApiError::usage(format!("the body is no JSON: {error}"))),
         },
     };
     if !route.has_query() && !query.is_empty() {
-        return Err(usage(format!("{} takes its fields from the body, not from the query", route.method)));
+        return Err(ApiError::usage(format!("{} takes its fields from the body, not from the query", route.method)));
     }
     from_query(&mut fields, route.op, query)?;
     for (name, text) in path {
@@ -36,9 +37,9 @@ pub(crate) fn request(
         add(&mut fields, route.op, name, &decode(text, Plus::IsItself)?)?;
     }
     if fields.insert("op".into(), route.op.into()).is_some() {
-        return Err(usage("the path determines the operation: leave 'op' out".into()));
+        return Err(ApiError::usage("the path determines the operation: leave 'op' out"));
     }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| usage(error.to_string()))
+    serde_json::from_value(Value::Object(fields)).map_err(|error| ApiError::usage(error.to_string()))
 }
 
 /// The request that publishes an uploaded file: the fields of `put` but its path, from the query.
@@ -49,11 +50,12 @@ pub(crate) fn upload(query: &str, path: &std::path::Path) -> Result<Request, Api
     let mut fields = Map::new();
     from_query(&mut fields, "put", query)?;
     fields.insert("op".into(), "put".into());
-    let text = path.to_str().ok_or_else(|| usage(format!("the state folder '{}' is no UTF-8", path.display())))?;
+    let text =
+        path.to_str().ok_or_else(|| ApiError::usage(format!("the state folder '{}' is no UTF-8", path.display())))?;
     if fields.insert("path".into(), text.into()).is_some() {
-        return Err(usage("an upload has no 'path'".into()));
+        return Err(ApiError::usage("an upload has no 'path'"));
     }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| usage(error.to_string()))
+    serde_json::from_value(Value::Object(fields)).map_err(|error| ApiError::usage(error.to_string()))
 }
 
 fn from_query(fields: &mut Map<String, Value>, op: &str, query: &str) -> Result<(), ApiError> {
@@ -71,7 +73,7 @@ fn add(fields: &mut Map<String, Value>, op: &str, name: &str, text: &str) -> Res
         Value::Array(kinds) => kinds.iter().any(|of| of == kind),
         of => of == kind,
     };
-    let wrong = |expected: &str| usage(format!("'{name}' is {expected}, not '{text}'"));
+    let wrong = |expected: &str| ApiError::usage(format!("'{name}' is {expected}, not '{text}'"));
     if is("array") {
         let list = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
         list.as_array_mut().ok_or_else(|| wrong("a list"))?.push(text.into());
@@ -84,7 +86,7 @@ fn add(fields: &mut Map<String, Value>, op: &str, name: &str, text: &str) -> Res
     };
     match fields.insert(name.into(), value) {
         None => Ok(()),
-        Some(_) => Err(usage(format!("'{name}' occurs twice"))),
+        Some(_) => Err(ApiError::usage(format!("'{name}' occurs twice"))),
     }
 }
 
@@ -102,25 +104,11 @@ pub(crate) enum Plus {
 /// # Errors
 /// [`ApiError`] if the digits are missing or the bytes are no UTF-8.
 pub(crate) fn decode(text: &str, plus: Plus) -> Result<String, ApiError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' if plus == Plus::IsSpace => b' ',
-            b'%' => {
-                let digits = [rest.next(), rest.next()].map(|digit| char::from(digit.unwrap_or(b'?')).to_digit(16));
-                match digits {
-                    [Some(high), Some(low)] => (high * 16 + low) as u8,
-                    _ => return Err(usage(format!("'{text}' has a percent sign without two hexadecimal digits"))),
-                }
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| usage(format!("'{text}' is no UTF-8")))
-}
-fn usage(message: String) -> ApiError {
-    ApiError::new(ErrorKind::Usage, message)
+    // A plus sign in percent signs is one.
+    let spaced = if plus == Plus::IsSpace { text.replace('+', " ") } else { text.into() };
+    let unpaired = || ApiError::usage(format!("'{text}' has a percent sign without two hexadecimal digits"));
+    let bytes = folder::decode(&spaced).ok_or_else(unpaired)?;
+    String::from_utf8(bytes).map_err(|_| ApiError::usage(format!("'{text}' is no UTF-8")))
 }
 
 #[cfg(test)]
@@ -167,7 +155,7 @@ mod tests {
             ("PUT", "/limit", "", r#"{"bits_per_second":-1}"#, "-1"),
         ] {
             let error = made(method, path, query, body).expect_err(query);
-            assert_eq!(error.kind, ErrorKind::Usage);
+            assert_eq!(error.kind, tributary::ErrorKind::Usage);
             assert!(error.message.contains(named), "{query}{body}: {error}");
         }
     }

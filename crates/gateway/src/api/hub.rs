@@ -3,12 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request, spawn};
 
@@ -62,7 +63,7 @@ impl Hub {
                 if let Notice::Happened { what, .. } = &notice
                     && let Notice::Progress(view) = &**what
                 {
-                    ledger.lock().unwrap_or_else(PoisonError::into_inner).take(view);
+                    ledger.lock().take(view);
                 }
                 of_thread.publish(&notice);
                 if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
@@ -70,7 +71,7 @@ impl Hub {
             if let Err(error) = watched {
                 tracing::debug!("the node's events are no longer received: {}", error.message);
             }
-            of_thread.state().clients.clear();
+            of_thread.state.lock().clients.clear();
         };
         spawn("events", watch)?;
         Ok(hub)
@@ -81,7 +82,7 @@ impl Hub {
     /// [`ApiError`] if too many listen.
     pub(crate) fn listen(&self, last: Option<&str>) -> Result<mpsc::Receiver<Bytes>, ApiError> {
         let (events, received) = mpsc::channel(WAITING_MAX + KEPT_MAX);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.clients.retain(|client| !client.events.is_closed());
         if state.clients.len() >= STREAMS_MAX {
             let message = format!("{STREAMS_MAX} clients listen to events already");
@@ -105,13 +106,13 @@ impl Hub {
     }
     /// Clients that listen, and events that clients were too slow for.
     pub(crate) fn counts(&self) -> (usize, u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.clients.retain(|client| !client.events.is_closed());
         (state.clients.len(), state.missed)
     }
 
     fn publish(&self, notice: &Notice) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let bytes = match notice {
             Notice::Happened { what, .. } => {
                 let number = state.next;
@@ -144,9 +145,6 @@ impl Hub {
             }
         });
         state.missed += all_missed;
-    }
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

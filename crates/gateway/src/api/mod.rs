@@ -25,7 +25,7 @@ mod uploads;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -38,6 +38,7 @@ use hyper::{
     body::Incoming,
     header::{self, HeaderValue},
 };
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request, spawn};
 
@@ -49,7 +50,7 @@ use self::{
     uploads::Uploads,
 };
 use crate::{
-    body::Content,
+    body::{Content, answer_of},
     config::GatewayConfig,
     dashboard,
     metrics::{
@@ -106,7 +107,8 @@ pub(crate) struct Service {
     snapshots: Snapshots,
     uploads: Arc<Uploads>,
     ledger: Arc<Mutex<Ledger>>,
-    meter: HttpMeter,
+    /// What the listener counts.
+    pub(crate) meter: HttpMeter,
     turns: Semaphore,
     long_turns: Arc<Semaphore>,
     body_bytes_max: usize,
@@ -146,10 +148,6 @@ impl Service {
         let is_api = path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         is_api || path == METRICS || dashboard::claims(path)
     }
-    /// What the listener counts.
-    pub(crate) fn meter(&self) -> &HttpMeter {
-        &self.meter
-    }
     /// Answers a request whose path the API claims; `objects` are open in the gateway.
     pub(crate) async fn answer(
         self: &Arc<Self>,
@@ -185,20 +183,20 @@ impl Service {
         };
         // Answers are for this moment and this client.
         for (name, value) in [
-            (header::CACHE_CONTROL, "no-store"),
-            (header::X_FRAME_OPTIONS, "DENY"),
-            (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+            ("cache-control", "no-store"),
+            ("x-frame-options", "DENY"),
+            ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("cross-origin-resource-policy", "same-origin"),
         ] {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
-        response.headers_mut().insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
         (kind, response)
     }
 
     /// The metrics of the node and of the listener.
     async fn metrics(&self, request: &HttpRequest<Incoming>, objects: usize) -> Result<Response<Content>, ApiError> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let error = ApiError::new(ErrorKind::Usage, format!("{METRICS} takes GET"));
+            let error = ApiError::usage(format!("{METRICS} takes GET"));
             let mut response = error_answer(&error);
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -216,7 +214,7 @@ impl Service {
                 _ => None,
             })
             .collect();
-        let totals = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).take_all(&views);
+        let totals = self.ledger.lock().take_all(&views);
         // Families without a store answer with an error.
         let store = of(Request::Store).await.ok();
         let store = store.as_deref().and_then(|notices| match notices {
@@ -303,11 +301,11 @@ impl Service {
         match tokio::time::timeout(self.body_patience, read).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                Err(ApiError::new(ErrorKind::Usage, format!("the body has more than {body_bytes_max} bytes"))
+                Err(ApiError::usage(format!("the body has more than {body_bytes_max} bytes"))
                     .with_hint("raise 'control_line_size' in [limits]"))
             }
-            Ok(Err(error)) => Err(ApiError::new(ErrorKind::Usage, format!("the body cannot be read: {error}"))),
-            Err(_) => Err(ApiError::new(ErrorKind::Usage, "the body did not come in time")),
+            Ok(Err(error)) => Err(ApiError::usage(format!("the body cannot be read: {error}"))),
+            Err(_) => Err(ApiError::usage("the body did not come in time")),
         }
     }
     /// Has the node carry out a request that has one answer or a few.
@@ -381,11 +379,7 @@ fn one_answer(answers: Answers, notices: &[Notice]) -> Result<Response<Content>,
     Ok(json(body.into()))
 }
 fn json(body: Bytes) -> Response<Content> {
-    let len = body.len();
-    let mut response = Response::new(Content::text(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(len));
-    response
+    answer_of(StatusCode::OK, "application/json", body)
 }
 fn stream(lines: mpsc::Receiver<Bytes>, kind: &'static str) -> Response<Content> {
     let mut response = Response::new(Content::stream(lines));
@@ -399,7 +393,7 @@ fn no_such_route(path: &str, matching: &[(&Route, Vec<(&'static str, &str)>)]) -
         false => (StatusCode::METHOD_NOT_ALLOWED, format!("'{ROOT}{path}' takes {}", allowed.join(", "))),
     };
     let hint = format!("GET {ROOT}/openapi.json describes all of it");
-    let mut response = error_answer(&ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+    let mut response = error_answer(&ApiError::usage(message).with_hint(hint));
     *response.status_mut() = status;
     if let (false, Ok(allowed)) = (allowed.is_empty(), HeaderValue::from_str(&allowed.join(", "))) {
         response.headers_mut().insert(header::ALLOW, allowed);

@@ -12,7 +12,7 @@ const KEPT_MAX: usize = 64;
 /// The latest answers by request.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    kept: std::sync::Mutex<HashMap<String, Place>>,
+    kept: parking_lot::Mutex<HashMap<String, Place>>,
 }
 /// The place of an answer; requests that arrive while it is being made wait for it.
 type Place = Arc<Mutex<Option<(Instant, Arc<[Notice]>)>>>;
@@ -38,7 +38,7 @@ impl Snapshots {
             return Ok(ask().await?.into());
         };
         let place = {
-            let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut kept = self.kept.lock();
             if kept.len() >= KEPT_MAX && !kept.contains_key(&key) {
                 kept.clear();
             }
@@ -55,7 +55,7 @@ impl Snapshots {
     }
     /// Forgets all answers after a change, so that the client that made it sees it.
     pub(crate) fn forget(&self) {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.kept.lock().clear();
     }
 }
 

@@ -5,17 +5,16 @@ use std::{
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tributary::{ApiError, ErrorKind, LocalApi};
-
-use crate::sessions::lock;
 
 /// Uploads at a time.
 const UPLOADS_MAX: usize = 8;
@@ -42,7 +41,7 @@ pub(crate) struct Upload {
 }
 impl Drop for Upload {
     fn drop(&mut self) {
-        lock(&self.pending).remove(&self.path);
+        self.pending.lock().remove(&self.path);
     }
 }
 
@@ -60,7 +59,7 @@ impl Uploads {
             ApiError::new(ErrorKind::InUse, format!("{UPLOADS_MAX} uploads run already")).with_hint("try again later")
         })?;
         let too_long = || {
-            ApiError::new(ErrorKind::Usage, format!("the file has more than {} bytes", self.bytes_max))
+            ApiError::usage(format!("the file has more than {} bytes", self.bytes_max))
                 .with_hint("raise 'upload_size' in [http], or publish it by its path")
         };
         if hyper::body::Body::size_hint(&body).lower() > self.bytes_max {
@@ -72,10 +71,10 @@ impl Uploads {
         let mut left = self.bytes_max;
         let sent = loop {
             match tokio::time::timeout(STALL_MAX, body.frame()).await {
-                Err(_) => break Err(ApiError::new(ErrorKind::Usage, "the upload has stalled")),
+                Err(_) => break Err(ApiError::usage("the upload has stalled")),
                 Ok(None) => break Ok(()),
                 Ok(Some(Err(error))) => {
-                    break Err(ApiError::new(ErrorKind::Usage, format!("the upload was cut: {error}")));
+                    break Err(ApiError::usage(format!("the upload was cut: {error}")));
                 }
                 Ok(Some(Ok(frame))) => {
                     let Ok(bytes) = frame.into_data() else { continue };
@@ -114,7 +113,7 @@ impl Uploads {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         // What becomes pending later is not in this listing.
         let entries: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
-        let pending = lock(&self.pending).clone();
+        let pending = self.pending.lock().clone();
         let published = api.published_paths();
         let is_kept = |path: &PathBuf| {
             let is_whole = path.extension().is_some_and(|extension| extension == "upload");
@@ -147,7 +146,7 @@ fn write(
             let stem = file.path().file_name().unwrap_or_default().to_owned();
             let path = folder.join(stem).with_extension("upload");
             // Listed before it exists, so that it is not swept away.
-            lock(&pending).insert(path.clone());
+            pending.lock().insert(path.clone());
             let upload = Upload { path, pending };
             file.persist_noclobber(&upload.path).map_err(|error| error.error)?;
             fs::File::open(&folder)?.sync_all()?;

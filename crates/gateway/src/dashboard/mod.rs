@@ -6,7 +6,7 @@ use hyper::{
     header::{self, HeaderValue},
 };
 
-use crate::body::Content;
+use crate::body::{Content, answer_of, empty_answer};
 
 /// Where it is.
 pub(crate) const ROOT: &str = "/dashboard/";
@@ -32,43 +32,29 @@ pub(crate) fn answer(method: &Method, path: &str) -> Response<Content> {
     let found = name.and_then(|name| FILES.iter().find(|(of, ..)| *of == name));
     let mut response = match found {
         _ if *method != Method::GET && *method != Method::HEAD => {
-            let mut response = Response::new(Content::empty());
-            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            let mut response = empty_answer(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        Some((_, kind, text)) => {
-            let mut response = Response::new(Content::text(Bytes::from_static(text.as_bytes())));
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(text.len()));
-            response
-        }
+        Some((_, kind, text)) => answer_of(StatusCode::OK, kind, Bytes::from_static(text.as_bytes())),
         None if name.is_none() => elsewhere(),
-        None => {
-            let mut response = Response::new(Content::empty());
-            *response.status_mut() = StatusCode::NOT_FOUND;
-            response
-        }
+        None => empty_answer(StatusCode::NOT_FOUND),
     };
     for (field, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::CACHE_CONTROL, "no-cache"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::X_FRAME_OPTIONS, "DENY"),
+        ("content-security-policy", POLICY),
+        ("cache-control", "no-cache"),
+        ("referrer-policy", "no-referrer"),
+        ("x-frame-options", "DENY"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
     ] {
-        response.headers_mut().insert(field, HeaderValue::from_static(value));
-    }
-    for (field, value) in
-        [("cross-origin-opener-policy", "same-origin"), ("cross-origin-resource-policy", "same-origin")]
-    {
         response.headers_mut().insert(field, HeaderValue::from_static(value));
     }
     response
 }
 /// Redirects a browser there.
 pub(crate) fn elsewhere() -> Response<Content> {
-    let mut response = Response::new(Content::empty());
-    *response.status_mut() = StatusCode::FOUND;
+    let mut response = empty_answer(StatusCode::FOUND);
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(ROOT));
     response
 }

@@ -1,13 +1,7 @@
 //! What the listener itself counts.
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tributary::views::LatencyView;
 
 /// Counts of the listener at one time.
@@ -27,32 +21,17 @@ pub(crate) struct HttpCounts {
 #[derive(Debug, Default)]
 pub(crate) struct HttpMeter {
     counts: Mutex<HttpCounts>,
-    connections: Arc<AtomicUsize>,
+    /// Cloned for each open connection.
+    pub(crate) connections: Arc<()>,
 }
 
-/// An open connection, counted until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Open(Arc<AtomicUsize>);
-
 impl HttpMeter {
-    pub(crate) fn opened(&self) -> Open {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        Open(Arc::clone(&self.connections))
-    }
     pub(crate) fn answered(&self, kind: &'static str, status: u16, taken: Duration) {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         *counts.requests.entry((kind, status)).or_default() += 1;
         counts.seconds.entry(kind).or_default().observe(taken.as_secs_f64());
     }
     pub(crate) fn counts(&self) -> HttpCounts {
-        HttpCounts { connections: self.connections.load(Ordering::Relaxed), ..self.lock().clone() }
-    }
-    fn lock(&self) -> MutexGuard<'_, HttpCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        HttpCounts { connections: Arc::strong_count(&self.connections) - 1, ..self.counts.lock().clone() }
     }
 }

@@ -62,9 +62,9 @@ pub(crate) fn written(from: &Reading<'_>, format: Format) -> String {
 }
 
 fn samples(metric: &Metric, from: &Reading<'_>) -> Vec<Sample> {
-    let counted = COUNTED.iter().filter(|counted| counted.metric == metric.name).filter_map(|counted| {
-        let value = *from.status.counters.get(counted.counter)?;
-        Some(Sample { labels: counted.labels.iter().map(ToString::to_string).collect(), value: Value::Count(value) })
+    let counted = COUNTED.iter().filter(|(_, of, _)| *of == metric.name).filter_map(|(counter, _, labels)| {
+        let value = *from.status.counters.get(*counter)?;
+        Some(Sample { labels: labels.iter().map(ToString::to_string).collect(), value: Value::Count(value) })
     });
     (metric.read)(from).into_iter().chain(counted).collect()
 }
@@ -109,12 +109,6 @@ fn encode(encoder: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-impl fmt::Debug for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
@@ -141,11 +135,11 @@ mod tests {
         if counter == SHORTFALL {
             return "tributary_socket_buffer_shortfall_bytes".into();
         }
-        let counted = COUNTED.iter().find(|counted| counted.counter == counter);
-        let counted = counted.unwrap_or_else(|| panic!("the counter '{counter}' of the page is no metric"));
-        let metric = METRICS.iter().find(|metric| metric.name == counted.metric).expect("it is in the table");
+        let counted = COUNTED.iter().find(|(of, ..)| *of == counter);
+        let (_, of, values) = counted.unwrap_or_else(|| panic!("the counter '{counter}' of the page is no metric"));
+        let metric = METRICS.iter().find(|metric| metric.name == *of).expect("it is in the table");
         let labels: Vec<String> =
-            metric.labels.iter().zip(counted.labels).map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+            metric.labels.iter().zip(*values).map(|(name, value)| format!("{name}=\"{value}\"")).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         format!("{}{labels}", full_name(metric))
     }
@@ -187,8 +181,8 @@ mod tests {
             page == made,
             "docs/reference/metrics.md is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway metrics"
         );
-        for counted in COUNTED.iter().filter(|counted| !RARE.contains(&counted.counter)) {
-            assert!(page.contains(&format!("| `{}` |", counted.counter)), "the page lacks '{}'", counted.counter);
+        for (counter, ..) in COUNTED.iter().filter(|(counter, ..)| !RARE.contains(counter)) {
+            assert!(page.contains(&format!("| `{counter}` |")), "the page lacks '{counter}'");
         }
     }
 
@@ -200,9 +194,9 @@ mod tests {
             assert!(metric.help.ends_with('.') && metric.help.len() > 10, "{}", metric.name);
             assert!(metric.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{}", metric.name);
         }
-        for counted in COUNTED {
-            let metric = METRICS.iter().find(|metric| metric.name == counted.metric).expect(counted.metric);
-            assert_eq!((metric.labels.len(), metric.kind), (counted.labels.len(), Kind::Counter), "{}", metric.name);
+        for (_, of, labels) in COUNTED {
+            let metric = METRICS.iter().find(|metric| metric.name == *of).expect(of);
+            assert_eq!((metric.labels.len(), metric.kind), (labels.len(), Kind::Counter), "{}", metric.name);
         }
     }
 

@@ -41,51 +41,29 @@ pub(crate) enum Value {
     Times(LatencyView),
 }
 
+#[derive(Debug)]
 pub(crate) struct Metric {
     /// Without the prefix `tributary_` and without the suffix of its kind (`_total`).
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) help: &'static str,
     pub(crate) labels: &'static [&'static str],
-    pub(crate) read: fn(&Reading<'_>) -> Vec<Sample>,
+    pub(crate) read: Read,
 }
-
-/// A counter of the node that is a metric, or one value of its labels.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    /// As `trib status` has it.
-    pub(crate) counter: &'static str,
-    /// The metric, without prefix and `_total`.
-    pub(crate) metric: &'static str,
-    pub(crate) labels: &'static [&'static str],
-}
+type Text = &'static str;
+type Read = fn(&Reading<'_>) -> Vec<Sample>;
 
 /// Reads nothing: [`COUNTED`] supplies the values.
-const fn counted(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Metric {
+const fn counted(name: Text, help: Text, labels: &'static [Text]) -> Metric {
     Metric { name, kind: Kind::Counter, help, labels, read: |_| Vec::new() }
 }
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    labels: &'static [&'static str],
-    read: fn(&Reading<'_>) -> Vec<Sample>,
-) -> Metric {
+const fn counter(name: Text, help: Text, labels: &'static [Text], read: Read) -> Metric {
     Metric { name, kind: Kind::Counter, help, labels, read }
 }
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    labels: &'static [&'static str],
-    read: fn(&Reading<'_>) -> Vec<Sample>,
-) -> Metric {
+const fn gauge(name: Text, help: Text, labels: &'static [Text], read: Read) -> Metric {
     Metric { name, kind: Kind::Gauge, help, labels, read }
 }
-const fn histogram(
-    name: &'static str,
-    help: &'static str,
-    labels: &'static [&'static str],
-    read: fn(&Reading<'_>) -> Vec<Sample>,
-) -> Metric {
+const fn histogram(name: Text, help: Text, labels: &'static [Text], read: Read) -> Metric {
     Metric { name, kind: Kind::Histogram, help, labels, read }
 }
 
@@ -150,18 +128,12 @@ pub(crate) const METRICS: &[Metric] = &[
     counter("source_bytes", "Useful bytes from a source in all fetches.", &["source"], |from| {
         from.totals.sources.iter().map(|(source, bytes)| count([source], *bytes)).collect()
     }),
-    counter("sources_distrusted", "Sources excluded for wrong bytes.", &[], |from| {
-        vec![count([], from.totals.distrusted)]
-    }),
-    counter("cached_bytes", "Fetched bytes delivered by caches.", &[], |from| {
-        vec![count([], from.totals.cached_bytes)]
-    }),
+    counter("sources_distrusted", "Sources excluded for wrong bytes.", &[], |from| total(from.totals.distrusted)),
+    counter("cached_bytes", "Fetched bytes delivered by caches.", &[], |from| total(from.totals.cached_bytes)),
     counter("retransmitted_bytes", "Bytes that fetches requested again.", &[], |from| {
-        vec![count([], from.totals.retransmitted_bytes)]
+        total(from.totals.retransmitted_bytes)
     }),
-    counter("duplicate_bytes", "Bytes that arrived a second time.", &[], |from| {
-        vec![count([], from.totals.duplicate_bytes)]
-    }),
+    counter("duplicate_bytes", "Bytes that arrived a second time.", &[], |from| total(from.totals.duplicate_bytes)),
     counter("path_bytes", "Useful bytes over a path in all fetches.", &["source", "path"], |from| {
         ways(from, |of| of.bytes)
     }),
@@ -233,8 +205,7 @@ pub(crate) const METRICS: &[Metric] = &[
         |from| from.status.latencies.iter().map(|(operation, times)| self::times([operation], times)).collect(),
     ),
     counter("dropped_packets", "Wrong or unwanted packets dropped, by reason.", &["reason"], |from| {
-        let is_reason =
-            |counter: &str| counter != SHORTFALL && COUNTED.iter().all(|counted| counted.counter != counter);
+        let is_reason = |counter: &str| counter != SHORTFALL && COUNTED.iter().all(|(of, ..)| *of != counter);
         let reasons = from.status.counters.iter().filter(|(counter, _)| is_reason(counter));
         reasons.map(|(reason, packets)| count([reason], *packets)).collect()
     }),
@@ -252,9 +223,7 @@ pub(crate) const METRICS: &[Metric] = &[
         one(from.http.objects as f64)
     }),
     gauge("http_event_streams", "Clients of event streams.", &[], |from| one(from.http.streams as f64)),
-    counter("http_events_missed", "Events missed by slow clients.", &[], |from| {
-        vec![count([], from.http.events_missed)]
-    }),
+    counter("http_events_missed", "Events missed by slow clients.", &[], |from| total(from.http.events_missed)),
     counter("http_requests", "Requests of the gateway and the API by kind and status.", &["kind", "status"], |from| {
         from.http
             .requests
@@ -308,142 +277,110 @@ pub(crate) const METRICS: &[Metric] = &[
 /// Despite its kind no counter: its value is the number of missing bytes.
 pub(crate) const SHORTFALL: &str = "driver: socket buffer shortfall in bytes";
 
-/// Every counter of a node; others count dropped packets by their reason. A test compares these with the nodes'
-/// counters.
-pub(crate) const COUNTED: &[Counted] = &[
-    Counted { counter: "refusals for records_max", metric: "limit_refusals", labels: &["records_max"] },
-    Counted { counter: "refusals for publishers_max", metric: "limit_refusals", labels: &["publishers_max"] },
-    Counted { counter: "refusals for subscriptions_max", metric: "limit_refusals", labels: &["subscriptions_max"] },
-    Counted { counter: "refusals for children_max", metric: "limit_refusals", labels: &["children_max"] },
-    Counted {
-        counter: "refusals for scope_subscribers_max",
-        metric: "limit_refusals",
-        labels: &["scope_subscribers_max"],
-    },
-    Counted { counter: "refusals for manifest_bytes_max", metric: "limit_refusals", labels: &["manifest_bytes_max"] },
-    Counted { counter: "refusals for requests_max", metric: "limit_refusals", labels: &["requests_max"] },
-    Counted { counter: "refusals for wishes_max", metric: "limit_refusals", labels: &["wishes_max"] },
-    Counted { counter: "refusals for transfers_max", metric: "limit_refusals", labels: &["transfers_max"] },
-    Counted { counter: "refusals for nodes_max", metric: "limit_refusals", labels: &["nodes_max"] },
-    Counted { counter: "refusals for links_max", metric: "limit_refusals", labels: &["links_max"] },
-    Counted { counter: "refusals for clients_max", metric: "limit_refusals", labels: &["clients_max"] },
-    Counted { counter: "driver: datagrams in", metric: "socket_datagrams", labels: &["in"] },
-    Counted { counter: "driver: datagrams out", metric: "socket_datagrams", labels: &["out"] },
-    Counted { counter: "driver: bytes in", metric: "socket_bytes", labels: &["in"] },
-    Counted { counter: "driver: bytes out", metric: "socket_bytes", labels: &["out"] },
-    Counted { counter: "driver: backlog drops", metric: "socket_dropped_datagrams", labels: &["backlog"] },
-    Counted { counter: "driver: oversize drops", metric: "socket_dropped_datagrams", labels: &["oversize"] },
-    Counted { counter: "driver: send errors", metric: "socket_dropped_datagrams", labels: &["send error"] },
-    Counted { counter: "driver: receive errors", metric: "socket_receive_errors", labels: &[] },
-    Counted { counter: "events too many for a listener", metric: "events_missed", labels: &[] },
-    Counted { counter: "packets arrived", metric: "psi_packets", labels: &["in"] },
-    Counted { counter: "packets originated", metric: "psi_packets", labels: &["originated"] },
-    Counted { counter: "requests answered", metric: "requests", labels: &["answered"] },
-    Counted { counter: "requests for unknown objects", metric: "requests", labels: &["unknown object"] },
-    Counted {
-        counter: "packets that wait for another request's answer",
-        metric: "psi_pending_packets",
-        labels: &["joined"],
-    },
-    Counted {
-        counter: "pending packets forgotten for pending_packets_max",
-        metric: "psi_pending_packets",
-        labels: &["forgotten"],
-    },
-    Counted { counter: "requests dropped, too many wait for the disk", metric: "requests", labels: &["disk busy"] },
-    Counted { counter: "interests answered here", metric: "requests", labels: &["answered"] },
-    Counted { counter: "interests for what is not here", metric: "requests", labels: &["unknown object"] },
-    Counted { counter: "interests dropped, too many wait for the disk", metric: "requests", labels: &["disk busy"] },
-    Counted { counter: "data packets answered with", metric: "psi_answer_packets", labels: &[] },
-    Counted { counter: "unsolicited data for fetches", metric: "unsolicited_packets", labels: &["data"] },
-    Counted {
-        counter: "unsolicited answers of resolvers",
-        metric: "unsolicited_packets",
-        labels: &["resolver answer"],
-    },
-    Counted { counter: "control messages delivered", metric: "psi_control_messages", labels: &["delivered"] },
-    Counted { counter: "control messages timed out", metric: "psi_control_messages", labels: &["timed out"] },
-    Counted { counter: "control fragments repeated", metric: "psi_control_fragments_repeated", labels: &[] },
-    Counted { counter: "interests arrived", metric: "ndn_packets", labels: &["interest", "in"] },
-    Counted { counter: "interests sent", metric: "ndn_packets", labels: &["interest", "out"] },
-    Counted { counter: "data arrived", metric: "ndn_packets", labels: &["data", "in"] },
-    Counted { counter: "data sent", metric: "ndn_packets", labels: &["data", "out"] },
-    Counted { counter: "nacks arrived", metric: "ndn_packets", labels: &["nack", "in"] },
-    Counted { counter: "nacks sent", metric: "ndn_packets", labels: &["nack", "out"] },
-    Counted { counter: "interests satisfied", metric: "ndn_interests", labels: &["satisfied"] },
-    Counted { counter: "interests not satisfied", metric: "ndn_interests", labels: &["expired"] },
-    Counted { counter: "interests aggregated", metric: "ndn_interests", labels: &["aggregated"] },
-    Counted { counter: "packets acknowledged on links", metric: "ndn_link_packets", labels: &["acknowledged"] },
-    Counted { counter: "packets sent again on links", metric: "ndn_link_packets", labels: &["sent again"] },
-    Counted { counter: "packets given up on links", metric: "ndn_link_packets", labels: &["given up"] },
-    Counted { counter: "path labels written", metric: "ndn_path_labels", labels: &[] },
-    Counted { counter: "path tags followed", metric: "ndn_path_tags", labels: &["followed"] },
-    Counted { counter: "path tags that failed", metric: "ndn_path_tags", labels: &["failed"] },
-    Counted { counter: "echo requests answered", metric: "ndn_echo_requests_answered", labels: &[] },
-    Counted { counter: "flows found by the acceleration base", metric: "ndn_flow_lookups", labels: &["found"] },
-    Counted { counter: "flows not found by the acceleration base", metric: "ndn_flow_lookups", labels: &["not found"] },
-    Counted { counter: "chunks arrived", metric: "mf_chunks", labels: &["arrived"] },
-    Counted { counter: "chunks sent", metric: "mf_chunks", labels: &["sent"] },
-    Counted { counter: "chunks originated", metric: "mf_chunks", labels: &["originated"] },
-    Counted { counter: "chunks consumed", metric: "mf_chunks", labels: &["consumed"] },
-    Counted { counter: "chunks dropped", metric: "mf_chunks", labels: &["dropped"] },
-    Counted { counter: "chunks returned", metric: "mf_chunks", labels: &["returned"] },
-    Counted { counter: "chunks cut through", metric: "mf_chunks", labels: &["cut through"] },
-    Counted { counter: "chunks pushed aside", metric: "mf_chunks", labels: &["pushed aside"] },
-    Counted { counter: "object chunks sent", metric: "mf_object_chunks", labels: &["sent"] },
-    Counted { counter: "object chunks sent again", metric: "mf_object_chunks", labels: &["sent again"] },
-    Counted {
-        counter: "chunks without room in the receive buffer",
-        metric: "mf_object_chunks",
-        labels: &["refused by a full receiver"],
-    },
-    Counted { counter: "wrong bytes of sources", metric: "mf_wrong_chunks", labels: &["source"] },
-    Counted { counter: "wrong bytes out of storage", metric: "mf_wrong_chunks", labels: &["storage"] },
-    Counted { counter: "wrong bytes out of caches", metric: "mf_wrong_chunks", labels: &["cache"] },
-    Counted { counter: "chunks stored", metric: "mf_stored_chunks", labels: &["stored"] },
-    Counted { counter: "stored chunks delivered", metric: "mf_stored_chunks", labels: &["delivered"] },
-    Counted { counter: "stored chunks evicted", metric: "mf_stored_chunks", labels: &["evicted"] },
-    Counted { counter: "stored chunks expired", metric: "mf_stored_chunks", labels: &["expired"] },
-    Counted { counter: "stored chunks purged", metric: "mf_stored_chunks", labels: &["purged"] },
-    Counted { counter: "chunks refused by the store", metric: "mf_stored_chunks", labels: &["refused"] },
-    Counted { counter: "chunks restored", metric: "mf_stored_chunks", labels: &["restored"] },
-    Counted { counter: "reminders for producers", metric: "mf_reminders", labels: &[] },
-    Counted { counter: "unreported drops", metric: "mf_unreported_drops", labels: &[] },
-    Counted { counter: "places in the store that are damaged", metric: "mf_damage", labels: &["store", "places"] },
-    Counted { counter: "damaged bytes in the store", metric: "mf_damage", labels: &["store", "bytes"] },
-    Counted { counter: "damaged files of the store put aside", metric: "mf_damage", labels: &["store", "files"] },
-    Counted {
-        counter: "places in the stored names that are damaged",
-        metric: "mf_damage",
-        labels: &["names", "places"],
-    },
-    Counted { counter: "damaged bytes in the stored names", metric: "mf_damage", labels: &["names", "bytes"] },
-    Counted {
-        counter: "damaged files of the stored names put aside",
-        metric: "mf_damage",
-        labels: &["names", "files"],
-    },
-    Counted { counter: "names put into the store of names", metric: "mf_name_store", labels: &["stored"] },
-    Counted { counter: "names older than those in the store of names", metric: "mf_name_store", labels: &["stale"] },
-    Counted { counter: "lookups in the store of names", metric: "mf_name_store", labels: &["read"] },
-    Counted { counter: "changes told by the store of names", metric: "mf_name_store", labels: &["told"] },
-    Counted { counter: "failed requests to the store of names", metric: "mf_name_store", labels: &["failed"] },
-    Counted { counter: "forged names in the store of names", metric: "mf_name_store", labels: &["forged"] },
-    Counted { counter: "names ended in the store of names", metric: "mf_name_store", labels: &["ended"] },
-    Counted { counter: "restarts of the store of names", metric: "mf_name_store", labels: &["restarts"] },
-    Counted { counter: "entries put into the store of records", metric: "psi_record_store", labels: &["stored"] },
-    Counted { counter: "changes told by the store of records", metric: "psi_record_store", labels: &["told"] },
-    Counted { counter: "failed requests to the store of records", metric: "psi_record_store", labels: &["failed"] },
-    Counted {
-        counter: "malformed entries in the store of records",
-        metric: "psi_record_store",
-        labels: &["malformed"],
-    },
-    Counted { counter: "restarts of the store of records", metric: "psi_record_store", labels: &["restarts"] },
-    Counted { counter: "events dropped", metric: "events_dropped", labels: &[] },
-    Counted { counter: "requests sent upstream", metric: "mf_requests_upstream", labels: &[] },
-    Counted { counter: "groups whose proxy is away", metric: "mf_groups_without_proxy", labels: &[] },
-    Counted { counter: "link state not acknowledged", metric: "psi_link_states_unacknowledged", labels: &[] },
+/// Every counter of a node, as `trib status` has it, with its metric and the values of that one's labels; others count
+/// dropped packets by their reason. A test compares these with the nodes' counters.
+pub(crate) const COUNTED: &[(&str, &str, &[&str])] = &[
+    ("refusals for records_max", "limit_refusals", &["records_max"]),
+    ("refusals for publishers_max", "limit_refusals", &["publishers_max"]),
+    ("refusals for subscriptions_max", "limit_refusals", &["subscriptions_max"]),
+    ("refusals for children_max", "limit_refusals", &["children_max"]),
+    ("refusals for scope_subscribers_max", "limit_refusals", &["scope_subscribers_max"]),
+    ("refusals for manifest_bytes_max", "limit_refusals", &["manifest_bytes_max"]),
+    ("refusals for requests_max", "limit_refusals", &["requests_max"]),
+    ("refusals for wishes_max", "limit_refusals", &["wishes_max"]),
+    ("refusals for transfers_max", "limit_refusals", &["transfers_max"]),
+    ("refusals for nodes_max", "limit_refusals", &["nodes_max"]),
+    ("refusals for links_max", "limit_refusals", &["links_max"]),
+    ("refusals for clients_max", "limit_refusals", &["clients_max"]),
+    ("driver: datagrams in", "socket_datagrams", &["in"]),
+    ("driver: datagrams out", "socket_datagrams", &["out"]),
+    ("driver: bytes in", "socket_bytes", &["in"]),
+    ("driver: bytes out", "socket_bytes", &["out"]),
+    ("driver: backlog drops", "socket_dropped_datagrams", &["backlog"]),
+    ("driver: oversize drops", "socket_dropped_datagrams", &["oversize"]),
+    ("driver: send errors", "socket_dropped_datagrams", &["send error"]),
+    ("driver: receive errors", "socket_receive_errors", &[]),
+    ("events too many for a listener", "events_missed", &[]),
+    ("packets arrived", "psi_packets", &["in"]),
+    ("packets originated", "psi_packets", &["originated"]),
+    ("requests answered", "requests", &["answered"]),
+    ("requests for unknown objects", "requests", &["unknown object"]),
+    ("packets that wait for another request's answer", "psi_pending_packets", &["joined"]),
+    ("pending packets forgotten for pending_packets_max", "psi_pending_packets", &["forgotten"]),
+    ("requests dropped, too many wait for the disk", "requests", &["disk busy"]),
+    ("interests answered here", "requests", &["answered"]),
+    ("interests for what is not here", "requests", &["unknown object"]),
+    ("interests dropped, too many wait for the disk", "requests", &["disk busy"]),
+    ("data packets answered with", "psi_answer_packets", &[]),
+    ("unsolicited data for fetches", "unsolicited_packets", &["data"]),
+    ("unsolicited answers of resolvers", "unsolicited_packets", &["resolver answer"]),
+    ("control messages delivered", "psi_control_messages", &["delivered"]),
+    ("control messages timed out", "psi_control_messages", &["timed out"]),
+    ("control fragments repeated", "psi_control_fragments_repeated", &[]),
+    ("interests arrived", "ndn_packets", &["interest", "in"]),
+    ("interests sent", "ndn_packets", &["interest", "out"]),
+    ("data arrived", "ndn_packets", &["data", "in"]),
+    ("data sent", "ndn_packets", &["data", "out"]),
+    ("nacks arrived", "ndn_packets", &["nack", "in"]),
+    ("nacks sent", "ndn_packets", &["nack", "out"]),
+    ("interests satisfied", "ndn_interests", &["satisfied"]),
+    ("interests not satisfied", "ndn_interests", &["expired"]),
+    ("interests aggregated", "ndn_interests", &["aggregated"]),
+    ("packets acknowledged on links", "ndn_link_packets", &["acknowledged"]),
+    ("packets sent again on links", "ndn_link_packets", &["sent again"]),
+    ("packets given up on links", "ndn_link_packets", &["given up"]),
+    ("path labels written", "ndn_path_labels", &[]),
+    ("path tags followed", "ndn_path_tags", &["followed"]),
+    ("path tags that failed", "ndn_path_tags", &["failed"]),
+    ("echo requests answered", "ndn_echo_requests_answered", &[]),
+    ("flows found by the acceleration base", "ndn_flow_lookups", &["found"]),
+    ("flows not found by the acceleration base", "ndn_flow_lookups", &["not found"]),
+    ("chunks arrived", "mf_chunks", &["arrived"]),
+    ("chunks sent", "mf_chunks", &["sent"]),
+    ("chunks originated", "mf_chunks", &["originated"]),
+    ("chunks consumed", "mf_chunks", &["consumed"]),
+    ("chunks dropped", "mf_chunks", &["dropped"]),
+    ("chunks returned", "mf_chunks", &["returned"]),
+    ("chunks cut through", "mf_chunks", &["cut through"]),
+    ("chunks pushed aside", "mf_chunks", &["pushed aside"]),
+    ("object chunks sent", "mf_object_chunks", &["sent"]),
+    ("object chunks sent again", "mf_object_chunks", &["sent again"]),
+    ("chunks without room in the receive buffer", "mf_object_chunks", &["refused by a full receiver"]),
+    ("wrong bytes of sources", "mf_wrong_chunks", &["source"]),
+    ("wrong bytes out of storage", "mf_wrong_chunks", &["storage"]),
+    ("wrong bytes out of caches", "mf_wrong_chunks", &["cache"]),
+    ("chunks stored", "mf_stored_chunks", &["stored"]),
+    ("stored chunks delivered", "mf_stored_chunks", &["delivered"]),
+    ("stored chunks evicted", "mf_stored_chunks", &["evicted"]),
+    ("stored chunks expired", "mf_stored_chunks", &["expired"]),
+    ("stored chunks purged", "mf_stored_chunks", &["purged"]),
+    ("chunks refused by the store", "mf_stored_chunks", &["refused"]),
+    ("chunks restored", "mf_stored_chunks", &["restored"]),
+    ("reminders for producers", "mf_reminders", &[]),
+    ("unreported drops", "mf_unreported_drops", &[]),
+    ("places in the store that are damaged", "mf_damage", &["store", "places"]),
+    ("damaged bytes in the store", "mf_damage", &["store", "bytes"]),
+    ("damaged files of the store put aside", "mf_damage", &["store", "files"]),
+    ("places in the stored names that are damaged", "mf_damage", &["names", "places"]),
+    ("damaged bytes in the stored names", "mf_damage", &["names", "bytes"]),
+    ("damaged files of the stored names put aside", "mf_damage", &["names", "files"]),
+    ("names put into the store of names", "mf_name_store", &["stored"]),
+    ("names older than those in the store of names", "mf_name_store", &["stale"]),
+    ("lookups in the store of names", "mf_name_store", &["read"]),
+    ("changes told by the store of names", "mf_name_store", &["told"]),
+    ("failed requests to the store of names", "mf_name_store", &["failed"]),
+    ("forged names in the store of names", "mf_name_store", &["forged"]),
+    ("names ended in the store of names", "mf_name_store", &["ended"]),
+    ("restarts of the store of names", "mf_name_store", &["restarts"]),
+    ("entries put into the store of records", "psi_record_store", &["stored"]),
+    ("changes told by the store of records", "psi_record_store", &["told"]),
+    ("failed requests to the store of records", "psi_record_store", &["failed"]),
+    ("malformed entries in the store of records", "psi_record_store", &["malformed"]),
+    ("restarts of the store of records", "psi_record_store", &["restarts"]),
+    ("events dropped", "events_dropped", &[]),
+    ("requests sent upstream", "mf_requests_upstream", &[]),
+    ("groups whose proxy is away", "mf_groups_without_proxy", &[]),
+    ("link state not acknowledged", "psi_link_states_unacknowledged", &[]),
 ];
 
 /// Faces with separate series; incoming neighbours could be many.
@@ -479,6 +416,9 @@ fn now(from: &Reading<'_>, of: fn(&PathNow) -> Option<f64>) -> Vec<Sample> {
 }
 fn one(value: f64) -> Vec<Sample> {
     vec![number([], value)]
+}
+fn total(value: u64) -> Vec<Sample> {
+    vec![count([], value)]
 }
 fn number<const N: usize>(labels: [&str; N], value: f64) -> Sample {
     Sample { labels: labels.map(String::from).into(), value: Value::Number(value) }

@@ -30,7 +30,7 @@ fn curl_fetches_uploads_and_goes_through_tunnels() {
     let timeouts = Timeouts::default();
     let world = world_of(Server::start(), script.address, None, timeouts, Limits::default());
     let run = |arguments: &[&str]| {
-        let proxy = format!("http://{}", world.browser.address());
+        let proxy = format!("http://{}", world.browser.address);
         let output = Command::new(&curl).args(["-sS", "-m", "30", "-x", &proxy]).args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
@@ -77,7 +77,7 @@ fn pip_installs_from_an_index_behind_the_proxies() {
         (format!("/files/{file}"), text_answer("application/zip", &wheel)),
     ];
     let world = Script::start(answers.into()).world(Timeouts::default());
-    let (proxy, into) = (format!("http://{}", world.browser.address()), world.folder.path().join("packages"));
+    let (proxy, into) = (format!("http://{}", world.browser.address), world.folder.path().join("packages"));
     let output = Command::new(&python)
         .args(["-m", "pip", "install", "--isolated", "--no-cache-dir", "--disable-pip-version-check", "--no-deps"])
         .args(["--index-url", "http://site.example/simple", "--trusted-host", "site.example", "--proxy", &proxy])
@@ -118,7 +118,7 @@ fn a_browser_loads_a_page_with_thirty_parts_an_event_stream_and_a_websocket() {
     let mut browser = Command::new(chromium)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0"])
         .arg(format!("--user-data-dir={}", world.folder.path().join("profile").display()))
-        .arg(format!("--proxy-server=http://{}", world.browser.address()))
+        .arg(format!("--proxy-server=http://{}", world.browser.address))
         .arg("http://site.example/")
         .stderr(std::process::Stdio::null())
         // The program may be a script whose child is the browser.

@@ -1,6 +1,6 @@
 //! `trib lab`: the papers' experiments, with the papers' figures next to ours.
 use std::path::Path;
-use tributary::{ApiError, ErrorKind, views::counted};
+use tributary::{ApiError, views::counted};
 use tributary_lab::{Experiment, Metric, Results, Scale, Settings, experiments, report};
 use tributary_terminal::out;
 
@@ -45,8 +45,7 @@ fn list(json: bool) {
 
 fn find(name: &str) -> Result<&'static Experiment, ApiError> {
     experiments::find(name).ok_or_else(|| {
-        let message = format!("there is no experiment '{name}'");
-        ApiError::new(ErrorKind::Usage, message).with_hint("`trib lab list` names them")
+        ApiError::usage(format!("there is no experiment '{name}'")).with_hint("`trib lab list` names them")
     })
 }
 
@@ -57,7 +56,7 @@ fn find_scheme(experiment: &Experiment, name: &str) -> Result<&'static str, ApiE
             true => "only those whose names begin with ptp- compare schemes".to_string(),
             false => format!("it compares {}", schemes.join(", ")),
         };
-        ApiError::new(ErrorKind::Usage, format!("'{}' has no scheme '{name}'", experiment.name)).with_hint(&hint)
+        ApiError::usage(format!("'{}' has no scheme '{name}'", experiment.name)).with_hint(&hint)
     })
 }
 

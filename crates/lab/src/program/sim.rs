@@ -85,8 +85,7 @@ pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
 fn points(sim: &args::Sim) -> Result<Vec<Vec<Setting>>, ApiError> {
     let count = sim.sweep.iter().try_fold(1usize, |count, sweep| count.checked_mul(sweep.0.len()));
     if count.is_none_or(|count| count > POINTS_MAX) {
-        let message = format!("the sweeps have more than {POINTS_MAX} combinations");
-        return Err(ApiError::new(ErrorKind::Usage, message));
+        return Err(ApiError::usage(format!("the sweeps have more than {POINTS_MAX} combinations")));
     }
     let mut points = vec![sim.set.clone()];
     for sweep in &sim.sweep {
@@ -123,7 +122,7 @@ fn one(sim: &args::Sim, point: &[Setting], seed: u64) -> Result<Done, ApiError> 
         std::fs::create_dir_all(folder).map_err(|error| ApiError::io("make folder", folder.display(), &error))?;
     }
     let mut simulation = Simulation::new(&scenario)
-        .map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{}': {error}", sim.scenario.display())))?;
+        .map_err(|error| ApiError::usage(format!("'{}': {error}", sim.scenario.display())))?;
     // As they happen, not in the end: the memory of a run must not grow with its virtual time.
     let events_path = folder.as_ref().map(|folder| folder.join(output::EVENTS));
     if let Some(path) = &events_path {
@@ -200,7 +199,7 @@ fn load(path: &Path, seed: Option<u64>, settings: &[Setting]) -> Result<Scenario
     })?;
     for rival in &file.rivals {
         guest::add(&mut file.scenario, rival)
-            .map_err(|known| ApiError::new(ErrorKind::Usage, format!("rivals are {known}, not '{}'", rival.kind)))?;
+            .map_err(|known| ApiError::usage(format!("rivals are {known}, not '{}'", rival.kind)))?;
     }
     Ok(file)
 }
@@ -208,7 +207,7 @@ fn check_captures(sim: &args::Sim, file: &ScenarioFile) -> Result<(), ApiError> 
     for name in &sim.pcap {
         if file.scenario.link(name).is_none() {
             let known: Vec<&str> = file.scenario.links.iter().map(|link| link.name.as_str()).take(12).collect();
-            return Err(ApiError::new(ErrorKind::Usage, format!("there is no link '{name}' to capture"))
+            return Err(ApiError::usage(format!("there is no link '{name}' to capture"))
                 .with_hint(format!("links are {}", known.join(", "))));
         }
     }

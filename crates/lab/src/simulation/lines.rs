@@ -17,7 +17,7 @@ pub fn line(time: Time, node: &str, event: &Event) -> String {
     if let Event::Transfer(id, _) = event {
         object.insert("transfer".into(), json!(id.to_string()));
     }
-    let more = Notice::from_event(event).map_or_else(|| other(event), |notice| json!(notice));
+    let more = Notice::from_event(event.clone()).map_or_else(|| other(event), |notice| json!(notice));
     match more {
         Value::Object(fields) => object.extend(fields),
         value => {

@@ -2,7 +2,7 @@
 use tributary_core::Duration;
 use tributary_transport::messaging::{
     AcceptOptions, Destination, EXTENSION, GetOptions, Group, Held, HeldFilter, InNetwork, Keeping, Messaging,
-    MessagingError, SendOptions as Wanted, SendReport, Spread, StoreStatus,
+    SendOptions as Wanted, SendReport, Spread, StoreStatus,
 };
 
 use super::*;
@@ -52,7 +52,7 @@ impl Messaging for MfNode {
         object: Box<dyn ObjectReader>,
         to: &Destination,
         options: &Wanted,
-    ) -> Result<TransferId, MessagingError> {
+    ) -> Result<TransferId, String> {
         options.check()?;
         let destination = match to {
             Destination::Id(text) => guid(text)?,
@@ -65,9 +65,9 @@ impl Messaging for MfNode {
         if transfer.is_none() {
             self.sender.release(id);
         }
-        transfer.map(TransferId).ok_or(MessagingError::Transfers(PUSHED_MAX))
+        transfer.map(TransferId).ok_or_else(|| format!("this node sends {PUSHED_MAX} objects already, its limit"))
     }
-    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, MessagingError> {
+    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, String> {
         options.check()?;
         Ok(self.fetch_with(now, fetch, *options))
     }
@@ -99,31 +99,29 @@ impl Messaging for MfNode {
         self.resolver.delete(now, Guid::of_name(name));
         self.settle(now);
     }
-    fn set_readers(
-        &mut self,
-        now: Time,
-        name: Option<&Name>,
-        readers: Option<&[String]>,
-    ) -> Result<(), MessagingError> {
+    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String> {
         let readers = match readers {
             None => Readers::All,
             Some(devices) if devices.len() > READERS_MAX => {
-                return Err(MessagingError::Readers { count: devices.len(), max: READERS_MAX });
+                return Err(format!("a name has at most {READERS_MAX} readers, not {}", devices.len()));
             }
             Some(devices) => Readers::Only(devices.iter().map(|text| guid(text)).collect::<Result<_, _>>()?),
         };
         match MfNode::set_readers(self, now, name, readers) {
             true => Ok(()),
-            false => Err(MessagingError::NamesWithReaders),
+            false => Err("too many names of this node have restricted readers".into()),
         }
     }
-    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), MessagingError> {
+    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), String> {
         let parse = |members: &[String]| members.iter().map(|text| guid(text)).collect::<Result<Vec<_>, _>>();
         let members = members.map(parse).transpose()?;
         let proxy = self.config.groups.get(label).and_then(|group| group.proxy);
         match MfNode::set_group(self, now, label, members.map(|members| GroupConfig { members, proxy })) {
             true => Ok(()),
-            false => Err(MessagingError::Group { label_bytes_max: OWN_LABEL_BYTES_MAX, members_max: MEMBERS_MAX }),
+            false => Err(format!(
+                "a group's label has 1 to {OWN_LABEL_BYTES_MAX} bytes and a group at most {MEMBERS_MAX} members; a larger group \
+                 is made of groups"
+            )),
         }
     }
     fn groups(&self) -> BTreeMap<String, Group> {
@@ -175,17 +173,20 @@ impl Messaging for MfNode {
         };
         StoreStatus { used, capacity, held: by_transfer.into_iter().map(summary).collect() }
     }
-    fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError> {
+    fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, String> {
         let keys = self.meant(what)?;
         let purged = self.proxy.as_mut().map_or(0, |proxy| proxy.purge(now, &keys));
         self.settle(now);
         Ok(purged)
     }
-    fn keep(&mut self, now: Time, what: &HeldFilter, how: Keeping) -> Result<u64, MessagingError> {
+    fn keep(&mut self, now: Time, what: &HeldFilter, how: Keeping) -> Result<u64, String> {
         let decision = match how {
             Keeping::Hold => Decision::Hold,
             Keeping::Release => Decision::Release,
-            Keeping::AtLeast(time) if !EXTENSION.contains(&time) => return Err(MessagingError::Extension(time)),
+            Keeping::AtLeast(time) if !EXTENSION.contains(&time) => {
+                let (min, max) = EXTENSION.into_inner();
+                return Err(format!("stored chunks can be kept {min:?} to {max:?} longer, not {time:?}"));
+            }
             Keeping::AtLeast(time) => Decision::AtLeast(time),
         };
         let keys = self.meant(what)?;
@@ -200,10 +201,10 @@ impl Messaging for MfNode {
 
 impl MfNode {
     /// The stored chunks that a filter means.
-    fn meant(&self, what: &HeldFilter) -> Result<Vec<ChunkKey>, MessagingError> {
+    fn meant(&self, what: &HeldFilter) -> Result<Vec<ChunkKey>, String> {
         let destination = match what.destination.as_deref() {
             Some(text) if text.starts_with('/') => {
-                let name: Name = text.parse().map_err(|_| MessagingError::Id(text.into()))?;
+                let name: Name = text.parse().map_err(|_| no_guid(text))?;
                 Some(Guid::of_name(&name).to_string())
             }
             other => other.map(str::to_ascii_lowercase),
@@ -224,8 +225,11 @@ fn in_transit(held: &Holding) -> Option<(Guid, Time)> {
 fn count_of(chunks: &[&Holding], is_meant: impl Fn(&Holding) -> bool) -> u64 {
     chunks.iter().filter(|held| is_meant(held)).count() as u64
 }
-fn guid(text: &str) -> Result<Guid, MessagingError> {
-    text.parse().map_err(|()| MessagingError::Id(text.into()))
+fn guid(text: &str) -> Result<Guid, String> {
+    text.parse().map_err(|()| no_guid(text))
+}
+fn no_guid(text: &str) -> String {
+    format!("'{text}' is no GUID: it has 40 hex digits, `trib status` shows it")
 }
 fn reason(reason: StoreReason) -> &'static str {
     match reason {

@@ -46,10 +46,7 @@ impl Mirrors {
     }
     /// Adds the mirrors' accounts to those of the sources.
     pub(super) fn report(&self, now: Time, report: &mut TransferReport) {
-        report.sources.extend(self.bulk.source_reports());
-        report.paths.extend(self.bulk.path_reports(now));
-        report.duplicate_bytes += self.bulk.duplicate_bytes();
-        report.retransmitted_bytes += self.bulk.retried_bytes();
+        self.bulk.add_to(now, report);
     }
 }
 

@@ -10,7 +10,7 @@ use tributary_core::{
     EchoId, Random, Time,
     event::{EchoOutcome, EchoReport},
 };
-use tributary_transport::echo::{Echo, EchoError};
+use tributary_transport::echo::Echo;
 
 use super::{
     Outgoing,
@@ -31,6 +31,7 @@ use crate::{
 
 /// Echo requests in flight at one time.
 const UNDER_WAY_MAX: usize = 1024;
+const TOO_LONG: &str = "the name is too long for an echo request";
 /// The prefix of a path whose labels are a bit string.
 const BITS: &str = "bits:";
 
@@ -50,14 +51,14 @@ struct UnderWay {
 }
 
 impl Echoing {
-    pub(super) fn send(&mut self, now: Time, echo: &Echo, random: &mut Random) -> Result<EchoId, EchoError> {
+    pub(super) fn send(&mut self, now: Time, echo: &Echo, random: &mut Random) -> Result<EchoId, String> {
         if self.under_way.len() >= UNDER_WAY_MAX {
-            return Err(EchoError::TooMany { under_way: self.under_way.len() });
+            return Err(format!("{} echo requests wait for their answers already", self.under_way.len()));
         }
         let tag = echo.path.as_deref().map(parse_path).transpose()?;
         let nonce = random.bits().to_be_bytes();
         let purpose = if echo.hop.is_some() { Purpose::Traceroute } else { Purpose::Ping };
-        let name = EchoRequest::name(&echo.target, nonce, purpose).map_err(|_| EchoError::Name)?;
+        let name = EchoRequest::name(&echo.target, nonce, purpose).map_err(|_| TOO_LONG)?;
         let interest = Interest {
             must_be_fresh: true,
             nonce: Some(Nonce::from(random.bits())),
@@ -153,8 +154,8 @@ fn path_text(tag: &Tag) -> String {
     }
     text
 }
-fn parse_path(text: &str) -> Result<Tag, EchoError> {
-    let wrong = |reason| EchoError::Path { path: text.into(), reason };
+fn parse_path(text: &str) -> Result<Tag, String> {
+    let wrong = |reason| format!("'{text}' is no path: {reason}");
     let bytes = |hex: &str| -> Option<Vec<u8>> {
         if !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) || !hex.len().is_multiple_of(2) {
             return None;
@@ -203,7 +204,7 @@ mod tests {
         for _ in 0..UNDER_WAY_MAX {
             assert!(echoing.send(Time::ZERO, &echo, &mut random).is_ok());
         }
-        let full = Err(EchoError::TooMany { under_way: UNDER_WAY_MAX });
+        let full = Err(format!("{UNDER_WAY_MAX} echo requests wait for their answers already"));
         assert_eq!(echoing.send(Time::ZERO, &echo, &mut random), full);
         echoing.handle_timeout(Time::from_millis(999));
         assert_eq!(echoing.reports.pop_front(), None);
@@ -213,6 +214,6 @@ mod tests {
         assert!(reports.iter().all(|report| report.outcome == EchoOutcome::Silence));
         assert_eq!(echoing.poll_timeout(), None);
         let long: tributary_content::Name = alloc::format!("/{}", "x".repeat(1015)).parse().unwrap();
-        assert_eq!(echoing.send(Time::ZERO, &Echo { target: long, ..echo }, &mut random), Err(EchoError::Name));
+        assert_eq!(echoing.send(Time::ZERO, &Echo { target: long, ..echo }, &mut random), Err(TOO_LONG.into()));
     }
 }

@@ -14,7 +14,7 @@ mod paths;
 mod requested;
 pub mod selection;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 
 use bytes::Bytes;
 use tributary_content::{Manifest, Name, ObjectId};
@@ -22,7 +22,7 @@ use tributary_core::{Duration, EchoId, FaceId, NodeId, Random, Time, TransferId,
 use tributary_transport::{
     Fetch, TransferConfig,
     bulk::{BulkInput, BulkStep},
-    echo::{Echo, EchoError},
+    echo::Echo,
     fetches::FetchTable,
     policy::{FacePolicy, PathDemands},
 };
@@ -69,7 +69,7 @@ impl Outgoing {
 
 /// All fetches of a node.
 pub struct Receiver {
-    label: alloc::string::String,
+    label: String,
     config: TransferConfig,
     paths: PathConfig,
     shared_keys: Vec<SharedKey>,
@@ -130,7 +130,7 @@ impl Receiver {
     }
     /// Sets the operator's policy for a face.
     pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
-        self.fetches.set_face_policy(now, face, policy);
+        self.fetches.shared.faces.set(now, face, policy);
         let faces = self.fetches.shared.faces.clone();
         for (_, fetch) in self.fetches.running_mut() {
             fetch.reconsider_paths(now, &faces, &mut self.random);
@@ -150,8 +150,8 @@ impl Receiver {
     /// Sends an echo request.
     ///
     /// # Errors
-    /// [`EchoError`]: nothing was sent.
-    pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, EchoError> {
+    /// The reason, in words: nothing was sent.
+    pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, String> {
         self.echoing.send(now, echo, &mut self.random)
     }
     /// Takes a Data or a Nack for this node.
@@ -232,7 +232,7 @@ const SOURCES_TYPICAL: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) node: NodeId,
-    pub(crate) label: alloc::string::String,
+    pub(crate) label: String,
     pub(crate) manifest: Vec<u8>,
     /// The same, decoded; `None` for foreign objects.
     pub(crate) shown: Option<Manifest>,

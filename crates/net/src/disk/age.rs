@@ -12,13 +12,14 @@
 //! So the age may be too low after a reboot, by the time that the machine was off, and promised chunks are kept for
 //! longer. It is too high only if the time of day is wrong for [`SETTLE`] after a boot.
 use std::{
-    fmt, fs, io,
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use nix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
 use tributary_core::Time;
 
 use super::fs::{FileSystem, read, real, replace};
@@ -115,7 +116,7 @@ impl Age {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.marks.lock();
         if let Some(known) = mark {
             *marks = Marks { written: Some(known.0), known };
         }
@@ -123,7 +124,7 @@ impl Age {
     }
     /// The age now. It never decreases while the process runs.
     pub fn now(&self) -> Duration {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).advance((self.clocks)())
+        self.marks.lock().advance((self.clocks)())
     }
     /// The same as [`Age::now`], before something is kept in the folder: writes a mark if there is no recent one.
     ///
@@ -138,7 +139,7 @@ impl Age {
     /// # Errors
     /// Errors of the file system.
     pub(crate) fn save(&self, fs: &dyn FileSystem) -> io::Result<()> {
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.marks.lock();
         let now = (self.clocks)();
         let age = marks.advance(now.clone());
         // A mark of an earlier boot stays until the time of day is reliable: it is needed to compute the time off.
@@ -168,12 +169,6 @@ impl Marks {
         age
     }
 }
-impl fmt::Debug for Age {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Age").field("file", &self.file).finish_non_exhaustive()
-    }
-}
-
 /// The age in a mark, and the reading then.
 fn decode(bytes: &[u8]) -> Option<(Duration, Reading)> {
     let mut words = std::str::from_utf8(bytes).ok()?.split_whitespace();

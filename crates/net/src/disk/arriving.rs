@@ -4,16 +4,16 @@
 //!   put_chunk ──► part, then held ──► ArrivingObject: gives what is held, and says of the rest that it is not here yet
 //! ```
 use std::{
-    fmt,
     ops::Range,
     path::PathBuf,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tributary_content::{Bitmap, ChunkIndex, HashTree, Manifest, ObjectReader, StoreError};
 
-use super::{Storage, background::lock, fs::FsFile, io_error, publish::Reads};
+use super::{Storage, fs::FsFile, io_error, publish::Reads};
 
 /// Takes the object of a download once its chunks can be verified; called on the thread of the store.
 #[derive(Clone)]
@@ -24,12 +24,6 @@ impl Share {
         Share(Arc::new(take), storage.clone())
     }
 }
-impl fmt::Debug for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Share")
-    }
-}
-
 /// The chunks that a download holds, for those who read it.
 pub(super) type Held = Arc<Mutex<Bitmap>>;
 
@@ -72,7 +66,7 @@ impl ArrivingObject {
 }
 impl Content {
     fn read(&self, index: ChunkIndex) -> Result<Bytes, StoreError> {
-        if !lock(&self.held).get(index) {
+        if !self.held.lock().get(index) {
             return Err(StoreError::NotYet { chunk: index.0 });
         }
         let mut chunk = vec![0; self.manifest.chunk_len(index) as usize];
@@ -95,7 +89,7 @@ impl ObjectReader for ArrivingObject {
         self.content.read(index)
     }
     fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-        match lock(&self.content.held).get(index) {
+        match self.content.held.lock().get(index) {
             true => Ok(None),
             false => Err(StoreError::NotYet { chunk: index.0 }),
         }
@@ -108,15 +102,9 @@ impl ObjectReader for ArrivingObject {
         self.reads.poll()
     }
     fn held(&self) -> Option<Vec<Range<u32>>> {
-        Some(lock(&self.content.held).set_ranges().collect())
+        Some(self.content.held.lock().set_ranges().collect())
     }
 }
-impl fmt::Debug for ArrivingObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrivingObject").field("path", &self.content.path).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,14 +120,14 @@ mod tests {
         let (storage, taken) = (Storage::default(), Arc::new(Mutex::new(Vec::new())));
         let share = {
             let taken = Arc::clone(&taken);
-            Share::new(&storage, move |object| lock(&taken).push(object))
+            Share::new(&storage, move |object| taken.lock().push(object))
         };
         let target = directory.path().join("out");
         let options = PartOptions { share: Some(share), ..PartOptions::default() };
         let mut store = PartFile::open(&target, published.manifest(), &options).expect("nothing speaks against it");
-        assert!(lock(&taken).is_empty(), "nothing can be verified yet");
+        assert!(taken.lock().is_empty(), "nothing can be verified yet");
         store.put_tree(published.hash_tree()).expect("it matches");
-        let mut arriving = lock(&taken).pop().expect("it is offered");
+        let mut arriving = taken.lock().pop().expect("it is offered");
         assert_eq!((arriving.manifest(), arriving.tree()), (published.manifest(), published.tree()));
         assert!(matches!(arriving.try_read(ChunkIndex(1)), Err(StoreError::NotYet { chunk: 1 })));
         [1, 2, 4].into_iter().for_each(|index| put(&mut store, &mut published, index));

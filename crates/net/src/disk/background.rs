@@ -7,12 +7,13 @@
 //!   FileObject ── begin_read(chunk) ─────────────────────────────────► read, verify
 //!        ▲  poll_read ◄──────────────────────────────────────────────── chunk; Bell
 //! ```
+use parking_lot::{Condvar, Mutex};
 use std::{
     collections::VecDeque,
-    fmt, io,
+    io,
     path::Path,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, TryRecvError, channel},
     },
@@ -70,14 +71,14 @@ impl Storage {
     }
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let thread = thread::Builder::new().name(name.into()).spawn(work)?;
-        let mut threads = lock(&self.0.threads);
+        let mut threads = self.0.threads.lock();
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread);
         Ok(())
     }
     /// Runs `job` on one of the readers.
     pub(super) fn read(&self, job: impl FnOnce() + Send + 'static) {
-        let mut queue = lock(&self.0.reads.queue);
+        let mut queue = self.0.reads.queue.lock();
         queue.jobs.push_back(Box::new(job));
         let needs_reader = queue.readers < READERS.min(queue.jobs.len());
         queue.readers += usize::from(needs_reader);
@@ -87,7 +88,7 @@ impl Storage {
         if needs_reader && let Err(error) = self.spawn("read", move || reads.run()) {
             // The existing readers do it; without any the object cannot be read, which is logged.
             tracing::error!(%error, "no thread to read with");
-            lock(&self.0.reads.queue).readers -= 1;
+            self.0.reads.queue.lock().readers -= 1;
         }
     }
     /// Opens a store by `open` on a new thread, which carries out all its operations. The node's end returns
@@ -141,20 +142,15 @@ impl Storage {
         })
     }
 }
-impl fmt::Debug for Storage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Storage").field("threads", &lock(&self.0.threads).len()).finish_non_exhaustive()
-    }
-}
 impl Shared {
     fn wait(&self) {
-        lock(&self.reads.queue).is_closed = true;
+        self.reads.queue.lock().is_closed = true;
         self.reads.changed.notify_all();
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads = std::mem::take(&mut *self.threads.lock());
         // One of them may be the last owner of all this.
         let rest = threads.into_iter().filter(|other| other.thread().id() != thread::current().id());
         rest.for_each(|thread| drop(thread.join()));
-        let mut queue = lock(&self.reads.queue);
+        let mut queue = self.reads.queue.lock();
         (queue.is_closed, queue.readers) = (false, 0);
     }
 }
@@ -165,7 +161,7 @@ impl Drop for Shared {
 }
 impl Reads {
     fn run(&self) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         loop {
             if queue.is_closed {
                 return;
@@ -174,9 +170,9 @@ impl Reads {
                 Some(job) => {
                     drop(queue);
                     job();
-                    queue = lock(&self.queue);
+                    queue = self.queue.lock();
                 }
-                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => self.changed.wait(&mut queue),
             }
         }
     }
@@ -337,21 +333,6 @@ impl Drop for BackgroundStore {
         }
     }
 }
-impl fmt::Debug for BackgroundStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackgroundStore")
-            .field("is_open", &self.is_open)
-            .field("held", &self.held.count())
-            .field("of", &self.held.len())
-            .finish_non_exhaustive()
-    }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The value is consistent between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -500,7 +481,7 @@ mod tests {
         for _ in 0..READERS {
             let gate = Arc::clone(&gate);
             storage.read(move || {
-                let _ = lock(&gate).recv();
+                let _ = gate.lock().recv();
             });
         }
         object.begin_read(ChunkIndex(3));

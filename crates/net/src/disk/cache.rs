@@ -12,14 +12,14 @@
 //! enough, chunks pass through memory: they stay until no reader's window holds them.
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fs,
     fs::File,
     io,
     ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -27,16 +27,17 @@ use std::{
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tributary_content::{
     Bitmap, ChunkCipher, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKey, PublicKey, StoreError,
     StoreOpener, Wanted, Wishes,
 };
 
-use super::{Sealed, StoreHooks, Trust, background::lock, io_error, opener::Remember, refusal};
+use super::{Sealed, StoreHooks, Trust, check_chunk, io_error, opener::Remember};
 use crate::bell::Bell;
 
 /// The folder of the objects, and its size. Clones are one cache.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ObjectCache(Arc<Folder>);
 
 struct Folder {
@@ -53,12 +54,6 @@ struct Folder {
 
 /// Maximum bytes of one object's chunks in memory while the disk is full: more than the windows of usual readers.
 const PASSING_BYTES_MAX: usize = 64 << 20;
-
-impl fmt::Debug for Folder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Folder").field("path", &self.path).finish_non_exhaustive()
-    }
-}
 
 impl ObjectCache {
     /// A cache in a folder, which is made if it is missing, of at most `bytes_max` bytes. Objects that have not been
@@ -99,7 +94,7 @@ impl ObjectCache {
     }
     /// The objects, the least recently read first.
     fn files(&self) -> Vec<CacheFile> {
-        let open = lock(&self.0.open);
+        let open = self.0.open.lock();
         let Ok(entries) = fs::read_dir(&self.0.path) else { return Vec::new() };
         let mut files = Vec::new();
         for entry in entries.flatten() {
@@ -145,16 +140,16 @@ impl ObjectCache {
     fn object(&self, manifest: &Manifest, key: Option<&ObjectKey>, bell: &Bell) -> Result<CachedObject, StoreError> {
         let id = manifest.object_id().to_string();
         let path = self.0.path.join(format!("{id}.data"));
-        *lock(&self.0.open).entry(id.clone()).or_default() += 1;
+        *self.0.open.lock().entry(id.clone()).or_default() += 1;
         let opened = OpenFile { cache: self.clone(), id };
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(&path).map_err(|error| io_error("open", &path, &error))?;
-        let before = lock(&self.0.latest).get(&opened.id).and_then(Weak::upgrade);
+        let before = self.0.latest.lock().get(&opened.id).and_then(Weak::upgrade);
         let (held, tree) = match &before {
             // Its list is written only at the end of its session; its chunks were verified.
             Some(before) => {
-                let state = before.lock();
+                let state = before.state.lock();
                 (state.on_disk(), state.tree.clone())
             }
             None => kept(&path, manifest, &file).unwrap_or((Bitmap::new(manifest.chunk_count()), None)),
@@ -174,7 +169,7 @@ impl ObjectCache {
             bell: bell.clone(),
             opened,
         });
-        lock(&self.0.latest).insert(id, Arc::downgrade(&shared));
+        self.0.latest.lock().insert(id, Arc::downgrade(&shared));
         Ok(CachedObject(shared))
     }
 }
@@ -200,19 +195,18 @@ fn now() -> SystemTime {
 }
 
 /// Counts as open while it lives.
-#[derive(Debug)]
 struct OpenFile {
     cache: ObjectCache,
     id: String,
 }
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let mut open = lock(&self.cache.0.open);
+        let mut open = self.cache.0.open.lock();
         if let Some(count) = open.get_mut(&self.id) {
             *count -= 1;
             if *count == 0 {
                 open.remove(&self.id);
-                lock(&self.cache.0.latest).remove(&self.id);
+                self.cache.0.latest.lock().remove(&self.id);
             }
         }
     }
@@ -290,9 +284,6 @@ impl State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
     /// The wanted chunks have changed.
     fn on_change(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
@@ -301,7 +292,7 @@ impl Shared {
 }
 impl Wishes for Shared {
     fn wanted(&self) -> Wanted {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_open = |window: &Range<u32>| !window.clone().all(|index| state.held.get(index));
         let urgent = state.readers.values().map(|(urgent, _)| urgent.clone());
         let ahead = state.readers.values().map(|(_, ahead)| ahead.clone());
@@ -337,20 +328,20 @@ impl CachedObject {
     }
     /// A new reader, which wants nothing yet.
     pub fn reader(&self) -> CacheReader {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let id = state.next_reader;
         state.next_reader += 1;
         CacheReader { object: self.clone(), id }
     }
     /// No reader wants more: the fetch ends in order.
     pub fn close(&self) {
-        self.0.lock().is_closed = true;
+        self.0.state.lock().is_closed = true;
         self.0.on_change();
     }
     /// The fetch has ended, and why; readers that wait are woken.
     pub fn end(&self, reason: &str) {
         let wakers = {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             state.failed.get_or_insert_with(|| reason.into());
             std::mem::take(&mut state.wakers)
         };
@@ -358,12 +349,12 @@ impl CachedObject {
     }
     /// Whether new readers need another session: the fetch has ended, or chunks that passed through were discarded.
     pub fn has_ended(&self) -> bool {
-        let state = self.0.lock();
+        let state = self.0.state.lock();
         state.failed.is_some() || state.is_closed || state.has_dropped
     }
     /// Whether the object is complete.
     pub fn is_complete(&self) -> bool {
-        self.0.lock().held.is_full()
+        self.0.state.lock().held.is_full()
     }
     fn step(&self) -> u64 {
         let chunk =
@@ -383,7 +374,7 @@ impl CachedObject {
     /// # Errors
     /// The system's error, or that a chunk differs from the publisher's sealed one.
     pub fn read(&self, bytes: Range<u64>) -> io::Result<Bytes> {
-        let (cipher, passing) = (self.0.cipher.as_ref(), self.0.lock().passing.clone());
+        let (cipher, passing) = (self.0.cipher.as_ref(), self.0.state.lock().passing.clone());
         if cipher.is_none() && passing.is_empty() {
             let len = usize::try_from(bytes.end - bytes.start).map_err(io::Error::other)?;
             let mut buffer = Vec::with_capacity(len);
@@ -414,12 +405,6 @@ impl CachedObject {
         Ok(plain.into())
     }
 }
-impl fmt::Debug for CachedObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedObject").field("path", &self.0.path).finish_non_exhaustive()
-    }
-}
-
 /// Reads into memory that was not cleared before.
 fn read_into(file: &File, buffer: &mut Vec<u8>, len: usize, mut offset: u64) -> io::Result<()> {
     while buffer.len() < len {
@@ -435,7 +420,6 @@ fn read_into(file: &File, buffer: &mut Vec<u8>, len: usize, mut offset: u64) -> 
 }
 
 /// One reader of an object; it wants nothing more when it is dropped.
-#[derive(Debug)]
 pub struct CacheReader {
     object: CachedObject,
     id: u64,
@@ -451,7 +435,7 @@ impl CacheReader {
         let ahead = self.object.chunks(&(at..end));
         let wanted = (ahead.start..ahead.end.min(ahead.start + 1), ahead);
         let before = {
-            let mut state = self.object.0.lock();
+            let mut state = self.object.0.state.lock();
             let before = state.readers.insert(self.id, wanted.clone());
             state.pass_on();
             before
@@ -464,7 +448,7 @@ impl CacheReader {
     /// `end`.
     pub fn poll_here(&mut self, context: &mut Context<'_>, at: u64, end: u64) -> Poll<Result<u64, String>> {
         let chunks = self.object.chunks(&(at..end));
-        let mut state = self.object.0.lock();
+        let mut state = self.object.0.state.lock();
         let here = chunks.clone().take_while(|index| state.held.get(*index)).count() as u64;
         if here == 0 && !chunks.is_empty() {
             if let Some(reason) = &state.failed {
@@ -481,7 +465,7 @@ impl CacheReader {
 impl Drop for CacheReader {
     fn drop(&mut self) {
         let was_there = {
-            let mut state = self.object.0.lock();
+            let mut state = self.object.0.state.lock();
             let was_there = state.readers.remove(&self.id).is_some();
             state.pass_on();
             was_there
@@ -532,18 +516,12 @@ impl StoreOpener for CacheOpener {
         };
         let object = self.cache.object(manifest, key.as_ref(), &self.bell)?;
         (self.on_open)(object.clone());
-        let held = object.0.lock().held.clone();
-        let tree = object.0.lock().tree.clone();
+        let held = object.0.state.lock().held.clone();
+        let tree = object.0.state.lock().tree.clone();
         let remember = Remember { trust: self.trust.clone(), manifest: manifest.clone() };
         Ok(Box::new(CacheStore { remember, object, held, tree }))
     }
 }
-impl fmt::Debug for CacheOpener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheOpener").field("cache", &self.cache).finish_non_exhaustive()
-    }
-}
-
 /// The store of a fetch into a cache.
 struct CacheStore {
     remember: Remember,
@@ -560,25 +538,22 @@ impl ChunkStore for CacheStore {
     }
     fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
         self.tree = Some(tree.clone());
-        self.object.0.lock().tree = Some(tree.clone());
+        self.object.0.state.lock().tree = Some(tree.clone());
         Ok(())
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         let shared = &self.object.0;
-        let (manifest, need) = (&shared.manifest, shared.manifest.chunk_len(index) as usize);
-        if index.0 >= manifest.chunk_count() || bytes.len() != need {
-            let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
-            return Err(refusal("write", &shared.path, reason));
-        }
+        let manifest = &shared.manifest;
+        check_chunk(manifest, index, bytes, &shared.path)?;
         let cache = &shared.opened.cache;
         let written = cache.write(&shared.file, bytes, manifest.chunk_offset(index));
         let is_written = written.map_err(|error| io_error("write", &shared.path, &error))?;
         self.held.set(index);
         let wakers = {
-            let mut state = shared.lock();
+            let mut state = shared.state.lock();
             if !is_written {
                 let passing: usize = state.passing.values().map(Bytes::len).sum();
-                if passing + need > PASSING_BYTES_MAX {
+                if passing + bytes.len() > PASSING_BYTES_MAX {
                     let full = io::Error::from(io::ErrorKind::StorageFull);
                     return Err(io_error("write", &shared.path, &full));
                 }
@@ -605,7 +580,7 @@ impl Drop for CacheStore {
         let shared = &self.object.0;
         let tree = self.tree.as_ref().filter(|_| shared.manifest.tree_bytes() > 0).map(HashTree::encode);
         if self.tree.is_some() || shared.manifest.tree_bytes() == 0 {
-            let list = [&tree.unwrap_or_default()[..], &shared.lock().on_disk().encode()].concat();
+            let list = [&tree.unwrap_or_default()[..], &shared.state.lock().on_disk().encode()].concat();
             let _ = fs::write(shared.path.with_extension("held"), list);
         }
         self.object.end("the fetch has ended");

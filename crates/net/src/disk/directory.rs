@@ -50,9 +50,10 @@ pub struct LeftOut {
 #[derive(Debug)]
 pub struct DirectorySource {
     path: PathBuf,
-    index: Arc<DirectoryIndex>,
+    pub(super) index: Arc<DirectoryIndex>,
     encoded: Vec<u8>,
-    left_out: Vec<LeftOut>,
+    /// The entries of the directory that are not in the object.
+    pub(super) left_out: Vec<LeftOut>,
     /// Where each file that is not empty starts in the object, and its number in the index.
     starts: Vec<(u64, usize)>,
     size: u64,
@@ -74,10 +75,7 @@ impl OpenSource for DirectorySource {
         for (path, identity) in &walk.identities {
             hasher.update(&(path.len() as u64).to_be_bytes()).update(path).update(&identity.0);
         }
-        let unsuitable = |error: super::index::IndexError| PublishError::Unsuitable {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        };
+        let unsuitable = |reason| PublishError::Unsuitable { path: path.display().to_string(), reason };
         let (modified, left_out) = (walk.modified, walk.left_out);
         let index = DirectoryIndex::new(walk.entries).map_err(unsuitable)?;
         let encoded = index.encode();
@@ -140,21 +138,6 @@ impl Source for DirectorySource {
             buffer = rest;
         }
         Ok(())
-    }
-}
-
-impl DirectorySource {
-    /// The index of the directory.
-    pub(super) fn contents(&self) -> &DirectoryIndex {
-        &self.index
-    }
-    /// The entries of the directory that are not in the object.
-    pub(super) fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
-    }
-    /// Whether the object contains every entry of the directory.
-    pub(super) fn is_complete(&self) -> bool {
-        self.left_out.is_empty()
     }
 }
 
@@ -453,7 +436,7 @@ mod tests {
         drop(store);
         assert!(PartFile::already_there(&target, &manifest, &PartOptions::default()).is_some());
         fs::write(target.join("own"), b"mine").expect("writable");
-        let refused = PartFile::open(&target, &manifest, &PartOptions::default()).expect_err("it exists");
+        let refused = PartFile::open(&target, &manifest, &PartOptions::default()).err().expect("it exists");
         assert!(refused.to_string().contains("it exists"), "{refused}");
     }
 
@@ -486,7 +469,7 @@ mod tests {
     #[test]
     fn files_of_the_system_in_a_directory_are_left_out() {
         let Ok(mut source) = DirectorySource::open(Path::new("/proc/self/attr")) else { return };
-        assert!(!source.is_complete() || source.index.entries().is_empty());
+        assert!(!source.left_out.is_empty() || source.index.entries().is_empty());
         let mut bytes = vec![0; usize::try_from(source.size()).expect("small")];
         source.read_at(0, &mut bytes).expect("what is in it can be read");
     }

@@ -119,7 +119,7 @@ fn download(seed: u64) {
         machine.be_rough();
         // As `PartFile::open` starts: the folder, and the lock on the state.
         let open = || {
-            match machine.fs.create_folder(staging.folder()) {
+            match machine.fs.create_folder(&staging.folder) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return None,
                 _ => {}
             }

@@ -86,8 +86,8 @@ impl DirectoryIndex {
     /// Sorts and checks the entries.
     ///
     /// # Errors
-    /// [`IndexError`] names the entry and the rule that it breaks.
-    pub fn new(mut entries: Vec<IndexEntry>) -> Result<Self, IndexError> {
+    /// A sentence names the entry and the rule that it breaks.
+    pub fn new(mut entries: Vec<IndexEntry>) -> Result<Self, String> {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let index = DirectoryIndex { entries };
         index.check()?;
@@ -96,21 +96,21 @@ impl DirectoryIndex {
     /// Reads an index from an untrusted source. `bytes` are exactly the index.
     ///
     /// # Errors
-    /// [`IndexError`] describes the malformed part, or names the entry and the rule that it breaks.
-    pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
+    /// A sentence describes the malformed part, or names the entry and the rule that it breaks.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         if Self::encoded_len(bytes)? != bytes.len() {
-            return Err(IndexError::Malformed { field: "length" });
+            return Err(malformed("length"));
         }
         let mut rest = &bytes[8..];
         let count = u32::from_be_bytes(take_array(&mut rest, "entries")?) as usize;
         if count > Self::ENTRIES_MAX {
-            return Err(IndexError::TooManyEntries { have: count });
+            return Err(too_many(count));
         }
         let mut entries = Vec::new();
         for _ in 0..count {
             let [kind] = take_array(&mut rest, "kind")?;
             let path = take_string(&mut rest, "path")?;
-            let access = Access::from_number(kind >> 4).ok_or(IndexError::Malformed { field: "access" })?;
+            let access = Access::from_number(kind >> 4).ok_or_else(|| malformed("access"))?;
             let kind = match kind & 0x0f {
                 kind @ (0 | 1) => EntryKind::File {
                     size: u64::from_be_bytes(take_array(&mut rest, "size")?),
@@ -119,36 +119,36 @@ impl DirectoryIndex {
                 },
                 2 => EntryKind::Directory { access },
                 3 if access == Access::Everybody => EntryKind::Link { target: take_string(&mut rest, "target")? },
-                _ => return Err(IndexError::Malformed { field: "kind" }),
+                _ => return Err(malformed("kind")),
             };
             entries.push(IndexEntry { path, kind });
         }
         if !rest.is_empty() {
-            return Err(IndexError::Malformed { field: "end" });
+            return Err(malformed("end"));
         }
         let index = DirectoryIndex { entries };
         index.check()?;
         // One index has one encoding.
         if bytes[MAGIC.len()] != index.layout() {
-            return Err(IndexError::Malformed { field: "layout" });
+            return Err(malformed("layout"));
         }
         Ok(index)
     }
     /// The length of the index in bytes, from its first [`DirectoryIndex::HEADER_BYTES`] bytes.
     ///
     /// # Errors
-    /// [`IndexError`] if these bytes do not start an index, or it would be too long.
-    pub fn encoded_len(header: &[u8]) -> Result<usize, IndexError> {
+    /// A sentence if these bytes do not start an index, or it would be too long.
+    pub fn encoded_len(header: &[u8]) -> Result<usize, String> {
         let mut rest = header;
         if take_array(&mut rest, "magic")? != *MAGIC {
-            return Err(IndexError::Malformed { field: "magic" });
+            return Err(malformed("magic"));
         }
         if !matches!(take_array(&mut rest, "layout")?, [LAYOUT_OPEN | LAYOUT_RESTRICTED]) {
-            return Err(IndexError::Malformed { field: "layout" });
+            return Err(malformed("layout"));
         }
         let length = u32::from_be_bytes(take_array(&mut rest, "length")?) as usize;
         if !(Self::HEADER_BYTES..=Self::BYTES_MAX).contains(&length) {
-            return Err(IndexError::TooLong { have: length });
+            return Err(too_long(length));
         }
         Ok(length)
     }
@@ -202,15 +202,15 @@ impl DirectoryIndex {
         };
         Self::HEADER_BYTES + self.entries.iter().map(|entry| 3 + entry.path.len() + of_entry(entry)).sum::<usize>()
     }
-    fn check(&self) -> Result<(), IndexError> {
+    fn check(&self) -> Result<(), String> {
         if self.entries.len() > Self::ENTRIES_MAX {
-            return Err(IndexError::TooManyEntries { have: self.entries.len() });
+            return Err(too_many(self.entries.len()));
         }
         let mut directories: BTreeSet<&[u8]> = BTreeSet::from([&b""[..]]);
         let (mut previous, mut total): (&[u8], u64) = (b"", 0);
         for entry in &self.entries {
             let path = &entry.path[..];
-            let refuse = |rule| IndexError::Entry { path: shown(path), rule };
+            let refuse = |rule| format!("'{}': {rule}", shown(path));
             check_path(path).map_err(refuse)?;
             if path <= previous {
                 return Err(refuse("it is out of order or there twice"));
@@ -230,11 +230,11 @@ impl DirectoryIndex {
                     Some(total)
                 }
             }
-            .ok_or(IndexError::Malformed { field: "size" })?;
+            .ok_or_else(|| malformed("size"))?;
             previous = path;
         }
         let have = self.byte_count();
-        if have > Self::BYTES_MAX { Err(IndexError::TooLong { have }) } else { Ok(()) }
+        if have > Self::BYTES_MAX { Err(too_long(have)) } else { Ok(()) }
     }
 }
 impl IndexEntry {
@@ -252,38 +252,6 @@ impl IndexEntry {
             EntryKind::Directory { .. } | EntryKind::Link { .. } => 0,
         }
     }
-}
-
-/// Why something is not an index that may be unpacked.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum IndexError {
-    /// The bytes make no sense.
-    #[error("the index of the directory is malformed at its {field}")]
-    Malformed {
-        /// Where.
-        field: &'static str,
-    },
-    /// Too many entries.
-    #[error("a directory has at most {max} entries, not {have}", max = DirectoryIndex::ENTRIES_MAX)]
-    TooManyEntries {
-        /// Items present.
-        have: usize,
-    },
-    /// Too many bytes.
-    #[error("the index of a directory has at most {max} bytes, not {have}", max = DirectoryIndex::BYTES_MAX)]
-    TooLong {
-        /// Items present.
-        have: usize,
-    },
-    /// One entry breaks a rule.
-    #[error("'{path}': {rule}")]
-    Entry {
-        /// The entry.
-        path: String,
-        /// The rule.
-        rule: &'static str,
-    },
 }
 
 fn check_path(path: &[u8]) -> Result<(), &'static str> {
@@ -328,17 +296,26 @@ pub(super) fn check_target(path: &[u8], target: &[u8]) -> Result<(), &'static st
     }
     if climbed > depth { Err("the link leads out of the directory") } else { Ok(()) }
 }
+fn malformed(field: &str) -> String {
+    format!("the index of the directory is malformed at its {field}")
+}
+fn too_many(have: usize) -> String {
+    format!("a directory has at most {} entries, not {have}", DirectoryIndex::ENTRIES_MAX)
+}
+fn too_long(have: usize) -> String {
+    format!("the index of a directory has at most {} bytes, not {have}", DirectoryIndex::BYTES_MAX)
+}
 fn shown(path: &[u8]) -> String {
     printable::escape(&String::from_utf8_lossy(&path[..path.len().min(200)])).into_owned()
 }
-fn take_array<const N: usize>(rest: &mut &[u8], field: &'static str) -> Result<[u8; N], IndexError> {
-    let (array, after) = rest.split_first_chunk().ok_or(IndexError::Malformed { field })?;
+fn take_array<const N: usize>(rest: &mut &[u8], field: &'static str) -> Result<[u8; N], String> {
+    let (array, after) = rest.split_first_chunk().ok_or_else(|| malformed(field))?;
     *rest = after;
     Ok(*array)
 }
-fn take_string(rest: &mut &[u8], field: &'static str) -> Result<Vec<u8>, IndexError> {
+fn take_string(rest: &mut &[u8], field: &'static str) -> Result<Vec<u8>, String> {
     let length = u16::from_be_bytes(take_array(rest, field)?);
-    let (string, after) = rest.split_at_checked(usize::from(length)).ok_or(IndexError::Malformed { field })?;
+    let (string, after) = rest.split_at_checked(usize::from(length)).ok_or_else(|| malformed(field))?;
     *rest = after;
     Ok(string.to_vec())
 }

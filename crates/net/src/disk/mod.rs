@@ -66,7 +66,7 @@ pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish, publish_copy};
 pub use repository::DiskRepository;
 pub use sealed::{SealedPublication, publish_sealed};
-pub use selection::{Selection, SelectionError};
+pub use selection::Selection;
 pub use staging::is_reserved;
 pub use stream::{StreamOptions, StreamStore};
 pub use trust::{Trust, TrustStore};
@@ -77,7 +77,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
-use tributary_content::StoreError;
+use tributary_content::{ChunkIndex, Manifest, StoreError};
 use tributary_core::ByteCount;
 
 /// What the system refused, in words for a person.
@@ -95,6 +95,14 @@ fn io_error(operation: &'static str, path: &Path, error: &io::Error) -> StoreErr
 /// A refusal of this program.
 fn refusal(operation: &'static str, path: &Path, reason: impl Into<String>) -> StoreError {
     StoreError::Io { operation, path: path.display().to_string(), reason: reason.into() }
+}
+/// Refuses a chunk that the object does not have, or that has another length.
+fn check_chunk(manifest: &Manifest, index: ChunkIndex, bytes: &[u8], path: &Path) -> Result<(), StoreError> {
+    let need = manifest.chunk_len(index) as usize;
+    if index.0 < manifest.chunk_count() && bytes.len() == need {
+        return Ok(());
+    }
+    Err(refusal("write", path, format!("chunk {} has {need} bytes, not {}", index.0, bytes.len())))
 }
 /// Refuses to write `bytes` bytes to `file` and its temporary folder if they cannot fit: before hours are spent on
 /// them. The space that the file uses already counts as free.

@@ -1,12 +1,13 @@
 //! Published files that are open: as many as a process can spare, however many it publishes.
 use nix::sys::resource::{Resource, getrlimit};
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     fs::File,
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, LazyLock, Weak},
 };
 use tributary_core::recency::Recency;
 
@@ -67,7 +68,7 @@ impl PooledFile {
     /// # Errors
     /// Errors of `read` and of opening the file again, also if another file is at its path now.
     pub(super) fn with<T>(&self, read: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-        let mut file = lock(&self.slot.file);
+        let mut file = self.slot.file.lock();
         if file.is_none() {
             let again = snapshot::open(&self.slot.path)?;
             if identity(&again)? != self.slot.identity {
@@ -83,14 +84,14 @@ impl PooledFile {
     }
     /// The result of `read` if the file is open: opening it could wait for the disk.
     pub(super) fn with_open<T>(&self, read: impl FnOnce(&File) -> T) -> Option<T> {
-        let done = lock(&self.slot.file).as_ref().map(read)?;
+        let done = self.slot.file.lock().as_ref().map(read)?;
         self.pool.touch(self.number, &self.slot);
         Some(done)
     }
 }
 impl Drop for PooledFile {
     fn drop(&mut self) {
-        let mut state = lock(&self.pool.state);
+        let mut state = self.pool.state.lock();
         state.open.remove(&self.number);
         state.order.remove(self.number);
     }
@@ -101,7 +102,7 @@ impl Pool {
         Pool { files_max, state: Mutex::default() }
     }
     fn add(&self, slot: &Arc<Slot>) -> u64 {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.next += 1;
         let number = state.next;
         drop(state);
@@ -111,7 +112,7 @@ impl Pool {
     /// It was used just now; those that were not used for longest are closed.
     fn touch(&self, number: u64, slot: &Arc<Slot>) {
         let mut closed = Vec::new();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.open.entry(number).or_insert_with(|| Arc::downgrade(slot));
         state.order.touch(number);
         // A file in reading stays; its reader returns here afterwards.
@@ -119,7 +120,7 @@ impl Pool {
             let Some(oldest) = state.order.first().filter(|oldest| *oldest != number) else { break };
             state.order.remove(oldest);
             let slot = state.open.remove(&oldest).and_then(|slot| slot.upgrade());
-            if let Some(mut file) = slot.as_ref().and_then(|slot| slot.file.try_lock().ok()) {
+            if let Some(mut file) = slot.as_ref().and_then(|slot| slot.file.try_lock()) {
                 closed.extend(file.take());
             }
         }
@@ -134,9 +135,6 @@ fn files_max() -> usize {
 }
 fn identity(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
-}
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -160,7 +158,7 @@ mod tests {
             PooledFile::in_pool(&pool, &path, File::open(&path).expect("it exists")).expect("a file")
         };
         let mut files: Vec<PooledFile> = (0..20).map(open).collect();
-        let is_open = |file: &PooledFile| lock(&file.slot.file).is_some();
+        let is_open = |file: &PooledFile| file.slot.file.lock().is_some();
         for number in [3, 19, 0, 7, 3, 3, 12] {
             assert_eq!(read(&files[number]).ok(), Some(number as u8));
             assert!(files.iter().filter(|file| is_open(file)).count() <= 3);
@@ -168,7 +166,7 @@ mod tests {
         // The three that were used last.
         assert_eq!([7, 3, 12, 0].map(|number| is_open(&files[number])), [true, true, true, false]);
         files.truncate(5);
-        assert_eq!(lock(&pool.state).open.len(), 1, "those that are gone take no place");
+        assert_eq!(pool.state.lock().open.len(), 1, "those that are gone take no place");
     }
 
     #[test]

@@ -1,15 +1,10 @@
 //! Trust and destination in one.
-use std::{
-    fmt,
-    io::Write,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use parking_lot::Mutex;
+use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, PublicKey, StoreError, StoreOpener};
 
 use super::{
     PartFile, PartOptions, Storage, StreamOptions, StreamStore, Trust,
-    background::lock,
     hooked_store::{HookedStore, StoreHooks},
     part::Leftover,
     refusal,
@@ -22,17 +17,8 @@ pub enum Destination {
     /// In order to this writer, through a [`StreamStore`]. It can be opened once.
     Stream(Box<dyn Write + Send>),
 }
-impl fmt::Debug for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Destination::Path(path) => f.debug_tuple("Path").field(path).finish(),
-            Destination::Stream(_) => f.write_str("Stream"),
-        }
-    }
-}
-
 /// How a [`DiskOpener`] decides and stores.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct DiskOptions {
     /// For a [`Destination::Path`].
     pub part: PartOptions,
@@ -70,7 +56,6 @@ pub trait FindKey: Send + Sync {
 }
 
 /// Opens the store of one fetch on this machine.
-#[derive(Debug)]
 pub struct DiskOpener {
     trust: Trust,
     destination: Option<Destination>,
@@ -156,10 +141,10 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
     }
     fn certify(&mut self, publisher: PublicKey) {
         self.trust.certify(publisher);
-        lock(&self.inner).certify(publisher);
+        self.inner.lock().certify(publisher);
     }
     fn bind_no_key(&mut self) {
-        lock(&self.inner).bind_no_key();
+        self.inner.lock().bind_no_key();
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.resumable.as_ref().is_some_and(|left| manifest.continues(left))
@@ -167,16 +152,10 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let (inner, wanted) = (Arc::clone(&self.inner), manifest.clone());
-        let open = move || lock(&inner).open(&wanted);
+        let open = move || inner.lock().open(&wanted);
         Ok(Box::new(self.storage.open_store(manifest, open)?))
     }
 }
-impl<O> fmt::Debug for BackgroundOpener<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackgroundOpener").field("trust", &self.trust).finish_non_exhaustive()
-    }
-}
-
 impl StoreOpener for DiskOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.trust.check(manifest)

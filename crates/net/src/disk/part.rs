@@ -1,11 +1,11 @@
 //! A download that survives being killed at any moment.
+use parking_lot::Mutex;
 use std::{
-    fmt,
     fs::File,
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 use tributary_content::{
@@ -14,9 +14,8 @@ use tributary_content::{
 
 use super::{
     arriving::{self, Held, Share},
-    background::lock,
-    check_room,
-    fs::{self, FileSystem, FsFile, OpenOptions, RealFileSystem},
+    check_chunk, check_room,
+    fs::{self, Create, FileSystem, FsFile, OpenOptions, RealFileSystem},
     io_error, parent, place,
     publish::Record,
     refusal,
@@ -25,7 +24,7 @@ use super::{
     selection::{Selected, Selection},
     sparse::{data_in, overwrite},
     staging::Staging,
-    state::{Create, StateTable, Stored, journal, open, read_header},
+    state::{StateTable, open, read_header},
     unpack::unpack,
     with_suffix,
 };
@@ -34,7 +33,7 @@ mod folder;
 mod steps;
 
 /// How a download treats existing files, and how strictly it waits for the disk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default)]
 pub struct PartOptions {
     /// What to trust of an interrupted fetch.
     pub resume: Resume,
@@ -42,9 +41,6 @@ pub struct PartOptions {
     pub durability: Durability,
     /// What to do with a file that has the final name.
     pub existing: Existing,
-    /// How long to wait for another fetch to the same place. Default: 1 s, because a daemon takes a moment to notice
-    /// that a restarted client's earlier request has ended.
-    pub lock_patience: Duration,
     /// Each object has a separate part, so that several can be fetched to one place at the same time. Each gets its
     /// name when it is complete.
     pub apart: bool,
@@ -95,28 +91,10 @@ pub struct Placed(Arc<Mutex<Option<PathBuf>>>);
 impl Placed {
     /// The name; `None` before it is complete.
     pub fn path(&self) -> Option<PathBuf> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
     fn set(&self, path: &Path) {
-        *lock(&self.0) = Some(path.into());
-    }
-}
-impl Default for PartOptions {
-    fn default() -> Self {
-        PartOptions {
-            resume: Resume::default(),
-            durability: Durability::default(),
-            existing: Existing::default(),
-            lock_patience: Duration::from_secs(1),
-            apart: false,
-            state_dir: None,
-            placed: Placed::default(),
-            leftover: Leftover::default(),
-            share: None,
-            selection: None,
-            part_kind: None,
-            key: None,
-        }
+        *self.0.lock() = Some(path.into());
     }
 }
 
@@ -161,6 +139,9 @@ pub enum Existing {
     Refuse,
 }
 impl Existing {
+    pub(super) fn replaces(self) -> bool {
+        !matches!(self, Existing::Number | Existing::Refuse)
+    }
     pub(super) fn numbers(self) -> bool {
         matches!(self, Existing::EarlierFetchOrNumber | Existing::Number)
     }
@@ -251,12 +232,9 @@ impl PartFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             there => there.map(|_| true).map_err(|error| io_error("read", &part_path, &error))?,
         };
-        let continued = match &stored {
-            Stored::Object(stored) if manifest.continues(stored) => Some(&**stored),
-            _ => None,
-        };
+        let continued = stored.as_ref().filter(|stored| manifest.continues(stored));
         let same = continued.is_some();
-        if let Stored::Object(other) = &stored
+        if let Some(other) = &stored
             && part_exists
             && !same
             && (other.name != manifest.name
@@ -283,10 +261,8 @@ impl PartFile {
         // An empty file is not emptied again: ext4 would take that for the start of a replacement and write everything
         // to the disk when the file is closed, at the cost of the node's thread.
         if !resumes && !is_empty() {
-            journal::set_len(journal::File::Part, 0);
             part.set_len(0).map_err(|error| io_error("empty", &part_path, &error))?;
         }
-        journal::set_len(journal::File::Part, manifest.size);
         part.set_len(manifest.size).map_err(|error| io_error("reserve space for", &part_path, &error))?;
         let tree = state.tree(manifest)?;
         let held = Bitmap::new(manifest.chunk_count());
@@ -315,7 +291,7 @@ impl PartFile {
             finished,
         };
         opened.load()?;
-        *lock(&opened.shared) = opened.held.clone();
+        *opened.shared.lock() = opened.held.clone();
         opened.begin_reuse()?;
         opened.begin_share();
         // An earlier process may have ended before it synced them, and a failed sync drops that process's writes too.
@@ -328,8 +304,7 @@ impl PartFile {
         let target = resolve(target).ok()?;
         let staging = staging_of(&target, manifest, options);
         let there = place::already_there(&target, manifest, options, &staged(&staging, manifest, options))?;
-        let is_of_this =
-            matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if manifest.continues(&stored));
+        let is_of_this = StateTable::peek(&staging.state()).is_some_and(|stored| manifest.continues(&stored));
         if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {
             let _ = clear(&staging);
         }
@@ -338,14 +313,14 @@ impl PartFile {
     }
     /// The folder of an unfinished download to `target`.
     pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
-        Some(Staging::of(&resolve(target).ok()?, None).folder().into())
+        Some(Staging::of(&resolve(target).ok()?, None).folder)
     }
     /// Whether an interrupted fetch left chunks of these bytes under this name for `target`. Nothing is locked or verified.
     pub fn resumes(target: &Path, manifest: &Manifest) -> bool {
         let Ok(target) = resolve(target) else { return false };
         let staging = Staging::of(&target, None);
         let state_path = staging.state();
-        let Stored::Object(stored) = StateTable::peek(&state_path) else { return false };
+        let Some(stored) = StateTable::peek(&state_path) else { return false };
         if !manifest.continues(&stored) || !exists(&staging.part()) {
             return false;
         }
@@ -356,8 +331,7 @@ impl PartFile {
     /// Whether [`PartOptions::apart`] would resume a part of exactly this object next to `target`.
     pub fn is_unfinished_apart(target: &Path, manifest: &Manifest) -> bool {
         let staging = Staging::of(target, Some(&manifest.publication_id()));
-        exists(&staging.part())
-            && matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest)
+        exists(&staging.part()) && StateTable::peek(&staging.state()).as_ref() == Some(manifest)
     }
     /// The complete objects among the unfinished downloads in a folder and below it, in the order of their paths: their
     /// process was killed before it could rename them. Leftovers of renamed ones are removed. Links are not followed.
@@ -373,7 +347,7 @@ impl PartFile {
                     folders.push(path);
                     continue;
                 };
-                let Stored::Object(manifest) = StateTable::peek(&staging.state()) else { continue };
+                let Some(manifest) = StateTable::peek(&staging.state()) else { continue };
                 let Ok(locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) else { continue };
                 if !exists(&staging.part()) {
                     let _ = clear(&staging);
@@ -381,7 +355,7 @@ impl PartFile {
                 }
                 let state = StateTable::resume(locked, &staging.state(), &manifest);
                 if state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().all(Option::is_some)) {
-                    complete.push(*manifest);
+                    complete.push(manifest);
                 }
             }
         }
@@ -389,10 +363,7 @@ impl PartFile {
     }
     /// The manifest of the download that was interrupted at `target`, if any, for a user to resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {
-        match StateTable::peek(&Staging::of(&resolve(target).ok()?, None).state()) {
-            Stored::Object(manifest) => Some(*manifest),
-            Stored::Nothing | Stored::Damaged => None,
-        }
+        StateTable::peek(&Staging::of(&resolve(target).ok()?, None).state())
     }
     /// Cancels the download and removes the part and the state; a file with the final name stays.
     ///
@@ -419,7 +390,7 @@ impl PartFile {
         if self.held.get(index) {
             self.state.clear_slot(index)?;
             self.held.clear(index);
-            lock(&self.shared).clear(index);
+            self.shared.lock().clear(index);
             self.is_blank = false;
         }
         Ok(())
@@ -448,7 +419,7 @@ impl ChunkStore for PartFile {
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
             if self.held.get(index) && slot != tree.leaf(index) {
                 self.held.clear(index);
-                lock(&self.shared).clear(index);
+                self.shared.lock().clear(index);
                 self.is_blank = false;
                 self.state.clear_slot(index)?;
             }
@@ -458,11 +429,7 @@ impl ChunkStore for PartFile {
         self.go_on_with_reuse()
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        let need = self.manifest.chunk_len(index) as usize;
-        if index.0 >= self.manifest.chunk_count() || bytes.len() != need {
-            let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
-            return Err(refusal("write", &self.part_path, reason));
-        }
+        check_chunk(&self.manifest, index, bytes, &self.part_path)?;
         if self.held.get(index) {
             return Ok(());
         }
@@ -504,16 +471,6 @@ impl ChunkStore for PartFile {
         Ok(())
     }
 }
-impl fmt::Debug for PartFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PartFile")
-            .field("target", &self.target)
-            .field("held", &self.held.count())
-            .field("of", &self.held.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// The final path of the object: the target of a link to a file, else `target` itself.
 fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
     if target.file_name().is_none() {
@@ -555,12 +512,12 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
         // The size of a part of a folder follows from its index.
         let size = if options.selection.is_some() { 0 } else { manifest.size };
         check_room(&part, size.saturating_mul(copies))?;
-        StateTable::lock(&RealFileSystem, &state, options.lock_patience)
+        StateTable::lock(&RealFileSystem, &state, LOCK_PATIENCE)
     };
     for _ in 0..CLAIM_TRIES {
         match claimed() {
             // Another fetch to the same place has just ended and taken the folder away.
-            Err(_) if !exists(staging.folder()) => staging.make()?,
+            Err(_) if !exists(&staging.folder) => staging.make()?,
             Err(error) => {
                 staging.remove();
                 return Err(error);
@@ -583,7 +540,7 @@ fn clear(staging: &Staging) -> Result<(), StoreError> {
 /// Earlier versions of this program had their parts next to the target; they are left alone.
 fn warn_of_earlier_parts(target: &Path) {
     let part = with_suffix(target, ".part");
-    if matches!(StateTable::peek(&with_suffix(target, ".part.state")), Stored::Object(_)) {
+    if StateTable::peek(&with_suffix(target, ".part.state")).is_some() {
         let part = part.display();
         tracing::warn!(
             "'{part}' and '{part}.state' are an unfinished download of an earlier version; they are not used"
@@ -623,6 +580,9 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 
 /// Maximum bytes of a target's name: Linux's limit.
 pub const TARGET_NAME_BYTES_MAX: usize = 255;
+/// How long to wait for another fetch to the same place: a daemon takes a moment to notice that a restarted client's
+/// earlier request has ended.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum attempts to make a download's folder that another one removes.
 const CLAIM_TRIES: u32 = 100;
 

@@ -9,7 +9,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, Hash, HashTree, Manifest, ObjectKind, StoreError};
+use tributary_content::{HadStore, Hash, HashTree, Manifest, ObjectKind, StoreError};
 
 use super::{
     directory::DirectorySource,
@@ -37,25 +37,17 @@ enum There {
 #[derive(PartialEq, Eq)]
 struct Seen {
     mode: u32,
-    is: Is,
-}
-#[derive(PartialEq, Eq)]
-enum Is {
-    File([u64; 3], [i64; 2]),
-    Directory(Hash),
+    is_directory: bool,
+    fingerprint: Hash,
 }
 impl Seen {
-    fn file(metadata: &fs::Metadata) -> Seen {
-        let is = Is::File([metadata.dev(), metadata.ino(), metadata.size()], [metadata.mtime(), metadata.mtime_nsec()]);
-        Seen { mode: metadata.mode(), is }
-    }
     fn at(path: &Path) -> Option<Seen> {
         let metadata = fs::symlink_metadata(path).ok()?;
-        if metadata.is_dir() {
-            let fingerprint = DirectorySource::open(path).ok()?.fingerprint();
-            return Some(Seen { mode: metadata.mode(), is: Is::Directory(fingerprint) });
-        }
-        metadata.is_file().then(|| Seen::file(&metadata))
+        let fingerprint = match metadata.is_dir() {
+            true => DirectorySource::open(path).ok()?.fingerprint(),
+            false => metadata.is_file().then(|| placed_fingerprint(&metadata))?,
+        };
+        Some(Seen { mode: metadata.mode(), is_directory: metadata.is_dir(), fingerprint })
     }
 }
 
@@ -109,11 +101,9 @@ pub(super) fn already_there(
     manifest: &Manifest,
     options: &PartOptions,
     staged: &Path,
-) -> Option<Already> {
-    let is_wanted =
-        matches!(options.existing, Existing::EarlierFetch | Existing::EarlierFetchOrNumber | Existing::Anything);
-    let there = is_wanted.then(|| look(target, manifest, options, staged).ok()).flatten()?;
-    matches!(there, There::Same).then(|| Already::new(manifest))
+) -> Option<HadStore> {
+    let there = look(target, manifest, options, staged).ok().filter(|_| options.existing.replaces())?;
+    matches!(there, There::Same).then(|| HadStore::new(manifest))
 }
 /// Moves the file at `from` to its final name: `wanted`, or the next number of it. Returns that name; the replaced
 /// file, or the download itself where exactly that was there already, is at `from` then.
@@ -167,50 +157,40 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
     if there.is_file() && is_directory {
         return Ok(There::Taken("the object is a directory, and there is a file of that name"));
     }
-    match options.existing {
-        Existing::Refuse | Existing::Number => return Ok(There::Taken("it exists")),
-        Existing::Anything | Existing::EarlierFetch | Existing::EarlierFetchOrNumber => {}
+    if !options.existing.replaces() {
+        return Ok(There::Taken("it exists"));
     }
     let state_dir = options.state_dir.as_deref();
     let (own, left) = (Record::load(state_dir, target), Record::load(state_dir, staged));
     let remembered =
         Remembered { state_dir, own: usize::from(own.is_some()), records: own.into_iter().chain(left).collect() };
     // How it is now, before it is decided upon.
-    let mut seen = Some(Seen::file(&there));
-    let verdict = match is_directory {
-        false => FileSource::open(target).ok().map(|source| {
-            let now = placed_fingerprint(&there);
-            known(target, source, (manifest, options), &remembered, |record, _| record.fingerprint == now)
-        }),
-        true => {
-            let source = DirectorySource::open(target).ok();
-            seen = source.as_ref().map(|source| Seen { mode: there.mode(), is: Is::Directory(source.fingerprint()) });
-            source.map(|source| {
-                let is_complete = source.is_complete();
-                let as_placed = |record: &Record, source: &DirectorySource| record.fingerprint == source.fingerprint();
-                let known = known(target, source, (manifest, options), &remembered, as_placed);
-                // Files in it that belong to no object are the user's.
-                if is_complete { known } else { Known::Unrelated }
-            })
+    let (now, verdict) = match is_directory {
+        false => {
+            let (now, source) = (placed_fingerprint(&there), FileSource::open(target).ok());
+            (Some(now), source.map(|source| known(target, source, (manifest, options), &remembered, now)))
         }
-    };
-    let now = match &seen {
-        Some(Seen { is: Is::Directory(fingerprint), .. }) => *fingerprint,
-        _ => placed_fingerprint(&there),
+        true => DirectorySource::open(target).ok().map_or((None, None), |source| {
+            let (now, is_complete) = (source.fingerprint(), source.left_out.is_empty());
+            let known = known(target, source, (manifest, options), &remembered, now);
+            // Files in it that belong to no object are the user's.
+            (Some(now), is_complete.then_some(known))
+        }),
     };
     let verdict = match (verdict.unwrap_or(Known::Unrelated), &options.selection) {
         (verdict, None) => verdict,
         (Known::Same, Some(selection)) if selection.is_of_all() => Known::Same,
-        (Known::Same | Known::Earlier, Some(selection)) => {
+        (Known::Same | Known::Earlier, Some(selection)) => now.map_or(Known::Unrelated, |now| {
             known_part((target, staged), manifest, selection.fingerprint(&now), state_dir)
-        }
+        }),
         (verdict, Some(_)) => verdict,
     };
-    let replaceable = |seen: Option<Seen>| seen.map_or(There::Taken("it cannot be read"), There::Replaceable);
+    let seen = |fingerprint| Seen { mode: there.mode(), is_directory, fingerprint };
+    let replaceable = || now.map_or(There::Taken("it cannot be read"), |now| There::Replaceable(seen(now)));
     Ok(match verdict {
         Known::Same => There::Same,
-        _ if options.existing == Existing::Anything => replaceable(seen),
-        Known::Earlier => replaceable(seen),
+        Known::Earlier => replaceable(),
+        _ if options.existing == Existing::Anything => replaceable(),
         Known::OtherPart => There::Taken(
             "it exists, and has all or another part of the folder: replace it with --overwrite, or choose another place",
         ),
@@ -275,7 +255,7 @@ fn known<S: Source>(
     mut source: S,
     (manifest, options): (&Manifest, &PartOptions),
     remembered: &Remembered<'_>,
-    is_as_placed: impl Fn(&Record, &S) -> bool,
+    now: Hash,
 ) -> Known {
     let has_bytes_of = |manifest: &Manifest, source: &mut S| {
         !manifest.is_unsigned()
@@ -292,7 +272,7 @@ fn known<S: Source>(
     let is_earlier =
         |record: &&Record| record.manifest.name == manifest.name && record.manifest.publisher == manifest.publisher;
     let records = &remembered.records;
-    if let Some(at) = records.iter().position(|record| is_as_placed(record, &source)) {
+    if let Some(at) = records.iter().position(|record| record.fingerprint == now) {
         let record = &records[at];
         if at >= remembered.own {
             // A killed process has left it where the next one would write over it.
@@ -325,9 +305,9 @@ fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
         if closed == mode { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(closed)) }
     };
     close(from, seen.mode).map_err(|error| refused(from, &error))?;
-    if let Is::Directory(_) = seen.is {
+    if seen.is_directory {
         let source = DirectorySource::open(from).map_err(|error| refusal("read", from, error.to_string()))?;
-        for entry in source.contents().entries() {
+        for entry in source.index.entries() {
             let path = Path::new(OsStr::from_bytes(&entry.path));
             let (new, old) = (from.join(path), fs::symlink_metadata(target.join(path)));
             let is_link = fs::symlink_metadata(&new).is_ok_and(|new| new.is_symlink());
@@ -386,7 +366,7 @@ fn replace_in_steps(from: &Path, target: &Path, seen: &Seen) -> Result<bool, Sto
         return Ok(false);
     }
     let failed = |error: io::Error| io_error("rename to", target, &error);
-    if let Is::File(..) = seen.is {
+    if !seen.is_directory {
         return fs::rename(from, target).map(|()| true).map_err(failed);
     }
     let old = super::with_suffix(from, ".old");
@@ -453,31 +433,6 @@ fn check_parent(target: &Path) -> Result<(), StoreError> {
             Err(refusal("write", target, format!("the directory '{}' does not exist", parent.display())))
         }
         Err(error) => Err(io_error("write", target, &error)),
-    }
-}
-
-/// The store of an object that is complete at its target: it holds everything, and has no work.
-pub(super) struct Already {
-    held: Bitmap,
-}
-impl Already {
-    pub(super) fn new(manifest: &Manifest) -> Already {
-        let mut held = Bitmap::new(manifest.chunk_count());
-        for index in 0..manifest.chunk_count() {
-            held.set(index);
-        }
-        Already { held }
-    }
-}
-impl ChunkStore for Already {
-    fn held(&self) -> &Bitmap {
-        &self.held
-    }
-    fn put_chunk(&mut self, _: ChunkIndex, _: &[u8]) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 

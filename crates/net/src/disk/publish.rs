@@ -1,10 +1,11 @@
 //! What publishing a file and publishing a directory share: hashing, reading, remembering.
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt, fs, io,
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::UNIX_EPOCH,
 };
 use tributary_content::{
@@ -13,12 +14,12 @@ use tributary_content::{
 };
 
 use super::{
-    DirectoryObject, FileObject, LeftOut, Storage, background::lock, directory::DirectorySource, file::FileSource,
-    io_error, pieces::Cutter, replace_file, selection::Selection, with_suffix,
+    DirectoryObject, FileObject, LeftOut, Storage, directory::DirectorySource, file::FileSource, io_error,
+    pieces::Cutter, replace_file, selection::Selection, with_suffix,
 };
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PublishOptions {
     /// The version; `None` uses the time of the last modification in microseconds since 1970, or one more than the
     /// previous version published from this path, whichever is later. Copies with equal times get equal versions.
@@ -188,13 +189,10 @@ impl ChunkCache {
     }
     /// Bytes held now.
     pub fn bytes(&self) -> usize {
-        self.lock().bytes
-    }
-    fn lock(&self) -> MutexGuard<'_, CacheInner> {
-        lock(&self.0)
+        self.0.lock().bytes
     }
     fn find(&self, key: (ObjectId, ChunkIndex)) -> Option<Bytes> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         inner.uses += 1;
         let now = inner.uses;
         let (used, chunk) = inner.chunks.get_mut(&key)?;
@@ -206,7 +204,7 @@ impl ChunkCache {
     /// Evicts entries to make room for `length` bytes and returns a buffer of that length, an evicted one if it is not
     /// in use.
     fn buffer(&self, length: usize) -> Vec<u8> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         let mut buffer = Vec::new();
         while inner.bytes + length > inner.bytes_max {
             let Some((_, key)) = inner.by_use.pop_first() else { break };
@@ -221,7 +219,7 @@ impl ChunkCache {
         buffer
     }
     fn keep(&self, key: (ObjectId, ChunkIndex), chunk: &Bytes) {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         if inner.bytes + chunk.len() <= inner.bytes_max && !inner.chunks.contains_key(&key) {
             inner.uses += 1;
             let now = inner.uses;
@@ -310,13 +308,13 @@ impl Reads {
         let (reads, bell) = (Arc::clone(&self.0), storage.bell().clone());
         storage.read(move || {
             let chunk = read();
-            lock(&reads).push_back((index, chunk));
+            reads.lock().push_back((index, chunk));
             bell.ring();
         });
     }
     /// One that was read.
     pub(super) fn poll(&self) -> Option<ReadChunk> {
-        lock(&self.0).pop_front()
+        self.0.lock().pop_front()
     }
 }
 
@@ -453,7 +451,7 @@ impl<S: Source> Published<S> {
     }
     /// Looks at the source.
     pub(super) fn look<R>(&self, look: impl FnOnce(&S) -> R) -> R {
-        look(&lock(&self.content.source))
+        look(&self.content.source.lock())
     }
 }
 impl<S: Source + 'static> ObjectReader for Published<S> {
@@ -488,13 +486,6 @@ impl<S: Source + 'static> ObjectReader for Published<S> {
         self.reads.poll()
     }
 }
-impl<S> fmt::Debug for Published<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Content { path, manifest, .. } = &*self.content;
-        f.debug_struct("Published").field("path", path).field("manifest", manifest).finish_non_exhaustive()
-    }
-}
-
 impl<S: Source> Content<S> {
     /// A chunk that was read lately.
     fn find(&self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
@@ -505,7 +496,7 @@ impl<S: Source> Content<S> {
     }
     fn read(&self, index: ChunkIndex) -> Result<Bytes, StoreError> {
         let mut chunk = self.cache.buffer(self.manifest.chunk_len(index) as usize);
-        lock(&self.source).read_at(self.manifest.chunk_offset(index), &mut chunk)?;
+        self.source.lock().read_at(self.manifest.chunk_offset(index), &mut chunk)?;
         self.keep(index, chunk)
     }
     /// A chunk that the system has in memory.
@@ -513,7 +504,7 @@ impl<S: Source> Content<S> {
         let mut chunk = self.cache.buffer(self.manifest.chunk_len(index) as usize);
         let offset = self.manifest.chunk_offset(index);
         // A reader that has it is waiting for the disk.
-        let is_read = self.source.try_lock().is_ok_and(|mut source| source.read_cached(offset, &mut chunk));
+        let is_read = self.source.try_lock().is_some_and(|mut source| source.read_cached(offset, &mut chunk));
         if is_read { self.keep(index, chunk).map(Some) } else { Ok(None) }
     }
     /// Verifies a chunk, and keeps it for further requests.

@@ -14,15 +14,13 @@ use std::{
         fs::{FileExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
+use parking_lot::Mutex;
 use tributary_content::{ChunkPart, ObjectKind, Wanted, Wishes};
 
-use super::{background::lock, index::EntryKind, selection::Selected};
+use super::{index::EntryKind, selection::Selected};
 
 /// The wanted chunks of an object that exists locally in part: of a folder its index first, then the missing ones.
 #[derive(Debug)]
@@ -40,31 +38,31 @@ impl ReuseWishes {
         ReuseWishes { wanted: Mutex::new(wanted), parts: Mutex::default(), version: AtomicU64::new(0) }
     }
     pub(super) fn want(&self, windows: Vec<Range<u32>>, may_change: bool, extent: Option<Vec<Range<u64>>>) {
-        *lock(&self.wanted) = Wanted { windows, may_change, extent };
+        *self.wanted.lock() = Wanted { windows, may_change, extent };
         self.version.fetch_add(1, Ordering::AcqRel);
     }
     /// Gives parts of chunks to the node, from the next call of [`ReuseWishes::want`] on.
     pub(super) fn give_parts(&self, parts: Vec<ChunkPart>) {
-        *lock(&self.parts) = parts;
+        *self.parts.lock() = parts;
     }
     /// Whether it still waits for the tree or the index.
     pub(super) fn may_change(&self) -> bool {
-        lock(&self.wanted).may_change
+        self.wanted.lock().may_change
     }
     /// Whether it wants no chunk.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.wanted).windows.is_empty()
+        self.wanted.lock().windows.is_empty()
     }
 }
 impl Wishes for ReuseWishes {
     fn wanted(&self) -> Wanted {
-        lock(&self.wanted).clone()
+        self.wanted.lock().clone()
     }
     fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
     fn take_parts(&self) -> Vec<ChunkPart> {
-        std::mem::take(&mut lock(&self.parts))
+        std::mem::take(&mut self.parts.lock())
     }
     /// They change with chunks that are put: the answer to that wakes the node.
     fn wakes(&self) -> bool {

@@ -56,7 +56,7 @@ pub fn publish_sealed(
     let metadata = fs::metadata(&path).map_err(|error| io_error("read", &path, &error))?;
     if metadata.is_dir() {
         let source = DirectorySource::open(&path)?;
-        let left_out = source.left_out().to_vec();
+        let left_out = source.left_out.clone();
         let (object, keys) = seal(path, source, name, key, readers, options)?;
         Ok(SealedPublication { publication: Publication::new(object, left_out), keys })
     } else {
@@ -380,7 +380,8 @@ mod tests {
         fixtures::{CHUNK, believing, directory, key, names, pattern, put, put_missing, read_all},
         opener::{Destination, FindKey, Sealed},
     };
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
     use tributary_content::{ObjectReader, StoreOpener};
 
     fn reader(byte: u8) -> SigningKey {
@@ -506,7 +507,7 @@ mod tests {
     struct Pipe(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Pipe {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            super::super::background::lock(&self.0).extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -528,7 +529,7 @@ mod tests {
             put(&mut *store, &mut *published.publication.object, index);
         }
         store.finish().expect("the reader takes all");
-        assert!(*super::super::background::lock(&out.0) == pattern(5000));
+        assert!(*out.0.lock() == pattern(5000));
     }
 
     #[test]

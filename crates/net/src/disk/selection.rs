@@ -28,26 +28,6 @@ pub struct Selection {
     exclude: Vec<Pattern>,
 }
 
-/// Why something is no selection.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SelectionError {
-    /// The pattern is malformed.
-    #[error("'{pattern}' is no pattern: {reason}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// The defect.
-        reason: String,
-    },
-    /// There are too many.
-    #[error("a fetch takes at most {PATTERNS_MAX} patterns of a kind, not {have}")]
-    TooMany {
-        /// Items present.
-        have: usize,
-    },
-}
-
 #[derive(Clone)]
 struct Pattern {
     text: String,
@@ -56,8 +36,8 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn new(text: &str) -> Result<Pattern, SelectionError> {
-        let wrong = |reason: &str| SelectionError::Pattern { pattern: text.into(), reason: reason.into() };
+    fn new(text: &str) -> Result<Pattern, String> {
+        let wrong = |reason: &str| format!("'{text}' is no pattern: {reason}");
         if text.len() > PATTERN_BYTES_MAX {
             return Err(wrong("it has more than 1,024 bytes"));
         }
@@ -93,10 +73,12 @@ impl Selection {
     /// `include`, or all if it is empty, except those that match a pattern of `exclude`.
     ///
     /// # Errors
-    /// [`SelectionError`] names the pattern that is malformed.
-    pub fn new(below: &str, include: &[String], exclude: &[String]) -> Result<Selection, SelectionError> {
+    /// A sentence names the pattern that is malformed.
+    pub fn new(below: &str, include: &[String], exclude: &[String]) -> Result<Selection, String> {
         let patterns = |texts: &[String]| match texts.len() {
-            have if have > PATTERNS_MAX => Err(SelectionError::TooMany { have }),
+            have if have > PATTERNS_MAX => {
+                Err(format!("a fetch takes at most {PATTERNS_MAX} patterns of a kind, not {have}"))
+            }
             _ => texts.iter().map(|text| Pattern::new(text)).collect(),
         };
         let below = below.split('/').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");

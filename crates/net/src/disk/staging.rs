@@ -21,7 +21,7 @@ use super::{io_error, parent, refusal};
 /// files under such a name are left alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Staging {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Staging {
@@ -43,9 +43,6 @@ impl Staging {
         let there = is_named_so.then(|| fs::symlink_metadata(path).ok()).flatten()?;
         let is_own = there.is_dir() && there.uid() == nix::unistd::geteuid().as_raw();
         is_own.then(|| Staging { folder: path.into() })
-    }
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
     /// The bytes, each chunk at its offset.
     pub(super) fn part(&self) -> PathBuf {
@@ -122,18 +119,18 @@ mod tests {
     fn what_somebody_else_put_there_is_left_alone() {
         let directory = directory();
         let staging = Staging::of(&directory.path().join("x"), None);
-        fs::write(staging.folder(), b"mine").expect("writable");
+        fs::write(&staging.folder, b"mine").expect("writable");
         assert!(staging.make().is_err_and(|error| error.to_string().contains("move it away")));
-        fs::remove_file(staging.folder()).expect("removable");
-        std::os::unix::fs::symlink("/tmp", staging.folder()).expect("links can be made");
+        fs::remove_file(&staging.folder).expect("removable");
+        std::os::unix::fs::symlink("/tmp", &staging.folder).expect("links can be made");
         assert!(staging.make().is_err());
         staging.remove();
-        assert!(fs::symlink_metadata(staging.folder()).is_ok());
-        fs::remove_file(staging.folder()).expect("removable");
+        assert!(fs::symlink_metadata(&staging.folder).is_ok());
+        fs::remove_file(&staging.folder).expect("removable");
         staging.make().expect("the name is free");
         staging.make().expect("it is ours");
-        fs::write(staging.folder().join("note"), b"mine").expect("writable");
+        fs::write(staging.folder.join("note"), b"mine").expect("writable");
         staging.remove();
-        assert!(staging.folder().join("note").exists());
+        assert!(staging.folder.join("note").exists());
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, ObjectId};
 
 use super::{
-    fs::{self, FileSystem, FsFile, Kind, Links, Lock, OpenOptions, RealFileSystem, Wait},
+    fs::{Create, FileSystem, FsFile, Kind, Links, Lock, OpenOptions, RealFileSystem, Wait},
     io_error, refusal,
 };
 use crate::Clock;
@@ -39,24 +39,11 @@ pub(super) struct StateTable {
 /// How often a lock that is waited for is tried.
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
-/// The contents of a state file before a store is opened.
-pub(super) enum Stored {
-    /// The file does not exist.
-    Nothing,
-    /// The file's start is invalid, as after a crash of the machine.
-    Damaged,
-    /// It is about this object.
-    Object(Box<Manifest>),
-}
-
 impl StateTable {
-    /// Reads the header only, without a lock.
-    pub(super) fn peek(path: &Path) -> Stored {
-        match open(&RealFileSystem, path, Create::Never) {
-            Ok(file) => read_header(&*file).unwrap_or(Stored::Damaged),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Stored::Nothing,
-            Err(_) => Stored::Damaged,
-        }
+    /// Reads the header only, without a lock. `None` if there is no file, or its start is invalid, as after a crash of the
+    /// machine.
+    pub(super) fn peek(path: &Path) -> Option<Manifest> {
+        read_header(&*open(&RealFileSystem, path, Create::Never).ok()?).ok()?
     }
     /// Opens or creates the file at `path` and locks it against other fetches, in this process and in others. A holder
     /// of the lock may be about to end; this waits for it for up to `patience`.
@@ -92,7 +79,6 @@ impl StateTable {
     }
     /// Empties a locked file and writes the header of a new download.
     pub(super) fn start(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
-        journal::set_len(journal::File::State, 0);
         file.set_len(0).map_err(|error| io_error("write", path, &error))?;
         let table = Self::resume(file, path, manifest);
         table.put_header()?;
@@ -123,11 +109,9 @@ impl StateTable {
     /// [`StoreError::Io`] if it cannot be read.
     pub(super) fn tree(&self, manifest: &Manifest) -> Result<Option<HashTree>, StoreError> {
         let mut bytes = vec![0; usize::try_from(manifest.tree_bytes()).unwrap_or(0)];
-        match self.file.read_exact_at(&mut bytes, self.tree_offset()) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            read => read.map_err(|error| io_error("read", &self.path, &error))?,
-        }
-        Ok(HashTree::decode(manifest, &bytes).ok())
+        let is_there = is_filled(&*self.file, &mut bytes, self.tree_offset());
+        let is_there = is_there.map_err(|error| io_error("read", &self.path, &error))?;
+        Ok(is_there.then(|| HashTree::decode(manifest, &bytes).ok()).flatten())
     }
     /// Writes the tree.
     pub(super) fn put_tree(&self, tree: &HashTree) -> Result<(), StoreError> {
@@ -181,120 +165,52 @@ impl StateTable {
         self.file.sync_data().map_err(|error| io_error("write to disk", &self.path, &error))
     }
     fn write(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        journal::write(journal::File::State, offset, bytes)
-            .and_then(|()| self.file.write_all_at(bytes, offset))
-            .map_err(|error| io_error("write", &self.path, &error))
+        self.file.write_all_at(bytes, offset).map_err(|error| io_error("write", &self.path, &error))
     }
-}
-
-/// Whether to create a missing file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Create {
-    /// It must exist.
-    Never,
-    /// It is created if missing.
-    IfMissing,
 }
 
 /// Opens a file of a download for reading and writing. It never follows a link: these names can be guessed, and in a
 /// directory that other users can write, a link could lead anywhere.
 pub(super) fn open(fs: &dyn FileSystem, path: &Path, create: Create) -> io::Result<Arc<dyn FsFile>> {
-    let create = match create {
-        Create::Never => fs::Create::Never,
-        Create::IfMissing => fs::Create::IfMissing,
-    };
     let file = fs.open(path, OpenOptions { create, links: Links::Refuse, mode: 0o666, ..OpenOptions::WRITE })?;
     match file.metadata()?.kind {
         Kind::File => Ok(file),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
-/// The contents of the header.
+/// The manifest in the header; `None` if it is damaged.
 ///
 /// # Errors
 /// Errors of the file system: a header that cannot be read at the moment is not damaged.
-pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Stored> {
-    fn manifest(file: &dyn FsFile) -> io::Result<Option<Manifest>> {
-        let mut start = [0; MAGIC.len() + 4];
-        if !filled(file, &mut start)? {
-            return Ok(None);
-        }
-        let (magic, length) = start.split_at(MAGIC.len());
-        let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
-        if magic != MAGIC || length > Manifest::BYTES_MAX {
-            return Ok(None);
-        }
-        let mut header = vec![0; start.len() + length + CHECKSUM_BYTES];
-        if !filled(file, &mut header)? {
-            return Ok(None);
-        }
-        let (checked, checksum) = header.split_at(start.len() + length);
-        if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
-            return Ok(None);
-        }
-        Ok(Manifest::decode_own(&checked[start.len()..]).ok())
+pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Option<Manifest>> {
+    let mut start = [0; MAGIC.len() + 4];
+    if !is_filled(file, &mut start, 0)? {
+        return Ok(None);
     }
-    /// Whether the file has this many bytes.
-    fn filled(file: &dyn FsFile, buffer: &mut [u8]) -> io::Result<bool> {
-        match file.read_exact_at(buffer, 0) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            read => read.map(|()| true),
-        }
+    let (magic, length) = start.split_at(MAGIC.len());
+    let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
+    if magic != MAGIC || length > Manifest::BYTES_MAX {
+        return Ok(None);
     }
-    Ok(manifest(file)?.map_or(Stored::Damaged, |manifest| Stored::Object(Box::new(manifest))))
+    let mut header = vec![0; start.len() + length + CHECKSUM_BYTES];
+    if !is_filled(file, &mut header, 0)? {
+        return Ok(None);
+    }
+    let (checked, checksum) = header.split_at(start.len() + length);
+    if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+        return Ok(None);
+    }
+    Ok(Manifest::decode_own(&checked[start.len()..]).ok())
+}
+/// Fills the buffer from `offset` on; false if the file ends before.
+fn is_filled(file: &dyn FsFile, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+    match file.read_exact_at(buffer, offset) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
 }
 
 const MAGIC: &[u8; 4] = b"TrP\x01";
 const CHECKSUM_BYTES: usize = 16;
 const CHECK_BYTES: usize = 8;
 const SLOT_BYTES: usize = Hash::BYTES + CHECK_BYTES;
-
-/// In tests, the sequence of writes to both files, so that it can be cut anywhere, and a disk that fills up; otherwise
-/// nothing.
-pub(super) mod journal {
-    use std::io;
-
-    /// Which of the two files.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub(in super::super) enum File {
-        Part,
-        State,
-    }
-    #[cfg(test)]
-    #[derive(Clone, Debug)]
-    pub(in super::super) enum Step {
-        Write(File, u64, Vec<u8>),
-        SetLen(File, u64),
-    }
-    #[cfg(test)]
-    thread_local! {
-        static STEPS: std::cell::RefCell<Vec<Step>> = const { std::cell::RefCell::new(Vec::new()) };
-        static WRITES_LEFT: std::cell::Cell<u32> = const { std::cell::Cell::new(u32::MAX) };
-    }
-
-    pub(in super::super) fn write(file: File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        #[cfg(test)]
-        {
-            let Some(left) = WRITES_LEFT.get().checked_sub(1) else { return Err(io::ErrorKind::StorageFull.into()) };
-            WRITES_LEFT.set(left);
-            STEPS.with_borrow_mut(|steps| steps.push(Step::Write(file, offset, bytes.to_vec())));
-        }
-        #[cfg(not(test))]
-        let _ = (file, offset, bytes);
-        Ok(())
-    }
-    pub(in super::super) fn set_len(file: File, length: u64) {
-        #[cfg(test)]
-        STEPS.with_borrow_mut(|steps| steps.push(Step::SetLen(file, length)));
-        #[cfg(not(test))]
-        let _ = (file, length);
-    }
-    #[cfg(test)]
-    pub(in super::super) fn take() -> Vec<Step> {
-        STEPS.take()
-    }
-    #[cfg(test)]
-    pub(in super::super) fn fill_disk_after(writes: u32) {
-        WRITES_LEFT.set(writes);
-    }
-}

@@ -1,19 +1,19 @@
 //! A download to a pipe: of an object, or of ranges of its bytes.
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 use std::{
     collections::BTreeMap,
-    fmt,
     io::{self, Write},
     ops::Range,
     path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 use tributary_content::{
     Bitmap, ByteRanges, ChunkCipher, ChunkIndex, ChunkStore, Manifest, ObjectKey, StoreError, Wanted, Wishes,
 };
 
-use super::{io_error, refusal};
+use super::{check_chunk, io_error, refusal};
 use crate::bell::Bell;
 
 /// Writes the chunks in order to a writer, such as standard output.
@@ -172,7 +172,7 @@ fn chunks_of(bytes: &[Range<u64>], chunk_bytes: u64) -> Vec<Range<u32>> {
 
 impl Wishes for Shared {
     fn wanted(&self) -> Wanted {
-        let queue = self.lock();
+        let queue = self.queue.lock();
         // If the reader has closed the stream, the end of the fetch returns the error.
         let is_gone = matches!(queue.state, State::Failed(_));
         let next = if is_gone { self.plan.end } else { queue.next };
@@ -180,7 +180,7 @@ impl Wishes for Shared {
         Wanted { windows: self.plan.window(next), may_change: next < self.plan.end, extent }
     }
     fn version(&self) -> u64 {
-        self.lock().version
+        self.queue.lock().version
     }
     fn wakes(&self) -> bool {
         true
@@ -193,12 +193,9 @@ fn is_whole(plan: &Plan) -> bool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
     fn run(&self, mut out: Box<dyn Write + Send>, cipher: Option<ChunkCipher>) {
         let count = self.plan.end;
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let written = loop {
             if matches!(queue.state, State::Abandoned) {
                 break Ok(());
@@ -213,7 +210,7 @@ impl Shared {
                         .map_err(|error| io::Error::other(error.to_string()))
                         .and_then(|plain| self.write(&mut out, next, plain)),
                 };
-                queue = self.lock();
+                queue = self.queue.lock();
                 if written.is_err() {
                     break written;
                 }
@@ -223,12 +220,12 @@ impl Shared {
             } else if next == count {
                 drop(queue);
                 let flushed = out.flush();
-                queue = self.lock();
+                queue = self.queue.lock();
                 break flushed;
             } else if matches!(queue.state, State::Closed) {
                 break Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed early"));
             } else {
-                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut queue);
             }
         };
         if let Err(error) = written {
@@ -249,12 +246,8 @@ impl ChunkStore for StreamStore {
         &self.held
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        let need = self.manifest.chunk_len(index) as usize;
-        if index.0 >= self.manifest.chunk_count() || bytes.len() != need {
-            let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
-            return Err(refusal("write", Path::new("-"), reason));
-        }
-        let mut queue = self.shared.lock();
+        check_chunk(&self.manifest, index, bytes, Path::new("-"))?;
+        let mut queue = self.shared.queue.lock();
         if let State::Failed(error) = &queue.state {
             return Err(error.clone());
         }
@@ -280,7 +273,7 @@ impl ChunkStore for StreamStore {
         }
         if let Some(thread) = self.thread.take() {
             {
-                let mut queue = self.shared.lock();
+                let mut queue = self.shared.queue.lock();
                 if matches!(queue.state, State::Open) {
                     queue.state = State::Closed;
                 }
@@ -290,7 +283,7 @@ impl ChunkStore for StreamStore {
                 return Err(refusal("write", Path::new("-"), "its thread panicked"));
             }
         }
-        match &self.shared.lock().state {
+        match &self.shared.queue.lock().state {
             State::Failed(error) => Err(error.clone()),
             State::Open | State::Closed | State::Abandoned => Ok(()),
         }
@@ -302,14 +295,14 @@ impl ChunkStore for StreamStore {
         true
     }
     fn accepts(&self, index: ChunkIndex) -> bool {
-        let next = self.shared.lock().next;
+        let next = self.shared.queue.lock().next;
         self.shared.plan.window(next).iter().any(|window| window.contains(&index.0))
     }
 }
 impl Drop for StreamStore {
     /// The thread is not joined: it may hang in a pipe without a reader.
     fn drop(&mut self) {
-        let mut queue = self.shared.lock();
+        let mut queue = self.shared.queue.lock();
         if self.thread.is_some() && matches!(queue.state, State::Open) {
             queue.state = State::Abandoned;
             queue.waiting.clear();
@@ -318,16 +311,6 @@ impl Drop for StreamStore {
         self.shared.changed.notify_one();
     }
 }
-impl fmt::Debug for StreamStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamStore")
-            .field("name", &self.manifest.name)
-            .field("held", &self.held.count())
-            .field("written", &self.shared.lock().next)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]

@@ -1,17 +1,10 @@
 //! The first key seen for each name, or for each neighbour's address.
-use std::{
-    collections::BTreeMap,
-    fmt::Display,
-    io,
-    path::PathBuf,
-    str::FromStr,
-    sync::{Arc, Mutex},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt::Display, io, path::PathBuf, str::FromStr, sync::Arc};
 use tributary_content::{Manifest, Name, ObjectId, PublicKey, StoreError};
 use tributary_trust::{Believed, Ground, owner_of};
 
 use super::{
-    background::lock,
     fs::{self, FileSystem, FsFile, Lock, OpenOptions, Wait, create_folders},
     io_error, parent, refusal, with_suffix,
 };
@@ -129,7 +122,7 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
         name: &Subject,
         decide: impl FnOnce(Option<PublicKey>) -> Option<PublicKey>,
     ) -> Result<Option<PublicKey>, StoreError> {
-        if lock(&self.settled).stamp.is_none() {
+        if self.settled.lock().stamp.is_none() {
             let folder = parent(&self.path);
             create_folders(&*self.fs, folder).map_err(|error| io_error("create", folder, &error))?;
         }
@@ -185,7 +178,7 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     /// Whether the file of this stamp is known to be on the disk as it is in memory. After a failed sync, its bytes may
     /// be on the disk although memory has dropped them.
     fn is_settled(&self, stamp: Option<Stamp>) -> bool {
-        let settled = lock(&self.settled);
+        let settled = self.settled.lock();
         stamp == settled.stamp && !settled.is_suspect
     }
     /// Ensures that the bytes that were read are on the disk.
@@ -197,19 +190,19 @@ impl<Subject: Clone + Ord + Display + FromStr<Err: Display>> TrustStore<Subject>
     }
     fn wait(&self, file: &dyn FsFile) -> io::Result<()> {
         let metadata = file.metadata()?;
-        let is_new = lock(&self.settled).stamp.is_none_or(|(identity, _)| identity != metadata.identity);
-        if lock(&self.settled).is_suspect {
+        let is_new = self.settled.lock().stamp.is_none_or(|(identity, _)| identity != metadata.identity);
+        if self.settled.lock().is_suspect {
             let mut bytes = vec![0; metadata.length as usize];
             file.read_exact_at(&mut bytes, 0)?;
             file.write_all_at(&bytes, 0)?;
         }
         let synced = file.sync_data();
-        lock(&self.settled).is_suspect |= synced.is_err();
+        self.settled.lock().is_suspect |= synced.is_err();
         synced?;
         if is_new {
             self.fs.sync_folder(parent(&self.path))?;
         }
-        *lock(&self.settled) = Settled { stamp: Some((metadata.identity, metadata.length)), is_suspect: false };
+        *self.settled.lock() = Settled { stamp: Some((metadata.identity, metadata.length)), is_suspect: false };
         Ok(())
     }
     fn lock_path(&self) -> PathBuf {

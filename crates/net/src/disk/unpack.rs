@@ -82,7 +82,7 @@ fn read_index(packed: &File, path: &Path) -> Result<DirectoryIndex, StoreError> 
     let read = |buffer: &mut [u8]| packed.read_exact_at(buffer, 0).map_err(|error| io_error("read", path, &error));
     let mut header = [0; DirectoryIndex::HEADER_BYTES];
     read(&mut header)?;
-    let malformed = |error: super::index::IndexError| refusal("unpack", path, error.to_string());
+    let malformed = |error: String| refusal("unpack", path, error);
     let mut bytes = vec![0; DirectoryIndex::encoded_len(&header).map_err(malformed)?];
     read(&mut bytes)?;
     DirectoryIndex::decode(&bytes).map_err(malformed)

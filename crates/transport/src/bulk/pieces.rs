@@ -254,20 +254,17 @@ impl Bulk {
             path: flow.path,
             source: mirror.source,
             label: flow.label.clone(),
-            face: None,
             hops: 1,
-            groups: Vec::new(),
             state,
             reason,
             bytes: flow.bytes,
-            cached_bytes: 0,
             requested_packets: flow.requests,
             lost_packets: flow.failed_requests,
             in_flight_bytes: flow.order.as_ref().map_or(0, |order| order.partial),
-            window_bytes: 0,
             rate: flow.rate.rate.map_or_else(Rate::default, |rate| Rate::from_bits_per_second((rate * 8.0) as u64)),
             rtt: flow.rtt.map(Duration::from_secs_f64),
             rtt_min: flow.rtt_min.map(Duration::from_secs_f64),
+            ..PathReport::default()
         }
     }
 }

@@ -8,6 +8,7 @@
 use super::*;
 
 /// The connections that leave this machine in the same place, whichever mirrors they lead to: they share its rate.
+#[derive(Default)]
 pub(super) struct Uplink {
     pub(super) name: String,
     /// Bytes since the measurement started.
@@ -40,15 +41,7 @@ const REST_SECONDS: f64 = 3.0;
 
 impl Uplink {
     pub(super) fn new(name: &str) -> Uplink {
-        Uplink {
-            name: name.into(),
-            bytes: 0,
-            from: None,
-            before: 0.0,
-            trial: None,
-            next_trial: Time::ZERO,
-            pause: PAUSE_MIN,
-        }
+        Uplink { name: name.into(), pause: PAUSE_MIN, ..Uplink::default() }
     }
     pub(super) fn on_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;

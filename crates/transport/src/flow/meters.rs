@@ -35,7 +35,7 @@ impl UnansweredShare {
 
 /// Delivery rate in slots of 100 ms, over the last ten.
 #[derive(Clone, Debug)]
-pub(super) struct RateMeter {
+pub(crate) struct RateMeter {
     pub(super) started: Time,
     /// Number and bytes of each slot with arrivals, oldest first.
     pub(super) slots: VecDeque<(u64, u64)>,
@@ -58,7 +58,7 @@ impl RateMeter {
             self.slots.pop_front();
         }
     }
-    pub(super) fn rate(&self, now: Time) -> Rate {
+    pub(crate) fn rate(&self, now: Time) -> Rate {
         let slot = now.as_nanos() / SLOT;
         let first = slot.saturating_sub(SLOTS);
         let bytes: u64 = self.slots.iter().filter(|(slot, _)| *slot >= first).map(|(_, bytes)| bytes).sum();

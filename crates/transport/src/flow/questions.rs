@@ -88,7 +88,7 @@ impl Flow {
         let index = usize::from(number.wrapping_sub(self.first_number));
         self.requests.get(index).is_some_and(|request| {
             let sequence = request.position(packet).map_or(0, |position| request.first_sequence + u64::from(position));
-            sequence + self.reordering.packets() <= self.highest_arrived
+            sequence + self.reordering.packets <= self.highest_arrived
         })
     }
     /// Whether the answer to a request for a packet is still waited for.
@@ -114,19 +114,12 @@ impl Flow {
     pub(crate) fn silent_since(&self) -> Option<Time> {
         self.silent.map(|silence| silence.since)
     }
-    /// Whether a packet has ever arrived on this path.
-    pub(crate) fn ever_answered(&self) -> bool {
-        self.ever_answered
-    }
     /// The longest time that an answer to a request at `now` may take: twice the timeout, because the queue may grow as
     /// fast as it drains, so that the true round trip is twice the last sample. On a silent path at least the duration
     /// of the silence, because no newer sample exists.
     pub(crate) fn answer_time(&self, now: Time) -> Duration {
         let silent = self.silent.map_or(Duration::ZERO, |silence| now.since(silence.since));
         (self.rtt.rto() * ANSWER_RTOS).max(silent)
-    }
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight
     }
     /// Bytes that may be in flight: the controller's window, but on a slow link not so far beyond the bandwidth-delay
     /// product that other flows would wait longer than [`QUEUE_TIME_MAX`]. The window's minimum for portions, sharing
@@ -136,16 +129,6 @@ impl Flow {
         let (Some(rate), Some(minimum)) = (self.slow_rate, self.rtt.minimum()) else { return window };
         let most = rate.bytes_in(minimum + QUEUE_TIME_MAX);
         window.min(most.max(WINDOW_PACKETS_MIN * self.packet_bytes))
-    }
-    pub(crate) fn phase(&self) -> &'static str {
-        self.controller.phase()
-    }
-    pub(crate) fn rtt(&self) -> &RttEstimator {
-        &self.rtt
-    }
-    /// Delivery rate over the last second or so.
-    pub(crate) fn rate(&self, now: Time) -> Rate {
-        self.meter.rate(now)
     }
     pub(super) fn current_rate(&self) -> Option<Rate> {
         self.controller.pacing_rate().filter(|rate| rate.bits_per_second() > 0)

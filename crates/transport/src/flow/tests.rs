@@ -30,9 +30,9 @@ fn what_caches_filled_is_forgotten_when_they_are_passed_by_and_what_the_source_d
             flow.on_data(ms(packet + 1), number, packet, PACKET, came);
             flow.on_batch_end(ms(packet + 1));
         }
-        assert!(flow.window() > first && flow.rtt().smoothed().is_some());
+        assert!(flow.window() > first && flow.rtt.smoothed().is_some());
         flow.forget_caches(ms(70));
-        assert_eq!((flow.window() > first, flow.rtt().smoothed().is_some()), (is_kept, is_kept), "{came:?}");
+        assert_eq!((flow.window() > first, flow.rtt.smoothed().is_some()), (is_kept, is_kept), "{came:?}");
     }
 }
 
@@ -88,7 +88,7 @@ fn a_cache_as_far_as_the_source_measures_the_path_and_a_nearer_one_spares_the_so
         let number = ask(&mut flow, ms(50), 1);
         flow.on_data(ms(50 + millis), number, 1, PACKET, Came::FromCache);
         let delivered = if is_beside { PACKET } else { 2 * PACKET };
-        assert_eq!((flow.is_starved(), flow.delivered()), (is_beside, delivered), "after {millis} ms, {is_lost}");
+        assert_eq!((flow.is_starved(), flow.delivered), (is_beside, delivered), "after {millis} ms, {is_lost}");
     }
 }
 
@@ -106,7 +106,7 @@ fn what_was_lost_counts_for_the_path_unless_the_near_cache_answers_first_request
         let lost = ask(&mut flow, ms(50), 1);
         flow.on_refusal(ms(55), lost, 1, &mut Vec::new());
         near(&mut flow, 60, 1);
-        assert_eq!(flow.delivered(), if first_requests == 0 { 2 * PACKET } else { PACKET });
+        assert_eq!(flow.delivered, if first_requests == 0 { 2 * PACKET } else { PACKET });
     }
 }
 
@@ -214,13 +214,13 @@ fn a_late_answer_takes_back_what_only_a_timeout_gave_up_and_lengthens_the_timeou
     // The first answer arrives after 2.5 s; another path has requested packet 2 by then.
     assert_eq!(flow.on_data(ms(2_500), numbers[0], 0, PACKET, Came::FromSource), Answer::Late);
     assert_eq!(flow.revive_late(numbers[0], |packet| packet != 2), 2);
-    assert_eq!(flow.in_flight(), 2 * PACKET);
-    assert!(flow.silent_since().is_none() && flow.rtt().rto() > Duration::from_millis(5_000));
+    assert_eq!(flow.in_flight, 2 * PACKET);
+    assert!(flow.silent_since().is_none() && flow.rtt.rto() > Duration::from_millis(5_000));
     assert!(!flow.detect_silence(ms(5_000), &mut lost), "one packet each 2.5 s is no silence");
     for (at, packet) in [(5_000, 1), (10_000, 3)] {
         assert_eq!(flow.on_data(ms(at), numbers[packet as usize], packet, PACKET, Came::FromSource), Answer::Expected);
     }
-    assert_eq!((flow.in_flight(), flow.revive_late(numbers[0], |_| true)), (0, 0), "once");
+    assert_eq!((flow.in_flight, flow.revive_late(numbers[0], |_| true)), (0, 0), "once");
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Transfer {
     /// sooner.
     pub(super) fn release_late(&mut self, now: Time, id: PathId) -> bool {
         let Some(flow) = self.paths.get(&id).and_then(|path| path.flow.as_ref()) else { return false };
-        let (latency, rate) = (flow.arrival_of(now, 1).since(now), flow.rate(now));
+        let (latency, rate) = (flow.arrival_of(now, 1).since(now), flow.meter.rate(now));
         let (Some(bulk), Some(running)) = (&mut self.bulk, &mut self.running) else { return false };
         // Chunks that wait for space are no reason to take more from mirrors.
         if running.idle_bytes() > 0 {

@@ -69,7 +69,7 @@ impl Transfer {
         }
         let Some(running) = &self.running else { return due };
         due = earlier(due, Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at));
-        due = earlier(due, running.next_poll(self.polled_at));
+        due = earlier(due, running.partials.next_poll(self.polled_at));
         earlier(
             due,
             (running.awaits_reader() && running.writer.must_be_looked_at()).then(|| self.polled_at + READER_INTERVAL),
@@ -101,17 +101,9 @@ impl Transfer {
     }
     /// The account so far.
     pub fn report(&self, now: Time) -> TransferReport {
-        let mut paths: Vec<PathReport> = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
-        let mut sources = self.sources.reports();
-        if let Some(bulk) = &self.bulk {
-            sources.extend(bulk.source_reports());
-            paths.extend(bulk.path_reports(now));
-        }
-        let mut report = self.record.report(self.sizes().unwrap_or_default(), sources, paths);
-        if let Some(bulk) = &self.bulk {
-            report.duplicate_bytes += bulk.duplicate_bytes();
-            report.retransmitted_bytes += bulk.retried_bytes();
-        }
+        let paths = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
+        let mut report = self.record.report(self.sizes().unwrap_or_default(), self.sources.reports(), paths);
+        self.bulk.iter().for_each(|bulk| bulk.add_to(now, &mut report));
         report
     }
 

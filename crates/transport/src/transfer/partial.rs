@@ -33,16 +33,16 @@ const BROKEN_PROMISES_MAX: u32 = 32;
 /// All sources of a fetch that have reported holding a part.
 #[derive(Default)]
 pub(super) struct Partials {
-    sources: BTreeMap<SourceId, Partial>,
+    pub(super) sources: BTreeMap<SourceId, Partial>,
     /// The chunks that at least one of them has.
-    covered: RangeSet,
+    pub(super) covered: RangeSet,
     /// When one of them may be polled.
     poll_at: Time,
     /// Polls so far; the number selects the chunk to poll for.
     polls: u64,
 }
 
-struct Partial {
+pub(super) struct Partial {
     held: RangeSet,
     poll_at: Time,
     pause: Duration,
@@ -66,12 +66,6 @@ pub(super) enum Pick {
 }
 
 impl Partials {
-    pub(super) fn is_empty(&self) -> bool {
-        self.sources.is_empty()
-    }
-    pub(super) fn contains(&self, source: SourceId) -> bool {
-        self.sources.contains_key(&source)
-    }
     /// Whether a source has a unit: complete sources have all, partial ones those that they have listed.
     pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
         let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
@@ -92,10 +86,6 @@ impl Partials {
                 Some((first, end))
             }
         }
-    }
-    /// The chunks that at least one partial source has.
-    pub(super) fn covered(&self) -> &RangeSet {
-        &self.covered
     }
     /// A source reports its holdings, in answer to a request for chunk `requested`, `round_trip` away. False if it has
     /// withdrawn listed chunks too often: then it is of no use.
@@ -215,7 +205,8 @@ impl Transfer {
         let requested = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
         let is_useful = running.partials.note(now, source, requested, holdings, flow.round_trip());
         let was_silent = flow.silent_since().is_some();
-        let lacks = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.has(source, unit));
+        let lacks =
+            |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.partials.has(source, unit));
         let lacking = flow.on_not_yet(now, number, lacks);
         if was_silent && flow.silent_since().is_none() {
             self.record.push(known.report_active(path));
@@ -259,7 +250,10 @@ mod tests {
     #[test]
     fn what_a_source_says_replaces_what_is_known_of_that_window_and_of_nothing_else() {
         let mut partials = Partials::default();
-        assert!(has(&partials, 1).len() == 20 && partials.is_empty(), "who has said nothing is taken to have all");
+        assert!(
+            has(&partials, 1).len() == 20 && partials.sources.is_empty(),
+            "who has said nothing is taken to have all"
+        );
         assert!(partials.note(Time::ZERO, SourceId(1), Some(4), &holdings_in(0..10, &[0..2, 8..10]), ROUND_TRIP));
         assert!(partials.note(Time::ZERO, SourceId(1), Some(12), &holdings_in(10..20, &[11..12]), ROUND_TRIP));
         assert_eq!(has(&partials, 1), [0, 1, 8, 9, 11]);
@@ -307,6 +301,6 @@ mod tests {
         assert_eq!(partials.next_poll(at(5_000)), Some(at(5_200)), "it gets further");
         partials.on_packet(SourceId(1), 7);
         assert!(!partials.poll(at(60_000), SourceId(1), None), "it gave what it had not listed, and says no more");
-        assert!(partials.is_empty());
+        assert!(partials.sources.is_empty());
     }
 }

@@ -5,8 +5,8 @@ use crate::policy::Faces;
 impl Transfer {
     /// Takes the policies of the node's faces, if they have changed.
     pub fn note_rules(&mut self, now: Time, faces: &Faces) {
-        if self.rules_version != faces.version() {
-            (self.rules, self.rules_version) = (faces.rules(), faces.version());
+        if self.rules_version != faces.version {
+            (self.rules, self.rules_version) = (faces.rules(), faces.version);
             self.apply_rules(now);
         }
     }
@@ -82,7 +82,7 @@ impl Transfer {
     pub(super) fn note_request(&mut self, now: Time, id: PathId, bytes: u64, faces: &mut Faces) {
         let Some(path) = self.paths.get(&id).filter(|_| !faces.is_plain()) else { return };
         let (Some(face), Some(flow)) = (path.offer.face, &path.flow) else { return };
-        let fills = (!flow.is_starved()).then(|| flow.rtt().smoothed().unwrap_or_default());
+        let fills = (!flow.is_starved()).then(|| flow.rtt.smoothed().unwrap_or_default());
         faces.on_request(now, face, bytes, self.demands.priority, fills);
     }
 }

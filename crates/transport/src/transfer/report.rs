@@ -11,7 +11,7 @@ impl Transfer {
         }
         let member = |path: &Path, flow: &Flow| {
             let packet_bytes = f64::from(path.offer.packet_bytes_max.max(1));
-            let rtt = flow.rtt().smoothed().map_or(0.1, |rtt| rtt.as_secs_f64().max(1e-6));
+            let rtt = flow.rtt.smoothed().map_or(0.1, |rtt| rtt.as_secs_f64().max(1e-6));
             let loss_interval = flow.loss_interval() as f64 / packet_bytes;
             Member { window: (flow.window() as f64 / packet_bytes).max(0.1), rtt, loss_interval }
         };
@@ -30,7 +30,7 @@ impl Transfer {
             let growth =
                 if groups.is_empty() { Growth::ALONE } else { coupling::growth(self.config.coupling, *own, &group) };
             if let Some(flow) = self.paths.get_mut(id).and_then(|path| path.flow.as_mut()) {
-                flow.set_growth(growth);
+                flow.controller.set_growth(growth);
             }
         }
         let groups: Vec<&[u16]> = flows.iter().map(|(_, groups, _)| &groups[..]).collect();
@@ -38,19 +38,19 @@ impl Transfer {
         for together in coupling::components(&groups) {
             let ids: Vec<PathId> = together.iter().map(|index| flows[*index].0).collect();
             if ids.len() < 2 {
-                ids.iter().for_each(|id| self.join(*id, GroupPart::ALONE));
+                ids.iter().for_each(|id| self.join(*id, GroupPart::default()));
                 continue;
             }
             let slowest = together.iter().map(|index| flows[*index].2.rtt).max_by(f64::total_cmp);
             let round_trip = slowest.map_or(Duration::ZERO, Duration::from_secs_f64);
             let of = |id: &PathId| self.paths.get(id).and_then(|path| path.flow.as_ref());
-            let settled = ids.iter().all(|id| of(id).is_some_and(|flow| flow.probe_turn().is_some()));
+            let settled = ids.iter().all(|id| of(id).is_some_and(|flow| flow.controller.probe_turn().is_some()));
             // The longest path leads, so that a step lasts a round trip for each of them. Its own queue makes no path
             // longer: a sub-flow in a queue has no news for the others.
-            let leader = ids.iter().copied().max_by_key(|id| of(id).and_then(|flow| flow.rtt().minimum()));
-            let own_turn = leader.and_then(|id| of(&id)?.probe_turn());
+            let leader = ids.iter().copied().max_by_key(|id| of(id).and_then(|flow| flow.rtt.minimum()));
+            let own_turn = leader.and_then(|id| of(&id)?.controller.probe_turn());
             // A sub-flow whose queue suddenly vanishes probes at once, and the others with it.
-            let begun = ids.iter().filter_map(|id| of(id)?.probe_turn()).filter(|turn| turn.step == 0);
+            let begun = ids.iter().filter_map(|id| of(id)?.controller.probe_turn()).filter(|turn| turn.step == 0);
             let turn =
                 own_turn.map(|own| begun.fold(own, |last, turn| if turn.since > last.since { turn } else { last }));
             // The remaining members of a group share the measurements of all its members.
@@ -59,22 +59,26 @@ impl Transfer {
             let mut model = known.unwrap_or_default();
             // A sub-flow without packets to request must not claim the rate that it remembers from the others.
             let own_of = |all: bool| -> f64 {
-                ids.iter().filter_map(of).filter(|flow| all || !flow.is_starved()).map(Flow::own_rate).sum()
+                ids.iter()
+                    .filter_map(of)
+                    .filter(|flow| all || !flow.is_starved())
+                    .map(|flow| flow.controller.own_rate())
+                    .sum()
             };
             let (own, own_in_use) = (own_of(true), own_of(false));
             let (mut scales, mut short) = ([1.0; 2], None);
             if settled {
-                let delivered = ids.iter().filter_map(of).map(Flow::delivered).sum();
+                let delivered = ids.iter().filter_map(of).map(|flow| flow.delivered).sum();
                 let starved = ids.iter().filter_map(of).any(Flow::is_starved);
                 model.on_delivered(now, delivered, starved, round_trip);
                 short = (model.is_short() && !starved).then_some(now);
                 scales = [own, own_in_use].map(|own| model.scale(own));
             }
-            let yielded_at = ids.iter().filter_map(|id| of(id)?.yielded_at()).max();
+            let yielded_at = ids.iter().filter_map(|id| of(id)?.controller.yielded_at()).max();
             for id in &ids {
                 let turn = turn.filter(|_| leader != Some(*id) || turn != own_turn);
                 let flow = self.paths.get(id).and_then(|path| path.flow.as_ref());
-                let rate = flow.map_or(0.0, Flow::own_rate);
+                let rate = flow.map_or(0.0, |flow| flow.controller.own_rate());
                 let (own, scale) =
                     if flow.is_some_and(Flow::is_starved) { (own, scales[0]) } else { (own_in_use, scales[1]) };
                 let times = if rate > 0.0 { own / rate } else { ids.len() as f64 };
@@ -85,7 +89,7 @@ impl Transfer {
     }
     fn join(&mut self, id: PathId, part: GroupPart) {
         if let Some(flow) = self.paths.get_mut(&id).and_then(|path| path.flow.as_mut()) {
-            flow.join(part);
+            flow.controller.join(part);
         }
     }
     pub(super) fn path_report(&self, now: Time, id: PathId, path: &Path) -> PathReport {
@@ -101,7 +105,7 @@ impl Transfer {
                     (PathState::Silent, format!("no answer for {:.1} s; probed", now.since(since).as_secs_f64()))
                 }
                 None if self.record.is_ended() => (PathState::Done, String::new()),
-                None if !flow.ever_answered() => (PathState::Active, "waits for the first answer".into()),
+                None if !flow.ever_answered => (PathState::Active, "waits for the first answer".into()),
                 None => {
                     (PathState::Active, path.held.map_or_else(|| self.activity(now, flow), |held| held.to_string()))
                 }
@@ -120,11 +124,11 @@ impl Transfer {
             cached_bytes: path.cached_bytes,
             requested_packets: flow.map_or(0, |flow| flow.requested_packets),
             lost_packets: flow.map_or(0, |flow| flow.lost_packets),
-            in_flight_bytes: flow.map_or(0, Flow::in_flight),
+            in_flight_bytes: flow.map_or(0, |flow| flow.in_flight),
             window_bytes: flow.map_or(0, Flow::window),
-            rate: flow.map_or_else(Rate::default, |flow| flow.rate(now)),
-            rtt: flow.and_then(|flow| flow.rtt().smoothed()),
-            rtt_min: flow.and_then(|flow| flow.rtt().minimum()),
+            rate: flow.map_or_else(Rate::default, |flow| flow.meter.rate(now)),
+            rtt: flow.and_then(|flow| flow.rtt.smoothed()),
+            rtt_min: flow.and_then(|flow| flow.rtt.minimum()),
         }
     }
     pub(super) fn activity(&self, now: Time, flow: &Flow) -> String {
@@ -132,8 +136,8 @@ impl Transfer {
             return format!("limited to {rate} by request");
         }
         match flow.room(now) {
-            0 => flow.phase().into(),
-            _ => format!("everything is requested ({})", flow.phase()),
+            0 => flow.controller.phase().into(),
+            _ => format!("everything is requested ({})", flow.controller.phase()),
         }
     }
 }

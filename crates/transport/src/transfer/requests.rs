@@ -45,7 +45,7 @@ impl Transfer {
         let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
         let ranges = if ranges.is_empty() && kind == RequestKind::Claiming {
             flow.on_starved();
-            let (eta, rate) = (flow.arrival_of(now, room), flow.rate(now));
+            let (eta, rate) = (flow.arrival_of(now, room), flow.meter.rate(now));
             kind = RequestKind::Duplicating;
             let late = self.late_packets(id, eta, room);
             match (&mut self.running, self.paths.get(&id)) {
@@ -93,7 +93,7 @@ impl Transfer {
         // Partial sources deliver only their holdings.
         let (mut complete, mut partial) = (0u64, 0u64);
         for (source, flow) in others.filter_map(|(_, path)| Some((path.source, path.flow.as_ref()?))) {
-            let sum = if running.partials.contains(source) { &mut partial } else { &mut complete };
+            let sum = if running.partials.sources.contains_key(&source) { &mut partial } else { &mut complete };
             *sum = sum.saturating_add(flow.brings_until(now, eta));
         }
         if partial > 0 && complete < left {
@@ -113,7 +113,7 @@ impl Transfer {
             let left = room as usize - packets.len();
             if left > 0 {
                 let is_there =
-                    |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| running.has(source, unit));
+                    |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| running.partials.has(source, unit));
                 packets.extend(flow.late_packets(eta, left, |packet| running.wants(packet) && is_there(packet)));
             }
         }

@@ -241,7 +241,7 @@ impl Running {
     /// The next idle packets for a source: of chunks that no partial source has, if it has more than those, and else of
     /// any that it has. Rare chunks are spread first, because only this source can.
     fn next_for(&self, source: SourceId, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
-        let is_complete = !self.partials.is_empty() && !self.partials.contains(source);
+        let is_complete = !self.partials.sources.is_empty() && !self.partials.sources.contains_key(&source);
         let rare = if is_complete { self.next_rare(&fits) } else { None };
         rare.or_else(|| self.next_idle(Pick::Of(source), fits))
     }
@@ -256,7 +256,7 @@ impl Running {
         }
         let is_rare = |unit: &&Unit| {
             let index = Layout::chunk_of(**unit).map(|ChunkIndex(index)| index);
-            index.is_some_and(|index| !self.partials.covered().contains(index))
+            index.is_some_and(|index| !self.partials.covered.contains(index))
         };
         let begun = self.next_begun_of(self.units.keys().filter(is_rare), &fits);
         // Its start differs from receiver to receiver.
@@ -271,7 +271,7 @@ impl Running {
     }
     /// The next idle packets for a source in chunks that are incomplete.
     fn next_begun(&self, source: SourceId) -> Option<(u32, u32)> {
-        self.next_begun_of(self.units.keys(), |unit| self.has(source, unit))
+        self.next_begun_of(self.units.keys(), |unit| self.partials.has(source, unit))
     }
     fn next_begun_of<'a>(
         &self,
@@ -342,7 +342,8 @@ impl Running {
                 None => self.next_for(source, |_| true),
             };
             let Some((first, end)) = next else {
-                self.is_held_up = ranges.is_empty() && !self.idle.is_empty() && !self.partials.contains(source);
+                self.is_held_up =
+                    ranges.is_empty() && !self.idle.is_empty() && !self.partials.sources.contains_key(&source);
                 break;
             };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
@@ -350,7 +351,9 @@ impl Running {
                 self.units.len() + self.writer.storing() >= self.units_max || self.writer.storing() >= self.storing_max;
             if !tree && !self.units.contains_key(&unit) && is_full {
                 // Where sources hold different parts, the first useful chunk need not be an incomplete one.
-                if owner.take().is_some() || !self.partials.is_empty() && !core::mem::replace(&mut only_begun, true) {
+                if owner.take().is_some()
+                    || !self.partials.sources.is_empty() && !core::mem::replace(&mut only_begun, true)
+                {
                     continue;
                 }
                 break;
@@ -364,7 +367,9 @@ impl Running {
             let end = end.min(self.layout.packets(unit).1).min(first + left);
             self.take_out(first, end);
             self.assembly(unit);
-            if let (Unit::Chunk(index), false) = (unit, self.partials.is_empty() || self.partials.contains(source)) {
+            if let (Unit::Chunk(index), false) =
+                (unit, self.partials.sources.is_empty() || self.partials.sources.contains_key(&source))
+            {
                 self.rare_at = Some(index);
             }
             if let Some(owner) = owner.filter(|_| !tree) {
@@ -384,19 +389,15 @@ impl Running {
         self.owners.retain(|unit, _| units.contains_key(unit));
         let own = self.owners.iter().filter(|(_, other)| **other == owner).find_map(|(unit, _)| {
             let (first, end) = self.layout.packets(*unit);
-            self.idle.range_from(first).filter(|(next, _)| *next < end && self.has(owner, *unit))
+            self.idle.range_from(first).filter(|(next, _)| *next < end && self.partials.has(owner, *unit))
         });
         // Each step passes an assigned chunk, and those are few.
         let is_free = |unit| !self.owners.contains_key(&unit);
         own.or_else(|| self.next_for(owner, is_free)).or_else(|| self.next_for(owner, |_| true))
     }
-    /// Whether a source has a unit: complete sources have all, partial ones those that they have listed.
-    pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
-        self.partials.has(source, unit)
-    }
     /// Payload of the idle packets that partial sources have.
     pub(super) fn covered_bytes(&self) -> u64 {
-        let runs = self.partials.covered().iter().map(|(first, end)| self.packets_of(&(first..end)));
+        let runs = self.partials.covered.iter().map(|(first, end)| self.packets_of(&(first..end)));
         let packets: u64 = runs.map(|(first, end)| self.idle.len_between(first, end)).sum();
         packets * u64::from(self.layout.packet_bytes())
     }
@@ -412,10 +413,6 @@ impl Running {
         let is_of_use = |packet: &u32| self.wants(*packet);
         let drawn = self.idle.range_from(from).map(|(packet, _)| packet).filter(is_of_use);
         drawn.map_or_else(|| self.probe(), |packet| Ranges::from([(packet, 1)]))
-    }
-    /// When, after `now`, a partial source may be polled.
-    pub(super) fn next_poll(&self, now: Time) -> Option<Time> {
-        self.partials.next_poll(now)
     }
     /// Up to `max` packets that may be requested over `path` only.
     pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Ranges> {

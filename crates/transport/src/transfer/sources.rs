@@ -170,25 +170,7 @@ impl Transfer {
             }
         } else {
             self.record.push(TransferEvent::PathAdded { path: id, source });
-            self.paths.insert(
-                id,
-                Path {
-                    source,
-                    offer,
-                    is_offered: true,
-                    flow: None,
-                    caches: CacheUse::Allowed,
-                    closed: None,
-                    is_left_out: false,
-                    held: None,
-                    reported: PathState::Idle,
-                    bytes: 0,
-                    cached_bytes: 0,
-                    verified_bytes: 0,
-                    altered: None,
-                    to_heal: Vec::new(),
-                },
-            );
+            self.paths.insert(id, Path { source, offer, is_offered: true, ..Path::default() });
         }
         if let Some(reason) = barred {
             return self.close_path(id, reason);

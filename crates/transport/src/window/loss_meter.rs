@@ -58,8 +58,8 @@ pub(super) struct LossMeter {
     delivered: u64,
     lost: u64,
     is_marked: bool,
-    /// Smoothed over rounds.
-    share: f64,
+    /// The part that is lost, smoothed over rounds.
+    pub(super) share: f64,
     /// The random loss: measured over rounds with an empty queue while it is little, and else by a probe.
     random: f64,
     /// The loss in rounds of Startup that did not fill the path.
@@ -165,10 +165,6 @@ impl LossMeter {
     /// The largest share of `packets` that is lost by chance if `share` is usual.
     pub(super) fn chance_of(&self, share: f64, packets: f64) -> f64 {
         share + 2.0 * self.chance(share, packets)
-    }
-    /// The part that is lost, smoothed over rounds.
-    pub(super) fn share(&self) -> f64 {
-        self.share
     }
     /// The part of the loss that a probe has shown to be random.
     pub(super) fn proved(&self) -> f64 {

@@ -192,9 +192,11 @@ pub struct GroupPart {
     pub yielded_at: Option<Time>,
 }
 
-impl GroupPart {
-    /// What a sub-flow that shares nothing does.
-    pub const ALONE: GroupPart = GroupPart { turn: None, short: None, scale: 1.0, times: 1.0, yielded_at: None };
+/// What a sub-flow that shares nothing does.
+impl Default for GroupPart {
+    fn default() -> Self {
+        GroupPart { turn: None, short: None, scale: 1.0, times: 1.0, yielded_at: None }
+    }
 }
 
 /// A controller of the configured kind for packets of `packet_bytes`.

@@ -139,8 +139,14 @@ enum Phase {
     ProbeLoss(LossProbe),
 }
 
+impl Default for Phase {
+    fn default() -> Self {
+        Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 }
+    }
+}
+
 /// Keeps about one bandwidth-delay product in flight, at any loss.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ModelBased {
     phase: Phase,
     rate: RateFilter,
@@ -195,31 +201,9 @@ impl ModelBased {
     pub fn new(config: &TransferConfig, packet_bytes: u64, _now: Time) -> Self {
         let window_initial = u64::from(config.window_initial_packets) * packet_bytes;
         ModelBased {
-            phase: Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 },
-            rate: RateFilter::default(),
             rate_before_probe: f64::INFINITY,
-            rtt_min: None,
-            rate_at_rtt_min: 0.0,
-            is_confirmed: false,
             shares_queues: config.shares_queues,
             watches_rivals: config.shares_queues && config.watch_rivals,
-            is_varying: false,
-            fell_at: None,
-            rtt_this_round: None,
-            rtt_last_round: None,
-            rtt_mean_last: None,
-            rtt_sum: (Duration::ZERO, 0),
-            calm_rounds: 0,
-            standing_rounds: 0,
-            round: 0,
-            round_ends_at: 0,
-            loss: LossMeter::default(),
-            expected: None,
-            ceiling: None,
-            rivals: Rivals::default(),
-            bucket: Bucket::default(),
-            lost_in_startup: 0.0,
-            part: GroupPart::ALONE,
             packet_bytes,
             window_initial,
             window_max: config.window_bytes_max,
@@ -227,7 +211,7 @@ impl ModelBased {
             request_burst: config.request_burst,
             request_bytes_max: u64::from(config.request_packets_max) * packet_bytes,
             window: window_initial.min(config.window_bytes_max),
-            pacing_rate: None,
+            ..ModelBased::default()
         }
     }
     /// Bandwidth-delay product in bytes; `None` without a model.
@@ -267,7 +251,7 @@ impl ModelBased {
             return 1.0;
         }
         if self.rivals.press() {
-            return 1.0 / (1.0 - self.loss.share().min(self.pressing().loss_compensated));
+            return 1.0 / (1.0 - self.loss.share.min(self.pressing().loss_compensated));
         }
         let most = if self.queue_is_empty() { empty } else { standing.max(self.loss.proved()).min(empty) };
         // Without the loss that needs no compensation: a part of the arriving bytes, which is little where most is
@@ -460,7 +444,7 @@ impl ModelBased {
                 Phase::Startup { .. } | Phase::Refill { .. } | Phase::ProbeLoss(_) => Stage::Other,
             },
             is_alone: self.part.times <= 1.0,
-            lost: self.loss.share(),
+            lost: self.loss.share,
             may_be_random: self.loss.may_be_random(),
             window: self.together(self.window_of_model()),
             window_max: self.together(self.window_max),

@@ -1,5 +1,5 @@
 //! Errors that point at a line of a config file.
-use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use std::{fmt, ops::Range, sync::Arc};
 
 /// All mistakes in a config file, in the order of its lines.
@@ -57,9 +57,13 @@ impl ConfigErrors {
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width.max(40)).with_links(false);
         let mut out = String::new();
         for problem in &self.problems {
-            let drawn = Drawn { errors: self, problem, source: NamedSource::new(&self.file, self.text.to_string()) };
+            let (line, column) = self.position(problem);
+            let mut drawn = MietteDiagnostic::new(format!("{}:{line}:{column}: {}", self.file, problem.message))
+                .with_label(LabeledSpan::at(problem.span.clone(), "here"));
+            drawn.help = (!problem.hint.is_empty()).then(|| problem.hint.clone());
+            let drawn = Report::new(drawn).with_source_code(NamedSource::new(&self.file, self.text.to_string()));
             // Writing to a string fails only if the handler does; the plain form then has the same content.
-            if handler.render_report(&mut out, &drawn).is_err() {
+            if handler.render_report(&mut out, &*drawn).is_err() {
                 self.show_line(problem, &mut out).ok();
             }
         }
@@ -87,29 +91,3 @@ impl fmt::Display for ConfigErrors {
     }
 }
 impl std::error::Error for ConfigErrors {}
-
-/// A problem in the form that the drawing library wants.
-#[derive(Debug)]
-struct Drawn<'a> {
-    errors: &'a ConfigErrors,
-    problem: &'a Problem,
-    source: NamedSource<String>,
-}
-impl fmt::Display for Drawn<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, column) = self.errors.position(self.problem);
-        write!(f, "{}:{line}:{column}: {}", self.errors.file, self.problem.message)
-    }
-}
-impl std::error::Error for Drawn<'_> {}
-impl Diagnostic for Drawn<'_> {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        (!self.problem.hint.is_empty()).then(|| Box::new(&self.problem.hint) as _)
-    }
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.source)
-    }
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        Some(Box::new(std::iter::once(LabeledSpan::at(self.problem.span.clone(), "here"))))
-    }
-}

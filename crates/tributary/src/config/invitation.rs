@@ -3,7 +3,7 @@ use std::{fmt, str::FromStr};
 use tributary_content::PublicKey;
 use tributary_trust::UnixTime;
 
-use super::{PeerAddress, PeerError};
+use super::PeerAddress;
 use crate::family::Family;
 
 /// A neighbour as people pass it on: an address, or an address with the key that the neighbour must prove.
@@ -43,12 +43,8 @@ impl Invitation {
     /// Parses an invitation or an address; `address` parses the address in it.
     ///
     /// # Errors
-    /// [`PeerError`] names the wrong part.
-    pub fn read(
-        text: &str,
-        address: impl FnOnce(&str) -> Result<PeerAddress, PeerError>,
-    ) -> Result<Invitation, PeerError> {
-        let wrong = |part, reason: &dyn fmt::Display| PeerError::Invitation { part, reason: reason.to_string() };
+    /// A sentence names the wrong part.
+    pub fn read(text: &str, address: impl FnOnce(&str) -> Result<PeerAddress, String>) -> Result<Invitation, String> {
         let Some(rest) = text.strip_prefix(SCHEME) else {
             return Ok(Invitation { address: address(text)?, key: None, family: None, network: None, until: None });
         };
@@ -79,9 +75,13 @@ impl Invitation {
         Ok(read)
     }
 }
+/// That a part of an invitation is wrong.
+pub(crate) fn wrong(part: &str, reason: &dyn fmt::Display) -> String {
+    format!("the {part} in the invitation is wrong: {reason}")
+}
 impl FromStr for Invitation {
-    type Err = PeerError;
-    fn from_str(text: &str) -> Result<Self, PeerError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         Invitation::read(text, str::parse)
     }
 }

@@ -64,8 +64,7 @@ pub fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) ->
 pub(crate) fn rate(section: &Section<'_>) -> Option<Rate> {
     let rate = section.parsed("rate", RATE_HINT);
     if rate == Some(Rate::from_bits_per_second(0)) {
-        let hint = "leave 'rate' out for no limit".to_string();
-        section.problem(section.span_of("rate"), "'rate' is zero: nothing would pass".into(), hint);
+        section.wrong("rate", "'rate' is zero: nothing would pass", "leave 'rate' out for no limit");
     }
     rate
 }
@@ -92,8 +91,8 @@ fn loss(section: &Section<'_>) -> Option<Loss> {
     let bursts = section.section("bursts").map(bursts);
     let given = [share.is_some(), mask.is_some(), bursts.is_some()].iter().filter(|is_given| **is_given).count();
     if given > 1 {
-        let hint = "keep one of 'loss', 'loss_mask' and 'bursts'".to_string();
-        section.problem(section.span_of("loss"), "the loss of this link is given in several ways".into(), hint);
+        let hint = "keep one of 'loss', 'loss_mask' and 'bursts'";
+        section.wrong("loss", "the loss of this link is given in several ways", hint);
     }
     bursts.or(mask).or(share)
 }
@@ -112,8 +111,8 @@ fn bursts(section: Section<'_>) -> Loss {
     let loss_good = section.share("loss_good").unwrap_or(0.0);
     let loss_bad = section.share("loss_bad").unwrap_or(1.0);
     if loss_bad <= share || loss_good > share {
-        let hint = "loss lies between 'loss_good' (0) and 'loss_bad' (1)".to_string();
-        section.problem(section.span_of("loss"), format!("bursts cannot lose {share} on average"), hint);
+        let hint = "loss lies between 'loss_good' (0) and 'loss_bad' (1)";
+        section.wrong("loss", format!("bursts cannot lose {share} on average"), hint);
     }
     // The share of time in the bad state follows from the loss: loss = bad · loss_bad + (1 − bad) · loss_good.
     let bad = ((share - loss_good) / (loss_bad - loss_good)).clamp(0.0, 0.999);
@@ -130,8 +129,8 @@ fn discipline(section: &Section<'_>) -> Option<QueueDiscipline> {
     let threshold = section.section("threshold").map(|section| QueueDiscipline::Threshold(threshold(section)));
     let given = [word, red, codel, threshold];
     if given.iter().flatten().count() > 1 {
-        let hint = "a section such as [link.red] is enough, without 'discipline'".to_string();
-        section.problem(section.span_of("discipline"), "this link has several queue disciplines".into(), hint);
+        let hint = "a section such as [link.red] is enough, without 'discipline'";
+        section.wrong("discipline", "this link has several queue disciplines", hint);
     }
     given.into_iter().flatten().next()
 }
@@ -150,8 +149,8 @@ fn red(section: Section<'_>) -> RedConfig {
     };
     if config.threshold_max <= config.threshold_min {
         let message = format!("'threshold_max' is {}, 'threshold_min' {}", config.threshold_max, config.threshold_min);
-        let hint = "the upper threshold lies above the lower one, usually at three times as much".to_string();
-        section.problem(section.span_of("threshold_max"), message, hint);
+        let hint = "the upper threshold lies above the lower one, usually at three times as much";
+        section.wrong("threshold_max", message, hint);
     }
     section.finish();
     config
@@ -185,21 +184,19 @@ fn recorded(section: &Section<'_>, folder: &Path) -> Option<DeliveryTrace> {
     let file = path.display().to_string();
     let trace = text_of(&path).and_then(|text| mahimahi::parse(&file, &text).map_err(|error| error.to_string()));
     let hint = "a mahimahi trace has one integer per line: milliseconds, never going back";
-    kept(section, "trace", trace, hint)
+    section.kept("trace", trace, hint)
 }
 /// `[series]`: a table of rates and delays over time.
 fn table(section: Section<'_>, folder: &Path) -> Option<Script> {
     let path = section.path("file", folder);
-    if path.is_none() && !section.has("file") {
-        section.missing("file", "name a CSV file with a header line");
-    }
+    section.require(&["file"], "name a CSV file with a header line");
     let text = |key| section.text(key).map(|text| text.value);
     let only = match (text("only"), text("only_is")) {
         (Some(column), Some(is)) => Some((column, is)),
         (None, None) => None,
         _ => {
-            let hint = "only = \"ride\" and only_is = \"3\" take the rows with 3 in the column ride".to_string();
-            section.problem(section.span_of("only"), "'only' and 'only_is' belong together".into(), hint);
+            let hint = "only = \"ride\" and only_is = \"3\" take the rows with 3 in the column ride";
+            section.wrong("only", "'only' and 'only_is' belong together", hint);
             None
         }
     };
@@ -212,7 +209,7 @@ fn table(section: Section<'_>, folder: &Path) -> Option<Script> {
         let file = path.display().to_string();
         let read =
             text_of(&path).and_then(|text| series::parse(&file, &text, &columns).map_err(|error| error.to_string()));
-        kept(&section, "file", read, "each row has a time in seconds that does not go back, and numbers")
+        section.kept("file", read, "each row has a time in seconds that does not go back, and numbers")
     });
     section.finish();
     script
@@ -233,8 +230,4 @@ pub fn text_of(path: &Path) -> Result<String, String> {
     }
     let text = recordings::text(&shown.to_string(), &bytes).map_err(|error| error.to_string())?;
     Ok(text.into_owned())
-}
-/// The value read from the file that `key` names, or `None` and a problem.
-pub fn kept<T>(section: &Section<'_>, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {
-    result.map_err(|message| section.problem(section.span_of(key), message, hint.into())).ok()
 }

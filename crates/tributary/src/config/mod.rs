@@ -30,16 +30,16 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
 };
-use tributary_content::{BlindingKey, Name, NameError, PublicKey};
+use tributary_content::{BlindingKey, Name, NameError, PublicKey, StoreOpener};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::{StreamAddress, UnixAccess};
-use tributary_transport::{Endpoint, PathMetric};
+use tributary_transport::{Endpoint, Fetch, PathMetric};
 use tributary_trust::{Access, CLOCK_TOLERANCE, Keys, Roles, UnixTime};
 
 pub use error::{ConfigErrors, Drawing, Problem};
 pub use http::{HttpConfig, HttpMirror};
 pub use invitation::Invitation;
-pub use peer::{NamedPeer, PeerAddress, PeerError};
+pub use peer::{NamedPeer, PeerAddress};
 pub(crate) use peer::{is_own, reached_at};
 pub use reader::{nearest, parse_share};
 pub use resolver::{EngineConfig, EtcdConfig};
@@ -47,10 +47,7 @@ pub use settings::Settings;
 
 pub use crate::views::QuotaPeriod;
 
-use crate::{
-    error::{ApiError, ErrorKind},
-    family::Family,
-};
+use crate::{error::ApiError, family::Family};
 
 /// Everything that makes one node. Only [`NodeConfig::parse`] makes it, so every value has been checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -212,17 +209,17 @@ impl NetworkConfig {
     /// Adopts an invitation's statements about the network, for a node of `family` in `network`.
     ///
     /// # Errors
-    /// [`PeerError`] if it invites to another network or to nodes of another family.
+    /// A sentence if it invites to another network or to nodes of another family.
     pub(crate) fn join(
         network: &mut Option<NetworkConfig>,
-        invitation: &Invitation,
+        invited: &Invitation,
         (family, state_dir): (Family, &Path),
-    ) -> Result<(), PeerError> {
-        let wrong = |part, reason| Err(PeerError::Invitation { part, reason });
-        if let Some(of) = invitation.family.filter(|of| *of != family) {
+    ) -> Result<(), String> {
+        let wrong = |part, reason: String| Err(invitation::wrong(part, &reason));
+        if let Some(of) = invited.family.filter(|of| *of != family) {
             return wrong("family", format!("it is {of}, and this node is of family {family}"));
         }
-        let Some(authority) = invitation.network else { return Ok(()) };
+        let Some(authority) = invited.network else { return Ok(()) };
         match network.get_or_insert_with(|| NetworkConfig::new(authority, state_dir)).authority {
             own if own == authority => Ok(()),
             own => wrong("network", format!("its authority is {authority}, and that of [network] is {own}")),
@@ -395,6 +392,13 @@ pub struct FetchConfig {
     /// How long to go without any source before giving up. Default: 10 s.
     pub patience: Duration,
 }
+impl FetchConfig {
+    /// A fetch with these settings.
+    pub(crate) fn fetch(&self, name: Name, opener: Box<dyn StoreOpener>, patience: Duration) -> Fetch {
+        let (paths_per_source, metric) = (self.paths_per_source, self.metric);
+        Fetch { name, opener, rate_limit: None, paths_per_source, metric, patience: Some(patience) }
+    }
+}
 
 /// Which fetched objects a node serves, as the publishers signed them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -483,6 +487,6 @@ pub enum LoadError {
 }
 impl From<LoadError> for ApiError {
     fn from(error: LoadError) -> Self {
-        ApiError::new(ErrorKind::Usage, error.to_string())
+        ApiError::usage(error.to_string())
     }
 }

@@ -97,7 +97,7 @@ impl NamedPeer {
     }
     /// Parses `HOST:PORT`, or several separated by commas; a host is a name, or an IPv6 address in brackets with its
     /// zone.
-    fn parse(scheme: Scheme, text: &str) -> Result<Self, PeerError> {
+    fn parse(scheme: Scheme, text: &str) -> Result<Self, String> {
         let is_alone = !text.contains(',');
         let hosts = text.split(',').map(|text| match text.parse::<SocketAddr>() {
             Ok(address) if !is_alone && scheme.takes(address) => Ok((address.ip().to_string(), address.port())),
@@ -105,21 +105,20 @@ impl NamedPeer {
         });
         Ok(NamedPeer { scheme, hosts: hosts.collect::<Result<_, _>>()? })
     }
-    fn parse_host(text: &str) -> Result<(String, u16), PeerError> {
-        let wrong = PeerError::Address;
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong(format!("'{text}' has no port")))?;
+    fn parse_host(text: &str) -> Result<(String, u16), String> {
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("'{text}' has no port"))?;
         let number = port.parse::<u16>();
-        let port = number.map_err(|_| wrong(format!("'{port}' is not a port from 1 to 65535")))?;
+        let port = number.map_err(|_| format!("'{port}' is not a port from 1 to 65535"))?;
         let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inside) => {
                 let (address, zone) = inside.split_once('%').unwrap_or((inside, ""));
                 if address.parse::<Ipv6Addr>().is_err() || !is_word(zone, ZONE_BYTES_MAX) {
-                    return Err(wrong(format!("'{inside}' is no IPv6 address with a zone such as fe80::1%eth0")));
+                    return Err(format!("'{inside}' is no IPv6 address with a zone such as fe80::1%eth0"));
                 }
                 inside
             }
             None if host.parse::<IpAddr>().is_ok() => {
-                return Err(wrong(format!("'{text}' has an IPv6 address without [brackets]")));
+                return Err(format!("'{text}' has an IPv6 address without [brackets]"));
             }
             None => host,
         };
@@ -128,7 +127,7 @@ impl NamedPeer {
         if is_name {
             return Ok((host.into(), port));
         }
-        Err(wrong(format!("'{host}' is neither an IP address nor the name of a host")))
+        Err(format!("'{host}' is neither an IP address nor the name of a host"))
     }
 }
 impl fmt::Display for NamedPeer {
@@ -148,23 +147,6 @@ impl NamedPeer {
         };
         self.hosts.iter().map(text)
     }
-}
-
-/// Why a text is no address of a neighbour.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PeerError {
-    /// The address is wrong: how.
-    #[error("{0}")]
-    Address(String),
-    /// A part of an invitation is wrong.
-    #[error("the {part} in the invitation is wrong: {reason}")]
-    Invitation {
-        /// Which.
-        part: &'static str,
-        /// Why.
-        reason: String,
-    },
 }
 
 /// How long the name of a host may be (RFC 1035 §2.3.4).
@@ -258,8 +240,8 @@ impl PeerAddress {
     /// Replaces this neighbour by another one, as a person writes it: scheme and port default to those here.
     ///
     /// # Errors
-    /// [`PeerError`] if the text is no address.
-    pub fn replaced(&self, text: &str) -> Result<PeerAddress, PeerError> {
+    /// A sentence if the text is no address.
+    pub fn replaced(&self, text: &str) -> Result<PeerAddress, String> {
         let own = self.to_string();
         let own = own.split_once("://").map_or("udp", |(scheme, _)| scheme);
         let (scheme, host) = text.split_once("://").unwrap_or((own, text));
@@ -280,12 +262,11 @@ impl fmt::Display for PeerAddress {
     }
 }
 impl FromStr for PeerAddress {
-    type Err = PeerError;
-    fn from_str(text: &str) -> Result<Self, PeerError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         let (word, rest) = text.split_once("://").unwrap_or(("udp", text));
         let Some((_, scheme)) = Scheme::ALL.iter().find(|(known, _)| *known == word) else {
-            let stream = text.parse().map_err(PeerError::Address);
-            return stream.map(PeerAddress::Stream);
+            return text.parse().map(PeerAddress::Stream);
         };
         let rest = rest.trim_end_matches('/');
         let Ok(address) = rest.parse::<SocketAddr>() else {
@@ -293,7 +274,7 @@ impl FromStr for PeerAddress {
         };
         let named = NamedPeer { scheme: *scheme, hosts: Vec::new() };
         match named.stream(address) {
-            _ if !scheme.takes(address) => Err(PeerError::Address(format!("{address} is no address for {word}://"))),
+            _ if !scheme.takes(address) => Err(format!("{address} is no address for {word}://")),
             Some(stream) => Ok(PeerAddress::Stream(stream)),
             None => Ok(PeerAddress::Datagrams(address)),
         }

@@ -5,6 +5,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use tributary_content::PublicKey;
+
 use super::error::Problem;
 
 /// Whose behaviour a section describes.
@@ -85,7 +87,7 @@ impl<'a> Section<'a> {
     pub fn path(&self, key: &'static str, base: &std::path::Path) -> Option<PathBuf> {
         let text = self.text(key)?;
         if text.value.is_empty() {
-            self.problem(text.span, format!("'{key}' is empty"), "write a path".into());
+            self.problem(text.span, format!("'{key}' is empty"), "write a path");
             return None;
         }
         Some(base.join(text.value))
@@ -128,7 +130,7 @@ impl<'a> Section<'a> {
             return None;
         };
         if array.is_empty() {
-            self.problem(value.span(), format!("'{key}' is empty"), "write at least one entry".into());
+            self.problem(value.span(), format!("'{key}' is empty"), "write at least one entry");
         }
         let mut texts = Vec::new();
         for entry in array.iter() {
@@ -151,10 +153,15 @@ impl<'a> Section<'a> {
         match u64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) if range.contains(&number) => Some(number),
             _ => {
-                let message = format!("'{key}' cannot be {}", number.as_str());
-                self.problem(value.span(), message, format!("write {legal}"));
+                self.problem(value.span(), format!("'{key}' cannot be {}", number.as_str()), format!("write {legal}"));
                 None
             }
+        }
+    }
+    /// Sets `field` to an integer within `range`, if `key` is present.
+    pub fn set_integer<T: TryFrom<u64>>(&self, key: &'static str, range: RangeInclusive<u64>, field: &mut T) {
+        if let Some(Ok(number)) = self.integer(key, range).map(T::try_from) {
+            *field = number;
         }
     }
     /// `true` or `false`.
@@ -211,11 +218,7 @@ impl<'a> Section<'a> {
     }
     /// Says that a key is missing.
     pub fn missing(&self, key: &'static str, hint: &str) {
-        self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
-    }
-    /// Reports each of two keys that is missing.
-    pub fn require(&self, keys: [&'static str; 2], hint: &str) {
-        keys.into_iter().filter(|key| !self.has(key)).for_each(|key| self.missing(key, hint));
+        self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint);
     }
     /// Whether `key` is present, with any value.
     pub fn has(&self, key: &str) -> bool {
@@ -233,9 +236,29 @@ impl<'a> Section<'a> {
         #[cfg(not(any(test, feature = "documented")))]
         let _ = (key, takes);
     }
+    /// Says which of `keys` are missing.
+    pub fn require(&self, keys: &[&'static str], hint: &str) {
+        keys.iter().filter(|key| !self.has(key)).for_each(|key| self.missing(key, hint));
+    }
     /// Keeps a problem.
-    pub fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
-        self.problems.borrow_mut().push(Problem { span, message, hint });
+    pub fn problem(&self, span: std::ops::Range<usize>, message: impl Into<String>, hint: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { span, message: message.into(), hint: hint.into() });
+    }
+    /// Keeps a problem of the value of `key`; of the section itself if the key is missing.
+    pub fn wrong(&self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.problem(self.span_of(key), message, hint);
+    }
+    /// The value read from what `key` names, or `None` and a problem.
+    pub fn kept<T>(&self, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {
+        result.map_err(|message| self.wrong(key, message, hint)).ok()
+    }
+    /// The keys among `texts`; each of the others is a problem.
+    pub(crate) fn keys(&self, texts: Option<Vec<Located<String>>>, hint: &str) -> Vec<PublicKey> {
+        let key = |text: Located<String>| {
+            let key = text.value.parse::<PublicKey>();
+            key.map_err(|error| self.problem(text.span, format!("'{}' is no key: {error}", text.value), hint)).ok()
+        };
+        texts.into_iter().flatten().filter_map(key).collect()
     }
     /// Reports the keys that were never read, each with the nearest known one.
     pub fn finish(self) {
@@ -290,14 +313,13 @@ impl<'a> Section<'a> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                self.problem(span, format!("'{key}': {error}"), hint.into());
+                self.problem(span, format!("'{key}': {error}"), hint);
                 None
             }
         }
     }
     fn wrong_type(&self, key: &str, at: &Spanned<DeValue<'_>>, found: &DeValue<'_>, expected: &str) {
-        let message = format!("'{key}' must be {expected}, not {}", in_words(found));
-        self.problem(at.span(), message, String::new());
+        self.problem(at.span(), format!("'{key}' must be {expected}, not {}", in_words(found)), "");
     }
 }
 

@@ -12,6 +12,8 @@ use super::{
 pub const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
 /// What to write where a rate belongs.
 pub const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
+/// How to make a shared key.
+pub(crate) const SECRET_HINT: &str = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE";
 /// What to write where a size belongs.
 pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
 
@@ -50,6 +52,15 @@ pub fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Du
         if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
     })
 }
+/// Sets `field` to a time from `min` to `max`, if `key` is present.
+pub(crate) fn set_duration(
+    section: &Section<'_>,
+    key: &'static str,
+    (min, max): (Duration, Duration),
+    field: &mut Duration,
+) {
+    *field = duration(section, key, min, max).unwrap_or(*field);
+}
 /// A size in bytes from `min` to `max`.
 pub fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
     section.declare(key, || vec![format!("{} to {}", ByteCount(min), ByteCount(max))]);
@@ -61,6 +72,18 @@ pub fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Opt
             Err(format!("{text} is not from {} to {}", ByteCount(min), ByteCount(max)))
         }
     })
+}
+
+/// Sets `field` to a size in bytes from `min` to `max`, if `key` is present.
+pub(crate) fn set_size<T: TryFrom<u64>>(
+    section: &Section<'_>,
+    key: &'static str,
+    (min, max): (u64, u64),
+    field: &mut T,
+) {
+    if let Some(Ok(bytes)) = size(section, key, min, max).map(T::try_from) {
+        *field = bytes;
+    }
 }
 
 /// Reads a shared key, a file of secret bytes that its owner alone may read.

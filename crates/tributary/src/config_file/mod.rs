@@ -6,20 +6,21 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
-use tributary_content::{BlindingKey, Name, PublicKey};
+use tributary_net::UnixAccess;
 use tributary_transport::TransferConfig;
 use tributary_trust::{Keys, Roles};
 
 use self::sections::Disk;
 use crate::{
     config::{
-        ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Invitation, Limits, LoadError, NetworkConfig,
-        NodeConfig, PublishConfig, Role, Security, Settings, Wrapper,
+        ConfigErrors, EngineConfig, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Invitation, Limits, LoadError,
+        MirrorsConfig, NetworkConfig, NodeConfig, Role, Security, ServeConfig, Settings, Wrapper,
         reader::{Scope, Section},
         values::document,
     },
-    error::{ApiError, ErrorKind},
+    error::ApiError,
     family::Family,
+    paths::control_in,
 };
 
 impl NodeConfig {
@@ -53,7 +54,7 @@ impl NodeConfig {
     /// # Errors
     /// [`ApiError`] states why it cannot be used.
     pub fn set_peer(&mut self, text: &str) -> Result<(), ApiError> {
-        let wrong = |reason: String| ApiError::new(ErrorKind::Usage, reason);
+        let wrong = |reason: String| ApiError::usage(reason);
         let framing = self.family().framing();
         let faces = self.faces.len();
         let [face] = &mut self.faces[..] else {
@@ -84,9 +85,71 @@ impl NodeConfig {
     /// Reads the sections about a node's behaviour; labels and addresses are read elsewhere. Files are relative to
     /// `folder`.
     pub fn read_behaviour(&mut self, section: &Section<'_>, scope: Scope, folder: &Path) {
-        let only = (scope == Scope::Node).then_some(self.family());
-        let NodeConfig { label, roles, settings, fetch, limits, faults, .. } = self;
-        Behaviour { settings, fetch, limits, faults }.read(section, (label, roles), only, scope, folder);
+        self.read_sections(section, (scope == Scope::Node).then_some(self.family()), scope, folder);
+    }
+    /// The same. `only` is the one family whose section is allowed; `None` allows all, for nodes of several families.
+    fn read_sections(&mut self, root: &Section<'_>, only: Option<Family>, scope: Scope, folder: &Path) {
+        for (key, of) in Family::ALL {
+            if let Some(family) = only.filter(|family| *family != of && root.has(key)) {
+                let hint = format!("remove the section, or write family = \"{of}\" in [node]");
+                root.wrong(key, format!("family {family} has no [{key}]"), hint);
+            }
+            let Some(section) = root.section(key) else { continue };
+            match of == self.family() {
+                true => self.settings.of_family_mut().read(&section, scope, folder),
+                // Mistakes in it are reported even if no key of the file names the section's owner.
+                false => self.defaults_of(of).of_family_mut().read(&section, scope, folder),
+            }
+            section.finish();
+        }
+        if let Some(section) = root.section("transfer") {
+            let mut unused = TransferConfig::default();
+            let transfer = self.settings.of_family_mut().transfer_mut().unwrap_or(&mut unused);
+            sections::transfer(section, transfer, &mut self.fetch);
+        }
+        if let Some(section) = root.section("limits") {
+            self.limits = sections::limits(section);
+        }
+        if let Some(section) = root.section("faults") {
+            self.faults = sections::faults(section);
+        }
+    }
+    fn defaults_of(&self, family: Family) -> Settings {
+        Settings::new(family, &self.label, &self.roles)
+    }
+    /// A node of which no section but `[node]` is known.
+    fn new(family: Family, label: &str, roles: BTreeSet<Role>, state_dir: &Path) -> NodeConfig {
+        NodeConfig {
+            label: label.into(),
+            settings: Settings::new(family, label, &roles),
+            roles,
+            control: control_in(state_dir),
+            key: state_dir.join("key"),
+            store: Some(state_dir.join("store")),
+            state_dir: state_dir.into(),
+            seed: None,
+            log: None,
+            log_format: None,
+            listen: Vec::new(),
+            listen_streams: Vec::new(),
+            unix_access: UnixAccess::default(),
+            web_origins: Vec::new(),
+            security: Security::Encrypted,
+            network: None,
+            faces: Vec::new(),
+            blind: BTreeMap::new(),
+            trust: Keys::new(),
+            key_groups: BTreeMap::new(),
+            publish: Vec::new(),
+            fetch: FetchConfig::default(),
+            serve: ServeConfig::default(),
+            mirrors: MirrorsConfig::default(),
+            limits: Limits::default(),
+            faults: Faults::default(),
+            http: None,
+            resolver: EngineConfig::default(),
+            wrapper: Wrapper::default(),
+        }
     }
     /// Legal settings that should still be changed, each in a sentence that explains the change.
     pub fn warnings(&self) -> Vec<String> {
@@ -120,157 +183,47 @@ fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig,
 }
 
 fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
-    let node = root.section("node");
-    let has_network = root.has("network");
-    if node.is_none() {
+    let section = root.section("node");
+    if section.is_none() {
         let hint = "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]";
         root.missing("[node]", hint);
     }
-    let head = node.and_then(|section| sections::head(section, folder, has_network));
-    let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
-    let Names { blind, trust, key_groups, publish } = Names::read(root, folder, disk, is_sender);
+    let head = section.and_then(|section| sections::head(section, folder, root.has("network")));
+    let is_whole = head.is_some();
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
-    let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
-    let family = head.as_ref().map_or_else(Family::default, |head| head.family);
-    let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
-    let mut settings = Settings::new(family, label, &roles);
-    let (mut fetch, mut limits, mut faults) = (FetchConfig::default(), Limits::default(), Faults::default());
-    let serve = root.section("serve").map(sections::serve).unwrap_or_default();
-    let mirrors = root.section("mirrors").map(sections::mirrors).unwrap_or_default();
+    let mut node = head.unwrap_or_else(|| NodeConfig::new(Family::default(), "", BTreeSet::new(), folder));
+    let family = node.family();
+    for section in root.sections("blind") {
+        sections::blind(section, folder, &mut node.blind);
+    }
+    for section in root.sections("trust") {
+        sections::trust(section, &node.blind, &mut node.trust);
+    }
+    for section in root.sections("key_group") {
+        sections::key_group(section, &mut node.key_groups);
+    }
+    let is_sender = !is_whole || node.has_role(Role::Sender);
+    for section in root.sections("publish") {
+        let entry = sections::published(section, (folder, disk), is_sender, &node);
+        node.publish.extend(entry);
+    }
+    node.serve = root.section("serve").map(sections::serve).unwrap_or_default();
+    node.mirrors = root.section("mirrors").map(sections::mirrors).unwrap_or_default();
     for of in Family::all() {
         match of == family {
-            true => settings.of_family_mut().read_lists(root, folder, None),
-            false => Settings::new(of, label, &roles).of_family_mut().read_lists(root, folder, Some(family)),
+            true => node.settings.of_family_mut().read_lists(root, folder, None),
+            false => node.defaults_of(of).of_family_mut().read_lists(root, folder, Some(family)),
         }
     }
-    let only = head.as_ref().map(|head| head.family);
-    let mut behaviour =
-        Behaviour { settings: &mut settings, fetch: &mut fetch, limits: &mut limits, faults: &mut faults };
-    behaviour.read(root, (label, &roles), only, Scope::Node, folder);
-    let (state_dir, security) =
-        head.as_ref().map_or((folder, Security::Encrypted), |head| (&head.state_dir, head.security));
-    let mut network =
-        root.section("network").and_then(|section| sections::network(section, folder, state_dir, security));
-    let mut faces: Vec<FaceConfig> = Vec::new();
-    let publishes = roles.contains(&Role::Sender);
+    node.read_sections(root, is_whole.then_some(family), Scope::Node, folder);
+    node.network = root.section("network").and_then(|section| sections::network(section, folder, &node));
     for section in root.sections("face") {
-        let of_family = settings.of_family_mut();
-        let joined = (&mut network, state_dir);
-        let face = sections::face(section, listen, folder, (family, publishes, security), joined, of_family, &faces);
-        faces.extend(face);
+        let face = sections::face(section, folder, &mut node);
+        node.faces.extend(face);
     }
-    let http = root.section("http").and_then(|section| sections::http(section, folder, state_dir));
-    let is_resolver = roles.contains(&Role::Resolver);
+    node.http = root.section("http").and_then(|section| sections::http(section, folder, &node.state_dir));
+    let is_resolver = node.has_role(Role::Resolver);
     let resolver = root.section("resolver").map(|section| resolver::resolver(section, folder, family, is_resolver));
-    let head = head?;
-    let store = Some(head.state_dir.join("store"));
-    Some(NodeConfig {
-        label: head.label,
-        roles: head.roles,
-        control: head.control,
-        key: head.key,
-        state_dir: head.state_dir,
-        seed: head.seed,
-        log: head.log,
-        log_format: head.log_format,
-        listen: head.listen,
-        listen_streams: head.listen_streams,
-        unix_access: head.unix_access,
-        web_origins: head.web_origins,
-        security: head.security,
-        network,
-        faces,
-        blind,
-        trust,
-        key_groups,
-        publish,
-        settings,
-        store,
-        fetch,
-        serve,
-        mirrors,
-        limits,
-        faults,
-        http,
-        resolver: resolver.unwrap_or_default(),
-        wrapper: Wrapper::default(),
-    })
-}
-
-/// The content of the sections about names.
-struct Names {
-    blind: BTreeMap<Name, BlindingKey>,
-    trust: Keys,
-    key_groups: BTreeMap<String, Vec<PublicKey>>,
-    publish: Vec<PublishConfig>,
-}
-
-impl Names {
-    fn read(root: &Section<'_>, folder: &Path, disk: Disk, is_sender: bool) -> Names {
-        let mut blind = BTreeMap::new();
-        for section in root.sections("blind") {
-            sections::blind(section, folder, &mut blind);
-        }
-        let mut trust = Keys::new();
-        for section in root.sections("trust") {
-            sections::trust(section, &blind, &mut trust);
-        }
-        let mut key_groups = BTreeMap::new();
-        for section in root.sections("key_group") {
-            sections::key_group(section, &mut key_groups);
-        }
-        let mut publish: Vec<PublishConfig> = Vec::new();
-        for section in root.sections("publish") {
-            let entry = sections::published(section, (folder, disk), is_sender, &publish, (&key_groups, &blind));
-            publish.extend(entry);
-        }
-        Names { blind, trust, key_groups, publish }
-    }
-}
-
-/// The content of the sections about a node's behaviour.
-struct Behaviour<'a> {
-    settings: &'a mut Settings,
-    fetch: &'a mut FetchConfig,
-    limits: &'a mut Limits,
-    faults: &'a mut Faults,
-}
-
-impl Behaviour<'_> {
-    /// Reads them for a node with that label and roles. `only` is the one family whose section is allowed; `None`
-    /// allows all, for nodes of several families.
-    fn read(
-        &mut self,
-        root: &Section<'_>,
-        (label, roles): (&str, &BTreeSet<Role>),
-        only: Option<Family>,
-        scope: Scope,
-        folder: &Path,
-    ) {
-        let own = self.settings.family();
-        for (key, of) in Family::ALL {
-            if let Some(family) = only.filter(|family| *family != of && root.has(key)) {
-                let hint = format!("remove the section, or write family = \"{of}\" in [node]");
-                root.problem(root.span_of(key), format!("family {family} has no [{key}]"), hint);
-            }
-            let Some(section) = root.section(key) else { continue };
-            match of == own {
-                true => self.settings.of_family_mut().read(&section, scope, folder),
-                // Mistakes in it are reported even if no key of the file names the section's owner.
-                false => Settings::new(of, label, roles).of_family_mut().read(&section, scope, folder),
-            }
-            section.finish();
-        }
-        if let Some(section) = root.section("transfer") {
-            let mut unused = TransferConfig::default();
-            let transfer = self.settings.of_family_mut().transfer_mut().unwrap_or(&mut unused);
-            sections::transfer(section, transfer, self.fetch);
-        }
-        if let Some(section) = root.section("limits") {
-            *self.limits = sections::limits(section);
-        }
-        if let Some(section) = root.section("faults") {
-            *self.faults = sections::faults(section);
-        }
-    }
+    node.resolver = resolver.unwrap_or_default();
+    is_whole.then_some(node)
 }

@@ -29,14 +29,14 @@ pub(super) fn resolver(section: Section<'_>, folder: &Path, family: Family, is_r
     let legal = |prefix: &str| (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.ends_with('/');
     if let Some(prefix) = prefix.as_ref().filter(|prefix| !legal(&prefix.value)) {
         let hint = format!("write 1 to {PREFIX_BYTES_MAX} bytes that end with a slash, such as \"/tributary/\"");
-        section.problem(prefix.span.clone(), "'prefix' is no prefix of keys".into(), hint);
+        section.problem(prefix.span.clone(), "'prefix' is no prefix of keys", hint);
     }
     let etcd = etcd(&section, folder, prefix.map(|prefix| prefix.value));
     match kind {
         Kind::Etcd if !section.has("endpoints") => section.missing("endpoints", ENDPOINTS_HINT),
         Kind::Embedded if section.has("endpoints") => {
-            let hint = "add engine = \"etcd\", or remove 'endpoints'".into();
-            section.problem(section.span_of("endpoints"), "'endpoints' without engine = \"etcd\"".into(), hint);
+            let hint = "add engine = \"etcd\", or remove 'endpoints'";
+            section.wrong("endpoints", "'endpoints' without engine = \"etcd\"", hint);
         }
         Kind::Embedded | Kind::Etcd => {}
     }
@@ -53,11 +53,11 @@ fn fits(section: &Section<'_>, kind: Kind, family: Family, is_resolver: bool) {
     let Some((name, _)) = KINDS.iter().find(|(_, known)| *known == kind && kind != Kind::Embedded) else { return };
     let engine = section.span_of("engine");
     if family.profile().resolution == Resolution::Routes {
-        let hint = "remove 'engine', or write family = \"mf\" or \"psi\" in [node]".to_string();
+        let hint = "remove 'engine', or write family = \"mf\" or \"psi\" in [node]";
         section.problem(engine, format!("family {family} keeps no names in {name}"), hint);
     } else if !is_resolver {
         let hint = format!("add \"{}\" to 'roles' in [node], or remove [resolver]", Role::Resolver);
-        section.problem(engine, "an engine of names in a node that resolves none".into(), hint);
+        section.problem(engine, "an engine of names in a node that resolves none", hint);
     }
 }
 
@@ -74,7 +74,7 @@ fn etcd(section: &Section<'_>, folder: &Path, prefix: Option<String>) -> EtcdCon
         ("certificate_key", "certificate", key.is_some(), certificate.is_some()),
     ];
     for (key, other, ..) in pairs.into_iter().filter(|(.., has, has_other)| *has && !has_other) {
-        section.problem(section.span_of(key), format!("'{key}' without '{other}'"), format!("add '{other}'"));
+        section.wrong(key, format!("'{key}' without '{other}'"), format!("add '{other}'"));
     }
     EtcdConfig {
         endpoints,
@@ -90,7 +90,7 @@ fn endpoints(section: &Section<'_>) -> Vec<Url> {
     let texts = section.texts("endpoints").unwrap_or_default();
     if texts.len() > ENDPOINTS_MAX {
         let message = format!("{} endpoints are listed", texts.len());
-        section.problem(section.span_of("endpoints"), message, format!("list {ENDPOINTS_MAX} at most"));
+        section.wrong("endpoints", message, format!("list {ENDPOINTS_MAX} at most"));
     }
     for text in texts {
         let url = Url::parse(&text.value).ok();
@@ -99,16 +99,14 @@ fn endpoints(section: &Section<'_>) -> Vec<Url> {
         };
         if url.as_ref().is_some_and(has_more) {
             // It may have a password in it, and is not repeated.
-            let message = "an endpoint has a user, a password or a query".into();
-            let hint = "write only scheme, host and port; 'user' and 'password_file' hold the credentials".into();
+            let message = "an endpoint has a user, a password or a query";
+            let hint = "write only scheme, host and port; 'user' and 'password_file' hold the credentials";
             section.problem(text.span, message, hint);
             continue;
         }
         match url.filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host() && url.path() == "/") {
             Some(url) => endpoints.push(url),
-            None => {
-                section.problem(text.span, format!("'{}' is no endpoint of etcd", text.value), ENDPOINTS_HINT.into())
-            }
+            None => section.problem(text.span, format!("'{}' is no endpoint of etcd", text.value), ENDPOINTS_HINT),
         }
     }
     endpoints

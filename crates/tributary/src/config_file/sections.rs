@@ -3,7 +3,7 @@ use nix::unistd::Group;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
 };
 use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
@@ -14,15 +14,15 @@ use tributary_trust::{Access, Keys};
 use crate::{
     config::{
         FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Invitation, Limits, LogFormat,
-        MirrorsConfig, NetworkConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate,
-        Security, ServeConfig, face_id, is_own, link, published_name,
+        MirrorsConfig, NetworkConfig, NodeConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role,
+        ScheduledRate, Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
-        values::{RATE_HINT, duration, read_secret, size},
+        values::{RATE_HINT, SECRET_HINT, duration, read_secret, set_duration, set_size, size},
     },
-    families::{Delivery, FaceSection, FamilySettings},
+    families::{Delivery, FaceSection},
     family::Family,
-    log::{LogLevel, LogLevels},
-    paths::{control_in, state_dir as usual_state_dir},
+    log::LogLevel,
+    paths::state_dir as usual_state_dir,
 };
 
 const PEER_HINT: &str = "write the line that `trib invite` prints there, or a host and a port, such as \"192.0.2.7:7001\", \
@@ -42,25 +42,8 @@ pub(super) enum Disk {
     NotLooked,
 }
 
-/// The content of [node].
-pub(super) struct Head {
-    pub(super) label: String,
-    pub(super) family: Family,
-    pub(super) roles: BTreeSet<Role>,
-    pub(super) state_dir: PathBuf,
-    pub(super) control: PathBuf,
-    pub(super) key: PathBuf,
-    pub(super) seed: Option<u64>,
-    pub(super) log: Option<LogLevels>,
-    pub(super) log_format: Option<LogFormat>,
-    pub(super) listen: Vec<SocketAddr>,
-    pub(super) listen_streams: Vec<StreamAddress>,
-    pub(super) unix_access: UnixAccess,
-    pub(super) web_origins: Vec<String>,
-    pub(super) security: Security,
-}
-
-pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Option<Head> {
+/// Reads `[node]`.
+pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Option<NodeConfig> {
     let label = section.text("label");
     match &label {
         None if !section.has("label") => {
@@ -72,16 +55,16 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
         }
         // Other machines show it on their terminals.
         Some(text) if text.value.contains(printable::is_unsafe) => {
-            let message = "'label' holds a control character, or one that changes the direction of text".into();
-            section.problem(text.span.clone(), message, "write letters, digits and the like".into());
+            let message = "'label' holds a control character, or one that changes the direction of text";
+            section.problem(text.span.clone(), message, "write letters, digits and the like");
         }
         Some(_) | None => {}
     }
     let family = section.choice("family", &Family::ALL).unwrap_or_default();
     let roles = roles(&section);
     if let Some(role) = roles.iter().find(|role| !family.plays(**role)) {
-        let hint = "its roles are \"router\", \"sender\" and \"receiver\"".to_string();
-        section.problem(section.span_of("roles"), format!("family {family} has no {role}"), hint);
+        let hint = "its roles are \"router\", \"sender\" and \"receiver\"";
+        section.wrong("roles", format!("family {family} has no {role}"), hint);
     }
     let state_dir = section.path("state_dir", folder);
     let control = section.path("control", folder);
@@ -102,16 +85,13 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
     });
     if state_dir.is_none() && label.is_some() {
         let hint = "write state_dir = \"…\", or set HOME: what it keeps, such as its key, is its owner's alone";
-        section.problem(section.span_of("label"), "there is no home folder for its state".into(), hint.into());
+        section.wrong("label", "there is no home folder for its state", hint);
     }
     section.finish();
-    let (label, state_dir) = (label?.value, state_dir?);
-    Some(Head {
-        family,
-        roles,
-        control: control.unwrap_or_else(|| control_in(&state_dir)),
-        key: key.unwrap_or_else(|| state_dir.join("key")),
-        state_dir,
+    let node = NodeConfig::new(family, &label?.value, roles, &state_dir?);
+    Some(NodeConfig {
+        control: control.unwrap_or_else(|| node.control.clone()),
+        key: key.unwrap_or_else(|| node.key.clone()),
         seed,
         log,
         log_format,
@@ -120,7 +100,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
         unix_access,
         web_origins,
         security,
-        label,
+        ..node
     })
 }
 
@@ -154,12 +134,11 @@ fn listen(section: &Section<'_>, family: Family, state_dir: Option<&Path>) -> (V
         };
         let Some(address) = address else { continue };
         if address.named().is_some() {
-            let message = format!("'{}' is not an address of this machine", text.value);
-            section.problem(text.span, message, ADDRESS_HINT.into());
+            section.problem(text.span, format!("'{}' is not an address of this machine", text.value), ADDRESS_HINT);
             continue;
         }
         if known.contains(&address) && address.port() != Some(0) {
-            section.problem(text.span, format!("{address} is listed twice"), "remove one of them".into());
+            section.problem(text.span, format!("{address} is listed twice"), "remove one of them");
             continue;
         }
         if !may_stream(section, text.span, &address, family) {
@@ -178,7 +157,7 @@ fn unix_access(section: &Section<'_>) -> UnixAccess {
             Some(mode) => access.mode = mode,
             None => {
                 let hint = "write it as `chmod` does: \"0666\" for all users, \"0660\" for those of 'unix_group'";
-                section.problem(text.span, format!("'{}' is no mode of a file", text.value), hint.into());
+                section.problem(text.span, format!("'{}' is no mode of a file", text.value), hint);
             }
         }
     }
@@ -186,7 +165,7 @@ fn unix_access(section: &Section<'_>) -> UnixAccess {
         match Group::from_name(&text.value) {
             Ok(Some(group)) => access.group = Some(group.gid.as_raw()),
             Ok(None) | Err(_) => {
-                let hint = "write the name of an existing group, or make it with groupadd".to_string();
+                let hint = "write the name of an existing group, or make it with groupadd";
                 section.problem(text.span, format!("there is no group '{}' on this machine", text.value), hint);
             }
         }
@@ -196,13 +175,12 @@ fn unix_access(section: &Section<'_>) -> UnixAccess {
 fn web_origins(section: &Section<'_>, listen: &[StreamAddress]) -> Vec<String> {
     let texts = section.texts("web_origins").unwrap_or_default();
     for text in texts.iter().filter(|text| !is_origin(&text.value)) {
-        let message = format!("'{}' is no origin of web pages", text.value);
-        section.problem(text.span.clone(), message, ORIGIN_HINT.into());
+        section.problem(text.span.clone(), format!("'{}' is no origin of web pages", text.value), ORIGIN_HINT);
     }
     if !texts.is_empty() && !listen.iter().any(|address| matches!(address, StreamAddress::WebSocket(_))) {
-        let hint = "remove it, or add a WebSocket such as \"ws://127.0.0.1:9696\" there".to_string();
-        let message = "'web_origins' is for WebSockets, and 'listen' has none".to_string();
-        section.problem(section.span_of("web_origins"), message, hint);
+        let hint = "remove it, or add a WebSocket such as \"ws://127.0.0.1:9696\" there";
+        let message = "'web_origins' is for WebSockets, and 'listen' has none";
+        section.wrong("web_origins", message, hint);
     }
     texts.into_iter().map(|text| text.value).collect()
 }
@@ -216,62 +194,46 @@ fn is_origin(text: &str) -> bool {
 fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &PeerAddress, family: Family) -> bool {
     let may = !address.is_stream() || family.framing().is_some();
     if !may {
-        let message = format!("'{address}' is a stream, but family {family} runs over UDP");
-        section.problem(span, message, ADDRESS_HINT.into());
+        section.problem(span, format!("'{address}' is a stream, but family {family} runs over UDP"), ADDRESS_HINT);
     }
     may
 }
 
 /// Reads `[network]`.
-pub(super) fn network(
-    section: Section<'_>,
-    folder: &Path,
-    state_dir: &Path,
-    security: Security,
-) -> Option<NetworkConfig> {
+pub(super) fn network(section: Section<'_>, folder: &Path, node: &NodeConfig) -> Option<NetworkConfig> {
     let hint = "write the key that `trib network new` or `trib network show` prints";
     let authority = section.parsed::<PublicKey>("authority", hint);
-    if authority.is_none() && !section.has("authority") {
-        section.missing("authority", hint);
-    }
-    let default = NetworkConfig::new(authority.unwrap_or(PublicKey([0; 32])), state_dir);
+    section.require(&["authority"], hint);
+    let default = NetworkConfig::new(authority.unwrap_or(PublicKey([0; 32])), &node.state_dir);
     let certificate = section.path("certificate", folder).unwrap_or(default.certificate);
     let revoked = section.path("revoked", folder).unwrap_or(default.revoked);
     let access = section.choice("access", &[("closed", Access::Closed), ("open", Access::Open)]).unwrap_or_default();
     let tolerance = duration(&section, "clock_tolerance", Duration::from_secs(60), Duration::from_secs(7 * 86_400));
     let clock_tolerance = tolerance.unwrap_or(default.clock_tolerance);
-    if security == Security::None {
-        let message = "a network with an authority needs protected faces, and [node] has security = \"none\"".into();
-        let hint = "remove 'security' from [node], or write \"authenticated\"".to_string();
-        section.problem(section.span_of("authority"), message, hint);
+    if node.security == Security::None {
+        let message = "a network with an authority needs protected faces, and [node] has security = \"none\"";
+        let hint = "remove 'security' from [node], or write \"authenticated\"";
+        section.wrong("authority", message, hint);
     }
     section.finish();
     Some(NetworkConfig { authority: authority?, access, certificate, revoked, clock_tolerance })
 }
 
-/// One `[[face]]` after the earlier ones; keys of its family go into `settings`.
-pub(super) fn face(
-    section: Section<'_>,
-    listen: &[SocketAddr],
-    folder: &Path,
-    (family, publishes, security): (Family, bool, Security),
-    (network, state_dir): (&mut Option<NetworkConfig>, &Path),
-    settings: &mut dyn FamilySettings,
-    before: &[FaceConfig],
-) -> Option<FaceConfig> {
+/// One `[[face]]` of `node` after the earlier ones; keys of its family go into the node's settings.
+pub(super) fn face(section: Section<'_>, folder: &Path, node: &mut NodeConfig) -> Option<FaceConfig> {
+    let (family, publishes) = (node.family(), node.has_role(Role::Sender));
+    let NodeConfig { listen, security, network, state_dir, settings, faces: before, .. } = node;
     let invitation = section.parsed::<Invitation>("peer", PEER_HINT);
     if let Some(Err(error)) = invitation.as_ref().map(|to| NetworkConfig::join(network, to, (family, state_dir))) {
-        section.problem(section.span_of("peer"), error.to_string(), "ask whom you know there for another one".into());
+        section.wrong("peer", error.to_string(), "ask whom you know there for another one");
     }
     let (address, invited, invited_until) =
         invitation.map_or((None, None, None), |to| (Some(to.address), to.key, to.until));
     let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
     let peer = address.as_ref().and_then(PeerAddress::datagrams);
-    if address.is_none() && !section.has("peer") {
-        section.missing("peer", "write the neighbour's address, such as peer = \"192.0.2.7:7001\"");
-    }
+    section.require(&["peer"], "write the neighbour's address, such as peer = \"192.0.2.7:7001\"");
     if address.as_ref().is_some_and(|address| address.port() == Some(0)) {
-        section.problem(section.span_of("peer"), "'peer' has port 0".into(), "write the port it listens on".into());
+        section.wrong("peer", "'peer' has port 0", "write the port it listens on");
     }
     let local = local_address(&section, listen, peer);
     let device = section.text("device").map(|text| text.value);
@@ -285,14 +247,14 @@ pub(super) fn face(
                 "security" | "peer_key" => "remove it; this program does not protect streams",
                 _ => "remove it; streams have no datagrams to shape and to cut",
             };
-            section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint.to_string());
+            section.wrong(key, format!("'{key}' is for neighbours over UDP"), hint);
         }
     }
     let rate = link::rate(&section);
-    let (peer_key, security) = protection(&section, invited, security);
+    let (peer_key, security) = protection(&section, invited, *security);
     let label = face_label(&section, before);
     let policy = section.section("policy").map(|policy| face_policy(policy, family)).unwrap_or_default();
-    settings.read_face(
+    settings.of_family_mut().read_face(
         &section,
         &FaceSection {
             id: face_id(before.len()),
@@ -319,11 +281,11 @@ pub(super) fn face(
         let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
         let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));
         if before.iter().any(|other| way(other) == way(face)) {
-            let hint = "remove one of them, or give each its own 'local' or 'device'".to_string();
-            section.problem(section.span_of("peer"), format!("{} is a neighbour already", face.peer), hint);
+            let hint = "remove one of them, or give each its own 'local' or 'device'";
+            section.wrong("peer", format!("{} is a neighbour already", face.peer), hint);
         }
         if let Some((message, hint)) = unreachable(face, listen) {
-            section.problem(section.span_of("peer"), message, hint);
+            section.wrong("peer", message, hint);
         }
     }
     section.finish();
@@ -336,7 +298,7 @@ fn local_address(section: &Section<'_>, listen: &[SocketAddr], peer: Option<Sock
     if let Some(local) = local.filter(|local| !listen.is_empty() && !listen.contains(local)) {
         let known: Vec<_> = listen.iter().map(ToString::to_string).collect();
         let hint = format!("listen has {}; add it there", known.join(", "));
-        section.problem(section.span_of("local"), format!("{local} is not in 'listen' of [node]"), hint);
+        section.wrong("local", format!("{local} is not in 'listen' of [node]"), hint);
     }
     if let (Some(peer), None) = (peer, local)
         && !listen.is_empty()
@@ -344,7 +306,7 @@ fn local_address(section: &Section<'_>, listen: &[SocketAddr], peer: Option<Sock
     {
         let kind = if peer.is_ipv4() { "IPv4" } else { "IPv6" };
         let hint = format!("add an {kind} address to 'listen' of [node]");
-        section.problem(section.span_of("peer"), format!("{peer} is {kind}, but 'listen' has no {kind} address"), hint);
+        section.wrong("peer", format!("{peer} is {kind}, but 'listen' has no {kind} address"), hint);
     }
     local
 }
@@ -353,22 +315,22 @@ fn local_address(section: &Section<'_>, listen: &[SocketAddr], peer: Option<Sock
 fn protection(section: &Section<'_>, invited: Option<PublicKey>, security: Security) -> (Option<PublicKey>, Security) {
     let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
     if peer_key.is_some() && invited.is_some_and(|invited| Some(invited) != peer_key) {
-        let message = "'peer_key' is another key than that of the invitation in 'peer'".to_string();
-        section.problem(section.span_of("peer_key"), message, "remove one of them".into());
+        let message = "'peer_key' is another key than that of the invitation in 'peer'";
+        section.wrong("peer_key", message, "remove one of them");
     }
     let peer_key = peer_key.or(invited);
     let of_face = section.choice("security", &Security::ALL);
     let of_face = of_face.unwrap_or_else(|| secured(security, peer_key.as_ref()));
     if security == Security::None && of_face != Security::None {
-        let hint = "write security = \"encrypted\" in [node], and \"none\" at the others".to_string();
-        let message = "[node] has security = \"none\", so that no face is protected".into();
-        section.problem(section.span_of("security"), message, hint);
+        let hint = "write security = \"encrypted\" in [node], and \"none\" at the others";
+        let message = "[node] has security = \"none\", so that no face is protected";
+        section.wrong("security", message, hint);
     }
     let is_required = matches!(of_face, Security::Encrypted | Security::Authenticated);
     if peer_key.is_some() && !is_required {
         let hint = "write security = \"encrypted\" here".to_string();
         let span = section.span_of(if section.has("peer_key") { "peer_key" } else { "peer" });
-        section.problem(span, "a neighbour with a key needs a face that is protected".into(), hint);
+        section.problem(span, "a neighbour with a key needs a face that is protected", hint);
     }
     (peer_key, of_face)
 }
@@ -386,8 +348,8 @@ fn face_label(section: &Section<'_>, before: &[FaceConfig]) -> Option<String> {
             || label.starts_with("face-")
             || before.iter().any(|other| other.label.as_deref() == Some(label)))
     {
-        let hint = "write a word that no other face has, such as label = \"fibre\"".to_string();
-        section.problem(section.span_of("label"), format!("'{label}' cannot tell this face from others"), hint);
+        let hint = "write a word that no other face has, such as label = \"fibre\"";
+        section.wrong("label", format!("'{label}' cannot tell this face from others"), hint);
     }
     label
 }
@@ -398,8 +360,7 @@ fn face_policy(section: Section<'_>, family: Family) -> FacePolicyConfig {
     let per = section.choice("quota_per", &QuotaPeriod::ALL);
     let at_end = section.choice("quota_end", &QuotaEnd::ALL);
     for key in ["quota_per", "quota_end"].into_iter().filter(|key| bytes.is_none() && section.has(key)) {
-        let hint = "write how many bytes, such as quota = \"20GiB\"".to_string();
-        section.problem(section.span_of(key), format!("'{key}' needs 'quota'"), hint);
+        section.wrong(key, format!("'{key}' needs 'quota'"), "write how many bytes, such as quota = \"20GiB\"");
     }
     let quota = bytes.map(|bytes| Quota {
         bytes,
@@ -409,18 +370,16 @@ fn face_policy(section: Section<'_>, family: Family) -> FacePolicyConfig {
     let mut schedule = Vec::new();
     for part in section.sections("schedule") {
         if family.profile().delivery != Delivery::Multipath {
-            let hint = "write 'rate' in [limits], which limits all fetches together".to_string();
+            let hint = "write 'rate' in [limits], which limits all fetches together";
             let message = format!("nodes of family {family} do not limit single faces: routers choose the paths");
-            section.problem(section.span_of("schedule"), message, hint);
+            section.wrong("schedule", message, hint);
         }
         let [from, to] = ["from", "to"].map(|key| {
             part.declare(key, || vec!["00:00 to 24:00".into()]);
             part.read(key, "write a time of day such as \"08:30\"", minute_of_day)
         });
         let rate = part.read("rate", RATE_HINT, str::parse::<Rate>);
-        for key in ["from", "to", "rate"].into_iter().filter(|key| !part.has(key)) {
-            part.missing(key, "a limit has 'from', 'to' and 'rate'");
-        }
+        part.require(&["from", "to", "rate"], "a limit has 'from', 'to' and 'rate'");
         if let (Some(from), Some(to), Some(rate)) = (from, to, rate) {
             schedule.push(ScheduledRate { from, to, rate });
         }
@@ -478,49 +437,44 @@ pub(super) fn published(
     section: Section<'_>,
     (folder, disk): (&Path, Disk),
     is_sender: bool,
-    before: &[PublishConfig],
-    (key_groups, blind): (&BTreeMap<String, Vec<PublicKey>>, &BTreeMap<Name, BlindingKey>),
+    node: &NodeConfig,
 ) -> Option<PublishConfig> {
     let name: Option<Name> = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
-    let name = name.and_then(|name| match published_name(blind, &name) {
-        Ok(name) => Some(name),
-        Err(error) => {
-            let hint = "each component of a blinded name has 32 bytes; write a shorter name".into();
-            section.problem(section.span_of("name"), format!("'{name}' cannot be blinded: {error}"), hint);
-            None
-        }
+    let name = name.and_then(|name| {
+        let blinded = published_name(&node.blind, &name);
+        let blinded = blinded.map_err(|error| format!("'{name}' cannot be blinded: {error}"));
+        section.kept("name", blinded, "each component of a blinded name has 32 bytes; write a shorter name")
     });
     if !is_sender {
-        let message = "a node without the role sender publishes nothing".into();
-        section.problem(section.span_of(""), message, "add \"sender\" to 'roles' of [node]".into());
+        section.wrong("", "a node without the role sender publishes nothing", "add \"sender\" to 'roles' of [node]");
     }
     if let Some(name) = &name {
-        let problem = match before.iter().any(|of| of.name == *name) {
+        let problem = match node.publish.iter().any(|of| of.name == *name) {
             true => Some(format!("'{name}' is published twice")),
             false => name.is_empty().then(|| "a published name has at least one component".into()),
         };
         if let Some(message) = problem {
-            section.problem(section.span_of("name"), message, "write another name".into());
+            section.wrong("name", message, "write another name");
         }
     }
     let path = section.path("path", folder);
-    section.require(["name", "path"], "each [[publish]] has a name and a path");
+    section.require(&["name", "path"], "each [[publish]] has a name and a path");
     if let (Disk::Looked, Some(path)) = (disk, &path)
         && let Err(error) = std::fs::metadata(path)
     {
         let message = format!("cannot publish '{}': {error}", path.display());
-        section.problem(section.span_of("path"), message, "name an existing file or folder".into());
+        section.wrong("path", message, "name an existing file or folder");
     }
     let version = section.integer("version", 0..=i64::MAX as u64);
     let named = section.texts("for").unwrap_or_default();
     let mut readers = Vec::new();
     for named in named {
-        match (key_groups.get(&named.value), named.value.parse::<PublicKey>()) {
+        match (node.key_groups.get(&named.value), named.value.parse::<PublicKey>()) {
             (Some(group), _) => readers.extend(group),
             (None, Ok(key)) => readers.push(key),
             (None, Err(_)) => {
                 let message = format!("'{}' is neither a reader's key nor the label of a [[key_group]]", named.value);
-                section.problem(named.span, message, READER_HINT.into());
+                section.problem(named.span, message, READER_HINT);
             }
         }
     }
@@ -528,7 +482,7 @@ pub(super) fn published(
     for url in &mirrors {
         if !url.value.starts_with("http://") && !url.value.starts_with("https://") {
             let message = format!("'{}' is no address of http or https", url.value);
-            section.problem(url.span.clone(), message, "write the URL of the same file on a web server".into());
+            section.problem(url.span.clone(), message, "write the URL of the same file on a web server");
         }
     }
     let mirrors = mirrors.into_iter().map(|url| url.value).collect();
@@ -540,20 +494,13 @@ pub(super) fn published(
 pub(super) fn blind(section: Section<'_>, folder: &Path, blind: &mut BTreeMap<Name, BlindingKey>) {
     let prefix: Option<Name> = section.parsed("prefix", "write a name such as \"/lab\"");
     let file = section.path("file", folder);
-    section.require(["prefix", "file"], "each [[blind]] has a prefix and the file of a key");
-    let key = file.and_then(|file| match read_secret(&file) {
-        Ok(secret) => Some(BlindingKey::from_secret(&secret)),
-        Err(message) => {
-            let hint = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE".to_string();
-            section.problem(section.span_of("file"), message, hint);
-            None
-        }
-    });
+    section.require(&["prefix", "file"], "each [[blind]] has a prefix and the file of a key");
+    let secret = file.and_then(|file| section.kept("file", read_secret(&file), SECRET_HINT));
+    let key = secret.map(|secret| BlindingKey::from_secret(&secret));
     if let (Some(prefix), Some(key)) = (prefix, key)
         && blind.insert(prefix, key).is_some()
     {
-        let message = "there is another key for this prefix".to_string();
-        section.problem(section.span_of("prefix"), message, "write another prefix".into());
+        section.wrong("prefix", "there is another key for this prefix", "write another prefix");
     }
     section.finish();
 }
@@ -563,14 +510,13 @@ pub(super) fn trust(section: Section<'_>, blind: &BTreeMap<Name, BlindingKey>, t
     let prefix: Option<Name> = section.parsed("prefix", "write a name such as \"/lab\"");
     let publisher: Option<PublicKey> =
         section.parsed("publisher", "`trib key show` prints it, ed25519:…, where the publisher is");
-    section.require(["prefix", "publisher"], "each [[trust]] has a prefix and a publisher's key");
+    section.require(&["prefix", "publisher"], "each [[trust]] has a prefix and a publisher's key");
     // Objects below it have blinded names.
     let prefix = prefix.and_then(|prefix| published_name(blind, &prefix).ok());
     if let (Some(prefix), Some(publisher)) = (prefix, publisher)
         && trust.insert(prefix, publisher).is_some()
     {
-        let message = "there is another publisher for this prefix".to_string();
-        section.problem(section.span_of("prefix"), message, "write another prefix".into());
+        section.wrong("prefix", "there is another publisher for this prefix", "write another prefix");
     }
     section.finish();
 }
@@ -578,16 +524,8 @@ pub(super) fn trust(section: Section<'_>, blind: &BTreeMap<Name, BlindingKey>, t
 /// One `[[key_group]]` after those before.
 pub(super) fn key_group(section: Section<'_>, groups: &mut BTreeMap<String, Vec<PublicKey>>) {
     let (label, keys) = (section.text("label"), section.texts("keys"));
-    section.require(["label", "keys"], "each [[key_group]] has a label and keys");
-    let mut members = Vec::new();
-    for named in keys.unwrap_or_default() {
-        match named.value.parse::<PublicKey>() {
-            Ok(key) => members.push(key),
-            Err(error) => {
-                section.problem(named.span, format!("'{}' is no key: {error}", named.value), READER_HINT.into());
-            }
-        }
-    }
+    section.require(&["label", "keys"], "each [[key_group]] has a label and keys");
+    let members = section.keys(keys, READER_HINT);
     if let Some(label) = label {
         let problem = if groups.contains_key(&label.value) {
             Some("there is another group of this label")
@@ -598,7 +536,7 @@ pub(super) fn key_group(section: Section<'_>, groups: &mut BTreeMap<String, Vec<
         };
         match problem {
             Some(reason) => {
-                section.problem(label.span, reason.into(), "write another label".into());
+                section.problem(label.span, reason, "write another label");
             }
             None => drop(groups.insert(label.value, members)),
         }
@@ -609,7 +547,6 @@ const READER_HINT: &str = "`trib key show` prints a reader's key, ed25519:…, w
 
 /// Reads `[transfer]`.
 pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
-    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
     let controllers = [
         ("loss-based", ControllerKind::LossBased),
         ("path-specified", ControllerKind::PathSpecified),
@@ -626,49 +563,40 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
     ];
     transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);
     transfer.coupling = section.choice("coupling", &couplings).unwrap_or(transfer.coupling);
-    if let Some(packets) = section.integer("request_packets_max", 1..=64) {
-        transfer.request_packets_max = packets as u8;
-    }
+    section.set_integer("request_packets_max", 1..=64, &mut transfer.request_packets_max);
     let millisecond = Duration::from_millis(1);
-    set(
-        duration(&section, "request_duration", Duration::from_micros(1), Duration::from_secs(1)),
+    set_duration(
+        &section,
+        "request_duration",
+        (Duration::from_micros(1), Duration::from_secs(1)),
         &mut transfer.request_duration,
     );
     if let Some(watches) = section.flag("watch_rivals") {
         transfer.watch_rivals = watches;
     }
-    if let Some(packets) = section.integer("window_initial_packets", 1..=256) {
-        transfer.window_initial_packets = packets as u32;
-    }
-    if let Some(bytes) = size(&section, "window_bytes_max", 64 << 10, 1 << 32) {
-        transfer.window_bytes_max = bytes;
-    }
-    set(duration(&section, "rto_min", millisecond, Duration::from_secs(60)), &mut transfer.rto_min);
-    set(duration(&section, "rto_initial", millisecond, Duration::from_secs(60)), &mut transfer.rto_initial);
-    set(duration(&section, "rto_max", millisecond, Duration::from_secs(600)), &mut transfer.rto_max);
-    set(
-        duration(&section, "probe_interval_max", millisecond, Duration::from_secs(600)),
+    section.set_integer("window_initial_packets", 1..=256, &mut transfer.window_initial_packets);
+    set_size(&section, "window_bytes_max", (64 << 10, 1 << 32), &mut transfer.window_bytes_max);
+    set_duration(&section, "rto_min", (millisecond, Duration::from_secs(60)), &mut transfer.rto_min);
+    set_duration(&section, "rto_initial", (millisecond, Duration::from_secs(60)), &mut transfer.rto_initial);
+    set_duration(&section, "rto_max", (millisecond, Duration::from_secs(600)), &mut transfer.rto_max);
+    set_duration(
+        &section,
+        "probe_interval_max",
+        (millisecond, Duration::from_secs(600)),
         &mut transfer.probe_interval_max,
     );
-    if let Some(packets) = section.integer("reorder_packets", 1..=1000) {
-        transfer.reorder_packets = packets as u32;
-    }
-    if let Some(bytes) = size(&section, "assembly_bytes_max", 1 << 20, 1 << 40) {
-        transfer.assembly_bytes_max = bytes;
-    }
-    if let Some(bytes) = size(&section, "storing_bytes_max", 1, 1 << 40) {
-        transfer.storing_bytes_max = bytes;
-    }
+    section.set_integer("reorder_packets", 1..=1000, &mut transfer.reorder_packets);
+    set_size(&section, "assembly_bytes_max", (1 << 20, 1 << 40), &mut transfer.assembly_bytes_max);
+    set_size(&section, "storing_bytes_max", (1, 1 << 40), &mut transfer.storing_bytes_max);
     if let Some(bytes) = section.integer("packet_bytes", 64..=60_000) {
         transfer.packet_bytes = Some(bytes as u16);
     }
-    fetch.paths_per_source = section.integer("paths_per_source", 1..=16).map_or(fetch.paths_per_source, |n| n as u8);
+    section.set_integer("paths_per_source", 1..=16, &mut fetch.paths_per_source);
     fetch.metric = section.choice("metric", &PathMetric::ALL).unwrap_or(fetch.metric);
-    set(duration(&section, "patience", Duration::from_millis(100), Duration::from_secs(86_400)), &mut fetch.patience);
+    set_duration(&section, "patience", (Duration::from_millis(100), Duration::from_secs(86_400)), &mut fetch.patience);
     // Checks the relations between fields; each single field is in range here.
     if let Err(error) = transfer.check() {
-        let message = format!("'{}' is out of range", error.field);
-        section.problem(section.span_of(error.field), message, format!("it must be {}", error.range));
+        section.wrong(error.field, format!("'{}' is out of range", error.field), format!("it must be {}", error.range));
     }
     section.finish();
 }
@@ -676,16 +604,14 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
 /// Reads `[limits]`.
 pub(super) fn limits(section: Section<'_>) -> Limits {
     let mut limits = Limits { rate: section.parsed("rate", RATE_HINT), ..Limits::default() };
-    let set = |value: Option<u64>, field: &mut usize| *field = value.map_or(*field, |value| value as usize);
-    set(section.integer("control_clients", 1..=1_000), &mut limits.control_clients);
-    set(size(&section, "control_line_size", 4 << 10, 16 << 20), &mut limits.control_line_bytes);
-    set(section.integer("publications", 1..=1_000_000), &mut limits.publications);
-    set(section.integer("transfers", 1..=10_000), &mut limits.transfers);
-    set(section.integer("queue_transfers", 1..=10_000), &mut limits.queue_transfers);
-    set(section.integer("lookups", 16..=65_536), &mut limits.lookups);
+    section.set_integer("control_clients", 1..=1_000, &mut limits.control_clients);
+    set_size(&section, "control_line_size", (4 << 10, 16 << 20), &mut limits.control_line_bytes);
+    section.set_integer("publications", 1..=1_000_000, &mut limits.publications);
+    section.set_integer("transfers", 1..=10_000, &mut limits.transfers);
+    section.set_integer("queue_transfers", 1..=10_000, &mut limits.queue_transfers);
+    section.set_integer("lookups", 16..=65_536, &mut limits.lookups);
     if limits.rate == Some(Rate::from_bits_per_second(0)) {
-        let hint = "leave 'rate' out for no limit".to_string();
-        section.problem(section.span_of("rate"), "'rate' of [limits] is zero: nothing would pass".into(), hint);
+        section.wrong("rate", "'rate' of [limits] is zero: nothing would pass", "leave 'rate' out for no limit");
     }
     section.finish();
     limits
@@ -695,35 +621,26 @@ pub(super) fn limits(section: Section<'_>) -> Limits {
 pub(super) fn http(section: Section<'_>, folder: &Path, state_dir: &Path) -> Option<HttpConfig> {
     let hint = "write a host's address and a port, such as listen = \"127.0.0.1:8080\"";
     let listen = section.parsed::<SocketAddr>("listen", hint);
-    if listen.is_none() && !section.has("listen") {
-        section.missing("listen", hint);
-    }
+    section.require(&["listen"], hint);
     let cache = section.path("cache", folder).unwrap_or_else(|| state_dir.join("http"));
     let mut http = HttpConfig::new(listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0))), cache);
     let (second, day) = (Duration::from_secs(1), Duration::from_secs(86_400));
-    let set_time = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
-    set_time(duration(&section, "cache_age", second, day * 3_650), &mut http.cache_age_max);
-    set_time(duration(&section, "patience", second, day), &mut http.patience);
-    set_time(duration(&section, "fresh", Duration::ZERO, day * 365), &mut http.fresh);
-    set_time(duration(&section, "head_timeout", second, day), &mut http.head_timeout);
-    http.cache_bytes_max = size(&section, "cache_size", 1 << 20, 1 << 50).unwrap_or(http.cache_bytes_max);
-    http.read_ahead_bytes = size(&section, "read_ahead", 64 << 10, 1 << 30).unwrap_or(http.read_ahead_bytes);
-    if let Some(connections) = section.integer("connections", 1..=100_000) {
-        http.connections_max = connections as usize;
-    }
+    set_duration(&section, "cache_age", (second, day * 3_650), &mut http.cache_age_max);
+    set_duration(&section, "patience", (second, day), &mut http.patience);
+    set_duration(&section, "fresh", (Duration::ZERO, day * 365), &mut http.fresh);
+    set_duration(&section, "head_timeout", (second, day), &mut http.head_timeout);
+    set_size(&section, "cache_size", (1 << 20, 1 << 50), &mut http.cache_bytes_max);
+    set_size(&section, "read_ahead", (64 << 10, 1 << 30), &mut http.read_ahead_bytes);
+    section.set_integer("connections", 1..=100_000, &mut http.connections_max);
     http.api = section.flag("api").unwrap_or(http.api);
-    http.upload_bytes_max = size(&section, "upload_size", 1 << 10, 1 << 50).unwrap_or(http.upload_bytes_max);
+    set_size(&section, "upload_size", (1 << 10, 1 << 50), &mut http.upload_bytes_max);
     http.token_file = section.path("token_file", folder);
     http.cross_site = section.flag("cross_site").unwrap_or(http.cross_site);
     http.hosts = section.texts("hosts").unwrap_or_default().into_iter().map(|host| host.value).collect();
     for mirror in section.sections("mirror") {
         let (host, name) =
             (mirror.text("host"), mirror.parsed::<Name>("name", "write a name such as \"/mirror/debian\""));
-        for (key, is_missing) in [("host", host.is_none()), ("name", name.is_none())] {
-            if is_missing && !mirror.has(key) {
-                mirror.missing(key, "each mirror has a host and a name");
-            }
-        }
+        mirror.require(&["host", "name"], "each mirror has a host and a name");
         if let (Some(host), Some(name)) = (host, name) {
             http.mirrors.push(HttpMirror { host: host.value, name });
         }

@@ -8,9 +8,8 @@ use std::{
 
 use super::protocol::{Call, End, Reply, VERSION, read_line, to_line};
 use crate::{
-    api::{Api, Flow},
+    api::{Api, Flow, Notify},
     error::{ApiError, ErrorKind, spawn},
-    notice::Notice,
     request::Request,
 };
 
@@ -105,12 +104,7 @@ impl SocketApi {
 }
 
 impl Api for SocketApi {
-    fn ask(
-        &self,
-        request: Request,
-        stream: Option<Box<dyn Write + Send>>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
+    fn ask(&self, request: Request, stream: Option<Box<dyn Write + Send>>, notify: Notify<'_>) -> Result<(), ApiError> {
         let attached = stream.map(|sink| self.attach(sink)).transpose()?;
         let (token, copying) = attached.unzip();
         let connection = self.connect()?;

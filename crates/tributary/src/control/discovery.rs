@@ -34,8 +34,7 @@ pub fn find_controls(named: Option<&Path>) -> Result<Vec<PathBuf>, ApiError> {
     let mut alive: Vec<_> = sockets.filter(|socket| UnixStream::connect(socket).is_ok()).collect();
     alive.sort();
     if alive.is_empty() && state_home().is_none() {
-        let message = "no daemon is named, and without a home folder none is found";
-        return Err(ApiError::new(ErrorKind::Usage, message)
+        return Err(ApiError::usage("no daemon is named, and without a home folder none is found")
             .with_hint("name its socket with --control or $TRIB_CONTROL, or set HOME"));
     }
     if alive.is_empty() {

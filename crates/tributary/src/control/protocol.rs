@@ -98,10 +98,6 @@ impl Reply {
         let end = if error.is_some() { End::Error } else { End::Done };
         Reply { v: VERSION, notice: None, end: Some(end), error }
     }
-    /// The line with its line feed.
-    pub(crate) fn to_line(&self) -> Vec<u8> {
-        to_line(self)
-    }
 }
 
 /// A message as one line.
@@ -168,10 +164,10 @@ mod tests {
             assert_eq!(Call::parse(&to_line(&call)), Ok(call));
         }
         let reply = Reply::end(Err(ApiError::new(ErrorKind::NotFound, "no").with_hint("try")));
-        assert_eq!(serde_json::from_slice::<Reply>(&reply.to_line()).unwrap(), reply);
-        let line = String::from_utf8(Reply::end(Ok(())).to_line()).unwrap();
+        assert_eq!(serde_json::from_slice::<Reply>(&to_line(&reply)).unwrap(), reply);
+        let line = String::from_utf8(to_line(&Reply::end(Ok(())))).unwrap();
         assert_eq!(line, "{\"v\":1,\"end\":\"done\"}\n");
-        let line = String::from_utf8(Reply::notice(Notice::Note { text: "so".into() }).to_line()).unwrap();
+        let line = String::from_utf8(to_line(&Reply::notice(Notice::Note { text: "so".into() }))).unwrap();
         assert_eq!(line, "{\"v\":1,\"tell\":{\"event\":\"note\",\"text\":\"so\"}}\n");
     }
 

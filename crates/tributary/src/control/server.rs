@@ -1,4 +1,5 @@
 //! The daemon's end of the control socket: a Unix socket that only its owner may use.
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fs,
@@ -9,15 +10,15 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
 };
 use tributary_core::{Duration, Time};
 use tributary_net::{Clock, owner::is_unix_peer_owner};
 
-use super::protocol::{Call, Reply, read_line};
+use super::protocol::{Call, Reply, read_line, to_line};
 use crate::{
     api::{Api, Flow},
     error::{ApiError, ErrorKind, spawn},
@@ -37,11 +38,9 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 const PLACE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Accepts clients until it is dropped; then the socket's file is removed.
-#[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
-    ended: Arc<AtomicBool>,
-    clients: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,7 +48,8 @@ pub struct ControlSocket {
 struct Shared {
     api: Arc<LocalApi>,
     streams: Mutex<BTreeMap<String, UnixStream>>,
-    clients: Arc<AtomicUsize>,
+    /// Each client has a clone of it.
+    clients: Arc<()>,
     ended: Arc<AtomicBool>,
 }
 
@@ -61,38 +61,33 @@ impl ControlSocket {
     pub fn open(path: &Path, api: Arc<LocalApi>) -> Result<Self, ApiError> {
         remove_stale(path)?;
         let listener = bind_private(path)?;
-        if let Some(age_max) = api.copies_age_max() {
+        if let Some(age_max) = api.node.config.serve.age_max {
             repeat("copies", &api, move |api| {
-                if let Err(error) = api.withdraw_old_copies() {
+                if let Err(error) = api.node.withdraw_old_copies() {
                     tracing::warn!("cannot withdraw old copies: {error}");
                 }
                 Some(age_max.min(COPIES_LOOK))
             })?;
         }
-        repeat("policies", &api, LocalApi::apply_policies)?;
+        repeat("policies", &api, |api| api.node.apply_policies())?;
         let mut watching = None;
         repeat("watching", &api, move |api| {
             // The system watches for few programs: not for one that has nothing to watch.
-            if watching.is_some() || !api.node().publications.watched().is_empty() {
-                watching.get_or_insert_with(Watching::new).look(api.node());
+            if watching.is_some() || !api.node.publications.watched().is_empty() {
+                watching.get_or_insert_with(Watching::new).look(&api.node);
             }
             Some(file_watch::LOOK)
         })?;
         let ended = Arc::new(AtomicBool::new(false));
         api.start_queue(&ended)?;
-        let clients = Arc::<AtomicUsize>::default();
-        let shared = Arc::new(Shared {
-            api,
-            streams: Mutex::default(),
-            clients: Arc::clone(&clients),
-            ended: Arc::clone(&ended),
-        });
-        let thread = spawn("control", move || accept(&listener, &shared))?;
-        Ok(ControlSocket { path: path.into(), ended, clients, thread: Some(thread) })
+        let shared = Arc::new(Shared { api, streams: Mutex::default(), clients: Arc::default(), ended });
+        let of_thread = Arc::clone(&shared);
+        let thread = spawn("control", move || accept(&listener, &of_thread))?;
+        Ok(ControlSocket { path: path.into(), shared, thread: Some(thread) })
     }
     /// Clients that are served now.
     pub fn clients(&self) -> usize {
-        self.clients.load(Ordering::SeqCst)
+        Arc::strong_count(&self.shared.clients) - 1
     }
     /// Where it listens.
     pub fn path(&self) -> &Path {
@@ -101,7 +96,7 @@ impl ControlSocket {
 }
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::SeqCst);
+        self.shared.ended.store(true, Ordering::SeqCst);
         // Wakes the thread that waits for clients; if that fails it has ended already.
         let _ = UnixStream::connect(&self.path);
         if let Some(thread) = self.thread.take() {
@@ -192,41 +187,37 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         // The file's mode keeps other users out, but it may have been widened, or the socket opened before.
         if !is_unix_peer_owner(&client) {
             let error = ApiError::new(ErrorKind::Io, "the daemon takes commands only from the user that runs it");
-            let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
+            let _ = send(&client, &Reply::end(Err(error)));
             continue;
         }
         let room = shared.api.config().limits.control_clients;
-        if !take_place(shared, room) {
+        let Some(place) = take_place(shared, room) else {
             let error = ApiError::new(ErrorKind::Io, format!("the daemon serves {room} clients already"));
             let error = error.with_hint("try again, or raise 'control_clients' in [limits]");
             // A client that does not even take the refusal gets none.
-            let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
+            let _ = send(&client, &Reply::end(Err(error)));
             continue;
-        }
+        };
         let of_thread = Arc::clone(shared);
-        let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
+        let _ = std::thread::Builder::new().name("client".into()).spawn(move || {
+            let _place = place;
             if let Err(error) = serve(client, &of_thread) {
                 tracing::debug!("a client of the control socket went: {error}");
             }
-            of_thread.clients.fetch_sub(1, Ordering::SeqCst);
         });
-        if spawned.is_err() {
-            shared.clients.fetch_sub(1, Ordering::SeqCst);
-        }
     }
 }
 
 /// Takes one of `room` places for a client, if one is free or is freed soon.
-fn take_place(shared: &Shared, room: usize) -> bool {
+fn take_place(shared: &Shared, room: usize) -> Option<Arc<()>> {
     let clock = Clock::new();
     loop {
         // Only this thread takes places, so a free one stays free.
-        if shared.clients.load(Ordering::SeqCst) < room {
-            shared.clients.fetch_add(1, Ordering::SeqCst);
-            return true;
+        if Arc::strong_count(&shared.clients) <= room {
+            return Some(Arc::clone(&shared.clients));
         }
         if clock.now().since(Time::ZERO) >= PLACE_PATIENCE || shared.ended.load(Ordering::SeqCst) {
-            return false;
+            return None;
         }
         std::thread::sleep(PLACE_POLL_INTERVAL);
     }
@@ -266,7 +257,7 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
     let stream: Option<Box<dyn Write + Send>> = match stream {
         None => None,
         Some(token) => {
-            let attached = shared.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+            let attached = shared.streams.lock().remove(&token);
             let stream = attached
                 .ok_or_else(|| ApiError::new(ErrorKind::Protocol, "no connection is attached under that token"))?;
             Some(Box::new(stream))
@@ -287,7 +278,7 @@ fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> 
     let for_fetch = client.try_clone()?;
     // A slow reader of a stream is no fault; it slows the fetch down.
     for_fetch.set_write_timeout(None)?;
-    let mut streams = shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut streams = shared.streams.lock();
     // A client may attach a stream and leave without a fetch, for instance because the queue was full.
     streams.retain(|_, stream| is_there(stream));
     if streams.len() >= STREAMS_MAX || streams.contains_key(&token) {
@@ -308,5 +299,5 @@ fn is_there(mut stream: &UnixStream) -> bool {
 }
 
 fn send(mut client: &UnixStream, reply: &Reply) -> io::Result<()> {
-    client.write_all(&reply.to_line())
+    client.write_all(&to_line(reply))
 }

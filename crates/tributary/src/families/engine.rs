@@ -6,7 +6,7 @@ use tributary_web::etcd::{Etcd, EtcdOptions};
 
 use crate::{
     config::{EngineConfig, EtcdConfig, values::read_private},
-    error::{ApiError, ErrorKind},
+    error::ApiError,
 };
 
 /// Maximum bytes of a password, and of a certificate's key.
@@ -20,7 +20,7 @@ pub(super) fn check(config: &EngineConfig) -> Result<(), ApiError> {
         EngineConfig::Embedded => Ok(()),
         EngineConfig::Etcd(etcd) => options(etcd, "")
             .and_then(|options| options.check().map_err(|error| error.to_string()))
-            .map_err(|reason| unusable("etcd", &reason).with_hint(HINT)),
+            .map_err(|reason| ApiError::usage(format!("cannot use the engine etcd: {reason}")).with_hint(HINT)),
     }
 }
 
@@ -34,12 +34,8 @@ pub(super) fn start(config: &EngineConfig, family: &str, bell: &Bell) -> Option<
     Some(match started {
         Ok(engine) => Box::new(engine),
         // The files have been checked, so the system lacks memory or descriptors. The embedded engine would hold other names.
-        Err(reason) => Box::new(Unusable { name: "etcd", reason, failed: VecDeque::new() }),
+        Err(reason) => Box::new(Unusable { reason, failed: VecDeque::new() }),
     })
-}
-
-fn unusable(engine: &str, reason: &str) -> ApiError {
-    ApiError::new(ErrorKind::Usage, format!("cannot use the engine {engine}: {reason}"))
 }
 
 fn options(config: &EtcdConfig, family: &str) -> Result<EtcdOptions, String> {
@@ -63,14 +59,13 @@ fn password(file: &Path) -> Result<String, String> {
 
 /// Replaces an engine that failed to start: every request fails.
 struct Unusable {
-    name: &'static str,
     reason: String,
     failed: VecDeque<Answer>,
 }
 
 impl Engine for Unusable {
     fn name(&self) -> &'static str {
-        self.name
+        "etcd"
     }
     fn ask(&mut self, request: Request, _: Priority) {
         let (id, reason) = (request.id(), self.reason.clone());

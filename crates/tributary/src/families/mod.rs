@@ -22,7 +22,7 @@ use tributary_transport::TransferConfig;
 
 use crate::{
     config::{NodeConfig, Role, Settings},
-    error::{ApiError, ErrorKind},
+    error::ApiError,
     family::Family,
 };
 
@@ -66,10 +66,8 @@ impl NodeConfig {
         match self.wrapper.0 {
             Some(wrap) => Ok(wrap(node, self, seed)),
             None if self.faults.corrupt_cache == 0.0 => Ok(node),
-            None => {
-                Err(ApiError::new(ErrorKind::Usage, "no daemon of `trib` has a cache that answers with wrong bytes")
-                    .with_hint("remove 'corrupt_cache' from [faults], or start the node by `trib-lab node`"))
-            }
+            None => Err(ApiError::usage("no daemon of `trib` has a cache that answers with wrong bytes")
+                .with_hint("remove 'corrupt_cache' from [faults], or start the node by `trib-lab node`")),
         }
     }
 }

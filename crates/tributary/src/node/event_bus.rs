@@ -1,8 +1,9 @@
 //! Passes a node's events to its subscribers, and remembers the few facts that later requests need.
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
@@ -74,7 +75,7 @@ impl EventBus {
         // Any sender of datagrams causes notes: their number is bounded, in the log and in memory. The log is written
         // without the lock: a blocked terminal must not delay requests for the state.
         let (summaries, admitted) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let summaries = state.limit.summaries(now);
             let admitted = match &event {
                 Event::Note(text) => state.limit.admit(now, text),
@@ -99,7 +100,7 @@ impl EventBus {
                 event => tracing::debug!("{event:?}{left_out}"),
             }
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if admitted.is_some() {
             state.remember(now, &event);
         }
@@ -126,39 +127,34 @@ impl EventBus {
     fn subscribe_with(self: &Arc<Self>, room: usize) -> Subscription {
         let (sender, events) = channel();
         let waiting = Arc::<AtomicUsize>::default();
-        self.state().subscribers.push(Subscriber { sender, waiting: Arc::clone(&waiting), room });
+        self.state.lock().subscribers.push(Subscriber { sender, waiting: Arc::clone(&waiting), room });
         Subscription { events, waiting }
     }
     /// The resolver's last answer about a name that this node publishes.
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
-        self.state().published.get(name).cloned()
+        self.state.lock().published.get(name).cloned()
     }
     /// Why one of our names cannot be served, if a read of it has failed.
     pub(crate) fn unreadable(&self, name: &str) -> Option<String> {
-        self.state().unreadable.get(name).cloned()
+        self.state.lock().unreadable.get(name).cloned()
     }
     /// Forgets the resolver's answer about a name, before it is published again.
     pub(crate) fn forget(&self, name: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.published.remove(name);
         state.unreadable.remove(name);
     }
     /// The latest notes, oldest first.
     pub(crate) fn notes(&self) -> Vec<String> {
-        self.state().notes.iter().cloned().collect()
+        self.state.lock().notes.iter().cloned().collect()
     }
     /// Keeps a note that does not come from the node.
     pub(crate) fn note(&self, text: &str) {
-        self.state().keep_note(text.into());
+        self.state.lock().keep_note(text.into());
     }
     /// Events that subscribers were too slow for.
     pub(crate) fn events_dropped(&self) -> u64 {
-        self.state().events_dropped
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().events_dropped
     }
 }
 
@@ -207,28 +203,15 @@ pub(crate) struct Subscription {
     waiting: Arc<AtomicUsize>,
 }
 
-/// How a wait ended.
-#[derive(Debug)]
-pub(crate) enum Waited {
-    /// An event.
-    Event(Event),
-    /// None arrived in that time.
-    TimedOut,
-    /// The node is gone.
-    Closed,
-}
-
 impl Subscription {
     /// Waits for the next event, for at most `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Waited {
-        match self.events.recv_timeout(patience) {
-            Ok(event) => {
-                self.waiting.fetch_sub(1, Ordering::Relaxed);
-                Waited::Event(event)
-            }
-            Err(RecvTimeoutError::Timeout) => Waited::TimedOut,
-            Err(RecvTimeoutError::Disconnected) => Waited::Closed,
-        }
+    ///
+    /// # Errors
+    /// None arrived in that time, or the node is gone.
+    pub(crate) fn wait(&self, patience: Duration) -> Result<Event, RecvTimeoutError> {
+        let event = self.events.recv_timeout(patience)?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Ok(event)
     }
 }
 
@@ -248,7 +231,7 @@ mod tests {
             bus.handle_event(Time::from_millis(10_000 * second as u64), note("x"));
         }
         assert_eq!(bus.events_dropped(), 5);
-        assert!(matches!(subscription.wait(Duration::ZERO), Waited::Event(_)));
+        assert!(subscription.wait(Duration::ZERO).is_ok());
         drop(subscription);
         bus.handle_event(Time::ZERO, note("x"));
         assert_eq!(bus.events_dropped(), 5);
@@ -262,10 +245,7 @@ mod tests {
         for entry in 0..20 * EVENTS_PER_SUBSCRIBER {
             bus.handle_event(Time::ZERO, note(&entry.to_string()));
         }
-        let heard = std::iter::from_fn(|| match subscription.wait(Duration::ZERO) {
-            Waited::Event(event) => Some(event),
-            Waited::TimedOut | Waited::Closed => None,
-        });
+        let heard = std::iter::from_fn(|| subscription.wait(Duration::ZERO).ok());
         assert_eq!((heard.count(), bus.events_dropped()), (20 * EVENTS_PER_SUBSCRIBER, 0));
     }
 

@@ -10,8 +10,8 @@ use tributary_content::{
 };
 use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, ObjectCache, OnOpen,
-    PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Sealed, SealedPublication, Selection,
-    Share, Storage, StreamOptions, Trust, TrustStore, directory_at, load_or_create_key, part::Durability, publish,
+    PartOptions, Placed, Publication, PublishError, PublishOptions, Sealed, SealedPublication, Selection, Share,
+    Storage, StreamOptions, Trust, TrustStore, directory_at, load_or_create_key, part::Durability, publish,
     publish_copy, publish_sealed, sealed,
 };
 use tributary_trust::{Believed, Keys};
@@ -24,11 +24,12 @@ use crate::{
 };
 
 /// The files of one node.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Files {
     trust: Trust,
     publish: PublishOptions,
-    storage: Storage,
+    /// The threads that work for the node on its disk.
+    pub(crate) storage: Storage,
 }
 
 /// The destination of a fetched object.
@@ -84,14 +85,6 @@ impl Files {
         }
         let below = below.and_then(|below| below.rsplit('/').find(|part| !part.is_empty()));
         into(path, &below.map_or_else(|| file_name(name), |below| Ok(below.into()))?)
-    }
-    /// The threads that work for the node on its disk.
-    pub(crate) fn storage(&self) -> &Storage {
-        &self.storage
-    }
-    /// The publisher's key in `path`, created if missing.
-    pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
-        load_key(path)
     }
     /// Hashes and signs a file or folder, with the web servers that have it too. `version` is the time of its last change if it is `None`.
     pub(crate) fn publish(
@@ -240,11 +233,6 @@ pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
 pub(crate) fn known(trust: &Trust) -> Result<Trust, ApiError> {
     let hint = "it lists trusted keys; repair it, or move it away to trust the first key seen for each name again";
     trust.snapshot().map_err(|error| ApiError::from(error).with_hint(hint))
-}
-
-/// Where an unfinished fetch to `path` is stored until it is complete.
-pub(crate) fn unfinished_at(path: &Path) -> Option<PathBuf> {
-    PartFile::unfinished_at(path)
 }
 
 #[cfg(test)]

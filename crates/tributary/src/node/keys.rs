@@ -1,4 +1,5 @@
 //! Keys of sealed objects, found in their lists.
+use std::sync::mpsc::RecvTimeoutError;
 use tributary_content::{
     ChunkStore, KeyList, Manifest, MemoryContent, MemoryOpener, Name, ObjectKey, PublicKey, SigningKey, StoreError,
     StoreOpener,
@@ -8,9 +9,8 @@ use tributary_core::{
     event::{Event, TransferEvent},
 };
 use tributary_net::{Clock, disk::FindKey};
-use tributary_transport::Fetch;
 
-use super::{event_bus::Waited, files::Files, runtime::Remote};
+use super::{files::Files, runtime::Remote};
 use crate::{config::FetchConfig, error::ApiError};
 
 /// Finds the key of a sealed object: fetches the list of its keys, an object of the same publisher, and opens it with the key
@@ -49,15 +49,8 @@ impl KeyFinder {
         let message_of = |error: ApiError| error.message;
         let opener = ListOpener(MemoryOpener::pinned(publisher));
         let content = opener.0.content();
-        let fetch = Fetch {
-            name: name.clone(),
-            opener: Box::new(opener),
-            rate_limit: None,
-            paths_per_source: self.fetch.paths_per_source,
-            metric: self.fetch.metric,
-            patience: Some(self.patience),
-        };
-        let subscription = self.node.events().subscribe();
+        let fetch = self.fetch.fetch(name.clone(), Box::new(opener), self.patience);
+        let subscription = self.node.events.subscribe();
         let transfer = self.node.call(move |node, now| node.fetch(now, fetch)).map_err(message_of)?;
         let clock = Clock::new();
         // A family may find sources late; then they have the same time again.
@@ -66,14 +59,14 @@ impl KeyFinder {
             let left = clock.until(deadline).min(LOOK);
             let waited = subscription.wait(left);
             match waited {
-                Waited::Closed => return Err("the node was stopped".into()),
-                Waited::Event(Event::Transfer(of, TransferEvent::Failed { reason })) if of == transfer => {
+                Err(RecvTimeoutError::Disconnected) => return Err("the node was stopped".into()),
+                Ok(Event::Transfer(of, TransferEvent::Failed { reason })) if of == transfer => {
                     return Err(reason);
                 }
-                Waited::Event(Event::Transfer(of, TransferEvent::Completed)) if of == transfer => {}
+                Ok(Event::Transfer(of, TransferEvent::Completed)) if of == transfer => {}
                 // The event of its end may have been lost.
-                Waited::TimedOut => {}
-                Waited::Event(_) => continue,
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(_) => continue,
             }
             if let Some(bytes) = fetched(&content, name) {
                 return Ok(bytes);

@@ -1,10 +1,7 @@
 //! Bounds repeated lines of the log: senders of datagrams must not be able to fill a disk.
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{LazyLock, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
+use parking_lot::Mutex;
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
@@ -25,7 +22,7 @@ pub fn warn_bounded(text: &str) {
     static SHARED: LazyLock<(Clock, Mutex<LogLimit>)> = LazyLock::new(|| (Clock::new(), Mutex::default()));
     let (clock, limit) = &*SHARED;
     // It is whole between any two statements.
-    let admitted = limit.lock().unwrap_or_else(PoisonError::into_inner).admit(clock.now(), text);
+    let admitted = limit.lock().admit(clock.now(), text);
     if let Some(left_out) = admitted {
         tracing::warn!("{text}{left_out}");
     }

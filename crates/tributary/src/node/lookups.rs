@@ -3,9 +3,10 @@
 //! A lookup moves a manifest only. It takes no slot of a fetch and no thread, and no list of transfers shows it. The
 //! network's negative answer is kept for the lookup's patience. Until then the lookup stays subscribed, so a
 //! publication ends the negative answer at once, where RFC 2308 has only its lifetime.
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tributary_content::{
     ChunkStore, HadStore, Manifest, Name, ObjectKind, PublicKey, Reference, StoreError, StoreOpener,
@@ -90,7 +91,7 @@ impl Lookups {
         (config, lookups_max, patience): (&FetchConfig, usize, Duration),
         answer: Answer,
     ) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.number += 1;
         let number = state.number;
         let mut findings = Vec::new();
@@ -128,12 +129,12 @@ impl Lookups {
     }
     /// The number of names in lookup.
     pub(crate) fn open(&self) -> u32 {
-        u32::try_from(self.state().open.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.0.lock().open.len()).unwrap_or(u32::MAX)
     }
     /// Takes an event of the node. True for an event of a lookup, which subscribers must not see.
     pub(crate) fn handle_event(&self, event: &Event) -> bool {
         let Event::Transfer(transfer, event) = event else { return false };
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(key) = state.by_transfer.get(transfer).cloned() else { return false };
         let is_over = matches!(event, TransferEvent::Completed | TransferEvent::Failed { .. });
         if is_over {
@@ -144,7 +145,7 @@ impl Lookups {
             TransferEvent::Absent { reason } => lookup.finding = Finding::Absent(reason.clone()),
             TransferEvent::SourceAdded { .. } => (lookup.has_source, lookup.finding) = (true, Finding::Open),
             TransferEvent::Completed => {
-                let kind = *lookup.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+                let kind = *lookup.manifest.lock();
                 lookup.finding = kind.map_or_else(|| Finding::Refused("it has no manifest".into()), Finding::Found);
             }
             TransferEvent::Failed { reason } if lookup.has_source => lookup.finding = Finding::Refused(reason.clone()),
@@ -164,10 +165,6 @@ impl Lookups {
         drop(state);
         decided.into_iter().for_each(|(answer, outcome)| answer(outcome));
         true
-    }
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,7 +231,7 @@ impl StoreOpener for Look {
         true
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = Some(manifest.kind);
+        *self.manifest.lock() = Some(manifest.kind);
         Ok(Box::new(HadStore::new(manifest)))
     }
 }

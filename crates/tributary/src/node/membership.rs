@@ -1,5 +1,5 @@
 //! What a node is in a network with an authority: its certificate and the list of revocations, read from files.
-use std::{io, path::Path, sync::Arc, time::SystemTime};
+use std::{io, path::Path, sync::Arc};
 use tributary_content::SigningKey;
 use tributary_core::Time;
 use tributary_trust::{Certificate, Identity, Network, Revocations, Roles, TextError, UnixTime, WallClock};
@@ -20,8 +20,7 @@ pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Ident
     let mut network = Network::new(of.authority, of.access).with_clock_tolerance(of.clock_tolerance.as_secs());
     if let Some(revocations) = read("list of revocations", &of.revoked, Revocations::from_text)? {
         network.revoke(revocations).map_err(|refusal| {
-            let message = format!("cannot use '{}': {refusal}", of.revoked.display());
-            ApiError::new(ErrorKind::Usage, message)
+            ApiError::usage(format!("cannot use '{}': {refusal}", of.revoked.display()))
                 .with_hint("copy the file `revoked` from the folder of the network's authority")
         })?;
     }
@@ -52,12 +51,8 @@ fn wall_clock() -> WallClock {
     Arc::new(|_: Time| time_of_day())
 }
 /// The time of day by the machine's clock.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "certificates end by the time of day, which only the machine's clock knows"
-)]
 pub fn time_of_day() -> UnixTime {
-    UnixTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    UnixTime(tributary_net::wall_clock().as_secs())
 }
 
 /// Sentences about the roles that a node plays by its config, and that its certificate does not allow.
@@ -86,8 +81,7 @@ pub(crate) fn warnings(config: &NodeConfig, identity: &Identity) -> Vec<String> 
 fn check(network: &NetworkConfig, certificate: &Certificate, key: &SigningKey) -> Result<(), ApiError> {
     let path = network.certificate.display();
     let wrong = |why: String| {
-        let message = format!("cannot use the certificate '{path}': {why}");
-        ApiError::new(ErrorKind::Usage, message)
+        ApiError::usage(format!("cannot use the certificate '{path}': {why}"))
             .with_hint(format!("the authority makes one for this node with `trib network admit {}`", key.public()))
     };
     let of = certificate.terms();

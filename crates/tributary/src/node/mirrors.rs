@@ -9,7 +9,7 @@ use tributary_web::{ClientOptions, Origin, Uplink, Url, node::Host, s3};
 use super::runtime::Remote;
 use crate::{
     config::FaceConfig,
-    error::{ApiError, ErrorKind, spawn},
+    error::{ApiError, spawn},
     request::WebMirrors,
 };
 
@@ -25,15 +25,14 @@ impl Mirrors {
     /// # Errors
     /// [`ApiError`] names an invalid address.
     pub(crate) fn new(wanted: &WebMirrors, faces: &[FaceConfig]) -> Result<Mirrors, ApiError> {
-        let wrong =
-            |what: &str, why: String| ApiError::new(ErrorKind::Usage, format!("cannot use the mirror '{what}': {why}"));
+        let wrong = |what: &str, why: String| ApiError::usage(format!("cannot use the mirror '{what}': {why}"));
         let url = |text: &String| match text.parse::<Url>() {
             Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
             Ok(url) if url.scheme() == s3::SCHEME => s3::check(&url).map(|()| url).map_err(|why| wrong(text, why)),
             Ok(_) => Err(wrong(text, "it is no address of http, https or s3".into())),
             Err(error) => Err(wrong(text, error.to_string())),
         };
-        let uplink = |text: &String| text.parse().map_err(|why| ApiError::new(ErrorKind::Usage, why));
+        let uplink = |text: &String| text.parse().map_err(|why| ApiError::usage(why));
         let mut uplinks: Vec<Uplink> = wanted.interfaces.iter().map(uplink).collect::<Result<_, ApiError>>()?;
         if uplinks.is_empty() {
             uplinks = faces.iter().map(uplink_of).collect();
@@ -78,12 +77,12 @@ impl Mirrors {
         }
         if remote.call(move |node, now| node.step_bulk(now, transfer, Vec::new()))?.is_none() {
             let message = "nodes of this family take nothing from web servers";
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --mirror out"));
+            return Err(ApiError::usage(message).with_hint("leave --mirror out"));
         }
         let work = move || {
             let mut host = NodeHost { remote: remote.clone(), transfer };
             if let Err(error) = tributary_web::node::serve(&mut host, &self.urls, &self.options) {
-                remote.events().note(&format!("no mirror is used: {error}"));
+                remote.events.note(&format!("no mirror is used: {error}"));
             }
         };
         spawn("web", work).map(drop)
@@ -103,7 +102,7 @@ fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) ->
     let left: Vec<FaceConfig> = free.filter(|face| Some(face.policy.cost) == least).cloned().collect();
     // A node that only listens has no face of the config.
     match left.is_empty() && !(faces.is_empty() && demands.only.is_empty()) {
-        true => Err(ApiError::new(ErrorKind::Usage, "no face is left for requests to them")),
+        true => Err(ApiError::usage("no face is left for requests to them")),
         false => Ok(left),
     }
 }

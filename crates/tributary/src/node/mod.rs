@@ -37,24 +37,20 @@ pub(crate) mod runtime;
 pub(crate) mod secure;
 mod state_lock;
 
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize},
-    },
+    sync::{Arc, atomic::AtomicBool},
 };
+use tokio::sync::Semaphore;
 use tributary_content::{Name, SigningKey};
 use tributary_core::{Duration, Time, TransferId, event::TransferReport};
-use tributary_net::{
-    Clock,
-    disk::{self, age::Age},
-};
+use tributary_net::disk::{self, age::Age};
 use tributary_transport::Messaging;
 
 use self::{
-    files::Files, keys::KeyFinder, lookups::Lookups, policies::Policies, publications::Publications, queue::Queue,
-    runtime::Runtime, state_lock::StateLock,
+    files::Files, keys::KeyFinder, policies::Policies, publications::Publications, queue::Queue, runtime::Runtime,
+    state_lock::StateLock,
 };
 use crate::{
     config::{NodeConfig, Role},
@@ -66,34 +62,35 @@ use crate::{
 
 /// A node in this process with everything that it keeps. Dropping it stops the node.
 pub(crate) struct LocalNode {
-    config: NodeConfig,
+    /// The config with which it was started.
+    pub(crate) config: NodeConfig,
     /// The latest config; settings that need a restart are as in `config`.
-    current: Mutex<NodeConfig>,
+    pub(crate) current: Mutex<NodeConfig>,
     pub(crate) runtime: Runtime,
     pub(crate) files: Files,
-    key: SigningKey,
+    pub(crate) key: SigningKey,
     pub(crate) publications: Publications,
     /// What may be fetched over which face.
     pub(crate) policies: Policies,
     /// The age of the state folder's content.
     pub(crate) age: Age,
-    seed: u64,
+    pub(crate) seed: u64,
     /// Fetches that run now.
-    pub(crate) fetches: AtomicUsize,
+    pub(crate) fetches: Semaphore,
     /// How long the network took, by operation.
     latencies: Mutex<BTreeMap<&'static str, LatencyView>>,
     /// Fetches that run without a client.
     pub(crate) queue: Queue,
     /// Whether a command receives objects on this node.
-    receiving: AtomicBool,
+    pub(crate) receiving: AtomicBool,
     /// The names that commands attached it to, whether or not a command receives.
-    attached: Mutex<BTreeSet<Name>>,
+    pub(crate) attached: Mutex<BTreeSet<Name>>,
     /// The files and folders that are published, by the URIs of their names.
-    originals: Mutex<BTreeMap<String, disk::Original>>,
+    pub(crate) originals: Mutex<BTreeMap<String, disk::Original>>,
     /// The versions that are published, by the URIs of their names.
-    versions: Mutex<BTreeMap<String, u64>>,
+    pub(crate) versions: Mutex<BTreeMap<String, u64>>,
     /// The names of the lists of keys of the sealed objects that are published, by theirs.
-    key_lists: Mutex<BTreeMap<Name, Name>>,
+    pub(crate) key_lists: Mutex<BTreeMap<Name, Name>>,
     /// Dropped last: the next process finds everything written.
     _lock: StateLock,
 }
@@ -107,16 +104,16 @@ impl LocalNode {
                 config.settings.of_family_mut().certify(&key.public());
             }
             let identity = membership::load(config, key)?;
-            let runtime = Runtime::start(config, seed, files.storage(), key, identity.as_ref())?;
+            let runtime = Runtime::start(config, seed, &files.storage, key, identity.as_ref())?;
             if let Some(identity) = &identity {
-                membership::warnings(config, identity).iter().for_each(|warning| runtime.events().note(warning));
+                membership::warnings(config, identity).iter().for_each(|warning| runtime.events.note(warning));
             }
             Ok(runtime)
         })
     }
     /// Starts a node that the caller made.
     pub(crate) fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
-        Self::start_with(config, |config, seed, files, _| Runtime::start_node(config, seed, files.storage(), node))
+        Self::start_with(config, |config, seed, files, _| Runtime::start_node(config, seed, &files.storage, node))
     }
     fn start_with(
         mut config: NodeConfig,
@@ -125,7 +122,7 @@ impl LocalNode {
         let seed = seed(&config);
         let files = Files::open(&config.state_dir, &config.trust)?;
         let lock = StateLock::take(&config)?;
-        let key = files.key(&config.key)?;
+        let key = files::load_key(&config.key)?;
         let runtime = start(&mut config, seed, &files, &key)?;
         let publications = Publications::open(&config.state_dir)?;
         let policies = Policies::open(&config.state_dir)?;
@@ -133,6 +130,7 @@ impl LocalNode {
             .map_err(|error| ApiError::io("read the age of", config.state_dir.display(), &error))?;
         let queue = Queue::open(&config.state_dir)?;
         Ok(LocalNode {
+            fetches: Semaphore::new(config.limits.transfers),
             current: Mutex::new(config.clone()),
             config,
             runtime,
@@ -142,7 +140,6 @@ impl LocalNode {
             policies,
             age,
             seed,
-            fetches: AtomicUsize::new(0),
             latencies: Mutex::default(),
             queue,
             receiving: AtomicBool::new(false),
@@ -156,23 +153,6 @@ impl LocalNode {
 
     // Commands.
 
-    /// Waits until a neighbour answers, for at most `patience`. A node without configured neighbours does not wait.
-    ///
-    /// # Errors
-    /// [`ApiError`] if the node is gone.
-    pub(crate) fn wait_for_neighbour(&self, patience: Duration) -> Result<bool, ApiError> {
-        let clock = Clock::new();
-        let subscription = self.runtime.events().subscribe();
-        while !self.config.faces.is_empty() && clock.now().since(Time::ZERO) < patience {
-            let status = self.runtime.call(|node, now| node.status(now))?;
-            if status.faces.iter().any(|face| face.up) {
-                return Ok(true);
-            }
-            // Hellos answer within milliseconds; checking again soon costs little next to a person's patience.
-            subscription.wait(Duration::from_millis(5));
-        }
-        Ok(self.config.faces.is_empty())
-    }
     /// Runs a command about messages on the node's thread.
     ///
     /// # Errors
@@ -183,51 +163,19 @@ impl LocalNode {
     ) -> Result<R, ApiError> {
         let done = self.runtime.call(|node, now| node.messaging().map(|messaging| command(messaging, now)))?;
         done.ok_or_else(|| {
-            let message = format!("nodes of the family '{}' neither send nor store", self.config.family());
-            ApiError::new(ErrorKind::Usage, message)
+            ApiError::usage(format!("nodes of the family '{}' neither send nor store", self.config.family()))
                 .with_hint(format!("take a node with {}", Family::able(|can| can.messages)))
         })
     }
 
     // Questions.
 
-    /// The config with which it was started.
-    pub(crate) fn config(&self) -> &NodeConfig {
-        &self.config
-    }
-    pub(crate) fn key(&self) -> &SigningKey {
-        &self.key
-    }
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
-    }
-    pub(crate) fn receiving(&self) -> &AtomicBool {
-        &self.receiving
-    }
-    pub(crate) fn lookups(&self) -> Arc<Lookups> {
-        Arc::clone(self.runtime.lookups())
-    }
-    pub(crate) fn current(&self) -> MutexGuard<'_, NodeConfig> {
-        lock(&self.current)
-    }
     /// Notes how long the network took for an operation.
     pub(crate) fn note_latency(&self, operation: &'static str, taken: Duration) {
-        lock(&self.latencies).entry(operation).or_default().observe(taken.as_secs_f64());
+        self.latencies.lock().entry(operation).or_default().observe(taken.as_secs_f64());
     }
     pub(crate) fn latencies(&self) -> BTreeMap<String, LatencyView> {
-        lock(&self.latencies).iter().map(|(operation, view)| (operation.to_string(), view.clone())).collect()
-    }
-    pub(crate) fn attached(&self) -> MutexGuard<'_, BTreeSet<Name>> {
-        lock(&self.attached)
-    }
-    pub(crate) fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
-        lock(&self.originals)
-    }
-    pub(crate) fn versions(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        lock(&self.versions)
-    }
-    pub(crate) fn key_lists(&self) -> MutexGuard<'_, BTreeMap<Name, Name>> {
-        lock(&self.key_lists)
+        self.latencies.lock().iter().map(|(operation, view)| (operation.to_string(), view.clone())).collect()
     }
     /// Opens sealed objects with the node's key.
     pub(crate) fn opening(&self, patience: Duration) -> disk::Sealed {
@@ -241,22 +189,21 @@ impl LocalNode {
     }
     /// Whether the file published under a name has not changed since.
     pub(crate) fn is_unchanged(&self, name: &Name) -> bool {
-        self.originals().get(&name.to_string()).is_some_and(disk::Original::is_unchanged)
+        self.originals.lock().get(&name.to_string()).is_some_and(disk::Original::is_unchanged)
     }
     pub(crate) fn must_play(&self, role: Role, verb: &str) -> Result<(), ApiError> {
         if self.config.has_role(role) {
             return Ok(());
         }
-        let message = format!("cannot {verb}: the node '{}' does not have the role {role}", self.config.label);
-        Err(ApiError::new(ErrorKind::Usage, message)
+        Err(ApiError::usage(format!("cannot {verb}: the node '{}' does not have the role {role}", self.config.label))
             .with_hint(format!("add \"{role}\" to roles in its [node] section")))
     }
     pub(crate) fn transfers(&self) -> Result<Vec<(TransferId, Name)>, ApiError> {
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         self.runtime.call(move |node, _| lives.transfers(node))
     }
     pub(crate) fn report(&self, transfer: TransferId) -> Result<Option<(Time, TransferReport)>, ApiError> {
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         self.runtime.call(move |node, now| lives.report(node, now, transfer).map(|report| (now, report)))
     }
     /// A transfer by its number, if the node knows it.
@@ -267,11 +214,6 @@ impl LocalNode {
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The value is consistent between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The config's seed, else one that no earlier start had.

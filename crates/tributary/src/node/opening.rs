@@ -1,5 +1,6 @@
 //! Opens the store of a fetch and records the version, the mirrors and refusals.
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use tributary_content::{ChunkStore, HadStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
 use tributary_net::disk::{HookedStore, StoreHooks};
 
@@ -18,19 +19,19 @@ struct Found {
 impl Findings {
     /// The version of the object, once its manifest has arrived.
     pub(crate) fn version(&self) -> Option<u64> {
-        self.found().version
+        self.0.lock().version
     }
     /// Whether this node already has that version, so that it fetches nothing.
     pub(crate) fn is_had(&self) -> bool {
-        self.found().is_had
+        self.0.lock().is_had
     }
     /// Takes the web servers that the publisher names.
     pub(crate) fn take_mirrors(&self) -> Vec<String> {
-        std::mem::take(&mut self.found().mirrors)
+        std::mem::take(&mut self.0.lock().mirrors)
     }
     /// Takes the first refusal of the disk: it explains a failure better than the network does.
     pub(crate) fn take_refusal(&self) -> Option<StoreError> {
-        self.found().refusal.take()
+        self.0.lock().refusal.take()
     }
     fn note(&self, error: &StoreError) {
         if let StoreError::Io { .. }
@@ -38,12 +39,8 @@ impl Findings {
         | StoreError::Absent { .. }
         | StoreError::Sealed { .. } = error
         {
-            self.found().refusal.get_or_insert_with(|| error.clone());
+            self.0.lock().refusal.get_or_insert_with(|| error.clone());
         }
-    }
-    fn found(&self) -> MutexGuard<'_, Found> {
-        // The facts are consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 impl StoreHooks for Findings {
@@ -81,7 +78,7 @@ impl<O: StoreOpener> StoreOpener for FetchOpener<O> {
         let has_mirrors = manifest.kind == ObjectKind::File && !manifest.is_sealed;
         let mirrors = if has_mirrors { manifest.mirrors.clone() } else { Vec::new() };
         {
-            let mut found = self.findings.found();
+            let mut found = self.findings.0.lock();
             (found.version, found.is_had, found.mirrors) = (Some(manifest.version), is_had, mirrors);
         }
         if is_had {

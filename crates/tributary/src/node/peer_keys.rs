@@ -6,7 +6,7 @@ use tributary_trust::UnixTime;
 
 use crate::{
     config::{FaceConfig, NodeConfig, PeerAddress},
-    error::{ApiError, ErrorKind},
+    error::ApiError,
 };
 
 /// The remembered keys of a node, `ADDRESS KEY` lines in the file `peers` in its state folder. Simulations keep none.
@@ -28,7 +28,7 @@ impl PeerKeys {
             if keys.known(&face.peer.endpoints())? != face.peer_key {
                 let message = format!("the invitation to {} has ended, and its key was never seen there", face.peer);
                 let hint = "ask for a newer line, which `trib invite` prints there";
-                return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+                return Err(ApiError::usage(message).with_hint(hint));
             }
         }
         keys.known(&[])?;

@@ -6,11 +6,12 @@
 //!       ▲                   │
 //!       └── noted once ─────┴── the neighbour is silent: the next address of the answer
 //! ```
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
 };
@@ -79,11 +80,11 @@ impl PeerLookups {
     }
     /// The latest lookup of a neighbour; `None` before the first one, and for those without a name.
     pub(crate) fn state(&self, face: FaceId) -> Option<LookedUp> {
-        locked(&self.states).get(&face).cloned()
+        self.states.lock().get(&face).cloned()
     }
     /// The lookup state of all neighbours with names.
     pub(crate) fn states(&self) -> BTreeMap<FaceId, LookedUp> {
-        locked(&self.states).clone()
+        self.states.lock().clone()
     }
 }
 
@@ -124,7 +125,7 @@ impl Thread {
                 continue;
             }
             let is_up = is_up(neighbour.id);
-            let before = locked(&self.states).get(&neighbour.id).cloned().unwrap_or_default();
+            let before = self.states.lock().get(&neighbour.id).cloned().unwrap_or_default();
             let usable = neighbour.peer.look_up().and_then(|found| usable_of(neighbour, &self.listen, found));
             let chosen = usable.map(|usable| choose(before.address, &usable, is_up));
             // It may have taken long, and the node may be gone.
@@ -149,7 +150,7 @@ impl Thread {
                 self.events.note(&text);
             }
             let is_settled = is_up && now.problem.is_none();
-            locked(&self.states).insert(neighbour.id, now);
+            self.states.lock().insert(neighbour.id, now);
             let pause = if is_settled { LOOKUP_INTERVAL } else { LOOKUP_INTERVAL_SILENT };
             self.neighbours[index].due = self.clock.now() + pause;
         }
@@ -198,9 +199,6 @@ fn choose(before: Option<SocketAddr>, usable: &[SocketAddr], is_up: bool) -> Soc
         Some(index) => usable[(index + 1) % usable.len()],
         None => usable[0],
     }
-}
-fn locked(states: &Mutex<BTreeMap<FaceId, LookedUp>>) -> MutexGuard<'_, BTreeMap<FaceId, LookedUp>> {
-    states.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

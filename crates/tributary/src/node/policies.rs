@@ -8,11 +8,12 @@
 //! once the clock has stayed there for [`SETTLE`]. A date before [`FIRST_DAY`] comes from a clock that was never set:
 //! the latest period continues.
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tributary_core::{ByteCount, Duration, FaceId, Rate, Time};
 use tributary_net::disk::{
@@ -24,13 +25,15 @@ use tributary_transport::policy::FacePolicy;
 use super::membership::time_of_day;
 use crate::{
     config::{FaceConfig, FacePolicyConfig, QuotaEnd, QuotaPeriod},
-    error::{ApiError, ErrorKind},
+    error::ApiError,
     state_file::StateFile,
     views::{FacePolicyView, FaceView, QuotaView},
 };
 
 /// The file in the folder of a node's state.
-const FILE: &str = "quotas.json";
+fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
+    StateFile::new(fs, state_dir, "quotas.json", "move it away to begin with no usage of quotas")
+}
 /// Into how many parts a quota is divided that are written ahead.
 const WRITES_PER_QUOTA: u64 = 100;
 /// Interval of checks of policies.
@@ -48,7 +51,7 @@ const FIRST_DAY: &str = "2020-09-01";
 #[derive(Debug)]
 pub(crate) struct Policies {
     fs: Arc<dyn FileSystem>,
-    file: PathBuf,
+    state_dir: PathBuf,
     state: Mutex<State>,
 }
 
@@ -162,15 +165,13 @@ impl Policies {
         Self::on(fs::real(), state_dir)
     }
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
-        let file = state_dir.join(FILE);
-        let stored = StateFile::new(&*fs, state_dir, FILE, "move it away to begin with no usage of quotas");
-        let mut usage: BTreeMap<String, Usage> = stored.read()?;
+        let mut usage: BTreeMap<String, Usage> = file(&*fs, state_dir).read()?;
         usage.values_mut().for_each(|usage| usage.passed = usage.bytes);
-        Ok(Policies { fs, file, state: Mutex::new(State { usage, ..State::default() }) })
+        Ok(Policies { fs, state_dir: state_dir.into(), state: Mutex::new(State { usage, ..State::default() }) })
     }
     /// Whether the node never had a policy.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().applied.is_empty()
+        self.state.lock().applied.is_empty()
     }
     /// Takes the driver's counters of the faces at `now`. Returns the changed policies, and when to call again.
     pub(crate) fn update(
@@ -180,7 +181,7 @@ impl Policies {
         faces: &[(FaceId, FaceConfig)],
         counted: &BTreeMap<FaceId, u64>,
     ) -> (Vec<(FaceId, FacePolicy)>, Duration, Result<(), ApiError>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut pause = LOOK;
         let (mut is_unwritten, mut changed) = (false, Vec::new());
         let mut lines = Vec::new();
@@ -224,7 +225,7 @@ impl Policies {
     }
     /// Writes how much has passed exactly, for a node that stops.
     pub(crate) fn settle(&self) -> Result<(), ApiError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.usage.values().all(|usage| usage.bytes == usage.passed) {
             return Ok(());
         }
@@ -232,13 +233,7 @@ impl Policies {
         self.write(&state.usage)
     }
     fn write(&self, usage: &BTreeMap<String, Usage>) -> Result<(), ApiError> {
-        let text = serde_json::to_vec_pretty(usage)
-            .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot record the usage of quotas: {error}")))?;
-        fs::replace(&*self.fs, &self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
-    }
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The table is consistent between any two statements.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        file(&*self.fs, &self.state_dir).write(usage)
     }
     /// Adds the facts that a person should know about a face's policy.
     pub(crate) fn describe(&self, id: FaceId, face: &FaceConfig, view: &mut FaceView) {
@@ -246,7 +241,7 @@ impl Policies {
         if face.policy == FacePolicyConfig::default() {
             return;
         }
-        let state = self.lock();
+        let state = self.state.lock();
         let now = state.applied.get(&id).cloned().unwrap_or_default();
         view.policy = Some(FacePolicyView {
             cost: now.cost,
@@ -335,14 +330,15 @@ mod tests {
         let mut policies = Policies::open(folder.path()).unwrap();
         let (mut passed, mut writes, mut text) = (0, 0, Vec::new());
         let mut now = Time::ZERO;
-        let is_closed = |policies: &Policies| policies.lock().applied.get(&ID).is_some_and(|of| of.closed.is_some());
+        let is_closed =
+            |policies: &Policies| policies.state.lock().applied.get(&ID).is_some_and(|of| of.closed.is_some());
         let mut total = 0;
         while !is_closed(&policies) {
             passed += MIB / 10;
             total += MIB / 10;
             now += Duration::from_millis(10);
             policies.update(now, at("2026-11-27", 600), &faces, &[(ID, passed)].into()).2.unwrap();
-            let new = std::fs::read(folder.path().join(FILE)).unwrap_or_default();
+            let new = std::fs::read(folder.path().join("quotas.json")).unwrap_or_default();
             writes += usize::from(new != text);
             text = new;
             if total == 50 * (MIB / 10) * 10 {
@@ -372,7 +368,7 @@ mod tests {
         assert_eq!(pause(1_000, MIB), QUOTA_LOOK, "9 MiB at 2 MiB/s are left");
         assert_eq!(pause(1_500, 9 * MIB), Duration::from_nanos(31_250_000), "1 MiB at 16 MiB/s");
         pause(1_600, 10 * MIB);
-        let policy = policies.lock().applied[&ID].clone();
+        let policy = policies.state.lock().applied[&ID].clone();
         assert_eq!((policy.is_backup, policy.closed), (true, None));
     }
 
@@ -406,7 +402,7 @@ mod tests {
                 policies.update(now, at(date, 1), &faces, &[(ID, total)].into()).2.unwrap();
                 now += Duration::from_secs(seconds);
             }
-            assert_eq!(policies.lock().usage["wwan"].used(), counts * MIB, "{date}");
+            assert_eq!(policies.state.lock().usage["wwan"].used(), counts * MIB, "{date}");
         }
     }
 

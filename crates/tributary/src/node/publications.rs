@@ -1,10 +1,11 @@
 //! What `trib put` published, remembered over restarts.
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tributary_content::Name;
 use tributary_net::disk::fs::{self, FileSystem, FsFile, OpenOptions};
@@ -52,18 +53,24 @@ struct Log {
 }
 
 /// A publication.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Publication {
+    #[serde(with = "name_serde")]
     pub(crate) name: Name,
+    #[serde(with = "crate::path_serde")]
     pub(crate) path: PathBuf,
     pub(crate) version: Option<u64>,
-    /// Who alone can read it, as they were named; empty if everybody can.
+    /// Who alone can read it, as they were written; empty for everybody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) readers: Vec<String>,
     /// Web servers that have it too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) mirrors: Vec<String>,
     /// Set for fetched objects that are served as their publisher signed them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copy: Option<Copy>,
     /// Whether changes are published.
+    #[serde(rename = "watched", default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_watched: bool,
 }
 
@@ -80,25 +87,12 @@ pub(crate) struct Copy {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Change {
-    Published(Record),
-    Withdrawn { name: String },
+    Published(Publication),
+    Withdrawn {
+        #[serde(with = "name_serde")]
+        name: Name,
+    },
 }
-#[derive(Serialize, Deserialize)]
-struct Record {
-    name: String,
-    #[serde(with = "crate::path_serde")]
-    path: PathBuf,
-    version: Option<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    readers: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    mirrors: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    copy: Option<Copy>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    watched: bool,
-}
-
 impl Publications {
     /// Reads the file in `state_dir`, if it exists.
     pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
@@ -111,42 +105,42 @@ impl Publications {
     }
     /// All of them, in the order of their creation.
     pub(crate) fn list(&self) -> Vec<Publication> {
-        self.locked().list.by_number.values().cloned().collect()
+        self.known.lock().list.by_number.values().cloned().collect()
     }
     /// The one of this name.
     pub(crate) fn get(&self, name: &Name) -> Option<Publication> {
-        self.locked().list.get(name).cloned()
+        self.known.lock().list.get(name).cloned()
     }
     /// Keeps one; an older one of the same name is replaced. What cannot be written changes nothing.
     pub(crate) fn remember(&self, publication: Publication) -> Result<(), ApiError> {
-        let mut known = self.locked();
-        self.write(&mut known, &Change::of(&publication), Some(&publication))?;
+        let mut known = self.known.lock();
+        self.write(&mut known, &Change::Published(publication.clone()), Some(&publication))?;
         known.list.insert(publication);
         Ok(())
     }
     /// Drops one; returns whether it existed.
     pub(crate) fn forget(&self, name: &Name) -> Result<bool, ApiError> {
-        let mut known = self.locked();
+        let mut known = self.known.lock();
         let was_there = known.list.get(name).is_some();
         if was_there || known.log.is_none() {
-            self.write(&mut known, &Change::Withdrawn { name: name.to_string() }, None)?;
+            self.write(&mut known, &Change::Withdrawn { name: name.clone() }, None)?;
             known.list.remove(name);
         }
         Ok(was_there)
     }
     /// Drops a copy; false if something else has its name by now.
     pub(crate) fn forget_copy(&self, name: &Name, copy: Copy) -> Result<bool, ApiError> {
-        let mut known = self.locked();
+        let mut known = self.known.lock();
         let is_it = known.list.get(name).is_some_and(|of| of.copy == Some(copy));
         if is_it {
-            self.write(&mut known, &Change::Withdrawn { name: name.to_string() }, None)?;
+            self.write(&mut known, &Change::Withdrawn { name: name.clone() }, None)?;
             known.list.remove(name);
         }
         Ok(is_it)
     }
     /// The publications whose changes are published.
     pub(crate) fn watched(&self) -> Vec<Publication> {
-        self.locked().list.by_number.values().filter(|of| of.is_watched).cloned().collect()
+        self.known.lock().list.by_number.values().filter(|of| of.is_watched).cloned().collect()
     }
 
     /// Writes a change of one name: it is published as `now`, or withdrawn.
@@ -156,7 +150,7 @@ impl Publications {
             Some(log) if log.lines <= 2 * known.list.by_number.len() + OUTDATED_MAX => log.append(&line),
             _ => {
                 let name = change.name();
-                let others = known.list.by_number.values().filter(|of| of.name.to_string() != name);
+                let others = known.list.by_number.values().filter(|of| of.name != *name);
                 self.rewrite(others.chain(now))
             }
         };
@@ -165,7 +159,7 @@ impl Publications {
     }
     /// Replaces the file.
     fn rewrite<'a>(&self, publications: impl Iterator<Item = &'a Publication>) -> io::Result<Log> {
-        let lines: Vec<Vec<u8>> = publications.map(|of| Change::of(of).line()).collect();
+        let lines: Vec<Vec<u8>> = publications.map(|of| Change::Published(of.clone()).line()).collect();
         let text = [HEADER, &lines.concat()].concat();
         fs::replace(&*self.fs, &self.path(), &[&text])?;
         match self.fs.remove_file(&self.state_dir.join(FORMER)) {
@@ -178,9 +172,6 @@ impl Publications {
     fn path(&self) -> PathBuf {
         self.state_dir.join(FILE)
     }
-    fn locked(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What the folder of a state remembers.
@@ -189,9 +180,7 @@ fn read(fs: &dyn FileSystem, state_dir: &Path) -> Result<List, ApiError> {
     let mut list = List::default();
     let Some(bytes) = stored.bytes()? else {
         let former = StateFile::new(fs, state_dir, FORMER, HINT);
-        for record in former.read::<Vec<Record>>()? {
-            list.insert(record.publication(&former)?);
-        }
+        former.read::<Vec<Publication>>()?.into_iter().for_each(|publication| list.insert(publication));
         return Ok(list);
     };
     let changes = bytes.strip_prefix(HEADER).ok_or_else(|| stored.unreadable("it does not begin as it should"))?;
@@ -204,14 +193,11 @@ fn read(fs: &dyn FileSystem, state_dir: &Path) -> Result<List, ApiError> {
         }
         let change = serde_json::from_slice(line);
         match change.map_err(|error| stored.unreadable(&format!("line {number}: {error}")))? {
-            Change::Published(record) => list.insert(record.publication(&stored)?),
-            Change::Withdrawn { name } => list.remove(&parse(&name, &stored)?),
+            Change::Published(publication) => list.insert(publication),
+            Change::Withdrawn { name } => list.remove(&name),
         }
     }
     Ok(list)
-}
-fn parse(name: &str, stored: &StateFile<'_>) -> Result<Name, ApiError> {
-    name.parse().map_err(|error| stored.unreadable(&format!("'{name}': {error}")))
 }
 
 impl List {
@@ -241,21 +227,9 @@ impl Log {
     }
 }
 impl Change {
-    fn of(publication: &Publication) -> Change {
-        let Publication { name, path, version, readers, mirrors, copy, is_watched } = publication;
-        Change::Published(Record {
-            name: name.to_string(),
-            path: path.clone(),
-            version: *version,
-            readers: readers.clone(),
-            mirrors: mirrors.clone(),
-            copy: *copy,
-            watched: *is_watched,
-        })
-    }
-    fn name(&self) -> &str {
+    fn name(&self) -> &Name {
         match self {
-            Change::Published(Record { name, .. }) | Change::Withdrawn { name } => name,
+            Change::Published(Publication { name, .. }) | Change::Withdrawn { name } => name,
         }
     }
     fn line(&self) -> Vec<u8> {
@@ -264,18 +238,17 @@ impl Change {
         line
     }
 }
-impl Record {
+mod name_serde {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use tributary_content::Name;
+
+    pub(super) fn serialize<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(name)
+    }
     // One that was left out would be forgotten with the next change.
-    fn publication(self, stored: &StateFile<'_>) -> Result<Publication, ApiError> {
-        Ok(Publication {
-            name: parse(&self.name, stored)?,
-            path: self.path,
-            version: self.version,
-            readers: self.readers,
-            mirrors: self.mirrors,
-            copy: self.copy,
-            is_watched: self.watched,
-        })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|error| D::Error::custom(format!("'{text}': {error}")))
     }
 }
 
@@ -288,15 +261,7 @@ mod tests {
     fn remembers_over_restarts_and_replaces_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let name: Name = "/a/b".parse().unwrap();
-        let first = Publication {
-            name: name.clone(),
-            path: "/x".into(),
-            version: None,
-            readers: Vec::new(),
-            mirrors: Vec::new(),
-            copy: None,
-            is_watched: false,
-        };
+        let first = Publication { name: name.clone(), path: "/x".into(), ..Publication::default() };
         // A file may have any name, UTF-8 or not.
         let second = Publication {
             path: OsStr::from_bytes(b"/\xff").into(),
@@ -323,10 +288,7 @@ mod tests {
             name: format!("/{}", number % 100).parse().unwrap(),
             path: "/x".into(),
             version: Some(number),
-            readers: Vec::new(),
-            mirrors: Vec::new(),
-            copy: None,
-            is_watched: false,
+            ..Publication::default()
         };
         let publications = Publications::open(folder.path()).unwrap();
         let bytes = || std::fs::metadata(folder.path().join(FILE)).unwrap().len();
@@ -378,15 +340,7 @@ mod tests {
                         0 => publications.forget(&name).map(drop),
                         _ => {
                             let version = Some(machine.random.bits());
-                            let new = Publication {
-                                name,
-                                path: "/x".into(),
-                                version,
-                                readers: Vec::new(),
-                                mirrors: Vec::new(),
-                                copy: None,
-                                is_watched: false,
-                            };
+                            let new = Publication { name, path: "/x".into(), version, ..Publication::default() };
                             wanted.push(new.clone());
                             publications.remember(new)
                         }
@@ -407,15 +361,7 @@ mod tests {
     fn what_cannot_be_written_changes_nothing_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let publications = Publications::open(folder.path()).unwrap();
-        let first = Publication {
-            name: "/a".parse().unwrap(),
-            path: "/x".into(),
-            version: None,
-            readers: Vec::new(),
-            mirrors: Vec::new(),
-            copy: None,
-            is_watched: false,
-        };
+        let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), ..Publication::default() };
         publications.remember(first.clone()).unwrap();
         let publications = Publications::open(folder.path()).unwrap();
         // Nothing can take the place of a folder that is not empty.

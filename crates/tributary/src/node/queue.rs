@@ -7,11 +7,12 @@
 //! ```
 //! The entries on the disk have the state after a restart: a running one waits. Its verified chunks are on the disk as
 //! well, and it resumes there.
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -45,23 +46,29 @@ pub(crate) struct Queue {
     ended: OnceLock<Arc<AtomicBool>>,
 }
 
-#[derive(Debug, Default)]
+/// The content of the file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Inner {
-    entries: Vec<Entry>,
     next: u64,
+    entries: Vec<Entry>,
 }
 
 /// One fetch of the queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
     number: u64,
-    pub(crate) get: Get,
     pub(crate) state: State,
+    pub(crate) get: Get,
     /// Its latest transfer, such as `transfer-1`.
+    #[serde(skip)]
     pub(crate) transfer: Option<String>,
     /// Whether a thread works at it, be it to end it.
+    #[serde(skip)]
     is_active: bool,
     /// When it is its turn at the earliest.
+    #[serde(skip)]
     due: Time,
 }
 impl Entry {
@@ -72,40 +79,21 @@ impl Entry {
 }
 
 /// What an entry does.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
     /// It waits for its turn.
     Waiting,
     /// It runs.
+    #[serde(skip)]
     Running,
     /// It waits to be resumed.
     Paused,
     /// It ended, for this reason.
     Failed(String),
     /// It must be forgotten once it has ended.
+    #[serde(skip)]
     Cancelled,
-}
-
-/// The queue in its file.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stored {
-    next: u64,
-    entries: Vec<StoredEntry>,
-}
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredEntry {
-    number: u64,
-    state: StoredState,
-    get: Get,
-}
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum StoredState {
-    Waiting,
-    Paused,
-    Failed(String),
 }
 
 impl Queue {
@@ -118,23 +106,8 @@ impl Queue {
     }
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
         let file = state_dir.join(FILE);
-        let entry = |stored: StoredEntry| Entry {
-            number: stored.number,
-            get: stored.get,
-            state: match stored.state {
-                StoredState::Waiting => State::Waiting,
-                StoredState::Paused => State::Paused,
-                StoredState::Failed(reason) => State::Failed(reason),
-            },
-            transfer: None,
-            is_active: false,
-            due: Time::ZERO,
-        };
         let stored = StateFile::new(&*fs, state_dir, FILE, "move it away to begin with an empty queue");
-        let inner = match stored.read_if_there::<Stored>()? {
-            Some(stored) => Inner { next: stored.next, entries: stored.entries.into_iter().map(entry).collect() },
-            None => Inner { next: 1, ..Inner::default() },
-        };
+        let inner = stored.read_if_there()?.unwrap_or(Inner { next: 1, ..Inner::default() });
         Ok(Queue { fs, file, inner: Mutex::new(inner), clock: Clock::new(), ended: OnceLock::new() })
     }
 
@@ -151,7 +124,7 @@ impl Queue {
                 let failed = inner.entries.iter().position(|entry| matches!(entry.state, State::Failed(_)));
                 let Some(oldest) = failed else {
                     let message = format!("cannot fetch '{}': {ENTRIES_MAX} fetches wait already", get.name);
-                    return Err(ApiError::new(ErrorKind::Usage, message).with_hint("`trib cancel` removes one"));
+                    return Err(ApiError::usage(message).with_hint("`trib cancel` removes one"));
                 };
                 inner.entries.remove(oldest);
             }
@@ -164,7 +137,7 @@ impl Queue {
     }
     /// The next fetch to run, if fewer than `running_max` run: of those that wait the first one of the highest priority.
     pub(crate) fn take(&self, running_max: usize) -> Option<(u64, Get)> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if self.is_ending() || inner.entries.iter().filter(|entry| entry.is_active).count() >= running_max {
             return None;
         }
@@ -177,7 +150,7 @@ impl Queue {
     }
     /// A fetch that runs has this transfer.
     pub(crate) fn on_begun(&self, number: u64, transfer: &str) {
-        if let Some(entry) = self.lock().entries.iter_mut().find(|entry| entry.number == number) {
+        if let Some(entry) = self.inner.lock().entries.iter_mut().find(|entry| entry.number == number) {
             entry.transfer = Some(transfer.into());
         }
     }
@@ -268,37 +241,38 @@ impl Queue {
     // Questions.
 
     pub(crate) fn entry(&self, number: u64) -> Option<Entry> {
-        self.lock().entries.iter().find(|entry| entry.number == number).cloned()
+        self.inner.lock().entries.iter().find(|entry| entry.number == number).cloned()
     }
     /// Whether a thread works at a fetch.
     pub(crate) fn is_active(&self, number: u64) -> bool {
-        self.lock().is_active(number)
+        self.inner.lock().is_active(number)
     }
     /// Whether a running fetch should continue.
     pub(crate) fn is_wanted(&self, number: u64) -> bool {
         let is_wanted = |entry: &Entry| entry.number == number && entry.state == State::Running;
-        !self.is_ending() && self.lock().entries.iter().any(is_wanted)
+        !self.is_ending() && self.inner.lock().entries.iter().any(is_wanted)
     }
     /// Whether the fetch of this transfer was paused, and will resume with the same transfer.
     pub(crate) fn is_put_off(&self, transfer: &str) -> bool {
         let is_it = |entry: &Entry| entry.transfer.as_deref() == Some(transfer);
         let is_off = |entry: &Entry| matches!(entry.state, State::Paused | State::Waiting);
-        self.lock().entries.iter().any(|entry| is_it(entry) && is_off(entry))
+        self.inner.lock().entries.iter().any(|entry| is_it(entry) && is_off(entry))
     }
     /// All entries, in order.
     pub(crate) fn list(&self) -> Vec<Entry> {
-        self.lock().entries.iter().filter(|entry| entry.state != State::Cancelled).cloned().collect()
+        self.inner.lock().entries.iter().filter(|entry| entry.state != State::Cancelled).cloned().collect()
     }
     /// Finds an entry by its identifier, by its latest transfer, or by the name that it fetches (the latest of
     /// several).
     pub(crate) fn find(&self, text: &str) -> Option<u64> {
-        let by_name = || self.lock().entries.iter().rfind(|entry| entry.get.name == text).map(|entry| entry.number);
+        let by_name =
+            || self.inner.lock().entries.iter().rfind(|entry| entry.get.name == text).map(|entry| entry.number);
         self.find_by_id(text).or_else(by_name)
     }
     /// Finds an entry by its identifier, or by its latest transfer.
     pub(crate) fn find_by_id(&self, text: &str) -> Option<u64> {
         let is_it = |entry: &&Entry| entry.id() == text || entry.transfer.as_deref() == Some(text);
-        self.lock().entries.iter().find(is_it).map(|entry| entry.number)
+        self.inner.lock().entries.iter().find(is_it).map(|entry| entry.number)
     }
     pub(crate) fn is_ending(&self) -> bool {
         self.ended.get().is_some_and(|ended| ended.load(Ordering::SeqCst))
@@ -306,13 +280,13 @@ impl Queue {
 
     /// Changes the list and writes it; if that fails, the list is as before.
     fn change<R>(&self, change: impl FnOnce(&mut Inner) -> Result<R, ApiError>) -> Result<R, ApiError> {
-        let mut inner = self.lock();
-        let before = (inner.entries.clone(), inner.next);
+        let mut inner = self.inner.lock();
+        let before = inner.clone();
         let done = change(&mut inner)?;
         if let Err(error) = self.write(&inner) {
             // Ended entries stay so, regardless of the disk.
-            let active: Vec<bool> = before.0.iter().map(|of| inner.is_active(of.number)).collect();
-            (inner.entries, inner.next) = before;
+            let active: Vec<bool> = before.entries.iter().map(|of| inner.is_active(of.number)).collect();
+            *inner = before;
             for (entry, is_active) in inner.entries.iter_mut().zip(active) {
                 if entry.is_active && !is_active && entry.state == State::Running {
                     entry.state = State::Failed("its end could not be written to the disk".into());
@@ -324,23 +298,13 @@ impl Queue {
         Ok(done)
     }
     fn write(&self, inner: &Inner) -> Result<(), ApiError> {
-        let entry = |entry: &Entry| {
-            let state = match &entry.state {
-                State::Waiting | State::Running => StoredState::Waiting,
-                State::Paused => StoredState::Paused,
-                State::Failed(reason) => StoredState::Failed(reason.clone()),
-                State::Cancelled => return None,
-            };
-            Some(StoredEntry { number: entry.number, state, get: entry.get.clone() })
-        };
-        let stored = Stored { next: inner.next, entries: inner.entries.iter().filter_map(entry).collect() };
+        let mut stored = inner.clone();
+        stored.entries.retain(|entry| entry.state != State::Cancelled);
+        let running = stored.entries.iter_mut().filter(|entry| entry.state == State::Running);
+        running.for_each(|entry| entry.state = State::Waiting);
         let text = serde_json::to_vec_pretty(&stored)
             .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot remember the queue: {error}")))?;
         fs::replace(&*self.fs, &self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
-    }
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The list is consistent between any two statements.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -361,7 +325,7 @@ impl Inner {
 }
 
 fn usage(message: String) -> ApiError {
-    ApiError::new(ErrorKind::Usage, message).with_hint("`trib transfers` shows what each fetch does")
+    ApiError::usage(message).with_hint("`trib transfers` shows what each fetch does")
 }
 
 #[cfg(test)]
@@ -495,7 +459,7 @@ mod tests {
                             (before.iter().map(pause).collect(), queue.pause(one).map(drop))
                         }
                         _ => {
-                            let next = queue.lock().next;
+                            let next = queue.inner.lock().next;
                             let mut wanted = before.clone();
                             wanted.push(format!("{next} false"));
                             (wanted, queue.add(get("/x", 0)).map(drop))

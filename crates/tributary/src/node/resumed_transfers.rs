@@ -1,8 +1,6 @@
 //! Paused and resumed transfers. Users see one transfer; the node runs a new fetch after each pause.
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use tributary_content::Name;
 use tributary_core::{
     SourceId, Time, TransferId,
@@ -39,7 +37,7 @@ impl Lives {
     /// Ends the fetch of a transfer without counting a failure.
     pub(crate) fn pause(&self, node: &mut BoxedNode, now: Time, id: TransferId) {
         let known = node.transfers();
-        let mut lives = self.locked();
+        let mut lives = self.0.lock();
         lives.retain(|_, life| life.state == State::Paused || known.iter().any(|(fetch, _)| *fetch == life.fetch));
         let fetch = lives.get(&id).map_or(id, |life| life.fetch);
         let Some((_, name)) = known.into_iter().find(|(known, _)| *known == fetch) else { return };
@@ -59,30 +57,30 @@ impl Lives {
     }
     /// Continues a paused transfer with `fetch`.
     pub(crate) fn resume(&self, id: TransferId, fetch: TransferId) {
-        if let Some(life) = self.locked().get_mut(&id).filter(|life| life.state == State::Paused) {
+        if let Some(life) = self.0.lock().get_mut(&id).filter(|life| life.state == State::Paused) {
             life.former.push(std::mem::replace(&mut life.fetch, fetch));
             life.state = State::Running;
         }
     }
     /// Counts a paused transfer as cancelled: it will not be resumed.
     pub(crate) fn give_up(&self, id: TransferId) {
-        if let Some(life) = self.locked().get_mut(&id).filter(|life| life.state == State::Paused) {
+        if let Some(life) = self.0.lock().get_mut(&id).filter(|life| life.state == State::Paused) {
             life.state = State::Cancelled;
             life.before.failure = Some("cancelled".into());
         }
     }
     /// The current or last fetch of a transfer.
     pub(crate) fn fetch_of(&self, id: TransferId) -> TransferId {
-        self.locked().get(&id).map_or(id, |life| life.fetch)
+        self.0.lock().get(&id).map_or(id, |life| life.fetch)
     }
     /// The transfer of a fetch.
     pub(crate) fn transfer_of(&self, fetch: TransferId) -> TransferId {
         let is_it = |(_, life): &(&TransferId, &Life)| life.fetch == fetch;
-        self.locked().iter().find(is_it).map_or(fetch, |(id, _)| *id)
+        self.0.lock().iter().find(is_it).map_or(fetch, |(id, _)| *id)
     }
     /// Whether a transfer is paused.
     pub(crate) fn is_paused(&self, id: TransferId) -> bool {
-        self.locked().get(&id).is_some_and(|life| life.state == State::Paused)
+        self.0.lock().get(&id).is_some_and(|life| life.state == State::Paused)
     }
     /// Replaces the number of a fetch in an event by the number of its transfer.
     pub(crate) fn shown(&self, event: Event) -> Event {
@@ -94,7 +92,7 @@ impl Lives {
     /// The transfers of a node, the oldest first.
     pub(crate) fn transfers(&self, node: &BoxedNode) -> Vec<(TransferId, Name)> {
         let fetches = node.transfers();
-        let lives = self.locked();
+        let lives = self.0.lock();
         let is_former = |fetch: &TransferId| lives.values().any(|life| life.former.contains(fetch));
         let of = |fetch: TransferId| lives.iter().find(|(_, life)| life.fetch == fetch).map_or(fetch, |(id, _)| *id);
         let is_forgotten =
@@ -112,16 +110,11 @@ impl Lives {
     }
     /// The report of a transfer.
     pub(crate) fn report(&self, node: &BoxedNode, now: Time, id: TransferId) -> Option<TransferReport> {
-        match self.locked().get(&id) {
+        match self.0.lock().get(&id) {
             Some(life) if life.state != State::Running => Some(life.before.clone()),
             Some(life) => node.report(now, life.fetch).map(|report| join(&life.before, report)),
             None => node.report(now, id),
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<TransferId, Life>> {
-        // The table is consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

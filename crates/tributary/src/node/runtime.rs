@@ -1,10 +1,8 @@
 //! A node on its driver: the thread, the sockets, the events.
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
 use tributary_content::SigningKey;
-use tributary_core::{FaceId, Time, link::LinkChange};
+use tributary_core::{FaceId, Time};
 use tributary_net::{
     Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, StreamFaceConfig, disk::Storage,
 };
@@ -35,12 +33,12 @@ struct Neighbours {
 
 /// A node that runs. Dropping it stops it.
 pub(crate) struct Runtime {
-    driver: Arc<DriverHandle<BoxedNode>>,
+    pub(crate) driver: Arc<DriverHandle<BoxedNode>>,
     peers: Mutex<Option<PeerLookups>>,
     neighbours: Mutex<Neighbours>,
-    events: Arc<EventBus>,
-    lookups: Arc<Lookups>,
-    lives: Arc<Lives>,
+    pub(crate) events: Arc<EventBus>,
+    pub(crate) lookups: Arc<Lookups>,
+    pub(crate) lives: Arc<Lives>,
     storage: Storage,
 }
 
@@ -102,7 +100,7 @@ impl Runtime {
     }
     /// The neighbours that the config names now, and their faces.
     pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
-        locked(&self.neighbours).faces.iter().map(|(id, face)| (*id, face.clone())).collect()
+        self.neighbours.lock().faces.iter().map(|(id, face)| (*id, face.clone())).collect()
     }
     /// Removes the neighbours that a newer config of the node no longer names and adds new ones; a neighbour with
     /// changed settings counts as new. Returns sentences about the changes, and about the failed ones.
@@ -110,7 +108,7 @@ impl Runtime {
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub(crate) fn change_neighbours(&self, config: &NodeConfig) -> Result<Vec<String>, ApiError> {
-        let mut neighbours = locked(&self.neighbours);
+        let mut neighbours = self.neighbours.lock();
         for known in neighbours.faces.values_mut() {
             // What a face is called and used for changes while it stays.
             if let Some(face) = config.faces.iter().find(|face| face.is_same_link(known)) {
@@ -125,7 +123,7 @@ impl Runtime {
             return Ok(Vec::new());
         }
         // The thread must not replace a face while faces change.
-        let mut known = locked(&self.peers).take().map(|peers| peers.states()).unwrap_or_default();
+        let mut known = self.peers.lock().take().map(|peers| peers.states()).unwrap_or_default();
         let mut done = Vec::new();
         for id in gone {
             match self.driver.leave_face(id) {
@@ -157,7 +155,7 @@ impl Runtime {
             neighbours.faces.insert(id, face);
         }
         let peers = PeerLookups::start(&neighbours.faces, &config.listen, known, &self.driver, &self.events)?;
-        *locked(&self.peers) = peers;
+        *self.peers.lock() = peers;
         Ok(done)
     }
     /// Runs a command on the node's thread and returns its result.
@@ -171,21 +169,9 @@ impl Runtime {
     pub(crate) fn post(&self, command: impl FnOnce(&mut BoxedNode, Time) + Send + 'static) -> Result<(), ApiError> {
         Ok(self.driver.post(command)?)
     }
-    /// Waits until the node's thread has ended.
-    pub(crate) fn wait_for_end(&self) -> ApiError {
-        self.driver.wait_for_end().into()
-    }
     /// The node for other threads.
     pub(crate) fn remote(&self) -> Remote {
         Remote { driver: Arc::clone(&self.driver), events: Arc::clone(&self.events) }
-    }
-    /// Changes the emulated link of a face, to test the network's reaction.
-    pub(crate) fn change_link(&self, face: FaceId, change: LinkChange) -> Result<(), ApiError> {
-        Ok(self.driver.change_link(face, change)?)
-    }
-    /// The driver's counters.
-    pub(crate) fn stats(&self) -> Result<DriverStats, ApiError> {
-        Ok(self.driver.stats()?)
     }
     /// Where it listens.
     pub(crate) fn listen_addrs(&self) -> Vec<String> {
@@ -194,7 +180,7 @@ impl Runtime {
     }
     /// The latest lookup of a neighbour; `None` for those that the config names by an address.
     pub(crate) fn looked_up(&self, face: FaceId) -> Option<LookedUp> {
-        locked(&self.peers).as_ref()?.state(face)
+        self.peers.lock().as_ref()?.state(face)
     }
     /// The time of the node.
     pub(crate) fn now(&self) -> Time {
@@ -211,15 +197,6 @@ impl Runtime {
             format!("cannot send to {} from {}: {reason}", account.peer, account.local)
         };
         self.looked_up(number?).and_then(|peer| peer.problem).or_else(|| refused.map(in_words))
-    }
-    pub(crate) fn events(&self) -> &Arc<EventBus> {
-        &self.events
-    }
-    pub(crate) fn lookups(&self) -> &Arc<Lookups> {
-        &self.lookups
-    }
-    pub(crate) fn lives(&self) -> &Arc<Lives> {
-        &self.lives
     }
     /// Withdraws the node's publications, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {
@@ -242,7 +219,7 @@ impl Runtime {
 #[derive(Clone)]
 pub(crate) struct Remote {
     driver: Arc<DriverHandle<BoxedNode>>,
-    events: Arc<EventBus>,
+    pub(crate) events: Arc<EventBus>,
 }
 
 impl Remote {
@@ -252,9 +229,6 @@ impl Remote {
         command: impl FnOnce(&mut BoxedNode, Time) -> R + Send + 'static,
     ) -> Result<R, ApiError> {
         Ok(self.driver.call(command)?)
-    }
-    pub(crate) fn events(&self) -> &Arc<EventBus> {
-        &self.events
     }
 }
 
@@ -272,10 +246,6 @@ const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long a publisher's withdrawals may take to reach their resolvers before it stops, if they would not expire
 /// there.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl From<DriverError> for ApiError {
     fn from(error: DriverError) -> Self {

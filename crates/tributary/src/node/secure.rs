@@ -1,8 +1,9 @@
 //! A node whose faces authenticate neighbours and check that the network admits them.
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
 use tributary_core::{
@@ -51,11 +52,11 @@ pub(crate) fn protect(
     let policy = if is_open { FaceProtection::Optional } else { FaceProtection::Required };
     let config = Config { secret: key.agreement_secret(), presented: own.encode(), protection, policy };
     let neighbours = Neighbours::default();
-    neighbours.locked().keys = keys;
+    neighbours.0.lock().keys = keys;
     let of_hook = neighbours.clone();
     let secured = Secured::new(node, config, Box::new(neighbours.clone()), entropy).on_peer(Box::new(
         move |node: &mut BoxedNode, now, face, peer| {
-            let grant = of_hook.locked().introduce(now, face, peer.is_some());
+            let grant = of_hook.0.lock().introduce(now, face, peer.is_some());
             node.set_face_key(face, peer.map(|peer| PublicKey(peer.key.0)));
             node.handle_grant(now, face, grant.as_ref());
         },
@@ -165,12 +166,6 @@ impl Pin {
     }
 }
 
-impl Neighbours {
-    fn locked(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Known {
     /// The neighbour that was admitted last is now at the far end of the face, or has gone.
     fn introduce(&mut self, now: Time, face: FaceId, is_there: bool) -> Option<Grant> {
@@ -205,7 +200,7 @@ impl Known {
 
 impl Admission for Neighbours {
     fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, Refusal> {
-        let mut known = self.locked();
+        let mut known = self.0.lock();
         let known = &mut *known;
         let presented =
             Presented::decode(presented, key).ok_or("what it presents does not prove that its key is its own")?;
@@ -251,7 +246,7 @@ impl SecureNode {
     /// Exchanges lists of revocations with neighbours.
     fn spread(&mut self, now: Time) {
         let neighbours = self.neighbours.clone();
-        let mut known = neighbours.locked();
+        let mut known = neighbours.0.lock();
         let mut fresh = Vec::new();
         // Also without an authority, where they count for nothing: otherwise they would wait here forever.
         while let Some((face, notice)) = self.secured.poll_notice() {
@@ -276,7 +271,7 @@ impl SecureNode {
             });
             self.set_identity(now, &identity.with_revocations(list));
         }
-        let mut known = neighbours.locked();
+        let mut known = neighbours.0.lock();
         while let Some((face, message)) = known.spread.as_mut().and_then(Spread::poll_message) {
             self.secured.send_notice(face, &message);
         }
@@ -298,7 +293,7 @@ impl SecureNode {
     }
     /// Ends the sessions of neighbours whose certificate has ended or is revoked, and warns of those that end soon.
     fn review_grants(&mut self, now: Time) {
-        let known = self.neighbours.locked();
+        let known = self.neighbours.0.lock();
         let Some(identity) = known.identity.clone() else { return };
         let grants: Vec<(FaceId, Grant)> = known.grants.iter().map(|(face, grant)| (*face, grant.clone())).collect();
         drop(known);
@@ -329,13 +324,23 @@ impl SecureNode {
                 ));
             }
         }
-        self.neighbours.locked().review = Some(now + next);
+        self.neighbours.0.lock().review = Some(now + next);
         let is_news = |(at, ended)| ended != has_ended || now.since(at) >= EXPIRY_NOTICE_INTERVAL;
         if !ending.is_empty() && self.warned.is_none_or(is_news) {
             self.warned = Some((now, has_ended));
             self.notes.extend(ending);
         }
     }
+}
+
+/// Methods that the layer or the node behind it answers.
+macro_rules! forwarded {
+    ($this:ident => $target:expr; $(fn $name:ident($receiver:ty $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(fn $name(self: $receiver $(, $argument: $type)*) $(-> $result)? {
+            let $this = self;
+            $target.$name($($argument),*)
+        })*
+    };
 }
 
 impl Node for SecureNode {
@@ -352,7 +357,7 @@ impl Node for SecureNode {
         }
     }
     fn handle_timeout(&mut self, now: Time) {
-        let review = self.neighbours.locked().review;
+        let review = self.neighbours.0.lock().review;
         if review.is_some_and(|due| due <= now) {
             self.review_grants(now);
             self.spread(now);
@@ -360,7 +365,7 @@ impl Node for SecureNode {
         self.secured.handle_timeout(now);
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        let review = self.neighbours.locked().review.map(|due| (due, REVIEW));
+        let review = self.neighbours.0.lock().review.map(|due| (due, REVIEW));
         self.secured.poll_timeout().into_iter().chain(review).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
@@ -373,33 +378,17 @@ impl Node for SecureNode {
         }
         self.secured.handle_face(now, face, change);
     }
-    fn handle_stranger(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Stranger {
-        self.secured.handle_stranger(now, from, datagram)
+    forwarded! {
+        this => this.secured;
+        fn handle_stranger(&mut Self, now: Time, from: SocketAddr, datagram: &[u8]) -> Stranger;
+        fn poll_transmit(&mut Self, now: Time, out: &mut TransmitBuf) -> Option<Transmit>;
+        fn handle_storage(&mut Self, now: Time);
+        fn poll_face_request(&mut Self) -> Option<FaceRequest>;
+        fn handle_face_answer(
+            &mut Self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>
+        );
+        fn handle_channels(&mut Self, channels: Vec<String>);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
-        self.secured.poll_transmit(now, out)
-    }
-    fn handle_storage(&mut self, now: Time) {
-        self.secured.handle_storage(now);
-    }
-    fn poll_face_request(&mut self) -> Option<FaceRequest> {
-        self.secured.poll_face_request()
-    }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
-        self.secured.handle_face_answer(now, request, answer);
-    }
-    fn handle_channels(&mut self, channels: Vec<String>) {
-        self.secured.handle_channels(channels);
-    }
-}
-
-/// Methods that the node behind the layer answers.
-macro_rules! forwarded {
-    ($node:ident: $(fn $name:ident($receiver:ty $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
-        $(fn $name(self: $receiver $(, $argument: $type)*) $(-> $result)? {
-            self.secured.$node().$name($($argument),*)
-        })*
-    };
 }
 
 impl Endpoint for SecureNode {
@@ -410,7 +399,7 @@ impl Endpoint for SecureNode {
     }
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {
         let FaceSecurity { mut protection, peer_key, endpoints } = security;
-        let mut known = self.neighbours.locked();
+        let mut known = self.neighbours.0.lock();
         // The file was readable at the start. If it no longer is, no neighbour is accepted: no secret belongs to this
         // key.
         let remembered = known.keys.known(&endpoints).unwrap_or(Some(PublicKey([0; 32])));
@@ -429,7 +418,7 @@ impl Endpoint for SecureNode {
         self.secured.set_policy(face, protection);
     }
     fn set_identity(&mut self, now: Time, identity: &Identity) {
-        let mut known = self.neighbours.locked();
+        let mut known = self.neighbours.0.lock();
         // A file may be older than the neighbours' lists.
         let before = known.identity.as_ref().filter(|before| before.is_of_network(identity));
         let identity = match before.and_then(|before| before.network().revocations().cloned()) {
@@ -453,10 +442,10 @@ impl Endpoint for SecureNode {
         self.warned = None;
         self.review_grants(now);
         // Pending messages to neighbours are sent now.
-        self.neighbours.locked().review = Some(now);
+        self.neighbours.0.lock().review = Some(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
-        self.neighbours.locked().pinned.remove(&face);
+        self.neighbours.0.lock().pinned.remove(&face);
         self.secured.forget(now, face);
         self.secured.node_mut().remove_face(now, face);
     }
@@ -467,7 +456,7 @@ impl Endpoint for SecureNode {
             face.problem = self.secured.trouble(face.face);
             face.is_refused = self.secured.is_refused(face.face);
         }
-        let known = self.neighbours.locked();
+        let known = self.neighbours.0.lock();
         if let Some(identity) = &known.identity {
             status.faces.iter_mut().for_each(|face| face.grant = known.grants.get(&face.face).cloned());
             let network = identity.network();
@@ -487,7 +476,7 @@ impl Endpoint for SecureNode {
         status
     }
     forwarded! {
-        node_mut:
+        this => this.secured.node_mut();
         fn set_face_policy(&mut Self, now: Time, face: FaceId, policy: FacePolicy);
         fn set_demands(&mut Self, now: Time, transfer: TransferId, demands: PathDemands) -> bool;
         fn publish(&mut Self, now: Time, object: Box<dyn ObjectReader>);
@@ -505,7 +494,7 @@ impl Endpoint for SecureNode {
         fn messaging(&mut Self) -> Option<&mut dyn Messaging>;
     }
     forwarded! {
-        node:
+        this => this.secured.node();
         fn report(&Self, now: Time, transfer: TransferId) -> Option<TransferReport>;
         fn transfers(&Self) -> Vec<(TransferId, Name)>;
         fn publishes(&Self, name: &Name) -> bool;
@@ -544,7 +533,7 @@ mod tests {
     fn neighbours(access: Option<Access>) -> Neighbours {
         let neighbours = Neighbours::default();
         let clock = Arc::new(|now: Time| UnixTime(1_000 + now.since(Time::ZERO).as_millis() as u64 / 1_000));
-        neighbours.locked().identity =
+        neighbours.0.lock().identity =
             access.map(|access| Identity::new(key(8), None, Network::new(key(9).public(), access), clock));
         neighbours
     }
@@ -554,7 +543,7 @@ mod tests {
         let (own, other) = (key(1), key(2));
         let mut neighbours = neighbours(None);
         let pin = |key: &SigningKey, is_named| Pin { key: Some(key.public()), is_named, ..Pin::default() };
-        neighbours.locked().pinned = BTreeMap::from([(FaceId(2), pin(&own, true)), (FaceId(3), pin(&own, false))]);
+        neighbours.0.lock().pinned = BTreeMap::from([(FaceId(2), pin(&own, true)), (FaceId(3), pin(&own, false))]);
         let mut admit = |face, key: &SigningKey, presented: &[u8]| {
             neighbours.admit(Time::ZERO, FaceId(face), &static_key(key), presented)
         };
@@ -581,11 +570,11 @@ mod tests {
             let mut neighbours = neighbours(Some(access));
             let admitted = neighbours.admit(Time::ZERO, FaceId(1), &static_key(&own), &certified).expect("certified");
             assert_eq!(admitted.label, "cellar");
-            assert!(neighbours.locked().grants.is_empty(), "the handshake is not complete");
+            assert!(neighbours.0.lock().grants.is_empty(), "the handshake is not complete");
             let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
-            neighbours.locked().review = Some(at(1_040));
-            let grant = neighbours.locked().introduce(at(990), FaceId(1), true).expect("it is there");
-            assert_eq!(neighbours.locked().review, Some(at(1_000)), "its certificate ends then");
+            neighbours.0.lock().review = Some(at(1_040));
+            let grant = neighbours.0.lock().introduce(at(990), FaceId(1), true).expect("it is there");
+            assert_eq!(neighbours.0.lock().review, Some(at(1_000)), "its certificate ends then");
             assert!(grant.roles.contains(Roles::ROUTER));
             let late = Time::ZERO + Duration::from_secs(1_000);
             let refused = neighbours.admit(late, FaceId(1), &static_key(&own), &certified).expect_err("it has ended");

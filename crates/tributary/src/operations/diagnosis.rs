@@ -27,13 +27,13 @@ pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>
         return Some(diagnosis);
     }
     let Obstacle { kind, reason } = obstacle?;
-    let profile = node.config().family().profile();
+    let profile = node.config.family().profile();
     let lists = profile.abilities.listing;
     let hint = match kind {
         ObstacleKind::Missing if profile.resolution == Resolution::Routes => {
             "write routes = [\"/\"] into the [[face]] that leads there".to_string()
         }
-        ObstacleKind::Missing => missing_role(profile.resolution, &node.config().roles),
+        ObstacleKind::Missing => missing_role(profile.resolution, &node.config.roles),
         ObstacleKind::NoSuchName if lists => "is it published? list what the network offers with `trib ls`".into(),
         ObstacleKind::NoSuchName => {
             format!("is it published, and does its publisher register there? `trib ping {name}` tries the way")
@@ -63,7 +63,7 @@ impl Neighbours {
     fn of(node: &LocalNode) -> Result<Neighbours, ApiError> {
         let runtime = &node.runtime;
         let faces = runtime.call(|node, now| node.status(now).faces)?;
-        let stats = runtime.stats()?;
+        let stats = runtime.driver.stats()?;
         let streams =
             stats.streams.iter().map(|stream| (stream.face, (stream.in_packets > 0).then_some(runtime.now())));
         let heard = stats.faces.iter().map(|account| (account.face, account.heard)).chain(streams).collect();
@@ -81,7 +81,7 @@ impl Neighbours {
     }
     /// Why no neighbour answers; `None` if one does.
     fn diagnose(&self, node: &LocalNode) -> Option<ApiError> {
-        let config = node.config();
+        let config = &node.config;
         if self.faces.iter().any(|face| self.answers(face, config.family().profile().liveness)) {
             return None;
         }
@@ -125,7 +125,7 @@ impl Neighbours {
         let found = node.runtime.looked_up(id).and_then(|found| found.address);
         let status = self.faces.iter().find(|face| face.face == id);
         let problem =
-            node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
+            node.runtime.driver.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
         // If it was never heard, the system knows more.
         let protection = status.filter(|status| heard.is_some() || status.is_refused);

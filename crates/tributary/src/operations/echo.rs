@@ -1,5 +1,5 @@
 //! `ping` and `traceroute`: series of echo requests and the evaluation of their answers. RFC 9508, RFC 9507.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::mpsc::RecvTimeoutError};
 
 use tributary_core::{
     Duration, Time,
@@ -10,13 +10,10 @@ use tributary_transport::echo::Echo;
 
 use super::parse_name;
 use crate::{
-    api::Flow,
+    api::{Flow, Notify},
     error::{ApiError, ErrorKind},
     family::Family,
-    node::{
-        LocalNode,
-        event_bus::{Subscription, Waited},
-    },
+    node::{LocalNode, event_bus::Subscription},
     notice::Notice,
     request::{COUNT_MAX, EchoPath, HOPS_MAX, INTERVAL_MS_MIN, Ping, TIMEOUT_MS_MAX, Traceroute},
     views::{EchoView, PingedPathView, PingedView, RttView},
@@ -86,12 +83,12 @@ impl Tally {
 
 impl LocalNode {
     /// Carries out `Request::Ping`.
-    pub(crate) fn ping(&self, ping: &Ping, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn ping(&self, ping: &Ping, notify: Notify<'_>) -> Result<(), ApiError> {
         let target = parse_name(&ping.name)?;
         check("count", u64::from(ping.count), 1, u64::from(COUNT_MAX))?;
         check("interval in milliseconds", ping.interval_ms, INTERVAL_MS_MIN, 3_600_000)?;
         let patience = patience(ping.timeout_ms)?;
-        let (clock, subscription) = (Clock::new(), self.runtime.events().subscribe());
+        let (clock, subscription) = (Clock::new(), self.runtime.events.subscribe());
         let (mut tally, mut next) = (Tally::default(), Time::ZERO);
         let mut path = given(&ping.path);
         for number in 1..=ping.count {
@@ -119,16 +116,12 @@ impl LocalNode {
         Ok(())
     }
     /// Carries out `Request::Traceroute`.
-    pub(crate) fn traceroute(
-        &self,
-        trace: &Traceroute,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
+    pub(crate) fn traceroute(&self, trace: &Traceroute, notify: Notify<'_>) -> Result<(), ApiError> {
         let target = parse_name(&trace.name)?;
         check("number of hops", u64::from(trace.hops_max), 1, u64::from(HOPS_MAX))?;
         check("number of tries", u64::from(trace.tries), 1, 16)?;
         let patience = patience(trace.timeout_ms)?;
-        let (clock, subscription) = (Clock::new(), self.runtime.events().subscribe());
+        let (clock, subscription) = (Clock::new(), self.runtime.events.subscribe());
         let mut path = given(&trace.path);
         let (mut sent, mut refusal, mut silent_hops) = (0, None, 0);
         if trace.path == EchoPath::Same {
@@ -183,26 +176,26 @@ impl LocalNode {
         let patience = echo.patience + GRACE;
         let sent = self.runtime.call(move |node, now| node.echoes().map(|echoes| echoes.echo(now, &echo)))?;
         let sent = sent.ok_or_else(|| {
-            let message = format!("nodes of the family '{}' have no echo requests", self.config().family());
-            ApiError::new(ErrorKind::Usage, message).with_hint(format!(
+            let message = format!("nodes of the family '{}' have no echo requests", self.config.family());
+            ApiError::usage(message).with_hint(format!(
                 "take a node with {}; `trib paths` and `trib status` work in all families",
                 Family::able(|can| can.echo)
             ))
         })?;
-        let id = sent.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        let id = sent.map_err(|error| ApiError::usage(error.to_string()))?;
         let deadline = clock.now() + patience;
         loop {
             let left = clock.until(deadline);
             match subscription.wait(left) {
-                Waited::Event(Event::Echo(report)) if report.echo == id => return Ok(report),
-                Waited::Event(_) | Waited::TimedOut if !left.is_zero() => {}
-                Waited::Event(_) | Waited::TimedOut => {
+                Ok(Event::Echo(report)) if report.echo == id => return Ok(report),
+                Ok(_) | Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {
                     return Err(ApiError::new(
                         ErrorKind::Incomplete,
                         format!("the node reported nothing more about {id}"),
                     ));
                 }
-                Waited::Closed => return Err(gone()),
+                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
             }
         }
     }
@@ -211,7 +204,7 @@ impl LocalNode {
 /// Waits until a time.
 fn rest(clock: &Clock, subscription: &Subscription, until: Time) -> Result<(), ApiError> {
     while !clock.until(until).is_zero() {
-        if matches!(subscription.wait(clock.until(until)), Waited::Closed) {
+        if matches!(subscription.wait(clock.until(until)), Err(RecvTimeoutError::Disconnected)) {
             return Err(gone());
         }
     }
@@ -224,7 +217,7 @@ fn check(what: &str, found: u64, least: u64, most: u64) -> Result<(), ApiError> 
     if (least..=most).contains(&found) {
         return Ok(());
     }
-    Err(ApiError::new(ErrorKind::Usage, format!("the {what} is {least} to {most}, not {found}")))
+    Err(ApiError::usage(format!("the {what} is {least} to {most}, not {found}")))
 }
 fn patience(timeout_ms: u64) -> Result<Duration, ApiError> {
     check("timeout in milliseconds", timeout_ms, 1, TIMEOUT_MS_MAX)?;

@@ -14,10 +14,10 @@ use std::{
     io::Write,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, TryRecvError},
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
 };
+use tokio::sync::SemaphorePermit;
 use tributary_content::{ByteRanges, Name, ObjectId, PublicKey, Reference, StoreError};
 use tributary_core::{
     Duration, FaceId, Rate, Time, TransferId,
@@ -25,21 +25,21 @@ use tributary_core::{
 };
 use tributary_net::{
     Clock,
-    disk::{self, ObjectCache, OnOpen, Selection},
+    disk::{self, PartFile, Selection},
 };
 use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{diagnosis, parse_reference, resolve::place_in};
 use crate::{
-    api::Flow,
+    api::{Flow, Notify},
     config::{FaceConfig, Role},
     error::{ApiError, ErrorKind},
     families::{BoxedNode, key_chain},
     family::Family,
     node::{
         LocalNode,
-        event_bus::{Subscription, Waited},
-        files::{Portion, Sink, unfinished_at},
+        event_bus::Subscription,
+        files::{Portion, Sink},
         lookups::Outcome,
         mirrors::Mirrors,
         opening::Findings,
@@ -48,9 +48,6 @@ use crate::{
     request::{FolderPart, Get, GetOptions, Output, PathWishes, Sealed},
     views::{DoneView, ProgressView},
 };
-
-/// Receives notices and decides whether to continue.
-type Notify<'a> = &'a mut dyn FnMut(Notice) -> Flow;
 
 /// The next step of a fetch.
 enum Step {
@@ -87,22 +84,18 @@ impl LocalNode {
         notify: Notify<'_>,
     ) -> Result<(), ApiError> {
         let Output::Path(path) = &get.output else {
-            return Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"));
+            return Err(ApiError::usage("a fetch to a stream needs a stream to write to"));
         };
-        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        let path = crate::preflight::absolute(path)?;
         self.get_into(get, Sink::Path(path), paused, notify)
     }
-    /// Fetches the ranges of an object that readers want into a cache, until the last reader leaves.
-    pub(crate) fn get_for_readers(
+    pub(crate) fn get_into(
         &self,
         get: &Get,
-        cache: &ObjectCache,
-        on_open: OnOpen,
+        sink: Sink,
+        paused: Option<TransferId>,
         notify: Notify<'_>,
     ) -> Result<(), ApiError> {
-        self.get_into(get, Sink::Cache(cache.clone(), on_open), None, notify)
-    }
-    fn get_into(&self, get: &Get, sink: Sink, paused: Option<TransferId>, notify: Notify<'_>) -> Result<(), ApiError> {
         let begun = Clock::new();
         let path = match &sink {
             Sink::Path(path) => path.clone(),
@@ -160,7 +153,7 @@ impl LocalNode {
         let has_options = get.options != GetOptions::default();
         if has_options {
             self.check_options(&name)?;
-            get.options.check()?;
+            get.options.check().map_err(ApiError::usage)?;
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
@@ -168,34 +161,29 @@ impl LocalNode {
         let trust = self.files.trust(publisher, object);
         let mut portion = portion(get)?;
         check_output(get)?;
-        let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
+        let mirrors = Mirrors::new(&get.web, &self.config.faces)?;
         let demands = self.demands(&get.paths)?;
         let slot = self.take_slot(&name)?;
         if let Sink::Path(path) = &mut sink {
             *path = self.files.target(path, &name, get.part.below.as_deref())?;
         }
         let (output, part) = places(&sink);
-        let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
-        let is_served = output.is_some() && get.part.is_all() && (get.serve || self.config().serve.fetched);
+        let patience = get.patience_ms.map_or(self.config.fetch.patience, Duration::from_millis);
+        let is_served = output.is_some() && get.part.is_all() && (get.serve || self.config.serve.fetched);
         let (arriving, share) = if is_served { self.arriving(&name)? } else { None }.unzip();
         portion.share = share;
         // The user's web servers replace the publisher's: a transfer has one driver for such sources.
-        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
+        let asks_named = self.config.mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
         let asks_named = asks_named && get.ranges.is_none() && !matches!(sink, Sink::Cache(..));
         let sealed = match get.sealed {
             Sealed::Open => self.opening(patience),
             Sealed::Keep => disk::Sealed::Keep,
         };
         let findings = Findings::default();
-        let fetch = Fetch {
-            name: name.clone(),
-            opener: self.files.opener(get, sink, trust, sealed, portion, &findings)?,
-            rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
-            paths_per_source: self.config().fetch.paths_per_source,
-            metric: self.config().fetch.metric,
-            patience: Some(patience),
-        };
-        let subscription = self.runtime.events().subscribe();
+        let opener = self.files.opener(get, sink, trust, sealed, portion, &findings)?;
+        let rate_limit = get.limit_bits_per_second.map(Rate::from_bits_per_second);
+        let fetch = Fetch { rate_limit, ..self.config.fetch.fetch(name.clone(), opener, patience) };
+        let subscription = self.runtime.events.subscribe();
         let options = has_options.then_some(get.options);
         let (transfer, of_node) = self.begin(fetch, paused, (certificate, options, demands.clone()))?;
         if let Err(error) = mirrors.serve(self.runtime.remote(), of_node) {
@@ -211,7 +199,7 @@ impl LocalNode {
             waits: get.patience_ms.is_some() || get.every_ms.is_some() || !get.web.urls.is_empty(),
             within,
             look_at: LOOK_AFTER,
-            may_be_level: self.config().family().profile().abilities.listing,
+            may_be_level: self.config.family().profile().abilities.listing,
             named: asks_named.then(|| (findings.clone(), demands)),
             ..Search::default()
         };
@@ -248,7 +236,7 @@ impl LocalNode {
         paused: Option<TransferId>,
         (certificate, options, demands): (Option<Vec<u8>>, Option<GetOptions>, PathDemands),
     ) -> Result<(TransferId, TransferId), ApiError> {
-        let (family, lives) = (self.config().family(), Arc::clone(self.runtime.lives()));
+        let (family, lives) = (self.config.family(), Arc::clone(&self.runtime.lives));
         self.runtime.call(move |node, now| {
             let fetch = begin(node, now, fetch, certificate, options, demands, family)?;
             // The first event of the fetch already bears the transfer's number.
@@ -301,14 +289,14 @@ impl LocalNode {
         let number = self.queue.find(text).ok_or_else(|| {
             let message = format!("cannot pause {text}: it is no running fetch in the background");
             let hint = "a fetch of `trib get` is paused by ending the command; the same command resumes it";
-            ApiError::new(ErrorKind::Usage, message).with_hint(hint)
+            ApiError::usage(message).with_hint(hint)
         })?;
         let running = self.queue.pause(number)?;
         running.map_or(Ok(()), |id| self.put_off(self.transfer(&id)?))
     }
     /// Ends a transfer; its verified chunks are kept.
     fn end(&self, transfer: TransferId) -> Result<(), ApiError> {
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         self.runtime.call(move |node, now| {
             node.cancel(now, lives.fetch_of(transfer));
             lives.give_up(transfer);
@@ -316,25 +304,20 @@ impl LocalNode {
     }
     /// Ends a transfer until it is resumed.
     fn put_off(&self, transfer: TransferId) -> Result<(), ApiError> {
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         self.runtime.call(move |node, now| lives.pause(node, now, transfer))
     }
     /// Takes a slot of the limit `transfers`; dropping it returns the slot.
-    fn take_slot(&self, name: &Name) -> Result<FetchSlot<'_>, ApiError> {
-        let room = self.config().limits.transfers;
-        FetchSlot::take(&self.fetches, room).ok_or_else(|| {
+    fn take_slot(&self, name: &Name) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.fetches.try_acquire().map_err(|_| {
+            let room = self.config.limits.transfers;
             let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
-            ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
+            ApiError::usage(message).with_hint("raise 'transfers' in [limits], or wait")
         })
     }
     /// Serves the fetched object if the fetch or the config requests it. A failure counts only if the fetch does.
-    fn serve_fetched(
-        &self,
-        is_requested: bool,
-        output: Option<&str>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
-        let Some(path) = output.filter(|_| is_requested || self.config().serve.fetched) else { return Ok(()) };
+    fn serve_fetched(&self, is_requested: bool, output: Option<&str>, notify: Notify<'_>) -> Result<(), ApiError> {
+        let Some(path) = output.filter(|_| is_requested || self.config.serve.fetched) else { return Ok(()) };
         match self.serve_copy(std::path::Path::new(path)) {
             Ok(published) => drop(notify(published)),
             Err(error) if is_requested => return Err(error),
@@ -344,7 +327,7 @@ impl LocalNode {
     }
     /// The last word on a fetch that succeeded.
     fn done(&self, name: &str, report: &TransferReport, output: Option<String>) -> DoneView {
-        let mut done = DoneView::new(name, self.config().family().word(), report, output);
+        let mut done = DoneView::new(name, self.config.family().word(), report, output);
         self.name_faces(&mut done.paths);
         done
     }
@@ -356,9 +339,9 @@ impl LocalNode {
                 |(id, face): &&(FaceId, FaceConfig)| id.to_string() == *text || face.label.as_ref() == Some(text);
             known.iter().find(is_it).map(|(id, _)| *id).ok_or_else(|| {
                 let names = known.iter().map(|(id, face)| face.label.clone().unwrap_or_else(|| id.to_string()));
-                let message = format!("the node '{}' has no face '{text}'", self.config().label);
+                let message = format!("the node '{}' has no face '{text}'", self.config.label);
                 let hint = format!("its faces are {}", names.collect::<Vec<_>>().join(", "));
-                ApiError::new(ErrorKind::Usage, message).with_hint(hint)
+                ApiError::usage(message).with_hint(hint)
             })
         };
         let faces = |of: &[String]| of.iter().map(face).collect::<Result<Vec<_>, _>>();
@@ -369,11 +352,11 @@ impl LocalNode {
         if self.runtime.call(|node, _| node.messaging().is_some())? {
             return Ok(());
         }
-        let family = self.config().family();
+        let family = self.config.family();
         let message = format!(
             "cannot fetch '{name}' so: with family {family} the publisher cuts chunks, and the node alone sees to losses"
         );
-        Err(ApiError::new(ErrorKind::Usage, message).with_hint(format!(
+        Err(ApiError::usage(message).with_hint(format!(
             "leave out chunk size, reliability, NACK timeout and what the network may keep, or take a node with {}",
             Family::able(|can| can.messages)
         )))
@@ -397,10 +380,10 @@ impl LocalNode {
         while flow == Flow::Continue {
             let mut ending = None;
             match subscription.wait(clock.until(next)) {
-                Waited::Event(Event::Transfer(of, event)) if of == transfer => match event {
+                Ok(Event::Transfer(of, event)) if of == transfer => match event {
                     TransferEvent::Completed => ending = Some(None),
                     // A paused transfer has not failed.
-                    TransferEvent::Failed { .. } if self.runtime.lives().is_paused(transfer) => next = Time::ZERO,
+                    TransferEvent::Failed { .. } if self.runtime.lives.is_paused(transfer) => next = Time::ZERO,
                     TransferEvent::Failed { reason } => ending = Some(Some(reason)),
                     TransferEvent::Absent { reason } => {
                         let Some(search) = &mut search else { continue };
@@ -420,20 +403,20 @@ impl LocalNode {
                             search.is_found = true;
                             self.note_latency("find", clock.now().since(Time::ZERO));
                         }
-                        let notice = Notice::from_event(&Event::Transfer(transfer, event));
+                        let notice = Notice::from_event(Event::Transfer(transfer, event));
                         notice.into_iter().for_each(|notice| flow = notify(notice));
                     }
                 },
-                Waited::Event(Event::Resolver(ResolverEvent::Rejected {
-                    name: of,
-                    operation: "subscribe",
-                    reason,
-                })) if of == name => {
+                Ok(Event::Resolver(ResolverEvent::Rejected { name: of, operation: "subscribe", reason }))
+                    if of == name =>
+                {
                     let obstacle = Obstacle { kind: ObstacleKind::Silent, reason };
                     search.iter_mut().for_each(|search| search.obstacle = Some(obstacle.clone()));
                 }
-                Waited::Event(_) | Waited::TimedOut => {}
-                Waited::Closed => return Err(ApiError::new(ErrorKind::Gone, "the node was stopped")),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(ApiError::new(ErrorKind::Gone, "the node was stopped"));
+                }
             }
             let now = clock.now();
             if ending.is_none() && now < next {
@@ -455,7 +438,7 @@ impl LocalNode {
                 return Ok(ended);
             }
             // The event of the end may be queued or lost.
-            let has_ended = report.ended.is_some() && !self.runtime.lives().is_paused(transfer);
+            let has_ended = report.ended.is_some() && !self.runtime.lives.is_paused(transfer);
             match ending.or_else(|| has_ended.then(|| report.failure.clone())) {
                 Some(None) => return Ok(Ended::Completed(report)),
                 Some(Some(reason)) => return Ok(Ended::Failed(report, reason)),
@@ -515,9 +498,9 @@ impl LocalNode {
             return;
         }
         let faces = self.runtime.neighbours();
-        let mirrors = Mirrors::of_publisher(&urls, &faces, demands, self.config().mirrors.private);
+        let mirrors = Mirrors::of_publisher(&urls, &faces, demands, self.config.mirrors.private);
         if let Err(error) = mirrors.and_then(|mirrors| mirrors.serve(self.runtime.remote(), search.fetch)) {
-            self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
+            self.runtime.events.note(&format!("no mirror of the publisher is used: {}", error.message));
         }
     }
     /// The folder above that has the path, once a lookup has found it.
@@ -567,7 +550,7 @@ impl LocalNode {
         below
     }
     /// Reports the progress of a fetch that another client started, until it ends. A client that leaves stops nothing.
-    pub(crate) fn follow_other(&self, id: &str, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn follow_other(&self, id: &str, notify: Notify<'_>) -> Result<(), ApiError> {
         let entry = self.queue.find(id).and_then(|number| self.queue.entry(number));
         if let Some(entry) = entry.as_ref().filter(|entry| entry.transfer.is_none()) {
             let message = format!("the fetch of '{}' does not run yet", entry.get.name);
@@ -584,7 +567,7 @@ impl LocalNode {
             let message = format!("there is no fetch '{id}'");
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
         })?;
-        let (name, subscription) = (name.to_string(), self.runtime.events().subscribe());
+        let (name, subscription) = (name.to_string(), self.runtime.events.subscribe());
         let followed = Followed { transfer, name: &name, part: None };
         match self.follow(&followed, None, &subscription, notify)? {
             Ended::Completed(report) => {
@@ -636,20 +619,17 @@ struct Search {
 /// Refuses options that contradict the output.
 fn check_output(get: &Get) -> Result<(), ApiError> {
     match get.output {
-        Output::Path(_) if get.ranges.is_some() => {
-            Err(ApiError::new(ErrorKind::Usage, "ranges of an object are fetched to a stream"))
-        }
+        Output::Path(_) if get.ranges.is_some() => Err(ApiError::usage("ranges of an object are fetched to a stream")),
         Output::Stream if !get.part.is_all() => {
             let message = "a part of a folder cannot be written to a stream";
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file or folder with -o"))
+            Err(ApiError::usage(message).with_hint("name a file or folder with -o"))
         }
         _ if get.serve && !get.part.is_all() => {
             let message = "a part of a folder cannot be served: its publisher signed the whole";
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --serve out, or fetch all of the folder"))
+            Err(ApiError::usage(message).with_hint("leave --serve out, or fetch all of the folder"))
         }
         Output::Stream if get.serve => {
-            let message = "an object written to a stream cannot be served";
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"))
+            Err(ApiError::usage("an object written to a stream cannot be served").with_hint("name a file with -o"))
         }
         Output::Path(_) | Output::Stream => Ok(()),
     }
@@ -658,8 +638,7 @@ fn check_output(get: &Get) -> Result<(), ApiError> {
 fn portion(get: &Get) -> Result<Portion, ApiError> {
     let selection = |part: &FolderPart| {
         let below = part.below.as_deref().unwrap_or("");
-        Selection::new(below, &part.include, &part.exclude)
-            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))
+        Selection::new(below, &part.include, &part.exclude).map_err(|error| ApiError::usage(error))
     };
     Ok(Portion {
         ranges: get.ranges.as_deref().map(parse_ranges).transpose()?,
@@ -668,22 +647,22 @@ fn portion(get: &Get) -> Result<Portion, ApiError> {
     })
 }
 fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
-    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' {error}")))
+    text.parse().map_err(|error| ApiError::usage(format!("'{text}' {error}")))
 }
 /// The key that a publisher must have, and the certificate if it was named by one.
 fn parse_publisher(text: &str) -> Result<(PublicKey, Option<Vec<u8>>), ApiError> {
     if let Some(packet) = key_chain::certificate_of_publisher(text) {
-        let (key, packet) = packet.map_err(|message| ApiError::new(ErrorKind::Usage, message))?;
+        let (key, packet) = packet.map_err(|message| ApiError::usage(message))?;
         return Ok((key, Some(packet)));
     }
     let key = text.parse::<PublicKey>().map_err(|error| {
         let message = format!("'{text}' is not a publisher's key: {error}");
-        ApiError::new(ErrorKind::Usage, message).with_hint("`trib key show` prints it on the publisher's side")
+        ApiError::usage(message).with_hint("`trib key show` prints it on the publisher's side")
     })?;
     Ok((key, None))
 }
 fn parse_hash(text: &str) -> Result<ObjectId, ApiError> {
-    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a hash: {error}")))
+    text.parse().map_err(|error| ApiError::usage(format!("'{text}' is not a hash: {error}")))
 }
 impl Get {
     /// The same with a reference taken apart: its name, and the publisher and the hash that it pins.
@@ -694,7 +673,7 @@ impl Get {
         let Reference { name, publisher, object } = parse_reference(&self.name)?;
         let contradicts = |option: String| {
             let message = format!("'{}' contradicts {option}", self.name);
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave one of them out"))
+            Err(ApiError::usage(message).with_hint("leave one of them out"))
         };
         match (publisher, self.publisher.as_deref().map(parse_publisher).transpose()?) {
             (Some(key), Some((pinned, _))) if key != pinned => {
@@ -714,7 +693,7 @@ impl Get {
 }
 fn no_certificates() -> ApiError {
     let message = "a publisher can be named by an NDN certificate only on a node of family ndn";
-    ApiError::new(ErrorKind::Usage, message).with_hint("name its key, ed25519:…")
+    ApiError::usage(message).with_hint("name its key, ed25519:…")
 }
 
 /// How a transfer ended.
@@ -748,7 +727,7 @@ const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
 fn places(sink: &Sink) -> (Option<String>, Option<String>) {
     match sink {
         Sink::Path(path) => {
-            let part = unfinished_at(path).map(|folder| folder.display().to_string());
+            let part = PartFile::unfinished_at(path).map(|folder| folder.display().to_string());
             (Some(path.display().to_string()), part)
         }
         Sink::Stream(_) | Sink::Cache(..) => (None, None),
@@ -766,7 +745,7 @@ fn begin(
 ) -> Result<TransferId, ApiError> {
     let transfer = match (certificate, options.and_then(|options| Some((options, node.messaging()?)))) {
         (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates)?,
-        (None, Some((options, messaging))) => messaging.get(now, fetch, &options)?,
+        (None, Some((options, messaging))) => messaging.get(now, fetch, &options).map_err(ApiError::usage)?,
         (None, None) => node.fetch(now, fetch),
     };
     // In the same turn of the node: nothing is requested over a face to avoid.
@@ -788,22 +767,7 @@ fn demand(
     }
     node.cancel(now, transfer);
     let message = format!("nodes of family {family} do not choose their paths: routers do");
-    Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --only and --avoid out, or use psi or ndn"))
-}
-
-/// One of the fetches that may run at a time; given back when dropped.
-struct FetchSlot<'a>(&'a AtomicUsize);
-
-impl<'a> FetchSlot<'a> {
-    fn take(taken: &'a AtomicUsize, room: usize) -> Option<Self> {
-        let more = |count: usize| (count < room).then_some(count + 1);
-        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| FetchSlot(taken))
-    }
-}
-impl Drop for FetchSlot<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    Err(ApiError::usage(message).with_hint("leave --only and --avoid out, or use psi or ndn"))
 }
 
 /// The error of a failed fetch; `diagnosis` explains a missing answer.

@@ -151,13 +151,13 @@ impl Watching {
             }
             watched.problem = match node.publish_anew(&watched.publication) {
                 Ok(version) => {
-                    node.runtime.events().note(&format!("'{name}' has changed and is published as version {version}"));
+                    node.runtime.events.note(&format!("'{name}' has changed and is published as version {version}"));
                     None
                 }
                 Err(error) => {
                     let problem = format!("'{name}' has changed and cannot be published again: {}", error.message);
                     if watched.problem.as_ref() != Some(&problem) {
-                        node.runtime.events().note(&problem);
+                        node.runtime.events.note(&problem);
                     }
                     // It may change once more, or become readable.
                     watched.changed_at = Some(now + POLL);

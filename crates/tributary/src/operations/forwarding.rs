@@ -100,8 +100,7 @@ impl LocalNode {
     ) -> Result<R, ApiError> {
         let done = self.runtime.call(|node, now| node.forwarding().map(|table| command(table, now)))?;
         done.ok_or_else(|| {
-            let message = format!("nodes of the family '{}' find their routes themselves", self.config().family());
-            ApiError::new(ErrorKind::Usage, message)
+            ApiError::usage(format!("nodes of the family '{}' find their routes themselves", self.config.family()))
                 .with_hint(format!("take a node with {}", Family::able(|can| can.routes)))
         })
     }

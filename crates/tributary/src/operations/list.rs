@@ -1,4 +1,5 @@
 //! Lists the names below a name.
+use std::sync::mpsc::RecvTimeoutError;
 use tributary_content::KeyList;
 use tributary_core::{
     Duration, Time,
@@ -8,22 +9,17 @@ use tributary_net::Clock;
 
 use super::{diagnosis, parse_name};
 use crate::{
-    api::Flow,
+    api::{Flow, Notify},
     error::{ApiError, ErrorKind},
-    node::{LocalNode, event_bus::Waited},
+    node::LocalNode,
     notice::Notice,
 };
 
 impl LocalNode {
-    pub(crate) fn list(
-        &self,
-        scope: &str,
-        patience: Duration,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
+    pub(crate) fn list(&self, scope: &str, patience: Duration, notify: Notify<'_>) -> Result<(), ApiError> {
         let scope = parse_name(scope)?;
         let uri = scope.to_string();
-        let subscription = self.runtime.events().subscribe_to_listing();
+        let subscription = self.runtime.events.subscribe_to_listing();
         let watched = scope.clone();
         self.runtime.call(move |node, now| node.watch(now, &watched))?;
         let clock = Clock::new();
@@ -43,18 +39,18 @@ impl LocalNode {
                 break Err(nothing(format!(" after {patience:?}")));
             }
             match subscription.wait(left) {
-                Waited::Event(Event::Resolver(event)) => match &event {
+                Ok(Event::Resolver(event)) => match &event {
                     ResolverEvent::Listed { name, entries: 0 } if *name == uri => break Err(nothing(String::new())),
                     ResolverEvent::Listed { name, .. } if *name == uri => {
                         self.note_latency("list", clock.now().since(Time::ZERO));
-                        notify(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
+                        notify(Notice::from_event(Event::Resolver(event)).expect("a listing has a shape"));
                         break Ok(());
                     }
                     // Lists of keys belong to their objects. Who names them, is shown them.
                     ResolverEvent::Appeared { name, .. }
                         if !is_keyword(&uri) && name.parse().is_ok_and(|name| KeyList::is_name(&name)) => {}
                     ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
-                        if let Some(notice) = Notice::from_event(&Event::Resolver(event))
+                        if let Some(notice) = Notice::from_event(Event::Resolver(event))
                             && notify(notice) == Flow::Stop
                         {
                             break Err(ApiError::new(
@@ -71,8 +67,10 @@ impl LocalNode {
                     }
                     _ => {}
                 },
-                Waited::Event(_) | Waited::TimedOut => {}
-                Waited::Closed => break Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    break Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
+                }
             }
         };
         self.runtime.call(move |node, now| node.unwatch(now, &scope))?;

@@ -17,17 +17,15 @@ mod serve;
 mod status;
 mod watch;
 
+use std::sync::mpsc::RecvTimeoutError;
 use tributary_content::{Name, Reference};
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
 use crate::{
     config::published_name,
-    error::{ApiError, ErrorKind},
-    node::{
-        LocalNode,
-        event_bus::{Subscription, Waited},
-    },
+    error::ApiError,
+    node::{LocalNode, event_bus::Subscription},
 };
 
 pub(crate) use diagnosis::alone;
@@ -36,19 +34,19 @@ pub(crate) use rules::{Binding, Change};
 pub(crate) use send::is_dropped;
 
 pub(crate) fn parse_reference(text: &str) -> Result<Reference, ApiError> {
-    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
+    text.parse().map_err(|error| ApiError::usage(format!("'{text}' is not a name: {error}")))
 }
 pub(crate) fn parse_name(text: &str) -> Result<Name, ApiError> {
-    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
+    text.parse().map_err(|error| ApiError::usage(format!("'{text}' is not a name: {error}")))
 }
 
 impl LocalNode {
     /// The name that something is published under, blinded below the prefixes of the config.
     pub(crate) fn published_name(&self, text: &str) -> Result<Name, ApiError> {
         let name = parse_name(text)?;
-        published_name(&self.current().blind, &name).map_err(|error| {
+        published_name(&self.current.lock().blind, &name).map_err(|error| {
             let message = format!("'{name}' cannot be blinded: {error}");
-            ApiError::new(ErrorKind::Usage, message).with_hint("each component of a blinded name has 32 bytes")
+            ApiError::usage(message).with_hint("each component of a blinded name has 32 bytes")
         })
     }
 }
@@ -62,7 +60,7 @@ fn wait_until<T>(subscription: &Subscription, patience: Duration, done: impl Fn(
             return Some(result);
         }
         let left = clock.until(deadline);
-        if left.is_zero() || matches!(subscription.wait(left), Waited::Closed) {
+        if left.is_zero() || matches!(subscription.wait(left), Err(RecvTimeoutError::Disconnected)) {
             return None;
         }
     }

@@ -16,17 +16,17 @@ impl LocalNode {
         if faces.iter().all(|(_, face)| face.policy == FacePolicyConfig::default()) && self.policies.is_idle() {
             return Some(LOOK);
         }
-        let stats = self.runtime.stats().ok()?;
+        let stats = self.runtime.driver.stats().ok()?;
         let datagrams = stats.faces.iter().map(|face| (face.face, face.in_bytes + face.out_bytes));
         let streams = stats.streams.iter().map(|stream| (stream.face, stream.in_bytes + stream.out_bytes));
         let counted = datagrams.chain(streams).collect();
         let (changed, pause, written) = self.policies.update(self.runtime.now(), Moment::now(), &faces, &counted);
         if let Err(error) = written {
-            self.runtime.events().note(&error.to_string());
+            self.runtime.events.note(&error.to_string());
         }
         for (face, policy) in changed {
             if let Some(reason) = &policy.closed {
-                self.runtime.events().note(&format!("fetches no longer use {face}: {reason}"));
+                self.runtime.events.note(&format!("fetches no longer use {face}: {reason}"));
             }
             self.runtime.call(move |node, now| node.set_face_policy(now, face, policy)).ok()?;
         }

@@ -11,10 +11,11 @@ use tributary_trust::{Access, Grant, check_signer, key_prefix, owner_of};
 
 use super::{diagnosis, wait_until};
 use crate::{
-    api::Flow,
+    api::Notify,
     config::Role,
     error::{ApiError, ErrorKind},
     fault::CorruptObject,
+    local::LocalApi,
     node::{LocalNode, event_bus::Resolution, publications::Publication},
     notice::Notice,
     request::Term,
@@ -32,44 +33,48 @@ pub(crate) struct Put<'a> {
     pub(crate) mirrors: Vec<String>,
 }
 
-impl LocalNode {
+impl LocalApi {
     /// Publishes the entries of the config and of earlier runs. An earlier publication that fails becomes a note; a
     /// publication of the config that fails is an error.
     ///
     /// # Errors
     /// [`ApiError`] names the entry of the config.
-    pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
-        let (mut notices, grant) = (Vec::new(), self.closed_grant()?);
-        for entry in &self.config().publish {
-            Self::must_own(grant.as_ref(), &entry.name)?;
+    pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
+        let node = &self.node;
+        let (mut notices, grant) = (Vec::new(), node.closed_grant()?);
+        for entry in &node.config.publish {
+            LocalNode::must_own(grant.as_ref(), &entry.name)?;
             let (publication, left_out) =
-                self.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))?;
+                node.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))?;
             notices.extend(left_out);
-            notices.push(self.offer(publication)?);
+            notices.push(node.offer(publication)?);
         }
-        for publication in self.publications.list() {
-            if self.config().publish.iter().any(|entry| entry.name == publication.name) {
+        for publication in node.publications.list() {
+            if node.config.publish.iter().any(|entry| entry.name == publication.name) {
                 continue;
             }
             let opened = match publication.copy {
-                Some(_) => self.open_copy(&publication.path).map(|opened| (opened, None)),
-                None => self.readers(&publication.readers).and_then(|readers| {
+                Some(_) => node.open_copy(&publication.path).map(|opened| (opened, None)),
+                None => node.readers(&publication.readers).and_then(|readers| {
                     let of = (&readers[..], &publication.mirrors[..]);
-                    self.open_object(&publication.path, publication.name.clone(), publication.version, of)
+                    node.open_object(&publication.path, publication.name.clone(), publication.version, of)
                 }),
             };
-            match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
+            match opened.and_then(|(opened, left_out)| Ok((left_out, node.offer(opened)?))) {
                 Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
                     let note = format!("'{}' is no longer published: {}", publication.name, error.message);
                     tracing::warn!("{note}");
-                    self.runtime.events().note(&note);
+                    node.runtime.events.note(&note);
                 }
             }
         }
-        self.withdraw_old_copies()?;
+        node.withdraw_old_copies()?;
         Ok(notices)
     }
+}
+
+impl LocalNode {
     /// What the node may publish in a closed network; `None` where others do not refuse names.
     pub(super) fn closed_grant(&self) -> Result<Option<Grant>, ApiError> {
         let network = self.runtime.call(|node, now| node.status(now).network)?;
@@ -88,33 +93,33 @@ impl LocalNode {
     }
     /// Refuses one publication more than the node may have.
     pub(super) fn must_have_room(&self, name: &Name) -> Result<(), ApiError> {
-        let room = self.config().limits.publications;
+        let room = self.config.limits.publications;
         let of = name.clone();
         if self.runtime.call(move |node, _| node.published_count() < room || node.publishes(&of))? {
             return Ok(());
         }
         let message = format!("cannot publish '{name}': this node publishes {room} objects already");
-        Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"))
+        Err(ApiError::usage(message).with_hint("raise 'publications' in [limits]"))
     }
     pub(crate) fn put(
         &self,
         Put { path, name, version, term, readers, mirrors }: Put<'_>,
         patience: Duration,
-        notify: &mut dyn FnMut(Notice) -> Flow,
+        notify: Notify<'_>,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
         let name = self.published_name(name)?;
         if name.is_empty() {
-            return Err(ApiError::new(ErrorKind::Usage, "cannot publish under '/': a name has at least one component"));
+            return Err(ApiError::usage("cannot publish under '/': a name has at least one component"));
         }
         Self::must_own(self.closed_grant()?.as_ref(), &name)?;
-        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        let path = crate::preflight::absolute(path)?;
         let uri = name.to_string();
         self.must_have_room(&name)?;
         let keys = self.readers(&readers)?;
         // Before anything is hashed.
         Manifest::check_mirrors(&name, &mirrors)
-            .map_err(|error| ApiError::new(ErrorKind::Usage, format!("cannot publish '{uri}': {error}")))?;
+            .map_err(|error| ApiError::usage(format!("cannot publish '{uri}': {error}")))?;
         let (publication, left_out) = self.open_object(&path, name.clone(), version, (&keys, &mirrors))?;
         if let Some(left_out) = left_out {
             notify(left_out);
@@ -123,11 +128,12 @@ impl LocalNode {
         let is_watched = term == Term::Watched;
         if is_watched && version.is_some() {
             let message = "a publication that follows its file gives each change a new version";
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave out --object-version or --watch"));
+            return Err(ApiError::usage(message).with_hint("leave out --object-version or --watch"));
         }
         if term != Term::ThisRun {
+            let name = name.clone();
             self.publications.remember(Publication {
-                name: name.clone(),
+                name,
                 path,
                 version,
                 readers,
@@ -136,11 +142,11 @@ impl LocalNode {
                 is_watched,
             })?;
         }
-        self.runtime.events().forget(&uri);
-        let subscription = self.runtime.events().subscribe();
+        self.runtime.events.forget(&uri);
+        let subscription = self.runtime.events.subscribe();
         let mut notice = self.offer(publication)?;
         let clock = Clock::new();
-        let outcome = wait_until(&subscription, patience, || self.runtime.events().resolution(&uri));
+        let outcome = wait_until(&subscription, patience, || self.runtime.events.resolution(&uri));
         if outcome.is_some() {
             self.note_latency("publish", clock.now().since(Time::ZERO));
         }
@@ -151,7 +157,7 @@ impl LocalNode {
                 if term != Term::ThisRun {
                     self.publications.forget(&name)?;
                 }
-                self.originals().remove(&uri);
+                self.originals.lock().remove(&uri);
                 self.withdraw_keys(&name)?;
             }
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
@@ -178,7 +184,7 @@ impl LocalNode {
         let readers = self.readers(&publication.readers)?;
         let of = (&readers[..], &publication.mirrors[..]);
         let open = |version| self.open_object(&publication.path, name.clone(), version, of);
-        let before = self.versions().get(&name.to_string()).copied();
+        let before = self.versions.lock().get(&name.to_string()).copied();
         let (mut opened, _) = open(None)?;
         let version = opened.publication.object.manifest().version;
         if let Some(before) = before.filter(|before| version <= *before) {
@@ -209,14 +215,14 @@ impl LocalNode {
     pub(crate) fn withdraw(&self, name: &Name) -> Result<(), ApiError> {
         let (uri, of) = (name.to_string(), name.clone());
         self.runtime.call(move |node, now| node.unpublish(now, &of))?;
-        self.runtime.events().forget(&uri);
-        self.originals().remove(&uri);
+        self.runtime.events.forget(&uri);
+        self.originals.lock().remove(&uri);
         self.withdraw_keys(name)
     }
     /// Withdraws the list of keys of the sealed object of this name, if there is one.
     fn withdraw_keys(&self, name: &Name) -> Result<(), ApiError> {
-        let Some(list) = self.key_lists().remove(name) else { return Ok(()) };
-        self.runtime.events().forget(&list.to_string());
+        let Some(list) = self.key_lists.lock().remove(name) else { return Ok(()) };
+        self.runtime.events.forget(&list.to_string());
         self.runtime.call(move |node, now| node.unpublish(now, &list))
     }
     /// The keys of readers that are named by keys and by labels of groups.
@@ -224,20 +230,20 @@ impl LocalNode {
     /// # Errors
     /// [`ApiError`] names the text that is neither.
     pub(crate) fn readers(&self, named: &[String]) -> Result<Vec<PublicKey>, ApiError> {
-        let config = self.current();
+        let config = self.current.lock();
         let mut readers = Vec::new();
         for named in named {
             match (named.parse::<PublicKey>(), config.key_groups.get(named)) {
                 (Ok(key), _) => readers.push(key),
                 (Err(_), Some(group)) => readers.extend(group),
                 (Err(error), None) if named.starts_with("ed25519:") => {
-                    return Err(ApiError::new(ErrorKind::Usage, format!("'{named}' is no reader's key: {error}")));
+                    return Err(ApiError::usage(format!("'{named}' is no reader's key: {error}")));
                 }
                 (Err(_), None) => {
                     let message =
                         format!("'{named}' is neither a reader's key nor a [[key_group]] of the node's config");
                     let hint = "`trib key show` prints the key of a reader, where the reader is";
-                    return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+                    return Err(ApiError::usage(message).with_hint(hint));
                 }
             }
         }
@@ -252,38 +258,38 @@ impl LocalNode {
         version: Option<u64>,
         (readers, mirrors): (&[PublicKey], &[String]),
     ) -> Result<(Opened, Option<Notice>), ApiError> {
-        let own = self.key().public();
+        let own = self.key.public();
         check_signer(&name, &own).map_err(|reason| {
             let hint = format!("names below {} are of this node's key", key_prefix(&own));
             ApiError::new(ErrorKind::Rejected, format!("cannot publish: {reason}")).with_hint(hint)
         })?;
         let (mut publication, keys) = match readers {
-            [] => (self.files.publish(path, name, version, mirrors, self.key())?, None),
+            [] => (self.files.publish(path, name, version, mirrors, &self.key)?, None),
             _ if !mirrors.is_empty() => {
                 let message = format!("'{name}' cannot have web mirrors: objects sealed for readers have none");
-                return Err(ApiError::new(ErrorKind::Usage, message));
+                return Err(ApiError::usage(message));
             }
             readers => {
-                let sealed = self.files.publish_sealed(path, name, version, self.key(), readers)?;
+                let sealed = self.files.publish_sealed(path, name, version, &self.key, readers)?;
                 (sealed.publication, Some(sealed.keys))
             }
         };
         let note = left_out_note(path, &publication.left_out).map(|text| {
             tracing::warn!("{text}");
-            self.runtime.events().note(&text);
+            self.runtime.events.note(&text);
             Notice::Note { text }
         });
-        let share = self.config().faults.corrupt_chunks;
+        let share = self.config.faults.corrupt_chunks;
         if share > 0.0 {
-            publication.object = Box::new(CorruptObject::new(publication.object, share, self.seed()));
+            publication.object = Box::new(CorruptObject::new(publication.object, share, self.seed));
         }
         Ok((Opened { publication, keys }, note))
     }
     pub(crate) fn offer(&self, Opened { publication, keys }: Opened) -> Result<Notice, ApiError> {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
-        self.originals().insert(manifest.name.to_string(), original);
-        self.versions().insert(manifest.name.to_string(), manifest.version);
+        self.originals.lock().insert(manifest.name.to_string(), original);
+        self.versions.lock().insert(manifest.name.to_string(), manifest.version);
         let reference = Reference { publisher: Some(manifest.publisher), ..Reference::from(manifest.name.clone()) };
         let notice = Notice::Published {
             name: manifest.name.to_string(),
@@ -295,13 +301,13 @@ impl LocalNode {
         };
         let (name, list) = (manifest.name.clone(), keys.as_ref().map(|keys| keys.manifest().name.clone()));
         // Of an earlier version, which is no longer published.
-        if self.key_lists().get(&name).is_some_and(|known| Some(known) != list.as_ref()) {
+        if self.key_lists.lock().get(&name).is_some_and(|known| Some(known) != list.as_ref()) {
             self.withdraw_keys(&name)?;
         }
         if let (Some(keys), Some(list)) = (keys, list) {
             // First: a receiver that finds the object looks for its keys at once.
             self.runtime.call(move |node, now| node.publish(now, Box::new(keys)))?;
-            self.key_lists().insert(name, list);
+            self.key_lists.lock().insert(name, list);
         }
         self.runtime.call(move |node, now| node.publish(now, object))?;
         Ok(notice)

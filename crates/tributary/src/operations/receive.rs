@@ -1,5 +1,9 @@
 //! Receives objects sent to the node.
-use std::{fs, path::Path, sync::atomic::Ordering};
+use std::{
+    fs,
+    path::Path,
+    sync::{atomic::Ordering, mpsc::RecvTimeoutError},
+};
 use tributary_content::{Manifest, Name, ObjectKind, PublicKey};
 use tributary_core::{
     Duration, Time,
@@ -10,12 +14,11 @@ use tributary_transport::messaging::AcceptOptions;
 
 use super::parse_name;
 use crate::{
-    api::Flow,
+    api::{Flow, Notify},
     config::Role,
     error::{ApiError, ErrorKind},
     node::{
         LocalNode,
-        event_bus::Waited,
         files::known,
         inbox::{Arrived, Inbox, Place, Received},
     },
@@ -31,21 +34,19 @@ const WAITING_INTERVAL: Duration = Duration::from_millis(200);
 
 impl LocalNode {
     /// Carries out [`Recv`].
-    pub(crate) fn recv(&self, recv: &Recv, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn recv(&self, recv: &Recv, notify: Notify<'_>) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "receive")?;
         let names = recv.attach.iter().map(|name| parse_name(name)).collect::<Result<Vec<_>, _>>()?;
         let publisher = recv.publisher.as_deref().map(str::parse::<PublicKey>).transpose();
-        let publisher =
-            publisher.map_err(|error| ApiError::new(ErrorKind::Usage, format!("no publisher's key: {error}")))?;
-        let folder = std::path::absolute(&recv.folder);
-        let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
+        let publisher = publisher.map_err(|error| ApiError::usage(format!("no publisher's key: {error}")))?;
+        let folder = crate::preflight::absolute(&recv.folder)?;
         fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
         let trust = self.files.trust(publisher, None).for_senders();
         let snapshot = known(&trust)?;
-        let received = Received::open(&self.config().state_dir)?;
-        if self.receiving().swap(true, Ordering::SeqCst) {
+        let received = Received::open(&self.config.state_dir)?;
+        if self.receiving.swap(true, Ordering::SeqCst) {
             let message = "another command receives on this node already";
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
+            return Err(ApiError::usage(message).with_hint("end the other `trib recv` first"));
         }
         let place = Place {
             files: self.files.clone(),
@@ -58,19 +59,13 @@ impl LocalNode {
         let result = self.take(recv, &names, Inbox { place, trust: snapshot }, notify);
         // The attachments hold for their lifetime: chunks sent to the names until then are stored for this node.
         let ended = self.with_messaging(|messaging, now| messaging.accept(now, None, &AcceptOptions::default()));
-        self.receiving().store(false, Ordering::SeqCst);
+        self.receiving.store(false, Ordering::SeqCst);
         result.and(ended)
     }
-    fn take(
-        &self,
-        recv: &Recv,
-        names: &[Name],
-        inbox: Inbox,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
+    fn take(&self, recv: &Recv, names: &[Name], inbox: Inbox, notify: Notify<'_>) -> Result<(), ApiError> {
         let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
-        options.check()?;
-        let subscription = self.runtime.events().subscribe();
+        options.check().map_err(ApiError::usage)?;
+        let subscription = self.runtime.events.subscribe();
         let arrived = inbox.place.arrived.clone();
         inbox.place.finish_left();
         let attach = names.to_vec();
@@ -92,10 +87,12 @@ impl LocalNode {
             }
             let left = deadline.map_or(WAITING_INTERVAL, |deadline| clock.until(deadline).min(WAITING_INTERVAL));
             let ended = match subscription.wait(left) {
-                Waited::Event(Event::Transfer(id, TransferEvent::Completed)) => Some((id, Ok(()))),
-                Waited::Event(Event::Transfer(id, TransferEvent::Failed { reason })) => Some((id, Err(reason))),
-                Waited::Closed => return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
-                Waited::Event(_) | Waited::TimedOut => None,
+                Ok(Event::Transfer(id, TransferEvent::Completed)) => Some((id, Ok(()))),
+                Ok(Event::Transfer(id, TransferEvent::Failed { reason })) => Some((id, Err(reason))),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => None,
             };
             if deadline.is_some_and(|deadline| clock.until(deadline).is_zero()) {
                 let message = format!("nothing more has come; received: {}", counted(count, "object"));

@@ -5,33 +5,34 @@ use tributary_content::Name;
 
 use crate::{
     config::{NodeConfig, PublishConfig, Settings},
-    error::{ApiError, ErrorKind},
+    error::ApiError,
     families::{NameRule, OtherChanges, Resolution},
+    local::LocalApi,
     node::{LocalNode, membership, peer_keys::PeerKeys},
 };
 
-impl LocalNode {
+impl LocalApi {
     /// Applies a newer config of the same node: publications, neighbours, readers, groups, the rate limit, the
     /// certificate and the revocations change now. Returns sentences about the changes, and about those that need a
     /// restart. If one publication fails, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names the part of the new config that cannot be applied.
-    pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
-        let mut new = new;
-        new.settings.of_family_mut().identify(self.key(), &new.label);
-        if self.config().network.is_some() {
-            new.settings.of_family_mut().certify(&self.key().public());
+    pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
+        let (node, mut new) = (&self.node, new);
+        new.settings.of_family_mut().identify(&node.key, &new.label);
+        if node.config.network.is_some() {
+            new.settings.of_family_mut().certify(&node.key.public());
         }
         PeerKeys::open(&new, membership::time_of_day())?;
-        let mut now = self.current();
+        let mut now = node.current.lock();
         new.settings.of_family_mut().continue_run(&now.settings);
-        let mut done = self.republish(&now, &new)?;
-        done.extend(self.change_rules(&now, &new)?);
+        let mut done = node.republish(&now, &new)?;
+        done.extend(node.change_rules(&now, &new)?);
         let changes_faces = may_change_faces(&now, &new);
         if changes_faces {
-            done.extend(self.runtime.change_neighbours(&new)?);
-            self.apply_policies();
+            done.extend(node.runtime.change_neighbours(&new)?);
+            node.apply_policies();
             let policies =
                 |config: &NodeConfig| config.faces.iter().map(|face| face.policy.clone()).collect::<Vec<_>>();
             if policies(&now) != policies(&new) {
@@ -44,10 +45,10 @@ impl LocalNode {
         }
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;
-            self.runtime.call(move |node, at| node.limit(at, None, rate))?;
+            node.runtime.call(move |node, at| node.limit(at, None, rate))?;
             done.push("the rate limit".into());
         }
-        done.extend(self.renew_identity(&now, &new)?);
+        done.extend(node.renew_identity(&now, &new)?);
         let waiting = waiting(&now, &new);
         // Settings that need a restart stay unchanged, so that they are named again each time.
         if changes_faces {
@@ -69,7 +70,9 @@ impl LocalNode {
         }
         Ok(done)
     }
+}
 
+impl LocalNode {
     /// Publishes entries that are new or have changed in the config or on the disk, and withdraws those that the config
     /// no longer lists.
     fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
@@ -79,10 +82,10 @@ impl LocalNode {
             let of = (&entry.readers[..], &entry.mirrors[..]);
             opened.push((entry, self.open_object(&entry.path, entry.name.clone(), entry.version, of)?));
         }
-        let room = self.config().limits.publications;
+        let room = self.config.limits.publications;
         if new.publish.len() > room {
             let message = format!("the config publishes {} objects, {room} are allowed", new.publish.len());
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
+            return Err(ApiError::usage(message).with_hint("raise 'publications' in [limits]"));
         }
         let mut done = Vec::new();
         for (entry, (publication, _)) in opened {
@@ -101,8 +104,8 @@ impl LocalNode {
         if now.network.is_none() {
             return Ok(None);
         }
-        let Some(identity) = membership::load(new, self.key())? else { return Ok(None) };
-        membership::warnings(new, &identity).iter().for_each(|warning| self.runtime.events().note(warning));
+        let Some(identity) = membership::load(new, &self.key)? else { return Ok(None) };
+        membership::warnings(new, &identity).iter().for_each(|warning| self.runtime.events.note(warning));
         let number = identity.network().revocations().map_or(0, |list| list.number());
         let serial = identity.certificate().map_or("no certificate".into(), |certificate| {
             format!("certificate {} until {}", certificate.terms().serial, certificate.terms().not_after)

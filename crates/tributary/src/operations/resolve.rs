@@ -1,5 +1,8 @@
 //! Resolution of a path to an object, or to a part of a folder under a shorter name.
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, sync_channel},
+};
 
 use tributary_content::{Name, Reference};
 use tributary_core::Duration;
@@ -45,7 +48,7 @@ impl LocalNode {
         let levels = self.levels_above(reference, 1)?;
         let (answer, found) = sync_channel(1);
         let answer = Box::new(move |outcome| _ = answer.send(outcome));
-        self.look_up(&reference.name, levels, self.config().fetch.patience, answer)?;
+        self.look_up(&reference.name, levels, self.config.fetch.patience, answer)?;
         Ok(found)
     }
     /// The names above a path, the longest first. Another publisher's folder must not replace a path whose key is known,
@@ -68,8 +71,8 @@ impl LocalNode {
         Ok(levels)
     }
     fn look_up(&self, path: &Name, levels: Vec<Level>, patience: Duration, answer: Answer) -> Result<(), ApiError> {
-        let (lookups, config, path) = (self.lookups(), self.config().fetch.clone(), path.clone());
-        let (asked, lookups_max) = (self.config().family().profile().resolution, self.config().limits.lookups);
+        let (lookups, config, path) = (Arc::clone(&self.runtime.lookups), self.config.fetch.clone(), path.clone());
+        let (asked, lookups_max) = (self.config.family().profile().resolution, self.config.limits.lookups);
         self.runtime.post(move |node, now| {
             let is_slow = || {
                 let faces = node.status(now).faces;

@@ -1,10 +1,7 @@
 //! Attachments, readers and groups of a node, and the chunks that it stores for others.
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
+use parking_lot::Mutex;
 use tributary_transport::messaging::{HeldFilter, Keeping};
 
 use super::{look_until, parse_name};
@@ -49,8 +46,8 @@ impl LocalNode {
             Binding::Detached => messaging.detach(now, &bound),
         })?;
         match binding {
-            Binding::Attached => self.attached().insert(parsed),
-            Binding::Detached => self.attached().remove(&parsed),
+            Binding::Attached => self.attached.lock().insert(parsed),
+            Binding::Detached => self.attached.lock().remove(&parsed),
         };
         Ok(Notice::Attached { name: name.into(), attached: binding == Binding::Attached })
     }
@@ -58,7 +55,7 @@ impl LocalNode {
     pub(crate) fn set_readers(&self, name: Option<String>, readers: Option<Vec<String>>) -> Result<Notice, ApiError> {
         let parsed = name.as_deref().map(parse_name).transpose()?;
         let remember = || {
-            if self.config().store.is_none() {
+            if self.config.store.is_none() {
                 return Ok(());
             }
             self.remember(&NameRule::Readers { name: parsed.clone(), readers: readers.clone() })
@@ -72,7 +69,7 @@ impl LocalNode {
         let (of, devices) = (parsed.clone(), readers.clone());
         let set =
             self.with_messaging(move |messaging, now| messaging.set_readers(now, of.as_ref(), devices.as_deref()))?;
-        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot set its readers: {reason}")))?;
+        set.map_err(|reason| ApiError::usage(format!("cannot set its readers: {reason}")))?;
         if !opens {
             remember()?;
         }
@@ -87,8 +84,8 @@ impl LocalNode {
     pub(crate) fn set_group(&self, label: &str, members: Option<Vec<String>>) -> Result<(), ApiError> {
         let (of, given) = (label.to_string(), members.clone());
         let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, given.as_deref()))?;
-        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot change the group '{label}': {reason}")))?;
-        if self.config().store.is_some() {
+        set.map_err(|reason| ApiError::usage(format!("cannot change the group '{label}': {reason}")))?;
+        if self.config.store.is_some() {
             self.remember(&NameRule::Group { label: label.into(), members })?;
         }
         Ok(())
@@ -97,11 +94,7 @@ impl LocalNode {
     pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Notice, ApiError> {
         // Several clients may change some at once.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = |reason: &dyn std::fmt::Display| {
-            let message = format!("cannot change the group '{label}': {reason}");
-            ApiError::new(ErrorKind::Usage, message)
-        };
+        let _turn = ONE_AT_A_TIME.lock();
         let known = self.with_messaging(|messaging, _| messaging.groups())?.remove(&label);
         let mut members = known.as_ref().map(|group| group.members.clone()).unwrap_or_default();
         // A GUID may be written in capitals as well.
@@ -113,33 +106,29 @@ impl LocalNode {
                 members.extend(new);
                 Some(members)
             }
-            Change::Remove if known.is_none() => return Err(refused(&"the node owns none of this label")),
+            Change::Remove if known.is_none() => {
+                let message = format!("cannot change the group '{label}': the node owns none of this label");
+                return Err(ApiError::usage(message));
+            }
             Change::Remove => (!changed.is_empty()).then_some(members),
         };
-        let (of, given) = (label.clone(), members.clone());
-        let groups = self.with_messaging(move |messaging, now| {
-            messaging.set_group(now, &of, given.as_deref()).map(|()| messaging.groups())
-        })?;
-        let group = groups.map_err(|error| refused(&error))?.remove(&label);
-        if self.config().store.is_some() {
-            self.remember(&NameRule::Group { label: label.clone(), members })?;
-        }
+        self.set_group(&label, members)?;
+        let group = self.with_messaging(|messaging, _| messaging.groups())?.remove(&label);
         Ok(Notice::Groups { groups: group.into_iter().map(|group| GroupView::new((label.clone(), group))).collect() })
     }
     fn remember(&self, rule: &NameRule) -> Result<(), ApiError> {
-        let config = self.config();
+        let config = &self.config;
         config.settings.of_family().remember(&config.state_dir, rule)
     }
     /// Executes `Request::Store`, and changes to the store or its retention.
     pub(crate) fn stored(&self, request: Request) -> Result<Notice, ApiError> {
-        let what = |destination, object| HeldFilter { destination, object };
         let view = match request {
-            Request::Purge { destination, object } => self.purge(what(destination, object))?,
-            Request::StoreHold { destination, object } => self.keep(what(destination, object), Keeping::Hold)?,
-            Request::StoreRelease { destination, object } => self.keep(what(destination, object), Keeping::Release)?,
+            Request::Purge(what) => self.purge(what)?,
+            Request::StoreHold(what) => self.keep(what, Keeping::Hold)?,
+            Request::StoreRelease(what) => self.keep(what, Keeping::Release)?,
             Request::StoreExtend { destination, object, keep_ms } => {
                 let how = Keeping::AtLeast(Duration::from_millis(keep_ms));
-                self.keep(what(destination, object), how)?
+                self.keep(HeldFilter { destination, object }, how)?
             }
             _ => self.store()?,
         };
@@ -151,13 +140,15 @@ impl LocalNode {
     }
     /// Deletes chunks that the node stores for others, and reports the remaining ones.
     fn purge(&self, what: HeldFilter) -> Result<StoreView, ApiError> {
-        let purged = self.with_messaging(move |messaging, now| messaging.purge(now, &what))??;
-        self.runtime.events().note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
+        let purged =
+            self.with_messaging(move |messaging, now| messaging.purge(now, &what))?.map_err(ApiError::usage)?;
+        self.runtime.events.note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
         self.store()
     }
     /// Decides how long the node stores chunks for others, and reports them. A confirmed decision survives a restart.
     fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
-        let kept = self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))??;
+        let kept =
+            self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))?.map_err(ApiError::usage)?;
         let saved = || Ok((self.with_messaging(|messaging, _| messaging.unsaved())? == 0).then_some(()));
         look_until(SAVED_PATIENCE, SAVED_LOOK, saved)?.ok_or_else(|| {
             let message = "it counts now, but the store has not written it: a restart of the node forgets it";
@@ -168,7 +159,7 @@ impl LocalNode {
             Keeping::Release => "released".into(),
             Keeping::AtLeast(time) => format!("kept for {time:?} at least"),
         };
-        self.runtime.events().note(&format!("{} of the store {done}", counted(kept as usize, "chunk")));
+        self.runtime.events.note(&format!("{} of the store {done}", counted(kept as usize, "chunk")));
         self.store()
     }
 }

@@ -1,5 +1,5 @@
 //! Pushing to receivers that did not request it.
-use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path, sync::mpsc::RecvTimeoutError};
 use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader};
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
@@ -7,10 +7,10 @@ use tributary_transport::messaging::{Destination, InNetwork, Reliability, SendOp
 
 use super::parse_name;
 use crate::{
-    api::Flow,
+    api::{Flow, Notify},
     config::Role,
     error::{ApiError, ErrorKind},
-    node::{LocalNode, event_bus::Waited},
+    node::LocalNode,
     notice::Notice,
     request::Send,
     views::SentView,
@@ -23,15 +23,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl LocalNode {
     /// Carries out [`Send`].
-    pub(crate) fn send(&self, send: &Send, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn send(&self, send: &Send, notify: Notify<'_>) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "send")?;
         let name = parse_name(&send.name)?;
         let to = match send.to.starts_with('/') {
             true => Destination::Name(parse_name(&send.to)?),
             false => Destination::Id(send.to.clone()),
         };
-        let path =
-            std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?;
+        let path = crate::preflight::absolute(&send.path)?;
         let (object, left_out) = self.object_to_send(&path, name.clone(), send.version)?;
         if let Some(left_out) = left_out {
             notify(left_out);
@@ -39,12 +38,11 @@ impl LocalNode {
         let bytes = object.manifest().size;
         let options = options(send, &to);
         let sent = self.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
-        let cannot =
-            |reason: &dyn std::fmt::Display| ApiError::new(ErrorKind::Usage, format!("cannot send '{name}': {reason}"));
+        let cannot = |reason: &dyn std::fmt::Display| ApiError::usage(format!("cannot send '{name}': {reason}"));
         let transfer = sent.map_err(|error| cannot(&error))?;
         let clock = Clock::new();
         let deadline = Time::ZERO + Duration::from_millis(send.patience_ms);
-        let subscription = self.runtime.events().subscribe();
+        let subscription = self.runtime.events.subscribe();
         let mut last = None;
         loop {
             let report = self.with_messaging(move |messaging, now| messaging.send_report(now, transfer))?;
@@ -76,7 +74,7 @@ impl LocalNode {
             if left.is_zero() {
                 return Err(too_late(&name, send, &view));
             }
-            if let Waited::Closed = subscription.wait(left.min(POLL_INTERVAL)) {
+            if let Err(RecvTimeoutError::Disconnected) = subscription.wait(left.min(POLL_INTERVAL)) {
                 return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
             }
         }
@@ -89,15 +87,14 @@ impl LocalNode {
         version: Option<u64>,
     ) -> Result<(Box<dyn ObjectReader>, Option<Notice>), ApiError> {
         let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
-        if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
-            let (publication, left_out) = self.open_object(path, name, version, (&[], &[]))?;
-            return Ok((publication.publication.object, left_out));
-        }
         let mut bytes = Vec::new();
-        let read = fs::File::open(path).and_then(|file| file.take(READ_AT_ONCE_BYTES + 1).read_to_end(&mut bytes));
-        read.map_err(|error| ApiError::io("read", path.display(), &error))?;
-        if bytes.len() as u64 > READ_AT_ONCE_BYTES {
-            // It has more than its stated size, or grows.
+        let is_short = metadata.is_file() && metadata.len() <= READ_AT_ONCE_BYTES;
+        if is_short {
+            let read = fs::File::open(path).and_then(|file| file.take(READ_AT_ONCE_BYTES + 1).read_to_end(&mut bytes));
+            read.map_err(|error| ApiError::io("read", path.display(), &error))?;
+        }
+        // A file may have more than its stated size, or grow.
+        if !is_short || bytes.len() as u64 > READ_AT_ONCE_BYTES {
             let (publication, left_out) = self.open_object(path, name, version, (&[], &[]))?;
             return Ok((publication.publication.object, left_out));
         }
@@ -106,9 +103,9 @@ impl LocalNode {
             since.map_or(1, |since| u64::try_from(since.as_micros()).unwrap_or(1))
         });
         let chunk_size = Manifest::CHUNK_SIZE_MAX.min(1 << 16);
-        let object = MemoryObject::with_options(name, bytes, self.key(), version, ObjectKind::File, chunk_size);
-        let object = object.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        Ok((Box::new(object.restricted(Access::of_mode(metadata.mode()), self.key())), None))
+        let object = MemoryObject::with_options(name, bytes, &self.key, version, ObjectKind::File, chunk_size);
+        let object = object.map_err(|error| ApiError::usage(error.to_string()))?;
+        Ok((Box::new(object.restricted(Access::of_mode(metadata.mode()), &self.key)), None))
     }
 }
 

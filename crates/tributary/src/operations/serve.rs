@@ -1,14 +1,15 @@
 //! Serving fetched objects as their publishers signed them, so that no secret key is needed.
+use parking_lot::Mutex;
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 use tributary_content::{Name, ObjectReader};
 use tributary_net::disk::Share;
 
 use super::publish::Opened;
 use crate::{
-    error::{ApiError, ErrorKind},
+    error::ApiError,
     families::BoxedNode,
     node::{
         LocalNode,
@@ -37,7 +38,7 @@ impl Drop for Arriving<'_> {
     fn drop(&mut self) {
         let (name, offer) = (self.name.clone(), Arc::clone(&self.offer));
         let end = move |node: &mut BoxedNode, now| {
-            let mut offer = offer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut offer = offer.lock();
             offer.has_ended = true;
             // A publication that has replaced it stays.
             let is_ours = offer.kept.take().is_some_and(|kept| kept.strong_count() > 0);
@@ -48,7 +49,7 @@ impl Drop for Arriving<'_> {
         };
         // A node that has ended offers nothing.
         if let Ok(true) = self.node.runtime.call(end) {
-            self.node.runtime.events().forget(&self.name.to_string());
+            self.node.runtime.events.forget(&self.name.to_string());
         }
     }
 }
@@ -61,8 +62,8 @@ impl LocalNode {
     /// [`ApiError`] if the node has ended.
     pub(super) fn arriving(&self, name: &Name) -> Result<Option<(Arriving<'_>, Share)>, ApiError> {
         let remote = self.runtime.remote();
-        let (room, bytes_max) = (self.config().limits.publications, self.config().serve.bytes_max);
-        if !self.config().family().profile().abilities.partial_sources {
+        let (room, bytes_max) = (self.config.limits.publications, self.config.serve.bytes_max);
+        if !self.config.family().profile().abilities.partial_sources {
             return Ok(None);
         }
         if Self::must_own(self.closed_grant()?.as_ref(), name).is_err() {
@@ -71,13 +72,13 @@ impl LocalNode {
         }
         let offer = Arc::new(Mutex::new(Offer::default()));
         let (shared, of) = (Arc::clone(&offer), name.clone());
-        let share = Share::new(self.files.storage(), move |object| {
+        let share = Share::new(&self.files.storage, move |object| {
             if bytes_max.is_some_and(|most| object.manifest().size > most) {
                 return;
             }
             let (offer, of) = (Arc::clone(&shared), of.clone());
             let publish = move |node: &mut BoxedNode, now| {
-                let mut offer = offer.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut offer = offer.lock();
                 let is_free = node.published_count() < room && !node.publishes(&of);
                 if is_free && !offer.has_ended {
                     offer.kept = Some(object.watch());
@@ -94,34 +95,26 @@ impl LocalNode {
     /// # Errors
     /// [`ApiError`] if it is no copy of a signed object, or the node may not publish its name.
     pub(crate) fn serve_copy(&self, path: &Path) -> Result<Notice, ApiError> {
-        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        let path = crate::preflight::absolute(path)?;
         let opened = self.open_copy(&path)?;
         let manifest = opened.publication.object.manifest();
         let (name, bytes) = (manifest.name.clone(), manifest.size);
-        if let Some(most) = self.config().serve.bytes_max.filter(|most| bytes > *most) {
+        if let Some(most) = self.config.serve.bytes_max.filter(|most| bytes > *most) {
             let message =
                 format!("'{name}' is not served: it has {bytes} bytes, and all copies together may have {most}");
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'size_max' in [serve]"));
+            return Err(ApiError::usage(message).with_hint("raise 'size_max' in [serve]"));
         }
         Self::must_own(self.closed_grant()?.as_ref(), &name)?;
         self.must_have_room(&name)?;
         let is_own = self.publications.get(&name).is_some_and(|of| of.copy.is_none());
-        let is_configured = self.config().publish.iter().any(|entry| entry.name == name);
+        let is_configured = self.config.publish.iter().any(|entry| entry.name == name);
         if is_configured || is_own {
             let message = format!("'{name}' is not served: this node publishes another object under this name");
-            return Err(ApiError::new(ErrorKind::Usage, message));
+            return Err(ApiError::usage(message));
         }
         let since = self.age.mark().map_err(|error| ApiError::io("note the age of", path.display(), &error))?;
         let copy = Some(Copy { since: since.as_secs(), bytes });
-        self.publications.remember(Publication {
-            name,
-            path,
-            version: None,
-            readers: Vec::new(),
-            mirrors: Vec::new(),
-            copy,
-            is_watched: false,
-        })?;
+        self.publications.remember(Publication { name, path, copy, ..Publication::default() })?;
         let notice = self.offer(opened)?;
         self.withdraw_old_copies()?;
         Ok(notice)
@@ -132,7 +125,7 @@ impl LocalNode {
     }
     /// Withdraws copies that are too old, and the oldest ones that are more than may be served together. The files stay.
     pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
-        let limits = &self.config().serve;
+        let limits = &self.config.serve;
         let oldest = limits.age_max.map_or(0, |age| self.age.now().saturating_sub(age).as_secs());
         let copies = self.publications.list().into_iter().filter_map(|of| Some((of.name, of.copy?)));
         let mut room = limits.bytes_max.unwrap_or(u64::MAX);
@@ -145,7 +138,7 @@ impl LocalNode {
                 None => {
                     self.withdraw(&name)?;
                     self.runtime
-                        .events()
+                        .events
                         .note(&format!("'{name}' is no longer served: the limits of [serve] are reached"));
                 }
             }

@@ -12,7 +12,7 @@ use tributary_core::{
 
 use super::{explain, parse_name};
 use crate::{
-    api::Flow,
+    api::{Flow, Notify},
     config::{Invitation, Security, reached_at},
     error::{ApiError, ErrorKind},
     node::{
@@ -26,15 +26,15 @@ use crate::{
 
 impl LocalNode {
     pub(crate) fn status(&self) -> Result<StatusView, ApiError> {
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         let (status, transfers, published) =
             self.runtime.call(move |node, now| (node.status(now), lives.accounts(node, now), node.published()))?;
-        let events = self.runtime.events();
+        let events = &self.runtime.events;
         let mut view = StatusView::new(&status);
         view.listen = self.runtime.listen_addrs();
         view.invitation = self.invitation().map(|invitation| invitation.to_string());
         // A node's abilities are more than its roles.
-        view.roles = self.config().roles.iter().map(ToString::to_string).collect();
+        view.roles = self.config.roles.iter().map(ToString::to_string).collect();
         for (face_id, face) in self.runtime.neighbours() {
             let id = face_id.to_string();
             let silent = view.faces.iter_mut().filter(|view| view.id == id && view.neighbour.is_empty());
@@ -66,14 +66,14 @@ impl LocalNode {
                 failure: report.failure.clone(),
             })
             .collect();
-        let (running, limits) = (view.transfers.iter().filter(|of| of.running).count(), &self.config().limits);
+        let (running, limits) = (view.transfers.iter().filter(|of| of.running).count(), &self.config.limits);
         for (table, entries, limit) in
             [("publications", view.published.len(), limits.publications), ("transfers", running, limits.transfers)]
         {
             view.tables.insert(table.into(), entries as u64);
             view.table_limits.insert(table.into(), limit as u64);
         }
-        let stats = self.runtime.stats()?;
+        let stats = self.runtime.driver.stats()?;
         let now = self.runtime.now();
         let configured = self.runtime.neighbours();
         for face in &mut view.faces {
@@ -101,29 +101,29 @@ impl LocalNode {
         view.version = env!("CARGO_PKG_VERSION").into();
         Ok(view)
     }
-    /// The status with which publications were changed on the disk since.
     /// The addresses that take its neighbours' datagrams, with its key; `None` if there are none, or no protection.
     pub(crate) fn invitation(&self) -> Option<Invitation> {
-        if self.config().security == Security::None {
+        if self.config.security == Security::None {
             return None;
         }
         let listen = self.runtime.listen_addrs();
         let listen = listen.iter().filter_map(|text| text.parse::<SocketAddr>().ok());
         let shown = |address: SocketAddr| SocketAddr::new(reached_at(address.ip()), address.port()).to_string();
         let address = listen.map(shown).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",");
-        let key = Some(self.key().public());
+        let key = Some(self.key.public());
         let address = address.parse().ok()?;
         Some(Invitation { address, key, family: None, network: None, until: None })
     }
+    /// The status, and which publications were changed on the disk since.
     pub(crate) fn status_with_changes(&self) -> Result<StatusView, ApiError> {
         let mut status = self.status()?;
-        let originals = self.originals().clone();
+        let originals = self.originals.lock().clone();
         for published in &mut status.published {
             published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
         }
         Ok(status)
     }
-    pub(crate) fn paths(&self, name: &str, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn paths(&self, name: &str, notify: Notify<'_>) -> Result<(), ApiError> {
         let name = parse_name(name)?;
         let uri = name.to_string();
         let mut found = false;
@@ -152,11 +152,7 @@ impl LocalNode {
         }
     }
     /// The progress of the transfer `only`, or of each one.
-    pub(crate) fn list_transfers(
-        &self,
-        only: Option<&str>,
-        notify: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
+    pub(crate) fn list_transfers(&self, only: Option<&str>, notify: Notify<'_>) -> Result<(), ApiError> {
         let entry = only.and_then(|text| self.queue.list().into_iter().find(|entry| entry.id() == text));
         let of_entry = entry.as_ref().and_then(|entry| entry.transfer.as_deref());
         let views = match (&entry, of_entry) {
@@ -173,7 +169,7 @@ impl LocalNode {
     /// The report of one transfer or of all, taken at one time.
     pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
         let entries = self.queue.list();
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         let (now, mut accounts) = self.runtime.call(move |node, now| (now, lives.accounts(node, now)))?;
         accounts.retain(|(id, ..)| only.is_none_or(|only| only == *id));
         let view = |(id, name, report): &(TransferId, Name, _)| ProgressView::new(*id, &name.to_string(), report, now);
@@ -193,7 +189,7 @@ impl LocalNode {
         Ok(views)
     }
     pub(crate) fn explain(&self, id: &str) -> Result<Vec<String>, ApiError> {
-        let lives = Arc::clone(self.runtime.lives());
+        let lives = Arc::clone(&self.runtime.lives);
         let (now, accounts) = self.runtime.call(move |node, now| (now, lives.accounts(node, now)))?;
         let known =
             |(transfer, name, report): (_, Name, _)| explain::Known { transfer, name: name.to_string(), report, now };
@@ -203,18 +199,17 @@ impl LocalNode {
     /// Cuts or mends the emulated link of a face.
     pub(crate) fn link(&self, face: &str, state: LinkState) -> Result<Notice, ApiError> {
         let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
-        let number = number.ok_or_else(|| {
-            ApiError::new(ErrorKind::Usage, format!("'{face}' is not a face; `trib status` lists them: face-1, …"))
-        })?;
-        self.runtime.change_link(number, LinkChange::State(state))?;
+        let number = number
+            .ok_or_else(|| ApiError::usage(format!("'{face}' is not a face; `trib status` lists them: face-1, …")))?;
+        self.runtime.driver.change_link(number, LinkChange::State(state))?;
         let text = format!("the link of {number} is {}", if state == LinkState::Up { "mended" } else { "cut" });
-        self.runtime.events().note(&text);
+        self.runtime.events.note(&text);
         Ok(Notice::Note { text })
     }
     /// Contents of the packet cache.
     pub(crate) fn cache(&self) -> Result<CacheView, ApiError> {
         self.status()?.cache.ok_or_else(|| {
-            let message = format!("the node '{}' has no packet cache", self.config().label);
+            let message = format!("the node '{}' has no packet cache", self.config.label);
             ApiError::new(ErrorKind::NotFound, message).with_hint("nodes with the role router have one")
         })
     }

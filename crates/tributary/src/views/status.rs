@@ -311,11 +311,8 @@ impl FaceView {
     fn new(face: &FaceStatus) -> Self {
         FaceView {
             id: face.face.to_string(),
-            label: None,
-            policy: None,
             neighbour: face.neighbour.clone(),
             up: face.up,
-            unsolicited: false,
             rtt_ms: face.rtt.map(milliseconds),
             mtu: (face.mtu != u32::MAX).then_some(face.mtu),
             problem: face.problem.clone(),
@@ -327,6 +324,7 @@ impl FaceView {
             received_packets: face.received.0,
             received_bytes: face.received.1.0,
             dropped_packets: face.dropped,
+            ..FaceView::default()
         }
     }
 }

@@ -169,15 +169,9 @@ impl ProgressView {
             }),
             paths: paths(report, current_rate),
             running: report.ended.is_none(),
-            paused: false,
-            waiting: false,
-            queue: None,
             failure: report.failure.clone(),
+            ..ProgressView::default()
         }
-    }
-    /// Bytes that are still to come.
-    pub fn missing_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.stored_bytes)
     }
 }
 
@@ -200,9 +194,8 @@ impl DoneView {
             retransmitted: report.retransmitted_bytes,
             duplicate_bytes: report.duplicate_bytes,
             resumed_bytes: report.resumed_bytes,
-            version: None,
             output,
-            more: BTreeMap::new(),
+            ..DoneView::default()
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Requests to whichever member of the cluster answers.
 use std::{
     collections::HashSet,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use reqwest::{Client, Response, Url, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -76,7 +74,7 @@ pub(super) struct Cluster {
     endpoints: Vec<Url>,
     /// The member that answered last.
     current: AtomicUsize,
-    prefix: Vec<u8>,
+    pub(super) prefix: Vec<u8>,
     user: Option<(String, String)>,
     token: tokio::sync::Mutex<Option<String>>,
     granted: Mutex<HashSet<u64>>,
@@ -96,9 +94,6 @@ impl Cluster {
             granted: Mutex::default(),
             granting: tokio::sync::Mutex::default(),
         }
-    }
-    pub(super) fn prefix(&self) -> &[u8] {
-        &self.prefix
     }
     /// The first key behind the keys with the prefix.
     pub(super) fn prefix_end(&self) -> Vec<u8> {
@@ -150,7 +145,7 @@ impl Cluster {
                     id,
                     entries: reply.kvs.iter().map(|kv| kv.entry(prefix)).collect(),
                     more: reply.more,
-                    revision: at.unwrap_or(reply.header.revision()),
+                    revision: at.unwrap_or(reply.header.revision),
                 });
                 (id, answer)
             }
@@ -163,7 +158,7 @@ impl Cluster {
         let reads: Vec<Value> =
             keys.iter().map(|key| json!({ "request_range": { "key": base64(&self.key(key)) } })).collect();
         let reply = self.call("kv/txn", &json!({ "success": reads }), keys.len() as u32).await?;
-        let revision = reply.header.revision();
+        let revision = reply.header.revision;
         let ranges = reply.responses.into_iter().filter_map(|response| response.response_range);
         let entries = ranges.flat_map(|range| range.kvs).map(|kv| kv.entry(self.prefix.len())).collect();
         Ok(Answer::Listed { id, entries, more: false, revision })
@@ -182,14 +177,14 @@ impl Cluster {
         for race in 0.. {
             let Some(there) = reply.refused() else { return Ok(Answer::Stored { id, is_new: true }) };
             let Some(there) = there.kvs.into_iter().next() else {
-                return Ok(Answer::Stale { id, entry: None, revision: there.header.revision() });
+                return Ok(Answer::Stale { id, entry: None, revision: there.header.revision });
             };
-            let revision = there.revision();
-            if there.value() != value {
+            let revision = there.mod_revision;
+            if there.value != value {
                 return Ok(Answer::Stale { id, entry: Some(there.entry(self.prefix.len())), revision });
             }
             // The client that wins each time stores the same record.
-            if there.lease() == number || race == RACES_MAX {
+            if there.lease == number || race == RACES_MAX {
                 return Ok(Answer::Stored { id, is_new: false });
             }
             // The same record must continue with the renewed lease.
@@ -220,7 +215,7 @@ impl Cluster {
         }
     }
     fn is_made(&self, number: u64) -> bool {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner).contains(&number)
+        self.granted.lock().contains(&number)
     }
     async fn grant(&self, number: u64, seconds: u32) -> Result<(), CallError> {
         let body = json!({ "ID": number.to_string(), "TTL": seconds.to_string() });
@@ -228,7 +223,7 @@ impl Cluster {
             Err(error) if !error.reason.contains("already exists") => return Err(error),
             _ => {}
         }
-        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut granted = self.granted.lock();
         if granted.len() >= LEASES_MAX {
             granted.clear();
         }
@@ -244,7 +239,7 @@ impl Cluster {
         };
         let left = result.ttl.parse().unwrap_or(0u64);
         if left == 0 {
-            self.granted.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            self.granted.lock().remove(&number);
         }
         Ok(Answer::Renewed { id, is_alive: left > 0 })
     }

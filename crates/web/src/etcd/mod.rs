@@ -13,22 +13,16 @@ mod calls;
 mod watch;
 mod wire;
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 
+use parking_lot::Mutex;
 use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tributary_directory::engine::{Answer, Engine, Priority, Request};
 
 use self::calls::Cluster;
 use crate::{
-    client::{ClientOptions, tls_with},
+    client::{ClientOptions, tls},
     download::WebError,
 };
 
@@ -56,19 +50,6 @@ pub struct EtcdOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
-impl fmt::Debug for EtcdOptions {
-    /// Without the password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let endpoints: Vec<&str> = self.endpoints.iter().map(Url::as_str).collect();
-        let user = self.user.as_ref().map(|(user, _)| user);
-        f.debug_struct("EtcdOptions")
-            .field("endpoints", &endpoints)
-            .field("prefix", &self.prefix)
-            .field("user", &user)
-            .finish_non_exhaustive()
-    }
-}
-
 impl EtcdOptions {
     /// Options of a cluster without passwords and certificates.
     pub fn new(endpoints: Vec<Url>, prefix: &str) -> EtcdOptions {
@@ -83,7 +64,7 @@ impl EtcdOptions {
     }
     fn client(&self) -> Result<Client, WebError> {
         let options = ClientOptions { ca_certificates: self.ca_certificates.clone(), ..ClientOptions::default() };
-        let mut tls = tls_with(&options, self.certificate.as_ref())?;
+        let mut tls = tls(&options, self.certificate.as_ref())?;
         // Over HTTP/2 all requests to a member share a connection, and none would notice its loss for long.
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let client = Client::builder()
@@ -96,7 +77,7 @@ impl EtcdOptions {
             .tcp_nodelay(true)
             .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
             .build();
-        client.map_err(|error| WebError::usage(format!("cannot make connections to etcd: {error}")))
+        client.map_err(|error| WebError::Usage(format!("cannot make connections to etcd: {error}")))
     }
 }
 
@@ -116,21 +97,21 @@ struct Queues {
 impl Inbox {
     /// Takes answers to background requests, and notices.
     fn push(&self, answers: impl IntoIterator<Item = Answer>) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).others.extend(answers);
+        self.queues.lock().others.extend(answers);
         (self.ring)();
     }
     /// Takes the answer to a question.
     fn push_first(&self, answer: Answer) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).questions.push_back(answer);
+        self.queues.lock().questions.push_back(answer);
         (self.ring)();
     }
     fn pop(&self) -> Option<Answer> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues.questions.pop_front().or_else(|| queues.others.pop_front())
     }
     /// Waits until the node has taken enough.
     async fn has_room(&self) {
-        while self.queues.lock().unwrap_or_else(PoisonError::into_inner).others.len() >= ANSWERS_MAX {
+        while self.queues.lock().others.len() >= ANSWERS_MAX {
             tokio::time::sleep(ROOM_LOOK).await;
         }
     }

@@ -16,7 +16,10 @@ use std::{
 
 use reqwest::Response;
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
 use tributary_directory::engine::{Answer, Change, Lease};
 
 use super::{
@@ -65,8 +68,9 @@ pub(super) async fn run(cluster: Arc<Cluster>, inbox: Arc<Inbox>) {
         let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random);
         u64::from_be_bytes(random)
     };
-    let heart = tokio::spawn(beat(Arc::clone(&cluster), key, Arc::clone(&pulse), Arc::clone(&inbox)));
-    let _stopped = AbortOnDrop(heart);
+    // It ends with this function.
+    let mut heart = JoinSet::new();
+    heart.spawn(beat(Arc::clone(&cluster), key, Arc::clone(&pulse), Arc::clone(&inbox)));
     loop {
         let end = watch(&cluster, &inbox, member, &mut progress, &pulse).await;
         pulse.watched.store(NONE, Ordering::Relaxed);
@@ -102,13 +106,6 @@ impl Default for Pulse {
     }
 }
 
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>, inbox: Arc<Inbox>) {
     let mut ticks = interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -119,7 +116,7 @@ async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>, inbox: Arc<
         let body = wire::put(&key, b"", cluster.lease(lease.id));
         match cluster.with_lease("kv/put", &body, lease).await {
             Ok(reply) => {
-                let revision = reply.header.revision();
+                let revision = reply.header.revision;
                 let before = pulse.acknowledged.swap(revision, Ordering::Relaxed);
                 pulse.went_back.fetch_or(revision <= before, Ordering::Relaxed);
             }
@@ -226,7 +223,7 @@ async fn watch(
 
 async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<(Response, Option<String>), ()> {
     let mut create = json!({
-        "key": base64(cluster.prefix()), "range_end": base64(&cluster.prefix_end()), "prev_kv": true,
+        "key": base64(&cluster.prefix), "range_end": base64(&cluster.prefix_end()), "prev_kv": true,
         "fragment": true,
     });
     if let Some(next) = progress.next {
@@ -251,11 +248,11 @@ fn take(
         if reply.cancel_reason.contains("auth") || reply.cancel_reason.contains("permission") {
             return Some(End::Member);
         }
-        return Some(if reply.is_compacted() { End::Lost } else { End::Member });
+        return Some(if reply.compact_revision > 0 { End::Lost } else { End::Member });
     }
     if reply.created {
-        let known = core::mem::replace(&mut progress.cluster, reply.header.cluster());
-        let now = reply.header.revision();
+        let known = core::mem::replace(&mut progress.cluster, reply.header.cluster_id);
+        let now = reply.header.revision;
         match progress.next {
             // Another cluster. A member that lags behind another one's reports catches up, or heartbeats show the
             // cause.
@@ -271,21 +268,21 @@ fn take(
     if !*is_begun {
         return None;
     }
-    let prefix = cluster.prefix().len();
-    let is_new = |event: &&wire::Event| event.kv.revision() >= progress.next.unwrap_or(0);
+    let prefix = cluster.prefix.len();
+    let is_new = |event: &&wire::Event| event.kv.mod_revision >= progress.next.unwrap_or(0);
     let changes: Vec<Answer> = reply
         .events
         .iter()
         .filter(is_new)
         .map(|event| {
-            let key = event.kv.key().split_off(prefix.min(event.kv.key().len()));
+            let key = event.kv.key.clone().split_off(prefix.min(event.kv.key.len()));
             let (after, before) = (event.after(prefix), event.before(prefix));
-            Change { revision: event.kv.revision(), key, after, before }
+            Change { revision: event.kv.mod_revision, key, after, before }
         })
         .filter(|change| !change.key.starts_with(b"h/"))
         .map(Answer::Changed)
         .collect();
-    if let Some(last) = reply.events.iter().map(|event| event.kv.revision()).max() {
+    if let Some(last) = reply.events.iter().map(|event| event.kv.mod_revision).max() {
         progress.next = Some(progress.next.unwrap_or(0).max(last + 1));
     }
     if !changes.is_empty() {

@@ -1,6 +1,6 @@
 //! The messages of the JSON gateway. Bytes are in base64, numbers of 64 bits in strings.
 use base64ct::{Base64, Encoding};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tributary_directory::engine::{Before, Entry};
 
@@ -8,48 +8,41 @@ use tributary_directory::engine::{Before, Entry};
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Header {
-    cluster_id: String,
-    revision: String,
+    #[serde(deserialize_with = "number")]
+    pub(super) cluster_id: u64,
+    #[serde(deserialize_with = "number")]
+    pub(super) revision: u64,
 }
-impl Header {
-    pub(super) fn revision(&self) -> u64 {
-        self.revision.parse().unwrap_or(0)
-    }
-    pub(super) fn cluster(&self) -> u64 {
-        self.cluster_id.parse().unwrap_or(0)
-    }
+/// A number that is written as a string; zero if it is none.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    Ok(String::deserialize(from)?.parse().unwrap_or(0))
+}
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    Ok(Base64::decode_vec(&String::deserialize(from)?).unwrap_or_default())
 }
 
 /// A key and its value.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct KeyValue {
-    key: String,
-    value: String,
-    mod_revision: String,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) key: Vec<u8>,
+    #[serde(deserialize_with = "bytes")]
+    pub(super) value: Vec<u8>,
+    #[serde(deserialize_with = "number")]
+    pub(super) mod_revision: u64,
     version: String,
-    lease: String,
+    #[serde(deserialize_with = "number")]
+    pub(super) lease: u64,
 }
 impl KeyValue {
-    pub(super) fn key(&self) -> Vec<u8> {
-        Base64::decode_vec(&self.key).unwrap_or_default()
-    }
-    pub(super) fn value(&self) -> Vec<u8> {
-        Base64::decode_vec(&self.value).unwrap_or_default()
-    }
-    pub(super) fn revision(&self) -> u64 {
-        self.mod_revision.parse().unwrap_or(0)
-    }
     /// Whether it is the first since the key last existed.
     pub(super) fn is_first(&self) -> bool {
         self.version == "1"
     }
-    pub(super) fn lease(&self) -> u64 {
-        self.lease.parse().unwrap_or(0)
-    }
     /// The record there; one in a foreign format has version 0, so that it is replaced.
     pub(super) fn entry(&self, prefix: usize) -> Entry {
-        let (mut key, value) = (self.key(), self.value());
+        let (mut key, value) = (self.key.clone(), self.value.clone());
         key.drain(..prefix.min(key.len()));
         match value.split_first_chunk() {
             Some((version, record)) => Entry { key, version: u64::from_be_bytes(*version), value: record.into() },
@@ -138,16 +131,12 @@ pub(super) struct WatchReply {
     pub(super) header: Header,
     pub(super) created: bool,
     pub(super) canceled: bool,
-    compact_revision: String,
+    #[serde(deserialize_with = "number")]
+    pub(super) compact_revision: u64,
     pub(super) cancel_reason: String,
     pub(super) events: Vec<Event>,
     /// Whether more of the same revisions follows.
     pub(super) fragment: bool,
-}
-impl WatchReply {
-    pub(super) fn is_compacted(&self) -> bool {
-        self.compact_revision.parse().unwrap_or(0u64) > 0
-    }
 }
 /// A change.
 #[derive(Deserialize, Default, Debug)]
@@ -227,18 +216,18 @@ mod tests {
             "kvs":[{"key":"cC9r","create_revision":"2","mod_revision":"2","version":"1","value":"AAAAAAAAAAFyZWMx",
             "lease":"77"}],"count":"1"}}]}}]}"#;
         let reply: Reply = serde_json::from_str(text).unwrap();
-        assert_eq!((reply.header.cluster(), reply.header.revision()), (15_875_391_935_852_295_136, 2));
+        assert_eq!((reply.header.cluster_id, reply.header.revision), (15_875_391_935_852_295_136, 2));
         assert!(!reply.succeeded);
         let there = reply.responses[0].response_txn.as_ref().unwrap().responses[0].response_range.as_ref().unwrap();
         let entry = Entry { key: b"k".to_vec(), version: 1, value: b"rec1".to_vec() };
-        assert_eq!((there.kvs[0].entry(2), there.kvs[0].lease(), there.kvs[0].revision()), (entry, 77, 2));
+        assert_eq!((there.kvs[0].entry(2), there.kvs[0].lease, there.kvs[0].mod_revision), (entry, 77, 2));
 
         let text = r#"{"result":{"header":{"revision":"9"},"canceled":true,"compact_revision":"3"}}"#;
         let line: WatchLine = serde_json::from_str(text).unwrap();
-        assert!(line.result.is_some_and(|reply| reply.canceled && reply.is_compacted()));
+        assert!(line.result.is_some_and(|reply| reply.canceled && reply.compact_revision > 0));
         let text = r#"{"result":{"header":{},"events":[{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"5"}}]}}"#;
         let line: WatchLine = serde_json::from_str(text).unwrap();
         let event = &line.result.unwrap().events[0];
-        assert_eq!((event.after(0), event.before(0), event.kv.revision()), (None, Before::Unknown, 5));
+        assert_eq!((event.after(0), event.before(0), event.kv.mod_revision), (None, Before::Unknown, 5));
     }
 }

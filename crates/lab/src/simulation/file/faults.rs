@@ -29,8 +29,8 @@ fn fault(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario) {
     if let (Some(at), Some(until)) = (at, until)
         && until <= at
     {
-        let hint = "leave 'until' out if it is never mended".to_string();
-        section.problem(section.span_of("until"), format!("'until' is {until}, but 'at' is {at}"), hint);
+        let hint = "leave 'until' out if it is never mended";
+        section.wrong("until", format!("'until' is {until}, but 'at' is {at}"), hint);
     }
     let at = at.unwrap_or(Time::ZERO);
     match (section.has("link"), section.has("node")) {
@@ -59,7 +59,7 @@ fn link(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, at:
     let changes = changes(section, &before);
     if changes.is_empty() {
         let hint = "write state = \"down\", or another rate, delay, loss or queue";
-        section.problem(name.span, format!("nothing changes about link '{}'", name.value), hint.into());
+        section.problem(name.span, format!("nothing changes about link '{}'", name.value), hint);
     }
     for (change, back) in changes {
         let fault = |change| Fault::Link { link: name.value.clone(), direction, change };
@@ -120,8 +120,7 @@ fn node(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, at:
         match action.opposite() {
             Some(opposite) => scenario.fault(until, opposite.fault(&node.value)),
             None => {
-                let hint = "leave 'until' out".to_string();
-                section.problem(section.span_of("until"), "this is not something that ends".into(), hint);
+                section.wrong("until", "this is not something that ends", "leave 'until' out");
             }
         }
     }

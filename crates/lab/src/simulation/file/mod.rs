@@ -48,7 +48,7 @@ use tributary_core::Time;
 use self::{places::Places, values::Head};
 use super::{Scenario, ScenarioError};
 use tributary::{
-    ApiError, ErrorKind,
+    ApiError,
     config::{ConfigErrors, reader::Section, values::document},
 };
 
@@ -136,7 +136,7 @@ pub enum FileError {
 }
 impl From<FileError> for ApiError {
     fn from(error: FileError) -> Self {
-        ApiError::new(ErrorKind::Usage, error.to_string())
+        ApiError::usage(error.to_string())
     }
 }
 

@@ -207,18 +207,14 @@ impl<'a> Places<'a> {
         if given.len() != 1 {
             self.is_incomplete = true;
             let hint = "name one of: file = \"net.graphml\", generate = \"grid\", contacts = \"trace.tsv\"";
-            section.problem(
-                section.span_of(given.first().copied().unwrap_or("")),
-                "where does the topology come from?".into(),
-                hint.into(),
-            );
+            section.wrong(given.first().copied().unwrap_or(""), "where does the topology come from?", hint);
         }
         let mut topology = Topology::default();
         let mut scripts = Vec::new();
         let format = section.choice("format", &Format::ALL);
         if let Some(path) = section.path("file", folder) {
             let loaded = Topology::load(&path, format).map_err(|error| error.to_string());
-            let loaded = link::kept(section, "file", loaded, "see the documentation of its format");
+            let loaded = section.kept("file", loaded, "see the documentation of its format");
             self.is_incomplete |= loaded.is_none();
             topology = loaded.unwrap_or_default();
         }
@@ -231,7 +227,7 @@ impl<'a> Places<'a> {
             let file = path.display().to_string();
             let read = link::text_of(&path)
                 .and_then(|text| contacts::parse(&file, &text, from).map_err(|error| error.to_string()));
-            let contacts = link::kept(section, "contacts", read, "lines are: time CONN node node up|down");
+            let contacts = section.kept("contacts", read, "lines are: time CONN node node up|down");
             self.is_incomplete |= contacts.is_none();
             if let Some(contacts) = contacts {
                 let place = |name: &String| Place { name: name.clone(), location: None };
@@ -265,7 +261,7 @@ impl<'a> Places<'a> {
         match self.indices.get(&label.value) {
             Some(index) if self.nodes[*index].section.is_some() => {
                 let message = format!("there are two nodes '{}'", label.value);
-                section.problem(label.span, message, "give one of them another label".into());
+                section.problem(label.span, message, "give one of them another label");
             }
             // A node of the topology: this section changes it.
             Some(index) => {
@@ -287,7 +283,7 @@ impl<'a> Places<'a> {
         if let Some(ends) = ends {
             match &ends[..] {
                 [a, b] if a.value == b.value => {
-                    let hint = "a link joins two different nodes".to_string();
+                    let hint = "a link joins two different nodes";
                     section.problem(b.span.clone(), format!("this link leads from '{}' to itself", a.value), hint);
                 }
                 [a, b] => {
@@ -296,8 +292,7 @@ impl<'a> Places<'a> {
                     }
                 }
                 _ => {
-                    let message = format!("'ends' has {} entries", ends.len());
-                    section.problem(section.span_of("ends"), message, "a link has two ends".into());
+                    section.wrong("ends", format!("'ends' has {} entries", ends.len()), "a link has two ends");
                 }
             }
         }
@@ -319,7 +314,7 @@ impl<'a> Places<'a> {
             (None, Some(ends)) => {
                 if let Some(name) = name.as_ref().filter(|name| scenario.link(&name.value).is_some()) {
                     let message = format!("there are two links '{}'", name.value);
-                    section.problem(name.span.clone(), message, "give one of them another name".into());
+                    section.problem(name.span.clone(), message, "give one of them another name");
                 } else {
                     self.push(scenario, name.map(|name| name.value), ends, forward, backward);
                 }
@@ -369,7 +364,7 @@ fn generated(section: &Section<'_>, head: &Head) -> Option<Topology> {
             let leaves = (fanout as u64).checked_pow(depth).filter(|leaves| *leaves <= PLACES_MAX);
             if leaves.is_none() {
                 let message = format!("a tree of depth {depth} and fanout {fanout} has more than {PLACES_MAX} places");
-                section.problem(section.span_of("depth"), message, "make it smaller".into());
+                section.wrong("depth", message, "make it smaller");
                 return None;
             }
             Some(generate::tree(depth, fanout))
@@ -379,7 +374,7 @@ fn generated(section: &Section<'_>, head: &Head) -> Option<Topology> {
             let (places, links) = (places?, links?);
             if links >= places {
                 let message = format!("{places} places cannot have {links} links each");
-                section.problem(section.span_of("links"), message, "make 'links' smaller than 'places'".into());
+                section.wrong("links", message, "make 'links' smaller than 'places'");
                 return None;
             }
             Some(generate::barabasi_albert(places, links, seed))

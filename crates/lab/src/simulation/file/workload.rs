@@ -89,7 +89,7 @@ fn name(section: &Section<'_>) -> Option<Name> {
     let text = required(section, "name", NAME_HINT)?;
     let name: Name = section.parse("name", &text, NAME_HINT)?;
     if name.components().next().is_none() {
-        section.problem(text.span, "'name' is the root".into(), NAME_HINT.into());
+        section.problem(text.span, "'name' is the root", NAME_HINT);
         return None;
     }
     Some(name)
@@ -149,12 +149,12 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
     let labels = places.attachments();
     if labels.len() <= sources {
         let message = format!("{} nodes are too few for a receiver and {sources} sources", labels.len());
-        section.problem(section.span_of("sources"), message, "add nodes, or ask for fewer sources".into());
+        section.wrong("sources", message, "add nodes, or ask for fewer sources");
         return;
     }
     if count.saturating_mul(bytes) > OBJECT_BYTES_MAX {
         let message = format!("{count} objects of {} do not fit into memory", ByteCount(bytes));
-        section.problem(section.span_of("size"), message, "make them smaller".into());
+        section.wrong("size", message, "make them smaller");
         return;
     }
     let mut random = Random::new(scenario.seed, WORKLOAD_STREAM);
@@ -193,7 +193,7 @@ fn rival(section: &Section<'_>, places: &Places<'_>, number: u32) -> Option<Riva
     let name = section.text("name").map_or_else(|| format!("rival-{number}"), |text| text.value);
     let (from, to) = (from?, to?);
     if from.value == to.value {
-        section.problem(to.span, "this rival serves itself".into(), "name another node".into());
+        section.problem(to.span, "this rival serves itself", "name another node");
         return None;
     }
     let (from, to) = (from.value, to.value);
@@ -217,7 +217,7 @@ fn cross_traffic(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scen
                 section.missing("rate", RATE_HINT);
             }
             if rate.is_some_and(|rate| rate.bits_per_second() == 0) {
-                section.problem(section.span_of("rate"), "'rate' is zero".into(), "leave the traffic out".into());
+                section.wrong("rate", "'rate' is zero", "leave the traffic out");
             }
             let pattern = if kind == Kind::OnOff { bursts(section) } else { Pattern::Constant };
             let rate = rate.filter(|rate| rate.bits_per_second() > 0).unwrap_or(Rate::from_mbps(1));
@@ -226,7 +226,7 @@ fn cross_traffic(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scen
     };
     if let (Some(from), Some(to)) = (from, to) {
         if from.value == to.value {
-            section.problem(to.span, "this traffic leads to where it comes from".into(), "name another node".into());
+            section.problem(to.span, "this traffic leads to where it comes from", "name another node");
             return;
         }
         traffic::add(scenario, &name, &from.value, &to.value, &flow);
@@ -249,8 +249,7 @@ fn bursts(section: &Section<'_>) -> Pattern {
     let law = match (section.number("shape", 1.01..=100.0), law) {
         (Some(shape), Law::Pareto(_)) => Law::Pareto(shape),
         (Some(_), Law::Fixed | Law::Exponential) => {
-            let hint = "add law = \"pareto\", or remove this line".to_string();
-            section.problem(section.span_of("shape"), "'shape' belongs to the law of Pareto".into(), hint);
+            section.wrong("shape", "'shape' belongs to the law of Pareto", "add law = \"pareto\", or remove this line");
             law
         }
         (None, law) => law,

@@ -100,7 +100,6 @@ impl PartFile {
     }
     /// Writes a chunk; where the file has zeros it writes only the other bytes.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        journal::write(journal::File::Part, offset, bytes)?;
         if !self.is_blank {
             return overwrite(&*self.part, offset, bytes);
         }
@@ -119,7 +118,7 @@ impl PartFile {
         self.state.put_slot(index, &leaf)?;
         self.unsynced.set(index.0);
         self.held.set(index);
-        lock(&self.shared).set(index);
+        self.shared.lock().set(index);
         Ok(())
     }
     pub(super) fn finish_file(&mut self) -> Result<(), StoreError> {
@@ -183,7 +182,7 @@ impl PartFile {
         if self.options.durability != Durability::Power {
             return Ok(());
         }
-        for folder in [parent(&self.target), self.staging.folder()] {
+        for folder in [parent(&self.target), &*self.staging.folder] {
             self.fs.sync_folder(folder).map_err(|error| io_error("write to disk", folder, &error))?;
         }
         Ok(())
@@ -227,7 +226,7 @@ impl PartFile {
         // Before its name is made durable. If it stays, the next process's first sync is slower.
         let _ = self.fs.remove_file(&suspect);
         if !self.is_named {
-            for folder in [self.staging.folder(), parent(&self.target)] {
+            for folder in [&*self.staging.folder, parent(&self.target)] {
                 self.fs.sync_folder(folder).map_err(|error| io_error("write to disk", folder, &error))?;
             }
         }

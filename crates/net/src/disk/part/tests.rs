@@ -1,8 +1,9 @@
+mod recorded;
+
 use super::*;
 use crate::disk::{
     ChunkCache, DirectoryObject, PublishOptions,
     fixtures::{CHUNK, directory, key, names, object, object_of, pattern, put, put_missing, read_all},
-    state::journal::{self, Step},
 };
 use proptest::prelude::*;
 use std::{
@@ -10,6 +11,8 @@ use std::{
     io::{BufRead, BufReader},
     os::unix::fs::MetadataExt,
 };
+
+use recorded::{Recorded, Step};
 use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
 fn open_default(target: &Path, manifest: &Manifest) -> Result<PartFile, StoreError> {
@@ -19,7 +22,7 @@ fn staging(target: &Path) -> Staging {
     Staging::of(target, None)
 }
 fn reason(result: Result<PartFile, StoreError>) -> String {
-    result.expect_err("it must be refused").to_string()
+    result.err().expect("it must be refused").to_string()
 }
 /// Every chunk that the store claims to hold has the published bytes on disk.
 fn assert_claims_hold(store: &PartFile, object: &MemoryObject) {
@@ -43,7 +46,7 @@ fn a_download_gets_its_name_only_when_it_is_complete() {
     let error = store.finish().expect_err("a chunk is missing").to_string();
     assert!(error.ends_with("1 of 5 chunks are missing"), "{error}");
     assert_eq!(names(directory.path()).len(), 1, "all is in one folder");
-    assert_eq!(names(staging(&target).folder()), ["part", "state"]);
+    assert_eq!(names(&staging(&target).folder), ["part", "state"]);
     put(&mut store, &mut published, 3);
     store.finish().expect("all is there");
     assert!(fs::read(&target).expect("it has its name") == *published.bytes());
@@ -274,7 +277,7 @@ fn a_part_that_is_not_ours_is_left_alone() {
         let error = reason(open_default(&target, published.manifest()));
         assert!(error.contains("is not ours"), "{error}");
     }
-    assert_eq!(names(staging.folder()), ["part"]);
+    assert_eq!(names(&staging.folder), ["part"]);
     assert_eq!(fs::read(staging.part()).expect("readable"), b"somebody's");
 }
 
@@ -374,9 +377,9 @@ fn a_disk_that_gets_full_loses_nothing_and_the_download_goes_on_when_there_is_ro
     for writes in 0..12 {
         let (directory, mut published) = (directory(), object(5000));
         let target = directory.path().join("out");
-        journal::fill_disk_after(writes);
+        let disk = Recorded::that_fills_after(writes);
         let mut kept = 0;
-        if let Ok(mut store) = open_default(&target, published.manifest()) {
+        if let Ok(mut store) = disk.open_part(&target, published.manifest()) {
             for index in 0..5 {
                 let chunk = published.read_chunk(ChunkIndex(index)).expect("it is published");
                 match store.put_chunk(ChunkIndex(index), &chunk) {
@@ -389,7 +392,6 @@ fn a_disk_that_gets_full_loses_nothing_and_the_download_goes_on_when_there_is_ro
                 }
             }
         }
-        journal::fill_disk_after(u32::MAX);
         let mut store = open_default(&target, published.manifest()).expect("there is room again");
         assert_eq!(store.held().count(), kept);
         put_missing(&mut store, &mut published);
@@ -445,18 +447,18 @@ fn a_state_cut_or_damaged_anywhere_claims_only_what_is_there() {
 }
 
 /// Applies the first `steps` steps whole and `bytes` bytes of the next one, as a kill at that moment leaves them.
-fn replay(journal: &[Step], steps: usize, bytes: usize, part: &Path, state: &Path) {
+fn replay(recorded: &[Step], steps: usize, bytes: usize, part: &Path, state: &Path) {
     let make = |path: &Path| OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    for (number, step) in journal.iter().enumerate().take(steps + 1) {
-        let path = |file: &journal::File| if *file == journal::File::Part { part } else { state };
+    for (number, step) in recorded.iter().enumerate().take(steps + 1) {
+        let path = |is_state: &bool| if *is_state { state } else { part };
         match step {
-            Step::SetLen(file, length) if number < steps => {
-                make(path(file)).and_then(|file| file.set_len(*length)).expect("writable");
+            Step::SetLen(is_state, length) if number < steps => {
+                make(path(is_state)).and_then(|file| file.set_len(*length)).expect("writable");
             }
             Step::SetLen(..) => {}
-            Step::Write(file, offset, written) => {
+            Step::Write(is_state, offset, written) => {
                 let keep = if number < steps { written.len() } else { bytes.min(written.len()) };
-                make(path(file)).and_then(|file| file.write_all_at(&written[..keep], *offset)).expect("writable");
+                make(path(is_state)).and_then(|file| file.write_all_at(&written[..keep], *offset)).expect("writable");
             }
         }
     }
@@ -475,8 +477,8 @@ proptest! {
     ) {
         let (before, after, mut published) = (directory(), directory(), object(length));
         let manifest = published.manifest().clone();
-        journal::take();
-        let mut store = open_default(&before.path().join("out"), &manifest).expect("nothing speaks against it");
+        let disk = Recorded::that_fills_after(u32::MAX);
+        let mut store = disk.open_part(&before.path().join("out"), &manifest).expect("nothing speaks against it");
         let mut put_in_order = Vec::new();
         for (number, index) in order.into_iter().enumerate() {
             if number == tree_after {
@@ -487,7 +489,7 @@ proptest! {
                 put_in_order.push(index);
             }
         }
-        let steps = journal::take();
+        let steps = disk.steps();
         let cut = cut.index(steps.len() + 1);
         let target = after.path().join("out");
         let staging = staging(&target);
@@ -498,7 +500,7 @@ proptest! {
         let options = PartOptions { resume, ..PartOptions::default() };
         let mut store = PartFile::open(&target, &manifest, &options).expect("a killed download can be resumed");
         assert_claims_hold(&store, &published);
-        let state_writes = |step: &Step| matches!(step, Step::Write(journal::File::State, _, bytes) if bytes.len() == 40);
+        let state_writes = |step: &Step| matches!(step, Step::Write(true, _, bytes) if bytes.len() == 40);
         let completed = steps[..cut].iter().filter(|step| state_writes(step)).count();
         let complete = &put_in_order[..completed];
         prop_assert!(complete.iter().all(|index| store.held().get(*index)), "a chunk that was put is lost");
@@ -565,7 +567,7 @@ fn a_part_that_is_removed_meanwhile_costs_nothing_and_one_that_is_replaced_ends_
     put(&mut store, &mut published, 3);
     assert_claims_hold(&store, &published);
     put_missing(&mut store, &mut published);
-    fs::remove_dir_all(staging(&target).folder()).expect("it is there");
+    fs::remove_dir_all(&staging(&target).folder).expect("it is there");
     store.finish().expect("all is there");
     assert!(fs::read(&target).expect("it has its name") == *published.bytes());
 

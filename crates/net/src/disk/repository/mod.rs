@@ -44,7 +44,6 @@ use crate::bell::Bell;
 /// The chunks in [`DiskRepository::list`] are on the disk. After a kill or a power cut it lists every committed chunk,
 /// and others that are whole by their hash. After a commit that failed, all puts since the commit before are void, and
 /// removals take effect with the next commit that succeeds.
-#[derive(Debug)]
 pub struct DiskRepository {
     fs: Arc<dyn FileSystem>,
     folder: PathBuf,
@@ -261,7 +260,7 @@ impl ChunkRepository for DiskRepository {
             });
         }
         // As long as this is held the thread moves nothing.
-        let mut known = self.places.lock();
+        let mut known = self.places.0.lock();
         let place = known.chunks.get(&id).copied();
         let read = match &place {
             Some(Where::Segment(place)) => {
@@ -339,17 +338,6 @@ impl Drop for DiskRepository {
         }
     }
 }
-impl std::fmt::Debug for Worker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Worker::Thread { .. } => f.write_str("Thread"),
-            Worker::Steps { jobs, at_once, .. } => {
-                f.debug_struct("Steps").field("jobs", &jobs.len()).field("at_once", at_once).finish_non_exhaustive()
-            }
-        }
-    }
-}
-
 /// Does one job; returns the answer of a commit.
 fn perform(writer: &mut Writer, job: Job) -> Option<io::Result<Vec<u64>>> {
     match job {

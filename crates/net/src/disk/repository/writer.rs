@@ -3,10 +3,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io, mem,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::{
     super::{
@@ -28,7 +29,7 @@ pub(super) enum Where {
 
 /// Where committed chunks are, by their numbers; for both threads.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Places(Arc<Mutex<Known>>);
+pub(super) struct Places(pub(super) Arc<Mutex<Known>>);
 
 /// See [`Places`].
 #[derive(Default, Debug)]
@@ -36,12 +37,6 @@ pub(super) struct Known {
     pub(super) chunks: BTreeMap<u64, Where>,
     /// Chunks that a reader has found damaged.
     pub(super) damaged: BTreeSet<u64>,
-}
-
-impl Places {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Appends chunks to segments, and frees the space of removed chunks: by punching holes; by removing segments without
@@ -195,7 +190,7 @@ impl Writer {
                 segment.live_bytes += place.bytes();
             }
         }
-        *self.places.lock() = Known { chunks: found, damaged: BTreeSet::new() };
+        *self.places.0.lock() = Known { chunks: found, damaged: BTreeSet::new() };
         // Listed chunks count as durable from now on, and their names may be on no disk yet.
         self.folder_changed = true;
         self.pay_all()?;
@@ -311,7 +306,7 @@ impl Writer {
         let removed = match self.uncommitted.remove(&id) {
             Some(place) => self.forget(id, place),
             None => {
-                let mut known = self.places.lock();
+                let mut known = self.places.0.lock();
                 let (place, is_damaged) = (known.chunks.remove(&id), known.damaged.remove(&id));
                 drop(known);
                 match place {
@@ -343,7 +338,7 @@ impl Writer {
             }
             return Err(error);
         }
-        self.places.lock().chunks.extend(put.iter().map(|(id, place)| (*id, Where::Segment(*place))));
+        self.places.0.lock().chunks.extend(put.iter().map(|(id, place)| (*id, Where::Segment(*place))));
         if let Some(current) = &mut self.current {
             current.durable = current.end;
         }
@@ -354,7 +349,7 @@ impl Writer {
 
     /// Records the chunks' age, if there are any.
     pub(super) fn note_age(&self) {
-        if !self.places.lock().chunks.is_empty() {
+        if !self.places.0.lock().chunks.is_empty() {
             // The mark before it counts on, and the next commit writes another one.
             let _ = self.age.save(&*self.fs);
         }
@@ -577,7 +572,7 @@ impl Writer {
         let mut moved = Vec::new();
         let move_all = || -> io::Result<()> {
             for id in ids {
-                let place = self.places.lock().chunks.get(&id).copied();
+                let place = self.places.0.lock().chunks.get(&id).copied();
                 let Some(Where::Segment(place)) = place else { continue };
                 let path = segment::path(&self.folder, number);
                 let damaged = || io::Error::other(format!("{} is damaged at byte {}", path.display(), place.at));
@@ -597,7 +592,7 @@ impl Writer {
             }
             return Err(error);
         }
-        self.places.lock().chunks.extend(moved.iter().map(|(id, place)| (*id, Where::Segment(*place))));
+        self.places.0.lock().chunks.extend(moved.iter().map(|(id, place)| (*id, Where::Segment(*place))));
         if let Some(current) = &mut self.current {
             current.durable = current.end;
         }

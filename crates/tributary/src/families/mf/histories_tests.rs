@@ -34,7 +34,7 @@ fn groups_outlive_kills_power_cuts_and_failing_disks() {
         let mut machine = Machine::new(seed);
         let mut possible = BTreeMap::<String, BTreeSet<Option<Option<Vec<Guid>>>>>::new();
         for _ in 0..2 + machine.random.below(5) {
-            let found = groups::load_from(&*machine.fs, Path::new(STATE)).expect("it is never damaged");
+            let found = groups::load(&*machine.fs, Path::new(STATE)).expect("it is never damaged");
             for (label, possible) in &possible {
                 assert!(possible.contains(&found.get(label).cloned()), "{label}: {found:?} of {possible:?}");
             }
@@ -44,7 +44,7 @@ fn groups_outlive_kills_power_cuts_and_failing_disks() {
                 let member = Guid([machine.random.below(9) as u8; 20]);
                 let members = machine.random.chance(0.7).then(|| vec![member]);
                 let texts = members.clone().map(|members| members.iter().map(ToString::to_string).collect());
-                let done = groups::remember_in(&*machine.fs, Path::new(STATE), label.clone(), texts);
+                let done = groups::remember(&*machine.fs, Path::new(STATE), label.clone(), texts);
                 trace(|| format!("{label} {members:?}: {done:?}"));
                 let known = possible.entry(label).or_insert_with(|| BTreeSet::from([None]));
                 match done {
@@ -64,7 +64,7 @@ fn rules_about_readers_outlive_kills_power_cuts_and_failing_disks() {
         let mut machine = Machine::new(seed);
         let mut possible = BTreeMap::<_, BTreeSet<Option<Option<BTreeSet<Guid>>>>>::new();
         for _ in 0..2 + machine.random.below(5) {
-            let found = readers::load_from(&*machine.fs, Path::new(STATE)).expect("it is never damaged");
+            let found = readers::load(&*machine.fs, Path::new(STATE)).expect("it is never damaged");
             for (name, possible) in &possible {
                 assert!(possible.contains(&found.get(name).cloned()), "{name:?}: {found:?} of {possible:?}");
             }
@@ -74,7 +74,7 @@ fn rules_about_readers_outlive_kills_power_cuts_and_failing_disks() {
                 let name = (number > 0).then(|| format!("/{number}").parse().expect("a name"));
                 let reader = Guid([machine.random.below(9) as u8; 20]);
                 let rule = machine.random.chance(0.7).then(|| BTreeSet::from([reader]));
-                let done = readers::remember_in(&*machine.fs, Path::new(STATE), name.clone(), rule.clone());
+                let done = readers::remember(&*machine.fs, Path::new(STATE), name.clone(), rule.clone());
                 trace(|| format!("{name:?} {rule:?}: {done:?}"));
                 let known = possible.entry(name).or_insert_with(|| BTreeSet::from([None]));
                 match done {

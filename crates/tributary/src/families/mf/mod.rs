@@ -12,7 +12,10 @@ use std::{
 use tributary_content::{PublicKey, SigningKey};
 use tributary_core::Time;
 use tributary_mf::{Config, MfNode};
-use tributary_net::{Bell, disk::DiskRepository};
+use tributary_net::{
+    Bell,
+    disk::{DiskRepository, fs::RealFileSystem},
+};
 
 use super::{
     contract::{BoxedNode, FaceSection, FamilySettings, NameRule, OtherChanges},
@@ -76,8 +79,8 @@ impl FamilySettings for Config {
     /// Checks that stored chunks and names, readers and groups can be read and written.
     fn check_storage(&self, config: &NodeConfig) -> Result<(), ApiError> {
         let Some(folder) = &config.store else { return Ok(()) };
-        readers::load(&config.state_dir)?;
-        groups::load(&config.state_dir)?;
+        readers::load(&RealFileSystem, &config.state_dir)?;
+        groups::load(&RealFileSystem, &config.state_dir)?;
         engine::check(&config.resolver)?;
         let (names, partial) = (folder.join("names"), folder.join(PARTIAL));
         let stores = outbox_of(self, config).stores();
@@ -127,9 +130,11 @@ impl FamilySettings for Config {
         match rule {
             NameRule::Readers { name, readers } => {
                 let guids = |texts: &Vec<String>| texts.iter().filter_map(|text| text.parse().ok()).collect();
-                readers::remember(state_dir, name.clone(), readers.as_ref().map(guids))
+                readers::remember(&RealFileSystem, state_dir, name.clone(), readers.as_ref().map(guids))
             }
-            NameRule::Group { label, members } => groups::remember(state_dir, label.clone(), members.clone()),
+            NameRule::Group { label, members } => {
+                groups::remember(&RealFileSystem, state_dir, label.clone(), members.clone())
+            }
         }
     }
     fn credential(&self, publisher: &PublicKey) -> Option<Credential> {
@@ -144,13 +149,13 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
     let mut mf = Config { seed, ..outbox_of(settings, config) };
     let Some(folder) = &config.store else { return MfNode::new(mf) };
     // Changes by commands override the config; `check_storage` has found that they can be read.
-    for (name, readers) in readers::load(&config.state_dir).unwrap_or_default() {
+    for (name, readers) in readers::load(&RealFileSystem, &config.state_dir).unwrap_or_default() {
         match readers {
             Some(devices) => drop(mf.readers.insert(name, devices)),
             None => drop(mf.readers.remove(&name)),
         }
     }
-    for (label, members) in groups::load(&config.state_dir).unwrap_or_default() {
+    for (label, members) in groups::load(&RealFileSystem, &config.state_dir).unwrap_or_default() {
         match members {
             Some(members) => mf.groups.entry(label).or_default().members = members,
             None => drop(mf.groups.remove(&label)),

@@ -3,18 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tributary_content::Name;
 use tributary_mf::ids::Guid;
-use tributary_net::disk::fs::{FileSystem, RealFileSystem};
+use tributary_net::disk::fs::FileSystem;
 
 use crate::{error::ApiError, state_file::StateFile};
 
 /// The rules of a node: for a name, or (`None`) for its own location, the devices that may look it up, or (`None`) all.
-pub(crate) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
+pub(super) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
 
 /// A rule in the file.
 #[derive(Serialize, Deserialize)]
@@ -27,10 +27,7 @@ fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
     StateFile::new(fs, state_dir, "readers.json", "it lists the readers of names; repair it, or move it away")
 }
 /// The rules that are remembered in the folder of a node.
-pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {
-    load_from(&RealFileSystem, state_dir)
-}
-pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Rules, ApiError> {
+pub(super) fn load(fs: &dyn FileSystem, state_dir: &Path) -> Result<Rules, ApiError> {
     let file = file(fs, state_dir);
     let rules: Vec<Rule> = file.read()?;
     let parse = |rule: Rule| {
@@ -40,18 +37,15 @@ pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Rules, 
     rules.into_iter().map(parse).collect()
 }
 /// Remembers one more rule, on the disk when it returns. Several clients may add rules at once.
-pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTreeSet<Guid>>) -> Result<(), ApiError> {
-    remember_in(&RealFileSystem, state_dir, name, readers)
-}
-pub(super) fn remember_in(
+pub(super) fn remember(
     fs: &dyn FileSystem,
     state_dir: &Path,
     name: Option<Name>,
     readers: Option<BTreeSet<Guid>>,
 ) -> Result<(), ApiError> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut rules = load_from(fs, state_dir)?;
+    let _turn = ONE_AT_A_TIME.lock();
+    let mut rules = load(fs, state_dir)?;
     rules.insert(name, readers);
     let text = |guids: BTreeSet<Guid>| guids.iter().map(ToString::to_string).collect();
     let rules: Vec<Rule> = rules
@@ -65,22 +59,24 @@ pub(super) fn remember_in(
 mod tests {
     use std::fs;
 
+    use tributary_net::disk::fs::RealFileSystem;
+
     use super::*;
 
     #[test]
     fn rules_are_remembered_and_what_cannot_be_read_is_not_taken_for_none() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        assert_eq!(load(&state).unwrap(), Rules::new());
+        assert_eq!(load(&RealFileSystem, &state).unwrap(), Rules::new());
         let name: Name = "/lab/x".parse().unwrap();
         let some: BTreeSet<Guid> = [Guid([7; 20]), Guid([8; 20])].into();
-        remember(&state, Some(name.clone()), Some(some.clone())).unwrap();
-        remember(&state, None, Some([].into())).unwrap();
-        remember(&state, None, None).unwrap();
-        assert_eq!(load(&state).unwrap(), Rules::from([(None, None), (Some(name), Some(some))]));
+        remember(&RealFileSystem, &state, Some(name.clone()), Some(some.clone())).unwrap();
+        remember(&RealFileSystem, &state, None, Some([].into())).unwrap();
+        remember(&RealFileSystem, &state, None, None).unwrap();
+        assert_eq!(load(&RealFileSystem, &state).unwrap(), Rules::from([(None, None), (Some(name), Some(some))]));
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing is left beside it");
         fs::write(state.join("readers.json"), "[{\"name\":null,\"readers\":[\"x\"]}]").unwrap();
-        assert!(load(&state).unwrap_err().to_string().contains("'x' is no GUID"));
+        assert!(load(&RealFileSystem, &state).unwrap_err().to_string().contains("'x' is no GUID"));
     }
 
     #[test]
@@ -90,9 +86,11 @@ mod tests {
         std::thread::scope(|scope| {
             for number in 0..16u8 {
                 let name = format!("/lab/{number}").parse().unwrap();
-                scope.spawn(move || remember(folder, Some(name), Some([Guid([number; 20])].into())).unwrap());
+                scope.spawn(move || {
+                    remember(&RealFileSystem, folder, Some(name), Some([Guid([number; 20])].into())).unwrap()
+                });
             }
         });
-        assert_eq!(load(folder).unwrap().len(), 16);
+        assert_eq!(load(&RealFileSystem, folder).unwrap().len(), 16);
     }
 }

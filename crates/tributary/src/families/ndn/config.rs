@@ -1,13 +1,8 @@
 //! The section [ndn] of a config file, and NDN's keys in [[face]].
-use std::{
-    ops::RangeInclusive,
-    path::Path,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{path::Path, sync::Arc};
 
 use tributary_content::{KeyError, Name, PublicKey};
-use tributary_core::{ByteCount, Duration, PeerPlace};
+use tributary_core::{Duration, PeerPlace};
 use tributary_ndn::{
     CACHE_POLICIES, Config, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule, RemoteRegistration,
     SCHEMA_BYTES_MAX, SELECTIONS, STRATEGIES, Schema, TrustAnchor, VerifyKey,
@@ -25,7 +20,7 @@ use crate::{
     config::{
         link,
         reader::{Located, Section},
-        values::{duration, read_secret, size},
+        values::{SECRET_HINT, duration, read_secret, set_duration, set_size},
     },
     family::Family,
 };
@@ -50,13 +45,12 @@ pub(super) fn face(section: &Section<'_>, ndn: &mut Config, face: &FaceSection) 
     let register = section.choice("register", &scopes);
     let service = link_service(section, base);
     if face.is_stream && section.has("reliability") && service.reliability.is_some() {
-        let hint = "remove it; a stream loses nothing".to_string();
-        section.problem(section.span_of("reliability"), "'reliability' is for neighbours over UDP".into(), hint);
+        section.wrong("reliability", "'reliability' is for neighbours over UDP", "remove it; a stream loses nothing");
     }
     for (key, is_on) in [("marking", service.marking != MarkingRule::Off), ("shaping", service.shaping.is_some())] {
         if is_on && section.has(key) && service.rate.is_none() {
-            let hint = "write what the link carries, such as rate = \"20Mbps\"".to_string();
-            section.problem(section.span_of(key), format!("'{key}' needs the rate of the link"), hint);
+            let hint = "write what the link carries, such as rate = \"20Mbps\"";
+            section.wrong(key, format!("'{key}' needs the rate of the link"), hint);
         }
     }
     ndn.routes.extend(prefixes.into_iter().map(|prefix| StaticRoute { face: face.id, prefix, cost }));
@@ -98,19 +92,18 @@ fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
     let read = |key| duration(section, key, shortest, longest);
     let [target, interval] = ["marking_target", "marking_interval"].map(read);
     let [low, high] = ["marking_low", "marking_high"].map(read);
-    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
     let strange = match &mut rule {
         MarkingRule::Codel { target: at, interval: after } => {
-            set(target, at);
-            set(interval, after);
+            *at = target.unwrap_or(*at);
+            *after = interval.unwrap_or(*after);
             ["marking_low", "marking_high"]
         }
         MarkingRule::Linear { low: from, high: to } => {
-            set(low, from);
-            set(high, to);
+            *from = low.unwrap_or(*from);
+            *to = high.unwrap_or(*to);
             if *to <= *from {
-                let hint = "nothing is marked up to 'marking_low', everything from 'marking_high' on".to_string();
-                section.problem(section.span_of("marking_high"), format!("{to:?} is not above {from:?}"), hint);
+                let hint = "nothing is marked up to 'marking_low', everything from 'marking_high' on";
+                section.wrong("marking_high", format!("{to:?} is not above {from:?}"), hint);
             }
             ["marking_target", "marking_interval"]
         }
@@ -119,7 +112,7 @@ fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
     for key in strange.into_iter().filter(|key| section.has(key)) {
         let hint = "marking = \"codel\" has 'marking_target' and 'marking_interval', \"linear\" 'marking_low' and \
                     'marking_high'";
-        section.problem(section.span_of(key), format!("'{key}' is of another rule"), hint.into());
+        section.wrong(key, format!("'{key}' is of another rule"), hint);
     }
     rule
 }
@@ -127,19 +120,12 @@ fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
 /// Reads the key that a section [[shared_key]] names; it is a mistake in the config of a `foreign` family.
 pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<SharedKey> {
     if let Some(family) = foreign {
-        let hint = "only names of family \"ndn\" have such keys; remove the section".to_string();
-        section.problem(section.span_of(""), format!("family {family} has no [[shared_key]]"), hint);
+        let hint = "only names of family \"ndn\" have such keys; remove the section";
+        section.wrong("", format!("family {family} has no [[shared_key]]"), hint);
     }
     let prefix = section.parsed("prefix", NAME_HINT);
     let file = section.path("file", folder);
-    let secret = file.and_then(|file| {
-        read_secret(&file)
-            .map_err(|message| {
-                let hint = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE".to_string();
-                section.problem(section.span_of("file"), message, hint);
-            })
-            .ok()
-    });
+    let secret = file.and_then(|file| section.kept("file", read_secret(&file), SECRET_HINT));
     section.finish();
     Some(SharedKey { prefix: prefix?, secret: secret? })
 }
@@ -147,26 +133,16 @@ pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Fa
 pub(super) fn readers(section: Section<'_>) -> Option<NameReaders> {
     let prefix = section.parsed("name", NAME_HINT);
     let keys = section.texts("keys");
-    section.require(["name", "keys"], "each [[readers]] has a name and the keys of the neighbours that may ask for it");
-    let mut readers = Vec::new();
-    for named in keys.into_iter().flatten() {
-        match named.value.parse::<PublicKey>() {
-            Ok(key) => readers.push(key),
-            Err(error) => {
-                let hint = "`trib status` shows the keys of neighbours".to_string();
-                section.problem(named.span, format!("'{}' is no key: {error}", named.value), hint);
-            }
-        }
-    }
+    section
+        .require(&["name", "keys"], "each [[readers]] has a name and the keys of the neighbours that may ask for it");
+    let keys = section.keys(keys, "`trib status` shows the keys of neighbours");
     section.finish();
-    Some(NameReaders { prefix: prefix?, keys: readers })
+    Some(NameReaders { prefix: prefix?, keys })
 }
 
 /// Reads the section into `ndn`; files are relative to `folder`.
 pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
-    if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
-        ndn.cache_bytes = ByteCount(bytes);
-    }
+    set_size(section, "cache_size", (0, 1 << 40), &mut ndn.cache_bytes.0);
     if let Some(packets) = section.integer("cache_packets_max", 1..=1 << 32) {
         ndn.cache_packets_max = usize::try_from(packets).ok();
     }
@@ -185,18 +161,14 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     word(section.choice("cache_policy", &CACHE_POLICIES.map(|(name, _)| (name, name))), &mut ndn.cache_policy);
     word(section.choice("strategy", &STRATEGIES.map(|(name, _)| (name, name))), &mut ndn.strategy);
     word(section.choice("selection", &SELECTIONS.map(|(name, _)| (name, name))), &mut ndn.paths.selection);
-    if let Some(flows) = section.integer("acceleration_flows", 0..=1 << 24) {
-        ndn.fab_flows = flows as usize;
-    }
+    section.set_integer("acceleration_flows", 0..=1 << 24, &mut ndn.fab_flows);
     ndn.path_tags = section.choice("path_tags", &[("on", true), ("off", false)]).unwrap_or(ndn.path_tags);
     ndn.tell_rates = section.choice("tell_rates", &[("on", true), ("off", false)]).unwrap_or(ndn.tell_rates);
     let schemes = [("random", LabelScheme::Random), ("huffman", LabelScheme::Huffman)];
     ndn.labels = section.choice("labels", &schemes).unwrap_or(ndn.labels);
     let ways = [("by-name", InvalidPath::ByName), ("nack", InvalidPath::Nack)];
     ndn.invalid_path = section.choice("invalid_path", &ways).unwrap_or(ndn.invalid_path);
-    if let Some(bytes) = section.integer("segment_size", 64..=8_000) {
-        ndn.segment_bytes = bytes as u16;
-    }
+    section.set_integer("segment_size", 64..=8_000, &mut ndn.segment_bytes);
     signing(section, ndn, folder);
     let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
     ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
@@ -206,22 +178,15 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let Some(texts) = section.texts("regions") {
         ndn.regions = names(section, "regions", texts);
     }
-    if let Some(echoes) = section.integer("echoes_per_second", 0..=1 << 20) {
-        ndn.echoes_per_second = echoes as u32;
-    }
-    if let Some(paths) = section.integer("paths_in_use", 1..=256) {
-        ndn.paths.in_use_max = paths as usize;
-    }
-    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    section.set_integer("echoes_per_second", 0..=1 << 20, &mut ndn.echoes_per_second);
+    section.set_integer("paths_in_use", 1..=256, &mut ndn.paths.in_use_max);
     let (millisecond, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
-    set(duration(section, "change_interval", millisecond * 100, hour), &mut ndn.paths.change_interval);
-    set(duration(section, "probe_interval", millisecond * 5, hour), &mut ndn.paths.probe_interval);
-    set(duration(section, "probe_interval_max", millisecond * 5, hour), &mut ndn.paths.probe_interval_max);
-    if let Some(probes) = section.integer("probes_initial", 1..=64) {
-        ndn.paths.probes_initial = probes as u32;
-    }
-    set(duration(section, "interest_lifetime", millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
-    set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
+    set_duration(section, "change_interval", (millisecond * 100, hour), &mut ndn.paths.change_interval);
+    set_duration(section, "probe_interval", (millisecond * 5, hour), &mut ndn.paths.probe_interval);
+    set_duration(section, "probe_interval_max", (millisecond * 5, hour), &mut ndn.paths.probe_interval_max);
+    section.set_integer("probes_initial", 1..=64, &mut ndn.paths.probes_initial);
+    set_duration(section, "interest_lifetime", (millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
+    set_duration(section, "interest_lifetime_max", (millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
 }
 
 /// Whose commands it obeys.
@@ -232,8 +197,8 @@ fn obeyed(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let ManagementTrust::Anchors(anchors) = &mut ndn.management {
         *anchors = Arc::new(ndn.anchors.clone());
         if ndn.anchors.is_empty() {
-            let hint = "add a section [[trust_anchor]] with file = \"root.cert\"".to_string();
-            section.problem(section.span_of("management"), "there is no trust anchor".into(), hint);
+            let hint = "add a section [[trust_anchor]] with file = \"root.cert\"";
+            section.wrong("management", "there is no trust anchor", hint);
         }
     }
 }
@@ -250,49 +215,37 @@ fn signing(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let Some(credentials) = identity(section, folder) {
         ndn.signature = DataSignature::Certified(Arc::new(credentials));
         if section.has("signature") {
-            let hint = "remove one of the two: with an identity its key signs".to_string();
-            section.problem(
-                section.span_of("signature"),
-                "'signature' and 'identity' contradict each other".into(),
-                hint,
-            );
+            let hint = "remove one of the two: with an identity its key signs";
+            section.wrong("signature", "'signature' and 'identity' contradict each other", hint);
         }
     }
 }
 
 /// Limits of the tables.
 fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
-    let integer = |key, range: RangeInclusive<u64>, field: &mut usize| {
-        *field = section.integer(key, range).map_or(*field, |value| value as usize);
-    };
-    integer("faces_max", 5..=1 << 20, &mut limits.faces_max);
-    integer("fib_entries_max", 1..=1 << 24, &mut limits.fib_entries_max);
-    integer("routes_max", 1..=1 << 24, &mut limits.routes_max);
+    section.set_integer("faces_max", 5..=1 << 20, &mut limits.faces_max);
+    section.set_integer("fib_entries_max", 1..=1 << 24, &mut limits.fib_entries_max);
+    section.set_integer("routes_max", 1..=1 << 24, &mut limits.routes_max);
     if let Some(entries) = section.integer("pit_entries_max", 16..=1 << 24) {
         // By default a face may have a quarter of the table.
         limits.pit.entries_max = entries as usize;
         limits.pit.entries_per_face_max = limits.pit.entries_max / 4;
     }
-    integer("pit_entries_per_face_max", 4..=1 << 24, &mut limits.pit.entries_per_face_max);
-    integer("pit_faces_per_entry_max", 1..=1 << 16, &mut limits.pit.in_records_max);
-    if let Some(bytes) = size(section, "pit_bytes_max", 1 << 20, 1 << 36) {
-        limits.pit.bytes_max = bytes as usize;
-    }
-    integer("dead_nonces_max", 0..=1 << 26, &mut limits.dead_nonces_max);
-    integer("queue_packets_max", 16..=1 << 20, &mut limits.face.queue_packets_max);
-    if let Some(bytes) = size(section, "queue_bytes_max", 16 << 10, 1 << 32) {
-        limits.face.queue_bytes_max = bytes as usize;
-    }
-    integer("reassembly_packets_max", 1..=1 << 16, &mut limits.face.reassembly.packets_max);
-    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    section.set_integer("pit_entries_per_face_max", 4..=1 << 24, &mut limits.pit.entries_per_face_max);
+    section.set_integer("pit_faces_per_entry_max", 1..=1 << 16, &mut limits.pit.in_records_max);
+    set_size(section, "pit_bytes_max", (1 << 20, 1 << 36), &mut limits.pit.bytes_max);
+    section.set_integer("dead_nonces_max", 0..=1 << 26, &mut limits.dead_nonces_max);
+    section.set_integer("queue_packets_max", 16..=1 << 20, &mut limits.face.queue_packets_max);
+    set_size(section, "queue_bytes_max", (16 << 10, 1 << 32), &mut limits.face.queue_bytes_max);
+    section.set_integer("reassembly_packets_max", 1..=1 << 16, &mut limits.face.reassembly.packets_max);
     let (millisecond, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
-    set(duration(section, "pit_lifetime_max", millisecond * 100, hour), &mut limits.pit.lifetime_max);
-    set(duration(section, "dead_nonce_lifetime", millisecond * 100, hour), &mut limits.dead_nonce_lifetime);
-    set(duration(section, "reassembly_patience", millisecond, hour), &mut limits.face.reassembly.patience);
+    set_duration(section, "pit_lifetime_max", (millisecond * 100, hour), &mut limits.pit.lifetime_max);
+    set_duration(section, "dead_nonce_lifetime", (millisecond * 100, hour), &mut limits.dead_nonce_lifetime);
+    set_duration(section, "reassembly_patience", (millisecond, hour), &mut limits.face.reassembly.patience);
     if limits.pit.entries_per_face_max > limits.pit.entries_max {
         let span = section.span_of("pit_entries_per_face_max");
         let message = format!("one face cannot have more than all {} entries", limits.pit.entries_max);
-        section.problem(span, message, "write at most 'pit_entries_max'".into());
+        section.problem(span, message, "write at most 'pit_entries_max'");
     }
 }
 
@@ -310,7 +263,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
     match (who, texts) {
         (Some(Who::Keys), None) => {
             let hint = "list the certificates of operators: management_keys = [\"operator.ndncert\"]";
-            section.problem(section.span_of("management"), "the keys are missing".into(), hint.into());
+            section.wrong("management", "the keys are missing", hint);
             None
         }
         (Some(Who::Keys), Some(texts)) => {
@@ -319,15 +272,15 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
                     .unwrap_or_else(|| {
                         key_chain::certificate_in(&folder.join(&text.value)).map(|found| found.key().clone())
                     })
-                    .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT.into()))
+                    .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT))
                     .ok()
             });
             Some(ManagementTrust::Keys(keys.collect()))
         }
         (who, texts) => {
             if texts.is_some() {
-                let hint = "add management = \"keys\", or remove them".to_string();
-                section.problem(section.span_of("management_keys"), "these keys are not used".into(), hint);
+                let hint = "add management = \"keys\", or remove them";
+                section.wrong("management_keys", "these keys are not used", hint);
             }
             match who? {
                 Who::Nobody => Some(ManagementTrust::Nobody),
@@ -359,22 +312,19 @@ fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
 }
 
 /// Reads `identity` and `keys`: the key and the certificates that the node signs with.
-#[expect(clippy::disallowed_methods, reason = "a certificate that does not count now is none to start with")]
 fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
     let keys = section.path("keys", folder).or_else(key_chain::default_folder);
     let Some(identity) = section.parsed::<Name>("identity", NAME_HINT) else {
         if section.has("keys") && !section.has("identity") {
-            let hint = "add identity = \"/lab/alice\", or remove it".to_string();
-            section.problem(section.span_of("keys"), "this key chain is not used".into(), hint);
+            section.wrong("keys", "this key chain is not used", "add identity = \"/lab/alice\", or remove it");
         }
         return None;
     };
     let keys = keys.or_else(|| {
-        let hint = "write keys = \"FOLDER\"".to_string();
-        section.problem(section.span_of("identity"), "there is no home folder for the key chain".into(), hint);
+        section.wrong("identity", "there is no home folder for the key chain", "write keys = \"FOLDER\"");
         None
     })?;
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let unix = tributary_net::wall_clock().as_secs();
     let found = KeyChain::open(&keys).and_then(|chain| {
         let credential = chain.credential(&identity, unix)?;
         let issuers = credential.certificates.first().map(|own| chain.issuers_of(own)).unwrap_or_default();
@@ -383,7 +333,7 @@ fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
     match found {
         Ok(credentials) => credentials,
         Err(error) => {
-            section.problem(section.span_of("identity"), error.message, error.hint.unwrap_or_default());
+            section.wrong("identity", error.message, error.hint.unwrap_or_default());
             None
         }
     }
@@ -392,29 +342,22 @@ fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
 /// Reads a section [[trust_anchor]]; it is a mistake in the config of a `foreign` family.
 pub(super) fn trust_anchor(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<TrustAnchor> {
     if let Some(family) = foreign {
-        let hint = "only names of family \"ndn\" have such anchors; remove the section".to_string();
-        section.problem(section.span_of(""), format!("family {family} has no [[trust_anchor]]"), hint);
+        let hint = "only names of family \"ndn\" have such anchors; remove the section";
+        section.wrong("", format!("family {family} has no [[trust_anchor]]"), hint);
     }
     let file = section.path("file", folder);
     if !section.has("file") {
-        let hint = "write file = \"root.cert\"".to_string();
-        section.problem(section.span_of(""), "a trust anchor needs the file of its certificate".into(), hint);
+        section.wrong("", "a trust anchor needs the file of its certificate", "write file = \"root.cert\"");
     }
-    let certificate = file.and_then(|file| {
-        key_chain::certificate_in(&file)
-            .map_err(|message| section.problem(section.span_of("file"), message, CERTIFICATE_HINT.into()))
-            .ok()
-    });
+    let certificate = file.and_then(|file| section.kept("file", key_chain::certificate_in(&file), CERTIFICATE_HINT));
     let prefix = section.parsed("prefix", NAME_HINT);
-    let schema = section.path("schema", folder).and_then(|file| {
-        let hint = "python-ndn compiles one: compile_lvs(TEXT).encode()";
-        read_schema(&file).map_err(|message| section.problem(section.span_of("schema"), message, hint.into())).ok()
-    });
+    let hint = "python-ndn compiles one: compile_lvs(TEXT).encode()";
+    let schema = section.path("schema", folder).and_then(|file| section.kept("schema", read_schema(&file), hint));
     if let (Some(schema), Some(certificate)) = (&schema, &certificate)
         && !schema.matches(certificate.name().into())
     {
         let message = format!("no rule of the schema is for the anchor itself, '{}'", certificate.name());
-        section.problem(section.span_of("schema"), message, "name the anchor that the schema was written for".into());
+        section.wrong("schema", message, "name the anchor that the schema was written for");
     }
     section.finish();
     let anchor = TrustAnchor::new(certificate?);

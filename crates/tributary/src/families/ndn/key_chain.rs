@@ -47,7 +47,8 @@ pub fn rank(of: &Certificate) -> impl Ord + use<> {
 pub struct KeyChain {
     folder: PathBuf,
     secrets: Vec<Secret>,
-    certificates: Vec<Certificate>,
+    /// All certificates, including other identities'.
+    pub certificates: Vec<Certificate>,
 }
 
 /// A key of a key chain, with the certificates for it, the best one first.
@@ -109,14 +110,6 @@ impl KeyChain {
         self.certificates.push(certificate);
         Ok(())
     }
-    /// Where it is.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-    /// All certificates, including other identities'.
-    pub fn certificates(&self) -> &[Certificate] {
-        &self.certificates
-    }
     /// Whether it has the secret key of this name.
     pub fn has_secret(&self, key: &Name) -> bool {
         self.secrets.iter().any(|secret| secret.name == *key)
@@ -147,7 +140,7 @@ impl KeyChain {
             let folder = self.folder.display();
             let message =
                 format!("the key chain '{folder}' has no key of '{identity}' with a certificate that counts now");
-            ApiError::new(ErrorKind::Usage, message).with_hint(format!("make one with: trib ndn-key new {identity}"))
+            ApiError::usage(message).with_hint(format!("make one with: trib ndn-key new {identity}"))
         })
     }
     /// The certificates of this key chain that lead from one to its issuer, the issuer's, and so on.
@@ -182,11 +175,11 @@ impl KeyChain {
             (Algorithm::Ed25519, Some(seed)) => SignKey::ed25519(&seed),
             (algorithm, None) => draw(algorithm)?,
             (Algorithm::Ecdsa, Some(_)) => {
-                return Err(ApiError::new(ErrorKind::Usage, "a publisher's key is of Ed25519, and never of ECDSA"));
+                return Err(ApiError::usage("a publisher's key is of Ed25519, and never of ECDSA"));
             }
         };
         let named = |error: tributary_ndn::CertificateError| {
-            ApiError::new(ErrorKind::Usage, format!("cannot make a key of '{identity}': {error}"))
+            ApiError::usage(format!("cannot make a key of '{identity}': {error}"))
         };
         let name = tributary_ndn::key_name(identity, &id).map_err(named)?;
         let (verify, by, version) = (key.verify_key(), (&name, &key), (&b"self"[..], unix * 1_000));
@@ -211,7 +204,7 @@ impl KeyChain {
     /// # Errors
     /// [`ApiError`] if the file cannot be written.
     pub fn add_secret(&mut self, secret: &Secret) -> Result<(), ApiError> {
-        let packet = secret.encode().map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        let packet = secret.encode().map_err(|error| ApiError::usage(error.to_string()))?;
         self.write(&packet, "key")?;
         self.secrets.retain(|known| known.name != secret.name);
         self.secrets.push(secret.clone());
@@ -221,7 +214,7 @@ impl KeyChain {
         let failed = |error: std::io::Error| ApiError::io("write to the key chain", self.folder.display(), &error);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
         let name = blake3::hash(packet).to_hex();
-        let text = framed(packet).map_err(|message| ApiError::new(ErrorKind::Usage, message))?;
+        let text = framed(packet).map_err(|message| ApiError::usage(message))?;
         replace_file(&self.folder.join(format!("{name}.{ending}")), &[text.as_bytes()]).map_err(failed)
     }
     /// Issues a certificate for the key in `request`, which must be signed by that key itself, with the key of
@@ -235,7 +228,7 @@ impl KeyChain {
         issuer: &str,
         (unix, valid): (u64, u64),
     ) -> Result<Certificate, ApiError> {
-        let refuse = |message: String| Err(ApiError::new(ErrorKind::Usage, message));
+        let refuse = |message: String| Err(ApiError::usage(message));
         if !request.is_signed_by(request.key()) {
             return refuse(format!(
                 "'{}' is not signed by its own key, so nothing proves that its sender has that key",

@@ -3,18 +3,14 @@ mod config;
 mod framing;
 pub mod key_chain;
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{path::Path, sync::Arc};
 use tributary_content::SigningKey;
 use tributary_core::ByteCount;
 use tributary_ndn::{
     Anchors, Config, NdnNode, RemoteRegistration, Transit,
     config::{DataSignature, StaticRoute},
 };
-use tributary_net::Bell;
+use tributary_net::{Bell, wall_clock};
 use tributary_transport::TransferConfig;
 
 use self::framing::TlvFraming;
@@ -74,14 +70,13 @@ impl FamilySettings for Config {
         let is_open = is_open && self.registration_prefixes.is_empty();
         is_open.then(|| warning.to_string()).into_iter().collect()
     }
-    #[expect(clippy::disallowed_methods, reason = "where a real node starts, before any core runs")]
     fn identify(&mut self, key: &SigningKey, _: &str) {
         if let DataSignature::Ed25519(secret) = &mut self.signature {
             // The signature that the secret is made from is never shown.
             let signature = key.sign("tributary ndn data", b"");
             *secret = blake3::derive_key("tributary 2026 ndn data secret", &signature.0);
         }
-        self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.epoch = wall_clock();
     }
     /// A node that is no router caches nothing and forwards nothing.
     fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {

@@ -1,10 +1,10 @@
 //! The section [psi] of a config file.
-use tributary_core::{ByteCount, Duration};
+use tributary_core::Duration;
 use tributary_psi::Config;
 
 use crate::config::{
     reader::{Scope, Section},
-    values::{duration, size},
+    values::{set_duration, set_size},
 };
 
 const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"37.98, 23.73\"";
@@ -12,26 +12,18 @@ const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"
 /// Reads the section into `psi`.
 pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
     psi.location = section.parsed("location", LOCATION_HINT).or(psi.location);
-    if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
-        psi.cache_bytes = ByteCount(bytes);
-    }
+    set_size(section, "cache_size", (0, 1 << 40), &mut psi.cache_bytes.0);
     if let Some(policy) = section.choice("cache_policy", &CACHE_POLICIES) {
         psi.cache_policy = policy.into();
     }
     if let Some(kinds) = section.choices("fid_kinds", &FID_KINDS) {
         psi.fid_kinds = kinds.into_iter().map(|kind| kind.value.into()).collect();
     }
-    if let Some(interval) = duration(section, "hello_interval", Duration::from_millis(10), Duration::from_secs(60)) {
-        psi.hello_interval = interval;
-    }
-    let lifetime = duration(section, "pending_lifetime", Duration::from_millis(10), Duration::from_secs(60));
-    psi.pending_lifetime = lifetime.unwrap_or(psi.pending_lifetime);
-    if let Some(lease) = duration(section, "lease", Duration::from_secs(1), Duration::from_secs(86_400)) {
-        psi.lease = lease;
-    }
-    if let Some(replicas) = section.integer("replicas", 1..=8) {
-        psi.replicas = replicas as u8;
-    }
+    let short = (Duration::from_millis(10), Duration::from_secs(60));
+    set_duration(section, "hello_interval", short, &mut psi.hello_interval);
+    set_duration(section, "pending_lifetime", short, &mut psi.pending_lifetime);
+    set_duration(section, "lease", (Duration::from_secs(1), Duration::from_secs(86_400)), &mut psi.lease);
+    section.set_integer("replicas", 1..=8, &mut psi.replicas);
     let limits = &mut psi.limits;
     for (key, limit) in [
         ("records_max", &mut limits.records_max),
@@ -47,17 +39,15 @@ pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
         ("links_max", &mut limits.links_max),
         ("pending_packets_max", &mut limits.pending_packets_max),
     ] {
-        if let Some(max) = section.integer(key, 1..=100_000_000) {
-            *limit = max as usize;
-        }
+        section.set_integer(key, 1..=100_000_000, limit);
     }
     if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {
         if psi.topology_manager.is_some() {
             psi.topology_manager = Some(priority as u8);
         } else if scope == Scope::Node {
-            let hint = "add \"topology-manager\" to roles of [node], or remove this line".to_string();
-            let message = "'topology_manager_priority' is set, but the node is no topology manager".to_string();
-            section.problem(section.span_of("topology_manager_priority"), message, hint);
+            let hint = "add \"topology-manager\" to roles of [node], or remove this line";
+            let message = "'topology_manager_priority' is set, but the node is no topology manager";
+            section.wrong("topology_manager_priority", message, hint);
         }
     }
 }

@@ -61,7 +61,7 @@ impl StoreOpener for Inbox {
         let names = self.check(manifest)?;
         self.place.arrived.begin(manifest)?;
         let (place, wanted, delivery) = (self.place.clone(), manifest.clone(), delivery.to_vec());
-        Ok(Box::new(self.place.files.storage().open_store(manifest, move || place.open(&names, &wanted, &delivery))?))
+        Ok(Box::new(self.place.files.storage.open_store(manifest, move || place.open(&names, &wanted, &delivery))?))
     }
 }
 
@@ -130,7 +130,7 @@ impl Place {
     /// Whether an object that may be delivered twice was received before.
     fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
         let (known, left) = {
-            let received = self.received.memory();
+            let received = self.received.0.lock();
             let left = Received::key(&self.folder, &manifest.publication_id(), &[]);
             (received.known(key), received.known(&left).filter(|_| !delivery.is_empty()))
         };
@@ -168,7 +168,7 @@ impl StoreHooks for Arrival {
     fn before_finish(&mut self) -> Result<(), StoreError> {
         self.below.check()?;
         let Some(key) = self.key else { return Ok(()) };
-        let mut received = self.place.received.memory();
+        let mut received = self.place.received.0.lock();
         received.add(key, NUMBER_UNKNOWN)?;
         // Were it lost with the power after the object has its name, that one would be kept twice.
         received.sync()
@@ -178,7 +178,7 @@ impl StoreHooks for Arrival {
         if let Some(key) = self.key {
             // It has its name: a failure to write this costs only a second copy of a repeated message.
             let number = number_of(&self.below.path, &path, self.manifest.kind);
-            let _ = self.place.received.memory().add(key, number.unwrap_or(NUMBER_UNKNOWN));
+            let _ = self.place.received.0.lock().add(key, number.unwrap_or(NUMBER_UNKNOWN));
         }
         self.place.arrived.finish(&self.manifest, &path);
     }
@@ -206,7 +206,7 @@ impl Lines {
     fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
         match fs::symlink_metadata(path) {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
-            Ok(there) => there.is_file() && received.memory().known(&Received::of_lines(folder, path)).is_some(),
+            Ok(there) => there.is_file() && received.0.lock().known(&Received::of_lines(folder, path)).is_some(),
         }
     }
     /// Whether the file at `path` contains the object of `manifest` at offset `at`, judged by its length.
@@ -218,7 +218,7 @@ impl Lines {
         // A foreign line after the publisher's would be mistaken for the publisher's.
         self.place.trust.check_and_remember(&self.manifest)?;
         // One at a time: where a line starts is written down before it is.
-        let mut received = self.place.received.memory();
+        let mut received = self.place.received.0.lock();
         let path = &self.below.path;
         let refused = |error: &io::Error| refused(path, error);
         let of_lines = Received::of_lines(&self.place.folder, path);

@@ -1,11 +1,12 @@
 //! The record of received objects and their places, remembered over restarts.
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tributary_content::{ObjectId, StoreError};
 use tributary_net::disk::replace_file;
@@ -21,7 +22,7 @@ const ENTRY_BYTES: usize = KEY_BYTES + 8;
 /// The record of received objects, so that one delivered again after a crash is not kept twice. Remembers the latest
 /// [`RECEIVED_MAX`] objects in `STATE_DIR/received`: for each a key and a place in a file, appended.
 #[derive(Clone, Debug)]
-pub(crate) struct Received(Arc<Mutex<Memory>>);
+pub(crate) struct Received(pub(super) Arc<Mutex<Memory>>);
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -53,11 +54,6 @@ impl Received {
         }
         memory.write_anew()?;
         Ok(Received(Arc::new(Mutex::new(memory))))
-    }
-    /// The record, locked.
-    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        // It is consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The key of a received object; `delivery` identifies its sending, and is empty if unknown.
     pub(super) fn key(folder: &Path, object: &ObjectId, delivery: &[u8]) -> Key {
@@ -145,15 +141,15 @@ mod tests {
         let key = |number| Received::key(Path::new("/inbox"), &ObjectId([number; 16]), &[]);
         let received = Received::open(folder.path()).unwrap();
         for number in 0..3 {
-            received.memory().add(key(number), number.into()).unwrap();
+            received.0.lock().add(key(number), number.into()).unwrap();
         }
         let path = folder.path().join("received");
         let complete = fs::read(&path).unwrap();
         fs::write(&path, &complete[..complete.len() - 5]).unwrap();
-        let known = |received: &Received| [0, 1, 2].map(|number| received.memory().known(&key(number)));
+        let known = |received: &Received| [0, 1, 2].map(|number| received.0.lock().known(&key(number)));
         let again = Received::open(folder.path()).unwrap();
         assert_eq!(known(&again), [Some(0), Some(1), None]);
-        again.memory().add(key(2), 9).unwrap();
+        again.0.lock().add(key(2), 9).unwrap();
         assert_eq!(known(&Received::open(folder.path()).unwrap()), [Some(0), Some(1), Some(9)]);
         assert_ne!(key(0), Received::key(Path::new("/other"), &ObjectId([0; 16]), &[]));
     }
