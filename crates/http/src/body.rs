@@ -75,7 +75,7 @@ where
 {
     let mut bytes = 0;
     loop {
-        let gathers = outlet.buffer.len() > 0;
+        let gathers = !outlet.buffer.is_empty();
         let wait = match gathers {
             true if outlet.is_idle() || outlet.buffer.len() >= SEGMENT_BYTES => Duration::ZERO,
             true => GATHER,

@@ -117,6 +117,23 @@ impl LocalApi {
     pub fn why_alone(&self) -> Option<ApiError> {
         operations::alone(&self.node)
     }
+    /// Publishes the entries of the config and of earlier runs. An earlier publication that fails becomes a note; a
+    /// publication of the config that fails is an error.
+    ///
+    /// # Errors
+    /// [`ApiError`] names the entry of the config.
+    pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
+        self.node.publish_all()
+    }
+    /// Applies a newer config of the same node: publications, neighbours, readers, groups, the rate limit, the
+    /// certificate and the revocations change now. Returns sentences about the changes, and about those that need a
+    /// restart. If one publication fails, nothing changes.
+    ///
+    /// # Errors
+    /// [`ApiError`] names the part of the new config that cannot be applied.
+    pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
+        self.node.reload(new)
+    }
     /// Fetches the parts of an object that readers want into a cache, until they want no more or `tell` stops it. Its
     /// output is ignored; `on_open` gets the object once it is known.
     ///

@@ -101,7 +101,7 @@ fn secret_in(file: &Path) -> Result<[u8; 32], ApiError> {
     Ok(secret)
 }
 fn framed(packet: &[u8]) -> Result<String, ApiError> {
-    key_chain::framed(packet).map_err(|message| ApiError::usage(message))
+    key_chain::framed(packet).map_err(ApiError::usage)
 }
 fn refused(message: &str) -> ApiError {
     ApiError::new(ErrorKind::Io, message)

@@ -32,7 +32,7 @@ impl Mirrors {
             Ok(_) => Err(wrong(text, "it is no address of http, https or s3".into())),
             Err(error) => Err(wrong(text, error.to_string())),
         };
-        let uplink = |text: &String| text.parse().map_err(|why| ApiError::usage(why));
+        let uplink = |text: &String| text.parse().map_err(ApiError::usage);
         let mut uplinks: Vec<Uplink> = wanted.interfaces.iter().map(uplink).collect::<Result<_, ApiError>>()?;
         if uplinks.is_empty() {
             uplinks = faces.iter().map(uplink_of).collect();

@@ -638,7 +638,7 @@ fn check_output(get: &Get) -> Result<(), ApiError> {
 fn portion(get: &Get) -> Result<Portion, ApiError> {
     let selection = |part: &FolderPart| {
         let below = part.below.as_deref().unwrap_or("");
-        Selection::new(below, &part.include, &part.exclude).map_err(|error| ApiError::usage(error))
+        Selection::new(below, &part.include, &part.exclude).map_err(ApiError::usage)
     };
     Ok(Portion {
         ranges: get.ranges.as_deref().map(parse_ranges).transpose()?,
@@ -652,7 +652,7 @@ fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
 /// The key that a publisher must have, and the certificate if it was named by one.
 fn parse_publisher(text: &str) -> Result<(PublicKey, Option<Vec<u8>>), ApiError> {
     if let Some(packet) = key_chain::certificate_of_publisher(text) {
-        let (key, packet) = packet.map_err(|message| ApiError::usage(message))?;
+        let (key, packet) = packet.map_err(ApiError::usage)?;
         return Ok((key, Some(packet)));
     }
     let key = text.parse::<PublicKey>().map_err(|error| {

@@ -15,7 +15,6 @@ use crate::{
     config::Role,
     error::{ApiError, ErrorKind},
     fault::CorruptObject,
-    local::LocalApi,
     node::{LocalNode, event_bus::Resolution, publications::Publication},
     notice::Notice,
     request::Term,
@@ -33,48 +32,44 @@ pub(crate) struct Put<'a> {
     pub(crate) mirrors: Vec<String>,
 }
 
-impl LocalApi {
+impl LocalNode {
     /// Publishes the entries of the config and of earlier runs. An earlier publication that fails becomes a note; a
     /// publication of the config that fails is an error.
     ///
     /// # Errors
     /// [`ApiError`] names the entry of the config.
-    pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
-        let node = &self.node;
-        let (mut notices, grant) = (Vec::new(), node.closed_grant()?);
-        for entry in &node.config.publish {
-            LocalNode::must_own(grant.as_ref(), &entry.name)?;
+    pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
+        let (mut notices, grant) = (Vec::new(), self.closed_grant()?);
+        for entry in &self.config.publish {
+            Self::must_own(grant.as_ref(), &entry.name)?;
             let (publication, left_out) =
-                node.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))?;
+                self.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))?;
             notices.extend(left_out);
-            notices.push(node.offer(publication)?);
+            notices.push(self.offer(publication)?);
         }
-        for publication in node.publications.list() {
-            if node.config.publish.iter().any(|entry| entry.name == publication.name) {
+        for publication in self.publications.list() {
+            if self.config.publish.iter().any(|entry| entry.name == publication.name) {
                 continue;
             }
             let opened = match publication.copy {
-                Some(_) => node.open_copy(&publication.path).map(|opened| (opened, None)),
-                None => node.readers(&publication.readers).and_then(|readers| {
+                Some(_) => self.open_copy(&publication.path).map(|opened| (opened, None)),
+                None => self.readers(&publication.readers).and_then(|readers| {
                     let of = (&readers[..], &publication.mirrors[..]);
-                    node.open_object(&publication.path, publication.name.clone(), publication.version, of)
+                    self.open_object(&publication.path, publication.name.clone(), publication.version, of)
                 }),
             };
-            match opened.and_then(|(opened, left_out)| Ok((left_out, node.offer(opened)?))) {
+            match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
                 Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
                     let note = format!("'{}' is no longer published: {}", publication.name, error.message);
                     tracing::warn!("{note}");
-                    node.runtime.events.note(&note);
+                    self.runtime.events.note(&note);
                 }
             }
         }
-        node.withdraw_old_copies()?;
+        self.withdraw_old_copies()?;
         Ok(notices)
     }
-}
-
-impl LocalNode {
     /// What the node may publish in a closed network; `None` where others do not refuse names.
     pub(super) fn closed_grant(&self) -> Result<Option<Grant>, ApiError> {
         let network = self.runtime.call(|node, now| node.status(now).network)?;

@@ -7,19 +7,18 @@ use crate::{
     config::{NodeConfig, PublishConfig, Settings},
     error::ApiError,
     families::{NameRule, OtherChanges, Resolution},
-    local::LocalApi,
     node::{LocalNode, membership, peer_keys::PeerKeys},
 };
 
-impl LocalApi {
+impl LocalNode {
     /// Applies a newer config of the same node: publications, neighbours, readers, groups, the rate limit, the
     /// certificate and the revocations change now. Returns sentences about the changes, and about those that need a
     /// restart. If one publication fails, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names the part of the new config that cannot be applied.
-    pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
-        let (node, mut new) = (&self.node, new);
+    pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
+        let (node, mut new) = (self, new);
         new.settings.of_family_mut().identify(&node.key, &new.label);
         if node.config.network.is_some() {
             new.settings.of_family_mut().certify(&node.key.public());

@@ -214,7 +214,7 @@ impl KeyChain {
         let failed = |error: std::io::Error| ApiError::io("write to the key chain", self.folder.display(), &error);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
         let name = blake3::hash(packet).to_hex();
-        let text = framed(packet).map_err(|message| ApiError::usage(message))?;
+        let text = framed(packet).map_err(ApiError::usage)?;
         replace_file(&self.folder.join(format!("{name}.{ending}")), &[text.as_bytes()]).map_err(failed)
     }
     /// Issues a certificate for the key in `request`, which must be signed by that key itself, with the key of
