@@ -221,14 +221,14 @@ impl Sender {
     /// A segment; `None` if it does not exist, if it must be read first, or, with [`Sender::refused`] set, if it cannot
     /// be read.
     fn packet(&mut self, object: &ObjectId, version: u64, packet: u32, interest: &dyn Fn() -> Bytes) -> Option<Bytes> {
-        let published = self.objects.get_mut(object)?;
+        let (published, recent) = self.objects.open(object)?;
         if published.reader().manifest().version != version {
             return None;
         }
         let in_tree = packet >= TREE_PACKET_FIRST;
         let content = match published.state.layout.locate(packet) {
             Some((unit, offset, len)) => {
-                let bytes = match published.unit(unit, |cut| &cut.tree) {
+                let bytes = match published.unit(unit, recent, |cut| &cut.tree) {
                     Ok(Some(bytes)) => bytes,
                     Ok(None) => {
                         let index = Layout::chunk_of(unit)?;

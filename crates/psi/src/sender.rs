@@ -175,7 +175,7 @@ impl Sender {
     /// The first packet that cannot be read, and why; `None` if it may be later.
     fn collect(&mut self, request: &Request) -> Result<Option<Request>, (u32, Option<Unavailable>)> {
         self.is_arriving = false;
-        let Some(published) = self.objects.get_mut(&request.object) else {
+        let Some((published, recent)) = self.objects.open(&request.object) else {
             self.unknown_objects += 1;
             return Ok(None);
         };
@@ -201,7 +201,7 @@ impl Sender {
                 if reads > REQUEST_READS_MAX {
                     return Ok(None);
                 }
-                match published.unit(unit, |cut| &cut.tree) {
+                match published.unit(unit, recent, |cut| &cut.tree) {
                     Ok(Some(bytes)) => open = Some((unit, bytes)),
                     Ok(None) => {
                         let rest = Request { ranges: without_first(&request.ranges, at), ..request.clone() };

@@ -1,7 +1,8 @@
 //! The objects that a node publishes, and their outgoing chunks: reads from a disk complete asynchronously, so that
 //! they never block the node.
 //!
-//! A source calls [`Published::chunk`]. If that returns `None`, the source starts to read the chunk with
+//! A source opens an object with [`Catalogue::open`] and calls [`Published::chunk`]. If that returns `None`, the source
+//! starts to read the chunk with
 //! [`Catalogue::begin_read`], keeps the request, for example in a [`WaitQueue`], and answers it between
 //! [`Catalogue::take_read`] and [`Catalogue::forget_read`].
 //!
@@ -24,6 +25,10 @@ use crate::layout::{Layout, Unit};
 /// Maximum bytes of chunks that a source reads at a time; at least one chunk is read.
 pub const READ_BYTES_MAX: u64 = 8 << 20;
 
+/// Maximum bytes of chunks that are kept to be given again, and their number.
+const RECENT_BYTES_MAX: u64 = 8 << 20;
+const RECENT_MAX: usize = 64;
+
 /// Publications by id, by name and by their bytes; `T` is the family's state of each.
 pub struct Catalogue<T> {
     objects: BTreeMap<ObjectId, Published<T>>,
@@ -33,14 +38,45 @@ pub struct Catalogue<T> {
     /// Objects with chunks being read, and the bytes of all these chunks.
     reading: BTreeSet<ObjectId>,
     reading_bytes: u64,
+    recent: Recent,
     failures: VecDeque<(Name, StoreError)>,
+}
+
+/// The chunks that were given last, the latest first. Requests for neighbouring packets follow each other, and several
+/// receivers ask for different chunks in turn: without them each request would read and hash a whole chunk.
+#[derive(Default)]
+pub struct Recent {
+    chunks: VecDeque<(ObjectId, ChunkIndex, Bytes)>,
+    bytes: u64,
+}
+
+impl Recent {
+    fn get(&mut self, object: &ObjectId, index: ChunkIndex) -> Option<Bytes> {
+        let at = self.chunks.iter().position(|(of, other, _)| *other == index && of == object)?;
+        if at > 0
+            && let Some(chunk) = self.chunks.remove(at)
+        {
+            self.chunks.push_front(chunk);
+        }
+        self.chunks.front().map(|(.., bytes)| bytes.clone())
+    }
+    fn put(&mut self, object: ObjectId, index: ChunkIndex, bytes: Bytes) {
+        self.bytes += bytes.len() as u64;
+        self.chunks.push_front((object, index, bytes));
+        while self.chunks.len() > RECENT_MAX || self.chunks.len() > 1 && self.bytes > RECENT_BYTES_MAX {
+            let Some((.., oldest)) = self.chunks.pop_back() else { return };
+            self.bytes -= oldest.len() as u64;
+        }
+    }
+    fn forget(&mut self, object: &ObjectId) {
+        self.chunks.retain(|(of, ..)| of != object);
+        self.bytes = self.chunks.iter().map(|(.., bytes)| bytes.len() as u64).sum();
+    }
 }
 
 /// An object, and its chunks that are being read.
 pub struct Published<T> {
     reader: Box<dyn ObjectReader>,
-    /// The chunk that was given last: requests for neighbouring packets follow each other.
-    last: Option<(ChunkIndex, Bytes)>,
     reading: BTreeSet<ChunkIndex>,
     read: BTreeMap<ChunkIndex, Result<Bytes, StoreError>>,
     /// Why it could not be read last.
@@ -60,11 +96,9 @@ impl<T> Published<T> {
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read.
-    pub fn chunk(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-        if let Some((last, bytes)) = &self.last
-            && *last == index
-        {
-            return Ok(Some(bytes.clone()));
+    pub fn chunk(&mut self, index: ChunkIndex, recent: &mut Recent) -> Result<Option<Bytes>, StoreError> {
+        if let Some(bytes) = recent.get(&self.bytes, index) {
+            return Ok(Some(bytes));
         }
         let bytes = match self.read.get(&index) {
             Some(read) => read.clone().map(Some)?,
@@ -72,7 +106,7 @@ impl<T> Published<T> {
             None => self.reader.try_read(index)?,
         };
         if let Some(bytes) = &bytes {
-            self.last = Some((index, bytes.clone()));
+            recent.put(self.bytes, index, bytes.clone());
         }
         Ok(bytes)
     }
@@ -80,10 +114,15 @@ impl<T> Published<T> {
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read.
-    pub fn unit(&mut self, unit: Unit, tree: impl FnOnce(&T) -> &Bytes) -> Result<Option<Bytes>, StoreError> {
+    pub fn unit(
+        &mut self,
+        unit: Unit,
+        recent: &mut Recent,
+        tree: impl FnOnce(&T) -> &Bytes,
+    ) -> Result<Option<Bytes>, StoreError> {
         match Layout::chunk_of(unit) {
             None => Ok(Some(tree(&self.state).clone())),
-            Some(index) => self.chunk(index),
+            Some(index) => self.chunk(index, recent),
         }
     }
     /// Records why it cannot be read; false if that is already known.
@@ -105,6 +144,7 @@ impl<T> Default for Catalogue<T> {
             by_bytes: BTreeMap::new(),
             reading: BTreeSet::new(),
             reading_bytes: 0,
+            recent: Recent::default(),
             failures: VecDeque::new(),
         }
     }
@@ -130,8 +170,8 @@ impl<T> Catalogue<T> {
     pub fn keep(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Option<ObjectId> {
         let (publication, bytes) = (reader.manifest().publication_id(), reader.manifest().object_id());
         let had_other = self.remove(&publication);
-        let (last, reading, read, failed) = (None, BTreeSet::new(), BTreeMap::new(), None);
-        self.objects.insert(publication, Published { reader, last, reading, read, failed, bytes, state });
+        let (reading, read, failed) = (BTreeSet::new(), BTreeMap::new(), None);
+        self.objects.insert(publication, Published { reader, reading, read, failed, bytes, state });
         had_other.then_some(publication)
     }
     /// Withdraws a name; returns its publication.
@@ -149,6 +189,7 @@ impl<T> Catalogue<T> {
                 self.by_bytes.remove(&gone.bytes);
             }
         }
+        self.recent.forget(&gone.bytes);
         self.reading.remove(publication);
         self.reading_bytes -= gone.reading.iter().map(|index| gone.chunk_bytes(*index)).sum::<u64>();
         true
@@ -163,10 +204,14 @@ impl<T> Catalogue<T> {
     pub fn get(&self, object: &ObjectId) -> Option<&Published<T>> {
         self.objects.get(&self.answering(object)?)
     }
-    /// The same, to read from.
+    /// The same, to change.
     pub fn get_mut(&mut self, object: &ObjectId) -> Option<&mut Published<T>> {
+        Some(self.open(object)?.0)
+    }
+    /// The same, to read from.
+    pub fn open(&mut self, object: &ObjectId) -> Option<(&mut Published<T>, &mut Recent)> {
         let publication = self.answering(object)?;
-        self.objects.get_mut(&publication)
+        Some((self.objects.get_mut(&publication)?, &mut self.recent))
     }
     /// The publication under a name.
     pub fn by_name(&self, name: &Name) -> Option<ObjectId> {
@@ -351,11 +396,14 @@ mod tests {
         let taken = catalogue.take_read();
         assert_eq!((taken.len(), catalogue.is_reading()), (2, false));
         let read = |catalogue: &mut Catalogue<()>, index| {
-            catalogue.get_mut(&ids[0]).expect("it is here").chunk(ChunkIndex(index)).expect("it can be read").is_some()
+            let (object, recent) = catalogue.open(&ids[0]).expect("it is here");
+            object.chunk(ChunkIndex(index), recent).expect("it can be read").is_some()
         };
         assert!(read(&mut catalogue, 0) && read(&mut catalogue, 1));
         catalogue.forget_read(&taken);
-        assert!(!read(&mut catalogue, 0) && read(&mut catalogue, 1), "the last one is kept");
+        assert!(read(&mut catalogue, 0) && read(&mut catalogue, 1), "as much as may be read at a time is kept");
+        catalogue.recent = Recent::default();
+        assert!(!read(&mut catalogue, 0) && !read(&mut catalogue, 1));
     }
 
     /// An object that has nothing yet.
@@ -431,5 +479,33 @@ mod tests {
         assert!(catalogue.keep(Box::new(of("/a")), ()).is_none());
         assert!(catalogue.get(&bytes).is_none(), "what is not offered is known by its publication alone");
         assert!(catalogue.get(&publications[0]).is_some());
+    }
+
+    #[test]
+    fn receivers_that_ask_for_different_chunks_in_turn_read_each_once() {
+        let key = SigningKey::from_secret(&[7; 32]);
+        let object = |name: &str, chunks: usize| {
+            let bytes = alloc::vec![chunks as u8; chunks << 20];
+            let name = name.parse().expect("a name");
+            Box::new(MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, 1 << 20).expect("legal"))
+        };
+        let mut recent = Recent::default();
+        let of = |object: &MemoryObject| object.manifest().object_id();
+        let (mut one, mut other) = (object("/a", 4), object("/b", 6));
+        for round in 0..3 {
+            for (is_one, index) in [(true, 0), (false, 0), (true, 3), (false, 5)] {
+                let object = if is_one { &mut one } else { &mut other };
+                let (id, index) = (of(object), ChunkIndex(index));
+                let had = recent.get(&id, index);
+                assert_eq!(had.is_some(), round > 0);
+                if had.is_none() {
+                    recent.put(id, index, object.read_chunk(index).expect("it is here"));
+                }
+            }
+        }
+        (0..6).for_each(|index| recent.put(of(&other), ChunkIndex(index), Bytes::from(alloc::vec![0; 2 << 20])));
+        assert!(recent.bytes <= RECENT_BYTES_MAX && recent.get(&of(&one), ChunkIndex(0)).is_none());
+        recent.forget(&of(&other));
+        assert_eq!((recent.bytes, recent.chunks.len()), (0, 0));
     }
 }

@@ -42,7 +42,8 @@ impl Sender {
             return Err(failure);
         }
         let answering = self.objects.answering(&object);
-        let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is no longer published"))?;
+        let opened = self.objects.open(&object);
+        let (published, recent) = opened.ok_or_else(|| Failure::here("it is no longer published"))?;
         let Some(index) = chunk.next.number.checked_sub(1) else {
             return Ok(Read::Complete(published.state.clone().into()));
         };
@@ -53,7 +54,8 @@ impl Sender {
         let mut at = start + chunk.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         while at < end {
             let of = u32::try_from(at / unit).unwrap_or(u32::MAX);
-            let read = published.chunk(ChunkIndex(of)).map_err(|error| Failure::of_source(&error, answering))?;
+            let read = published.chunk(ChunkIndex(of), recent);
+            let read = read.map_err(|error| Failure::of_source(&error, answering))?;
             let Some(bytes) = read else { return Ok(Read::Needs(ChunkIndex(of))) };
             let from = at - u64::from(of) * unit;
             let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
