@@ -68,6 +68,9 @@ const WINDOW_INITIAL_TIME: Duration = Duration::from_secs(1);
 const WINDOW_INITIAL_PACKETS_MIN: u64 = 2;
 /// How long the single source of a suspect unit may be silent before the transfer requests the unit from another one.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two searches for packets that this path would deliver sooner than another one, while nothing is idle:
+/// they go through everything in flight.
+const SEARCH_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two checks of readers that do not notify, while they hold the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -199,6 +202,9 @@ pub struct Transfer {
     running: Option<Running>,
     last_path: PathId,
     polled_at: Time,
+    /// From when packets in flight may be searched again, and whether a search waits for that.
+    search_at: Time,
+    awaits_search: bool,
     coupled_at: Time,
     /// What sub-flows that share links get together, by their paths.
     group_models: BTreeMap<Vec<PathId>, GroupModel>,
@@ -287,6 +293,8 @@ impl Transfer {
             running: None,
             last_path: PathId(0),
             polled_at: now,
+            search_at: now,
+            awaits_search: false,
             coupled_at: now,
             group_models: BTreeMap::new(),
             described: None,

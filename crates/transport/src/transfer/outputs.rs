@@ -22,7 +22,14 @@ impl Transfer {
         let request = match shared.faces.is_plain() {
             true => self.request_in_turn(now, None),
             false => self.request_by_rank(now, &shared.faces),
-        }?;
+        };
+        let Some(request) = request else {
+            self.awaits_search = self.search_at > now;
+            if !self.awaits_search {
+                self.search_at = now + SEARCH_PAUSE;
+            }
+            return None;
+        };
         let bytes =
             request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>() * u64::from(request.packet_bytes);
         self.limit.on_pass(now, bytes);
@@ -70,6 +77,7 @@ impl Transfer {
         let Some(running) = &self.running else { return due };
         due = earlier(due, Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at));
         due = earlier(due, running.partials.next_poll(self.polled_at));
+        due = earlier(due, self.awaits_search.then_some(self.search_at).filter(|at| *at > self.polled_at));
         earlier(
             due,
             (running.awaits_reader() && running.writer.must_be_looked_at()).then(|| self.polled_at + READER_INTERVAL),

@@ -47,7 +47,7 @@ impl Transfer {
             flow.on_starved();
             let (eta, rate) = (flow.arrival_of(now, room), flow.meter.rate(now));
             kind = RequestKind::Duplicating;
-            let late = self.late_packets(id, eta, room);
+            let late = if self.search_at > now { Ranges::new() } else { self.late_packets(id, eta, room) };
             match (&mut self.running, self.paths.get(&id)) {
                 (Some(running), Some(path)) if late.is_empty() => {
                     // A poll takes nothing away from the paths that answer.
@@ -114,7 +114,7 @@ impl Transfer {
             if left > 0 {
                 let is_there =
                     |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| running.partials.has(source, unit));
-                packets.extend(flow.late_packets(eta, left, |packet| running.wants(packet) && is_there(packet)));
+                packets.extend(flow.late_packets(eta, left, |packet| is_there(packet) && running.wants(packet)));
             }
         }
         packets.sort_unstable();
