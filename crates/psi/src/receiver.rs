@@ -87,9 +87,28 @@ struct Route {
 struct Pending {
     version: OfferVersion,
     since: Time,
-    /// By their index; `None` for a useless one.
-    offers: BTreeMap<u8, Option<Offer>>,
+    /// By their index, and whether the source is of use.
+    offers: BTreeMap<u8, (Offer, bool)>,
     count: u8,
+}
+
+impl Pending {
+    /// The offers of sources that are of use, each with its manifest; without those whose manifest is still on its way.
+    fn of_use(&self) -> Vec<Offer> {
+        let (mut offers, mut before) = (Vec::new(), None);
+        for (index, (offer, is_of_use)) in &self.offers {
+            if !offer.manifest.is_empty() {
+                before = Some((*index, &offer.manifest));
+            }
+            let Some((last, manifest)) = before else { continue };
+            // Each part up to this one has arrived.
+            let is_known = offer.manifest.is_empty().then(|| self.offers.range(last..=*index).count());
+            if is_known.is_none_or(|parts| parts == usize::from(index - last) + 1) && *is_of_use {
+                offers.push(Offer { manifest: manifest.clone(), ..offer.clone() });
+            }
+        }
+        offers
+    }
 }
 
 impl Receiver {
@@ -169,7 +188,7 @@ impl Receiver {
         }
         let Some(pending) = entry.pending.as_mut().filter(|pending| pending.version == offer.version) else { return };
         if offer.count > 0 {
-            pending.offers.insert(offer.index, is_of_use.then_some(offer));
+            pending.offers.insert(offer.index, (offer, is_of_use));
         } else {
             // Only the acting node of a name, which holds all its publications, requests its paths.
             entry.transfer.set_absent(NOBODY);
@@ -308,7 +327,8 @@ impl Receiver {
             entry.applied = Some(pending.version);
         }
         let (mut sources, mut offered) = (Vec::new(), BTreeSet::new());
-        let offers: Vec<Offer> = pending.offers.values().flatten().cloned().collect();
+        let offers = pending.of_use();
+        let is_empty = offers.is_empty();
         for offer in offers {
             let mut paths = Vec::new();
             let rate = |kbps: u32| (kbps > 0).then(|| Rate::from_bits_per_second(u64::from(kbps) * 1000));
@@ -366,7 +386,8 @@ impl Receiver {
         }
         if pending.offers.len() < usize::from(pending.count) {
             // The rest may still arrive; the present offers are used until then.
-            entry.pending = Some(Pending { since: Time::MAX, ..pending });
+            let since = if is_empty { now } else { Time::MAX };
+            entry.pending = Some(Pending { since, ..pending });
         }
     }
 }
@@ -516,6 +537,25 @@ mod tests {
         let labels: Vec<_> = report.sources.iter().map(|source| source.node).collect();
         assert_eq!(labels, [NodeId(6)]);
         assert_eq!(report.paths.len(), 1);
+    }
+    #[test]
+    fn a_source_without_a_manifest_has_that_of_the_one_before_once_that_is_known() {
+        let (mut receiver, id) = receiver();
+        let mut part = |index: u8, seconds: u64| {
+            let now = seconds * 10_000;
+            let mut part =
+                Offer { index, count: 3, source: NodeId(5 + u64::from(index)), ..offer(id, 1, index.into()) };
+            if index > 0 {
+                part.manifest.clear();
+            }
+            receiver.handle_offer(Time::from_millis(now), part, index != 1, &mut |_| None);
+            receiver.handle_timeout(Time::from_millis(now) + FIRST_OFFER_PATIENCE * 2, &mut |_| None);
+            let report = receiver.transfers.report(Time::ZERO, id).expect("it runs");
+            report.sources.iter().map(|source| source.node.0).collect::<Vec<_>>()
+        };
+        assert_eq!(part(2, 0), [0; 0], "its manifest is not known yet");
+        assert_eq!(part(0, 1), [5]);
+        assert_eq!(part(1, 2), [5, 7], "the second is of no use, and its manifest counts");
     }
     #[test]
     fn flow_numbers_of_paths_that_are_withdrawn_are_used_again_after_a_rest() {

@@ -57,8 +57,8 @@ use crate::{
     control::SendResult,
     ids::RecordKey,
     wire::{
-        Answer, EntryKey, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX, Rejection,
-        Reply, VERSION_FIRST_MAX,
+        Answer, EntryKey, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, Rejection, Reply,
+        VERSION_FIRST_MAX,
     },
 };
 use call::{Call, Purpose};
@@ -102,8 +102,8 @@ pub struct RendezvousConfig {
     /// How long after its start a node reports no item as unpublished. If all nodes have restarted, hosts publish again
     /// in this time. Default: 2 s.
     pub silence: Duration,
-    /// Publishers of one item that one subscriber learns, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests
-    /// always fit one message.
+    /// Publishers of one item that one subscriber learns if there are more, besides itself, further complete ones and
+    /// those with another manifest. Default: 8.
     pub named_max: usize,
     /// Bytes of a manifest. Default: 1,400.
     pub manifest_bytes_max: usize,
@@ -116,7 +116,7 @@ impl Default for RendezvousConfig {
         RendezvousConfig {
             replicas: 3,
             silence: Duration::from_secs(2),
-            named_max: 32,
+            named_max: 8,
             manifest_bytes_max: MANIFEST_BYTES_MAX,
             limits: Limits::default(),
         }
@@ -231,10 +231,10 @@ impl Rendezvous {
     /// [`Rendezvous::handle_members`] was called.
     ///
     /// # Panics
-    /// If `config.replicas` is zero, or `config.named_max` exceeds [`PUBLISHERS_MAX`].
+    /// If `config.replicas` is zero, or `config.named_max` exceeds 31.
     pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) -> Self {
         assert!(config.replicas > 0, "a record is held by at least one node");
-        assert!(config.named_max <= PUBLISHERS_MAX, "a path request has at most {PUBLISHERS_MAX} publishers");
+        assert!(config.named_max < 32, "the manifests of 32 publishers fit one path request");
         Rendezvous {
             members: Members::new(me, config.replicas),
             config,

@@ -1,6 +1,9 @@
 //! What follows from a change of a record: matches for the topology managers, notices for the subscribers of a scope,
 //! news for the parent scope, timers.
-use alloc::vec::Vec;
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use tributary_core::{Duration, NodeId, Random, Time};
 
@@ -22,6 +25,11 @@ const NOTICE_BYTES_MAX: usize = 48 << 10;
 /// spread over at most five minutes, which the shortest registration outlasts.
 const REGISTER_EACH: Duration = Duration::from_millis(1);
 const SPREAD_RECORDS_MAX: u32 = 300_000;
+/// Time between two looks at who learns of which publishers: in a swarm each receiver becomes a publisher, and each
+/// subscriber would be told of each of them.
+const NAMING_PAUSE: Duration = Duration::from_millis(200);
+/// Publishers that one subscriber learns at most: their manifests always fit one message.
+const NAMED_MAX: usize = 32;
 
 impl Rendezvous {
     /// Merges one entry and notes the work that follows; [`Rendezvous::settle`] does it.
@@ -36,7 +44,7 @@ impl Rendezvous {
             if let EntryKey::Publisher(node) = entry_key {
                 self.leases.recount(node, key, version_before, version);
             }
-            note_change(record, &entry_key, before.as_ref(), after.as_ref());
+            note_change(now, record, &entry_key, before.as_ref(), after.as_ref());
         }
         self.touched.insert(key);
     }
@@ -47,7 +55,7 @@ impl Rendezvous {
             if let EntryKey::Publisher(node) = entry_key {
                 self.leases.recount(node, key, Some(version), None);
             }
-            note_change(record, &entry_key, Some(&before), None);
+            note_change(now, record, &entry_key, Some(&before), None);
         }
         if record.drop_at.is_some_and(|at| at <= now) {
             self.on_drop_due(now, key);
@@ -99,6 +107,7 @@ impl Rendezvous {
         record.acting = acts;
         if !acts {
             record.matches.clear();
+            record.naming.stop();
             record.changed.clear();
             record.listings.clear();
         }
@@ -157,60 +166,69 @@ impl Rendezvous {
         self.touched.insert(key);
     }
 
-    /// Passes matches to the topology managers (paper §III-B1 step 2): the publishers of the item, or a part of them if
-    /// there are very many, for each subscription that is new, renewed, or whose publishers changed.
+    /// Passes matches to the topology managers (paper §III-B1 step 2): for each subscription that is new or renewed, and
+    /// for each that is to learn of other publishers than before.
     fn notify_matches(&mut self, now: Time, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
-        if record.matches.is_empty() {
+        let is_turn = record.naming.due.is_some_and(|due| due <= now);
+        if record.matches.is_empty() && !is_turn {
             return;
         }
-        let item = ItemId::new(&record.name);
-        let publishers: Vec<Publisher> = record
-            .publishers()
-            .filter_map(|(key, held)| match (key, &held.value) {
-                (EntryKey::Publisher(node), Some(EntryValue::Publisher { label, manifest, .. })) => {
-                    let (label, manifest) = (label.clone(), manifest.clone());
-                    Some(Publisher { node: *node, version: held.version, label, manifest })
-                }
-                _ => None,
-            })
-            .collect();
+        let due = core::mem::take(&mut record.matches);
+        let mut matches = due.clone();
+        if is_turn {
+            record.naming.begin(now);
+            matches.append(&mut subscription_keys(record));
+        }
+        let mut early = BTreeSet::new();
+        let choice = Choice::of(record, self.config.named_max);
         let withdrawn = record.withdrawn_publishers(WITHDRAWN_MAX);
-        let is_too_early = publishers.is_empty() && withdrawn.is_empty() && now < self.speaks_from;
-        for (subscriber, transfer) in core::mem::take(&mut record.matches) {
-            let item = item.clone();
+        if choice.publishers.is_empty() && withdrawn.is_empty() && now < self.speaks_from {
+            // Withdrawals of subscriptions do not depend on publishers.
+            let waits = |subscription: &(NodeId, u32)| record.subscription(*subscription).is_some();
+            (early, matches) = matches.into_iter().partition(waits);
+        }
+        let mut told = Vec::new();
+        for subscription in matches {
             // The lease of a forgotten entry has ended at the topology managers too.
-            let Some(held) = record.entries.get(&EntryKey::Subscription(subscriber, transfer)) else { continue };
-            let version = held.version;
-            if is_too_early && held.value.is_some() {
-                record.matches.insert((subscriber, transfer));
+            let Some(held) = record.entries.get(&EntryKey::Subscription(subscription.0, subscription.1)) else {
                 continue;
-            }
-            let request = match &held.value {
-                Some(EntryValue::Subscription { k, metric }) => PathRequest {
-                    subscriber,
-                    transfer,
-                    version,
-                    item,
-                    metric: *metric,
-                    paths: (*k).min(PATHS_MAX as u8),
-                    lease_ms: u32::try_from(held.expires.since(now).as_millis()).unwrap_or(u32::MAX),
-                    publishers: named(&publishers, subscriber, self.config.named_max),
-                    withdrawn: withdrawn.clone(),
-                },
-                _ => PathRequest {
-                    subscriber,
-                    transfer,
-                    version,
-                    item,
-                    metric: tributary_transport::PathMetric::Hops,
-                    paths: 0,
-                    lease_ms: 0,
-                    publishers: Vec::new(),
-                    withdrawn: Vec::new(),
-                },
             };
+            let mut request = PathRequest {
+                subscriber: subscription.0,
+                transfer: subscription.1,
+                version: held.version,
+                item: ItemId::new(&record.name),
+                metric: tributary_transport::PathMetric::Hops,
+                paths: 0,
+                lease_ms: 0,
+                publishers: Vec::new(),
+                withdrawn: Vec::new(),
+            };
+            if let Some((k, metric)) = record.subscription(subscription) {
+                let (named, known) = (choice.named(subscription.0), record.naming.told.get(&subscription));
+                if !due.contains(&subscription) && known == Some(&named) {
+                    continue;
+                }
+                (request.metric, request.paths) = (metric, k.min(PATHS_MAX as u8));
+                request.lease_ms = u32::try_from(held.expires.since(now).as_millis()).unwrap_or(u32::MAX);
+                // The managers know no others of this transfer, unless this node has just begun to act.
+                let was_told = |node: &NodeId| known.is_none_or(|known| known.iter().any(|(known, _)| known == node));
+                request.withdrawn = withdrawn.iter().filter(|(node, _)| was_told(node)).copied().collect();
+                request.publishers = named.iter().filter_map(|(node, _)| publisher(record, *node)).collect();
+                share_manifests(&mut request.publishers);
+                told.push((subscription, Some(named)));
+            } else {
+                told.push((subscription, None));
+            }
             self.messages.push_back((Target::TopologyManagers, Message::PathRequest(request)));
+        }
+        record.matches = early;
+        for (subscription, named) in told {
+            match named {
+                Some(named) => record.naming.told.insert(subscription, named),
+                None => record.naming.told.remove(&subscription),
+            };
         }
     }
 
@@ -273,24 +291,82 @@ impl Rendezvous {
     }
 }
 
-/// Up to `max` of the publishers of an item. A quarter are those whose hosts have run longest, which are the likeliest
-/// to be complete and to stay; the others differ from subscriber to subscriber, so that receivers that serve each other
-/// while they fetch do not depend on a few. A subscriber that publishes is always among its own, since it is the
-/// nearest. The choice changes little when publishers join and leave.
-fn named(publishers: &[Publisher], subscriber: NodeId, max: usize) -> Vec<Publisher> {
-    if publishers.len() <= max {
-        return publishers.to_vec();
+/// A publisher as path requests name it.
+fn publisher(record: &Record, node: NodeId) -> Option<Publisher> {
+    let held = record.entries.get(&EntryKey::Publisher(node))?;
+    let Some(EntryValue::Publisher { label, manifest, .. }) = &held.value else { return None };
+    Some(Publisher { node, version: held.version, label: label.clone(), manifest: manifest.clone() })
+}
+/// Leaves out manifests that are those of the publisher before.
+fn share_manifests(publishers: &mut [Publisher]) {
+    publishers.sort_by(|a, b| a.manifest.cmp(&b.manifest));
+    for at in (1..publishers.len()).rev() {
+        if publishers[at].manifest == publishers[at - 1].manifest {
+            publishers[at].manifest.clear();
+        }
     }
-    let mut all: Vec<&Publisher> = publishers.iter().collect();
-    // Versions start with the host's start time.
-    all.sort_unstable_by_key(|publisher| (publisher.version, publisher.node));
-    let others = all.split_off(max / 4);
-    let turn =
-        |publisher: &&Publisher| (publisher.node != subscriber, Random::new(subscriber.0, publisher.node.0).bits());
-    let mut others: Vec<_> = others.into_iter().map(|publisher| (turn(&publisher), publisher)).collect();
-    others.sort_unstable_by_key(|(turn, publisher)| (*turn, publisher.node));
-    let room = max - all.len();
-    all.into_iter().chain(others.into_iter().take(room).map(|(_, publisher)| publisher)).cloned().collect()
+}
+
+/// Chooses the publishers that each subscriber learns, so that the work of a swarm grows with its size only: up to
+/// `max` that differ from subscriber to subscriber.
+///
+/// A publisher that has no subscription is complete. `max` subscribers learn of each complete one: if all did, a source
+/// would serve each of them too slowly for any to pass on a chunk soon. A pair keeps its rank while others come and go,
+/// so that a choice changes about `max · ln n` times while a swarm of `n` gathers.
+struct Choice<'a> {
+    publishers: Vec<(NodeId, u64, &'a [u8])>,
+    /// The complete publishers that each subscriber learns of.
+    seeds: BTreeMap<NodeId, Vec<NodeId>>,
+    max: usize,
+}
+
+impl<'a> Choice<'a> {
+    fn of(record: &'a Record, max: usize) -> Choice<'a> {
+        let publishers: Vec<(NodeId, u64, &[u8])> = record
+            .publishers()
+            .filter_map(|(key, held)| match (key, &held.value) {
+                (EntryKey::Publisher(node), Some(EntryValue::Publisher { manifest, .. })) => {
+                    Some((*node, held.version, manifest.as_slice()))
+                }
+                _ => None,
+            })
+            .collect();
+        let mut seeds: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        if publishers.len() > max {
+            let subscribers: BTreeSet<NodeId> = subscription_keys(record).into_iter().map(|(node, _)| node).collect();
+            for (seed, ..) in publishers.iter().filter(|(node, ..)| !subscribers.contains(node)) {
+                let mut nearest: Vec<NodeId> = subscribers.iter().copied().collect();
+                nearest.sort_unstable_by_key(|subscriber| rank(*seed, *subscriber));
+                nearest.into_iter().take(max).for_each(|to| seeds.entry(to).or_default().push(*seed));
+            }
+        }
+        Choice { publishers, seeds, max }
+    }
+    /// The publishers that a subscriber learns of, with their versions; itself too if it is one, as the nearest.
+    fn named(&self, subscriber: NodeId) -> Vec<(NodeId, u64)> {
+        let mut named: Vec<&(NodeId, u64, &[u8])> = self.publishers.iter().collect();
+        if named.len() > self.max {
+            let seeds = self.seeds.get(&subscriber).map_or(&[][..], Vec::as_slice);
+            let of_rank = |(node, ..): &&(NodeId, u64, &[u8])| {
+                (*node != subscriber, !seeds.contains(node), rank(*node, subscriber))
+            };
+            named.sort_by_cached_key(of_rank);
+            let own = usize::from(named[0].0 == subscriber);
+            let rest = named.split_off(own + self.max.max(seeds.len()).min(NAMED_MAX - 1));
+            // Who signs something else under this name must not be hidden by those who agree.
+            for other in rest {
+                if named.len() < NAMED_MAX && named.iter().all(|(.., manifest)| *manifest != other.2) {
+                    named.push(other);
+                }
+            }
+            named.sort_unstable();
+        }
+        named.into_iter().map(|(node, version, _)| (*node, *version)).collect()
+    }
+}
+/// A number for a publisher and a subscriber.
+fn rank(publisher: NodeId, subscriber: NodeId) -> u64 {
+    Random::new(subscriber.0, publisher.0).bits()
 }
 
 /// The first revision of the node `me` when it acts after one that reached `revision`: 24 bits count acting nodes, 16
@@ -323,9 +399,15 @@ fn scope_subscriber(key: &EntryKey) -> Option<NodeId> {
 }
 
 /// Notes the work that follows from a change of one entry.
-fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>, after: Option<&EntryValue>) {
+fn note_change(
+    now: Time,
+    record: &mut Record,
+    key: &EntryKey,
+    before: Option<&EntryValue>,
+    after: Option<&EntryValue>,
+) {
     match key {
-        EntryKey::Publisher(_) if before != after => record.matches = subscription_keys(record),
+        EntryKey::Publisher(_) if before != after => record.naming.note(now, NAMING_PAUSE),
         EntryKey::Subscription(node, transfer) => {
             record.matches.insert((*node, *transfer));
         }

@@ -8,6 +8,7 @@ use core::ops::Bound;
 
 use tributary_content::Name;
 use tributary_core::{Duration, NodeId, Time};
+use tributary_transport::PathMetric;
 
 use super::leases::Leases;
 use crate::{
@@ -46,6 +47,7 @@ pub(super) struct Record {
     pub(super) refresh_at: Time,
     /// Work for the next settling: matches to report, changes to notify, listings to send.
     pub(super) matches: BTreeSet<(NodeId, u32)>,
+    pub(super) naming: Naming,
     pub(super) changed: BTreeSet<Vec<u8>>,
     pub(super) listings: BTreeSet<NodeId>,
     /// When to check whether the record may leave a node whose responsibility has ended; whether the query is out; and
@@ -59,6 +61,32 @@ pub(super) struct Record {
     pub children: usize,
     /// The number of subscriptions to the item.
     pub subscriptions: usize,
+}
+
+/// What the acting node has told the topology managers about the publishers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Naming {
+    /// The publishers that each subscription has learnt, with their versions.
+    pub(super) told: BTreeMap<(NodeId, u32), Vec<(NodeId, u64)>>,
+    /// When to look again at who learns of which; `None` while no publisher has changed.
+    pub(super) due: Option<Time>,
+    /// When it last did.
+    last: Option<Time>,
+}
+
+impl Naming {
+    /// A publisher has changed: looks again, at most once in `pause`.
+    pub(super) fn note(&mut self, now: Time, pause: Duration) {
+        let due = self.last.map_or(now, |last| (last + pause).max(now));
+        self.due.get_or_insert(due);
+    }
+    pub(super) fn begin(&mut self, now: Time) {
+        (self.due, self.last) = (None, Some(now));
+    }
+    /// The node no longer acts for the record.
+    pub(super) fn stop(&mut self) {
+        *self = Naming::default();
+    }
 }
 
 impl Held {
@@ -141,6 +169,13 @@ impl Record {
     pub(super) fn live(&self, key: &EntryKey) -> Option<&EntryValue> {
         self.entries.get(key)?.value.as_ref()
     }
+    /// What a live subscription wants: paths per source, and what makes one good.
+    pub(super) fn subscription(&self, (node, transfer): (NodeId, u32)) -> Option<(u8, PathMetric)> {
+        match self.live(&EntryKey::Subscription(node, transfer))? {
+            EntryValue::Subscription { k, metric } => Some((*k, *metric)),
+            _ => None,
+        }
+    }
     /// The live entries from `first` on, up to but without `end`. Keys are ordered by kind.
     fn live_between(&self, first: EntryKey, end: Option<EntryKey>) -> impl Iterator<Item = (&EntryKey, &Held)> {
         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
@@ -221,7 +256,8 @@ impl Record {
     pub(super) fn due(&self) -> Option<Time> {
         let expiry = (!self.entries.is_empty()).then_some(self.expiry);
         let refresh = (self.acting && self.notifies_parent_by_time()).then_some(self.refresh_at);
-        [expiry, refresh, self.drop_at].into_iter().flatten().min()
+        let naming = self.naming.due.filter(|_| self.acting);
+        [expiry, refresh, naming, self.drop_at].into_iter().flatten().min()
     }
 
     /// The entry of `key` as another node should hold it.

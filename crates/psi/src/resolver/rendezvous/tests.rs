@@ -274,6 +274,10 @@ impl World {
     fn publish(&mut self, number: u64, text: &str) {
         self.act(number, |client, now| client.publish(now, &name(text), manifest(number, text), 1_000, CREATE));
     }
+    /// Publishes what others publish under this name too.
+    fn publish_copy(&mut self, number: u64, text: &str) {
+        self.act(number, |client, now| client.publish(now, &name(text), manifest(0, text), 1_000, CREATE));
+    }
     pub(super) fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
         self.act(number, |client, now| client.subscribe(now, &name(text), transfer, 4, PathMetric::Hops));
     }
@@ -1466,33 +1470,67 @@ proptest! {
 #[test]
 fn of_very_many_publishers_each_subscriber_is_told_of_some_that_differ_and_of_itself() {
     const HOSTS: u64 = 24;
-    let few = RendezvousConfig { named_max: 8, ..RendezvousConfig::default() };
-    let mut world = World::with(3, Faults::NONE, 3, HOSTS, few);
+    let mut world = World::with(3, Faults::NONE, 3, HOSTS + 2, RendezvousConfig::default());
     world.seconds(1);
     for number in 1..=HOSTS {
-        world.publish(number, "/s/i");
+        world.publish_copy(number, "/s/i");
         world.subscribe(number, "/s/i", 1);
     }
+    // These have the whole object already.
+    let complete = [HOSTS + 1, HOSTS + 2];
+    complete.into_iter().for_each(|number| world.publish_copy(number, "/s/i"));
     world.seconds(2);
-    let mut reported_publishers: BTreeMap<u64, usize> = BTreeMap::new();
-    for number in 1..=HOSTS {
+    let told = |world: &World| -> Vec<Vec<u64>> {
+        (1..=HOSTS).map(|number| world.sources(number, 1).expect("it is told")).collect()
+    };
+    let before = told(&world);
+    let mut reported: BTreeMap<u64, usize> = BTreeMap::new();
+    for (number, sources) in (1..=HOSTS).zip(&before) {
         assert_eq!(world.rejections(number), [], "{number} may publish");
-        let sources = world.sources(number, 1).expect("it is told");
-        assert_eq!(sources.len(), 8, "{number}: {sources:?}");
-        assert!(sources.contains(&number), "{number}: {sources:?}");
-        assert!(sources.contains(&1) && sources.contains(&2), "who has run longest is told of: {sources:?}");
-        sources.into_iter().for_each(|source| *reported_publishers.entry(source).or_default() += 1);
+        assert!(sources.len() == 9 && sources.contains(&number), "{number}: {sources:?}");
+        sources.iter().for_each(|source| *reported.entry(*source).or_default() += 1);
     }
-    assert_eq!(reported_publishers.len() as u64, HOSTS, "{reported_publishers:?}");
-    let most = reported_publishers.iter().filter(|(source, _)| **source > 4).map(|(_, count)| *count).max();
-    assert!(most.is_some_and(|most| most < 16), "{reported_publishers:?}");
+    for number in complete {
+        assert!((8..=12).contains(&reported[&number]), "{number} serves about eight: {reported:?}");
+    }
+    assert!(reported.len() as u64 == HOSTS + 2 && reported.values().all(|count| *count < 18), "{reported:?}");
     // A publisher that leaves changes no other place.
-    let before: Vec<_> = (1..=HOSTS).map(|number| world.sources(number, 1).expect("it is told")).collect();
     world.act(20, |client, now| client.unpublish(now, &name("/s/i")));
     world.seconds(1);
-    for (number, before) in (1..=HOSTS).zip(&before) {
-        let sources = world.sources(number, 1).expect("it is told");
+    for (sources, before) in told(&world).iter().zip(&before) {
         let kept = before.iter().filter(|source| sources.contains(source)).count();
-        assert!(!sources.contains(&20) && kept + 1 >= before.len(), "{number}: {before:?}, {sources:?}");
+        assert!(!sources.contains(&20) && kept + 1 >= before.len(), "{before:?}, {sources:?}");
     }
+}
+
+#[test]
+fn a_swarm_that_gathers_costs_each_subscriber_few_requests() {
+    let requests = |hosts: u64| {
+        let mut world = World::with(1, Faults::NONE, 5, hosts + 1, RendezvousConfig::default());
+        world.seconds(1);
+        world.publish_copy(hosts + 1, "/s/i");
+        (1..=hosts).for_each(|number| world.subscribe(number, "/s/i", 1));
+        world.seconds(1);
+        let before = world.path_requests;
+        for number in 1..=hosts {
+            world.publish_copy(number, "/s/i");
+            world.run(Duration::from_millis(20));
+        }
+        world.seconds(1);
+        (world.path_requests - before) as f64 / hosts as f64
+    };
+    let (few, many) = (requests(16), requests(128));
+    assert!(few >= 1.0 && many < 20.0, "{few} requests for each of 16 subscribers, {many} for each of 128");
+}
+
+#[test]
+fn whoever_signs_something_else_is_named_besides_those_who_agree() {
+    let mut world = World::with(1, Faults::NONE, 7, 26, RendezvousConfig::default());
+    world.seconds(1);
+    (1..=24).for_each(|number| world.publish_copy(number, "/s/i"));
+    world.act(25, |client, now| client.publish(now, &name("/s/i"), manifest(25, "/s/i"), 1_000, CREATE));
+    world.subscribe(26, "/s/i", 1);
+    world.seconds(1);
+    let sources = world.sources(26, 1).expect("it is told");
+    assert!(sources.contains(&25), "{sources:?}");
 }

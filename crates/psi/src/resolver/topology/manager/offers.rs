@@ -67,7 +67,10 @@ impl TopologyManager {
                 count: sources.len() as u8,
                 source: source.node,
                 source_label: source.label.clone(),
-                manifest: source.manifest.clone(),
+                manifest: match index.checked_sub(1) {
+                    Some(before) if sources[before].manifest == source.manifest => Vec::new(),
+                    _ => source.manifest.clone(),
+                },
                 fid_room: self.fid_room,
                 paths: source.paths.iter().map(|path| path.offer.clone()).collect(),
             };

@@ -9,6 +9,9 @@ use crate::{
     wire::{MatchKey, Overtaken, PUBLISHERS_MAX, Publisher, WITHDRAWN_MAX},
 };
 
+/// Publishers that a transfer keeps in any case, so that rendezvous nodes that know different ones complete each other.
+const NEIGHBOURS: usize = 8;
+
 /// A subscriber's request for paths.
 pub(super) struct Transfer {
     pub(super) item: ItemId,
@@ -19,6 +22,8 @@ pub(super) struct Transfer {
     version: u64,
     expires: Time,
     publishers: BTreeMap<NodeId, Held>,
+    /// Requests so far.
+    requests: u64,
     /// When something in it expires.
     pub(super) due: Time,
     /// The last offer to the subscriber, with the links of each path; `None` if the next one must be sent in any case.
@@ -30,6 +35,8 @@ pub(super) struct Transfer {
 /// A publisher as it is held.
 struct Held {
     version: u64,
+    /// The last request that named it.
+    named: u64,
     /// When a live one counts as withdrawn unless it is named again, and when a withdrawn one is forgotten.
     expires: Time,
     /// Label and manifest; `None` once it was withdrawn.
@@ -83,6 +90,7 @@ impl Transfer {
             version: request.version,
             expires: Time::MAX,
             publishers: BTreeMap::new(),
+            requests: 0,
             due: Time::MAX,
             last_offered: None,
             path_ids: BTreeMap::new(),
@@ -118,10 +126,11 @@ impl Transfer {
     /// newer.
     fn publish(&mut self, publisher: Publisher, expires: Time) -> Result<bool, u64> {
         let Publisher { node, version, label, manifest } = publisher;
-        let value = Some((label, manifest));
+        let (value, named) = (Some((label, manifest)), self.requests);
         match self.publishers.get_mut(&node) {
             Some(held) if held.version > version => Err(held.version),
             Some(held) if held.version == version => {
+                held.named = named;
                 if held.value.is_some() {
                     held.expires = held.expires.max(expires);
                 }
@@ -129,11 +138,11 @@ impl Transfer {
             }
             Some(held) => {
                 let changed = held.value != value;
-                *held = Held { version, expires, value };
+                *held = Held { version, named, expires, value };
                 Ok(changed)
             }
             None => {
-                self.publishers.insert(node, Held { version, expires, value });
+                self.publishers.insert(node, Held { version, named, expires, value });
                 Ok(true)
             }
         }
@@ -145,7 +154,7 @@ impl Transfer {
             Some(held) => held.value.is_some(),
             None => false,
         };
-        self.publishers.insert(node, Held { version, expires: until, value: None });
+        self.publishers.insert(node, Held { version, named: 0, expires: until, value: None });
         was_live
     }
     /// Drops publishers whose lease has ended; true if one of them was live.
@@ -162,13 +171,13 @@ impl Transfer {
         });
         fell
     }
-    /// Forgets entries beyond the limits: of live publishers those that were named longest ago, since rendezvous nodes name
-    /// some of very many and these change; of withdrawals the oldest.
-    fn cut(&mut self) {
+    /// Forgets entries beyond the limits: of live publishers all but the `named` that were named last, since rendezvous
+    /// nodes name a few of many and these change; of withdrawals the oldest. True if a live one was forgotten.
+    fn cut(&mut self, named: usize) -> bool {
         let live = self.publishers.iter().filter(|(_, held)| held.value.is_some());
-        let mut live: Vec<(Time, NodeId)> = live.map(|(node, held)| (held.expires, *node)).collect();
+        let mut live: Vec<(u64, NodeId)> = live.map(|(node, held)| (held.named, *node)).collect();
         live.sort_unstable_by(|a, b| b.cmp(a));
-        let live = live.split_off(live.len().min(PUBLISHERS_MAX));
+        let live = live.split_off(live.len().min(named.clamp(NEIGHBOURS, PUBLISHERS_MAX)));
         live.iter().for_each(|(_, node)| {
             self.publishers.remove(node);
         });
@@ -177,6 +186,7 @@ impl Transfer {
             let Some(oldest) = withdrawn.min_by_key(|(_, held)| held.expires).map(|(node, _)| *node) else { break };
             self.publishers.remove(&oldest);
         }
+        !live.is_empty()
     }
     fn settle(&mut self) {
         let publishers = self.publishers.values().map(|held| held.expires);
@@ -242,8 +252,14 @@ impl TopologyManager {
         let Some(transfer) = self.transfers.get_mut(&key) else { return };
         let expires = now + Duration::from_millis(request.lease_ms.into());
         let mut changed = transfer.last_offered.is_none();
-        for publisher in request.publishers {
+        transfer.requests += 1;
+        let (named, mut manifest) = (request.publishers.len(), Vec::new());
+        for mut publisher in request.publishers {
             let node = publisher.node;
+            match publisher.manifest.is_empty() {
+                true => publisher.manifest.clone_from(&manifest),
+                false => manifest.clone_from(&publisher.manifest),
+            }
             match transfer.publish(publisher, expires) {
                 Ok(news) => changed |= news,
                 Err(version) => overtaken.push((MatchKey::Publisher(node), version)),
@@ -252,7 +268,7 @@ impl TopologyManager {
         for (node, version) in request.withdrawn {
             changed |= transfer.withdraw(node, version, now + WITHDRAWAL_MEMORY);
         }
-        transfer.cut();
+        changed |= transfer.cut(named);
         transfer.settle();
         let is_fresh = transfer.last_offered.is_none();
         if changed {
@@ -409,15 +425,28 @@ mod tests {
         view.request().unwrap()
     }
     #[test]
-    fn of_more_publishers_than_it_can_hold_those_that_were_named_last_stay() {
+    fn of_more_publishers_than_a_transfer_keeps_those_that_were_named_last_stay() {
         let mut manager = manager();
         let all: Vec<(u64, u64)> = (1..=100).map(|node| (node, 1)).collect();
-        for (ms, named) in [(1, &all[60..100]), (2, &all[20..60]), (3, &all[0..20])] {
+        let mut name = |ms, named: &[(u64, u64)]| -> Vec<u64> {
             manager.handle_path_request(Time::from_millis(ms), NodeId(1), request(1, named, &[]));
-        }
-        let nodes: Vec<u64> = held(&manager).expect("it runs").1.into_keys().collect();
-        assert_eq!(nodes.len(), PUBLISHERS_MAX);
-        assert!((1..=60).all(|node| nodes.contains(&node)), "{nodes:?}");
+            held(&manager).expect("it runs").1.into_keys().collect()
+        };
+        assert_eq!(name(1, &all[60..80]), (61..=80).collect::<Vec<_>>());
+        assert_eq!(name(2, &all[20..32]), (21..=32).collect::<Vec<_>>());
+        assert_eq!(name(3, &all[0..6]), [1, 2, 3, 4, 5, 6, 31, 32], "a rendezvous node may know few");
+        assert_eq!(name(4, &all[0..70]).len(), PUBLISHERS_MAX);
+    }
+    #[test]
+    fn a_publisher_without_a_manifest_has_that_of_the_one_before() {
+        let mut manager = manager();
+        let mut named = request(1, &[(1, 1), (2, 1), (3, 1)], &[]);
+        named.publishers[1].manifest = Vec::new();
+        named.publishers[2].manifest = alloc::vec![7];
+        let first = named.publishers[0].manifest.clone();
+        manager.handle_path_request(Time::from_millis(1), NodeId(1), named);
+        let manifests: Vec<Vec<u8>> = manager.transfers[&KEY].publishers().map(|(.., of)| of.to_vec()).collect();
+        assert_eq!(manifests, [first.clone(), first, alloc::vec![7]]);
     }
     fn overtaken(manager: &mut TopologyManager) -> Vec<(NodeId, Vec<(MatchKey, u64)>)> {
         let messages = core::iter::from_fn(|| manager.poll_message());
