@@ -21,7 +21,7 @@ use tributary_transport::{
 
 use crate::{
     config::node_of_label,
-    sender::{data_overhead, holdings_of},
+    sender::{GIVEN, data_overhead, holdings_of},
     wire::{
         DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Offer, OfferVersion, Request,
         StreamKey,
@@ -219,6 +219,12 @@ impl Receiver {
             if flags & FLAG_UNAVAILABLE != 0 {
                 for (header, payload) in of_batch {
                     let number = header.tag as u16;
+                    if payload.first() == Some(&GIVEN) {
+                        if let Some(given) = holdings_of(payload) {
+                            entry.transfer.handle_given(path, number, &given);
+                        }
+                        continue;
+                    }
                     match payload.first().and_then(|why| Unavailable::from_number(*why)) {
                         Some(Unavailable::NotYet) => {
                             // Even a malformed list means that this chunk is missing.

@@ -1,10 +1,10 @@
 //! The source of objects (paper: publisher). It keeps no state of transfers: each request names its packets and the
 //! route of the answer (paper §III-B2).
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::ops::Range;
 
 use bytes::Bytes;
-use tributary_content::{Bitmap, Name, ObjectReader, StoreError, Unavailable};
+use tributary_content::{Bitmap, ChunkIndex, Name, ObjectReader, StoreError, Unavailable};
 use tributary_core::NodeId;
 use tributary_transport::{
     catalogue::{Catalogue, WaitQueue},
@@ -16,6 +16,8 @@ use crate::wire::{DataHeader, FIXED_BYTES, FLAG_UNAVAILABLE, Header, PacketType,
 
 /// Chunks that one request may make a source read and verify; honest requests name packets of neighbouring chunks.
 const REQUEST_READS_MAX: u32 = 16;
+/// The part of a chunk's packets that counts as its end.
+const CHUNK_END: u32 = 8;
 /// Maximum requests that wait for the disk. Further ones are dropped: their receivers repeat them.
 const WAITING_MAX: usize = 256;
 
@@ -39,8 +41,8 @@ pub struct Sender {
     answer: Vec<(DataHeader, Bytes)>,
     /// The first packet, within the current request, of a chunk that is not here yet.
     not_yet: Option<u32>,
-    /// Whether the object of that request is still being fetched.
-    is_arriving: bool,
+    /// Whether receivers of the object of that request hear which chunks are here, or were given.
+    has_news: bool,
     /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
     pub(crate) waiting: WaitQueue<Request>,
 }
@@ -50,6 +52,11 @@ pub(crate) struct Cut {
     tree: Bytes,
     /// Whether the object is still being fetched.
     is_arriving: bool,
+    /// The capability of the last request: another one is of another receiver or path.
+    asked_by: Option<[u8; 8]>,
+    /// What it has given of a complete object, once there are several receivers: each is told, so that they take
+    /// different chunks from here and the others from each other.
+    given: Option<Given>,
     /// The layout for the last requested packet size, and its stream.
     layout: Option<Layout>,
     stream: StreamKey,
@@ -66,14 +73,21 @@ impl Sender {
             unknown_objects: 0,
             answer: Vec::new(),
             not_yet: None,
-            is_arriving: false,
+            has_news: false,
             waiting: WaitQueue::new(WAITING_MAX),
         }
     }
     /// Offers an object; an older one of the same name is dropped.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
         let stream = StreamKey::new(&reader.manifest().object_id(), 0);
-        let cut = Cut { tree: reader.tree(), is_arriving: reader.held().is_some(), layout: None, stream };
+        let cut = Cut {
+            tree: reader.tree(),
+            is_arriving: reader.held().is_some(),
+            asked_by: None,
+            given: None,
+            layout: None,
+            stream,
+        };
         if !self.objects.publish(reader, cut).is_empty() {
             // Reads of a removed reader never end; receivers retransmit their requests.
             self.waiting.take();
@@ -129,8 +143,7 @@ impl Sender {
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
-        let is_news =
-            |packet: &u32| self.is_arriving && lacking.is_none() && self.is_turn_to_advertise(request, *packet);
+        let is_news = |packet: &u32| self.has_news && lacking.is_none() && self.is_turn_to_advertise(request, *packet);
         last.filter(is_news).into_iter().for_each(|packet| self.advertise_holdings(request, packet, sink));
         outcome.unwrap_or_else(|(packet, why)| {
             if let Some(why) = why {
@@ -139,25 +152,31 @@ impl Sender {
             None
         })
     }
-    /// Whether the answer to a request is followed by this node's holdings of the object: `last` of its packets is the
-    /// last one of a chunk, so that there is one such notice for each chunk, or the only one, as of a receiver that
+    /// Whether the answer to a request is followed by this node's holdings of the object: `last` of its packets is one of
+    /// the last of a chunk, when the receiver is about to choose its next one, or the only one, as of a receiver that
     /// polls.
     fn is_turn_to_advertise(&self, request: &Request, last: u32) -> bool {
         let Some(layout) = self.objects.get(&request.object).and_then(|published| published.state.layout.as_ref())
         else {
             return false;
         };
-        let ends =
-            |(unit, ..): (Unit, u32, u32)| Layout::chunk_of(unit).is_some() && layout.packets(unit).1 == last + 1;
+        let ends = |(unit, ..): (Unit, u32, u32)| {
+            let (first, end) = layout.packets(unit);
+            Layout::chunk_of(unit).is_some() && last + 1 + (end - first) / CHUNK_END >= end
+        };
         matches!(request.ranges[..], [(_, 1)]) || layout.locate(last).is_some_and(ends)
     }
-    /// Sends this node's holdings of an object that it is still fetching; nothing if it is complete.
+    /// Sends this node's holdings of an object that it is still fetching, or which chunks of a complete one it has given.
     fn advertise_holdings(&mut self, request: &Request, packet: u32, sink: &mut impl AnswerSink) {
         let Some(published) = self.objects.get(&request.object) else { return };
-        let Some(held) = published.reader().held() else { return };
+        let (what, chunks) = match (published.reader().held(), &published.state.given) {
+            (Some(held), _) => (Unavailable::NotYet.number(), held),
+            (None, Some(given)) => (GIVEN, given.chunks()),
+            (None, None) => return,
+        };
         let located = published.state.layout.as_ref().and_then(|layout| layout.locate(packet));
         let requested = located.and_then(|(unit, ..)| Layout::chunk_of(unit)).map_or(0, |index| index.0);
-        let notice = holdings_notice(&held, published.reader().manifest().chunk_count(), requested);
+        let notice = holdings_notice(what, &chunks, published.reader().manifest().chunk_count(), requested);
         self.notify(request, packet, &notice, sink);
     }
     /// Sends a notice about a packet instead of it.
@@ -174,7 +193,7 @@ impl Sender {
     /// # Errors
     /// The first packet that cannot be read, and why; `None` if it may be later.
     fn collect(&mut self, request: &Request) -> Result<Option<Request>, (u32, Option<Unavailable>)> {
-        self.is_arriving = false;
+        self.has_news = false;
         let Some((published, recent)) = self.objects.open(&request.object) else {
             self.unknown_objects += 1;
             return Ok(None);
@@ -185,7 +204,9 @@ impl Sender {
             let object = published.reader().manifest().object_id();
             published.state.stream = StreamKey::new(&object, request.packet_bytes);
         }
-        self.is_arriving = published.state.is_arriving;
+        let chunks = published.reader().manifest().chunk_count();
+        published.state.note_receiver(request.capability, chunks);
+        self.has_news = published.state.is_arriving || published.state.given.is_some();
         let Some(layout) = published.state.layout.clone() else { return Ok(None) };
         let (tag, stream, origin) = (request.tag, published.state.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
@@ -221,6 +242,9 @@ impl Sender {
                 }
             }
             let Some((_, bytes)) = &open else { continue };
+            if let (Some(given), Some(index)) = (&mut published.state.given, Layout::chunk_of(unit)) {
+                given.note(index, layout.packets(unit).1 == packet + 1);
+            }
             let payload = bytes.slice(offset as usize..(offset + len) as usize);
             self.answer.push((DataHeader { tag, packet, stream, origin }, payload));
         }
@@ -228,25 +252,72 @@ impl Sender {
     }
 }
 
-/// The notice of a source that is still fetching the object: the reason, and which chunks it has.
+impl Cut {
+    /// An object of `chunks` chunks is requested with `capability`.
+    fn note_receiver(&mut self, capability: [u8; 8], chunks: u32) {
+        let is_another = self.asked_by.replace(capability).is_some_and(|last| last != capability);
+        if is_another && !self.is_arriving && self.given.is_none() {
+            self.given = Some(Given { whole: Bitmap::new(chunks), begun: VecDeque::new() });
+        }
+    }
+}
+
+/// The chunks of an object that a source has given.
+struct Given {
+    /// Those of which it has sent the last packet; all over again once it has given all.
+    whole: Bitmap,
+    /// Those that it began last. A receiver may have gone away from one, which is given again then.
+    begun: VecDeque<u32>,
+}
+
+/// Chunks that are taken to be under way.
+const BEGUN_MAX: usize = 16;
+
+impl Given {
+    fn note(&mut self, index: ChunkIndex, is_last: bool) {
+        if self.begun.back() != Some(&index.0) && !self.begun.contains(&index.0) {
+            self.begun.push_back(index.0);
+            if self.begun.len() > BEGUN_MAX {
+                self.begun.pop_front();
+            }
+        }
+        if is_last {
+            self.whole.set(index);
+            if self.whole.is_full() {
+                self.whole = Bitmap::new(self.whole.len());
+            }
+        }
+    }
+    fn chunks(&self) -> Vec<Range<u32>> {
+        let mut all = self.whole.clone();
+        self.begun.iter().for_each(|index| _ = all.set(*index));
+        all.set_ranges().collect()
+    }
+}
+
+/// In place of a reason: the source has the whole object, and has given these chunks.
+pub(crate) const GIVEN: u8 = 5;
+
+/// The notice of a source that is still fetching the object: the reason, and which chunks it has. Of a complete one:
+/// [`GIVEN`], and which chunks it has given.
 /// ```text
 /// reason 1 | first chunk 4 | a bit per chunk from there on, the first one in the highest bit
 /// ```
 /// For an object of up to [`HELD_CHUNKS_MAX`] chunks the notice covers the whole object, for a larger one the chunks
 /// from the requested one on.
-fn holdings_notice(held: &[Range<u32>], chunks: u32, requested: u32) -> Vec<u8> {
+fn holdings_notice(what: u8, held: &[Range<u32>], chunks: u32, requested: u32) -> Vec<u8> {
     let first = if chunks <= HELD_CHUNKS_MAX { 0 } else { requested };
     let count = chunks.saturating_sub(first).clamp(1, HELD_CHUNKS_MAX);
     let mut bits = Bitmap::new(count);
     for chunk in held.iter().flat_map(|range| range.start.max(first)..range.end.min(first + count)) {
         bits.set(chunk - first);
     }
-    let mut notice = alloc::vec![Unavailable::NotYet.number()];
+    let mut notice = alloc::vec![what];
     notice.extend_from_slice(&first.to_be_bytes());
     notice.extend(bits.encode().into_iter().map(u8::reverse_bits));
     notice
 }
-/// The holdings in the notice of a source; `None` if it is malformed.
+/// The chunks in the notice of a source; `None` if it is malformed.
 pub(crate) fn holdings_of(notice: &[u8]) -> Option<Holdings> {
     let (first, bits) = notice.get(1..)?.split_first_chunk::<4>()?;
     let first = u32::from_be_bytes(*first);
@@ -387,13 +458,14 @@ mod tests {
 
     #[test]
     fn lists_of_what_is_held_are_read_as_they_are_written_and_what_makes_no_sense_is_no_list() {
-        let small = holdings_notice(&[1..3, 9..10], 11, 5);
+        let small = holdings_notice(Unavailable::NotYet.number(), &[1..3, 9..10], 11, 5);
         assert_eq!(small, [4, 0, 0, 0, 0, 0b0110_0000, 0b0100_0000]);
         assert_eq!(holdings_of(&small), Some(Holdings { window: 0..16, held: vec![1..3, 9..10] }));
-        let large = holdings_notice(&[0..100, 70_000..70_002, 80_000..99_000], 100_000, 69_999);
+        let large =
+            holdings_notice(Unavailable::NotYet.number(), &[0..100, 70_000..70_002, 80_000..99_000], 100_000, 69_999);
         assert_eq!((large.len(), &large[..6]), (5 + 512, &[4, 0, 1, 0x11, 0x6f, 0b0110_0000][..]));
         assert_eq!(holdings_of(&large), Some(Holdings { window: 69_999..74_095, held: vec![70_000..70_002] }));
-        let last = holdings_notice(&[99_999..100_000], 100_000, 99_999);
+        let last = holdings_notice(Unavailable::NotYet.number(), &[99_999..100_000], 100_000, 99_999);
         assert_eq!(last[5..], [0b1000_0000]);
         let of = |first: u32, bytes: usize| {
             holdings_of(&[&[4][..], &first.to_be_bytes()[..], &vec![1u8; bytes][..]].concat())
@@ -479,5 +551,40 @@ mod tests {
             sender.handle_request(&request, &mut sink);
         }
         assert_eq!((sender.waiting.len(), sender.waiting.drops), (WAITING_MAX, 5));
+    }
+
+    #[test]
+    fn what_was_given_to_several_is_told_until_all_was_given() {
+        let mut given = Given { whole: Bitmap::new(40), begun: VecDeque::new() };
+        given.note(ChunkIndex(3), false);
+        given.note(ChunkIndex(5), true);
+        assert_eq!(given.chunks(), [3..4, 5..6]);
+        for index in 10..26 {
+            given.note(ChunkIndex(index), true);
+        }
+        assert_eq!(given.chunks(), [5..6, 10..26], "whoever began with 3 may have gone away");
+        (0..40).for_each(|index| given.note(ChunkIndex(index), true));
+        assert_eq!(given.chunks(), [24..40], "it begins anew, and these may be under way");
+    }
+    #[test]
+    fn only_several_receivers_are_told_what_was_given() {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let bytes = vec![3; 8 << 10];
+        let name: Name = "/x".parse().expect("a name");
+        let object = MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, 2048).expect("legal");
+        let id = object.manifest().object_id();
+        let mut sender = Sender::new(NodeId(1));
+        sender.publish(Box::new(object));
+        let mut ask = |receiver: u8, chunk: u32| {
+            let (capability, forward, ranges) = ([receiver; 8], Fid::NONE, vec![(2 * chunk, 2)]);
+            let request = Request { tag: 1, object: id, packet_bytes: 1024, capability, forward, ranges };
+            let mut answers = Notices::default();
+            sender.handle_request(&request, &mut answers);
+            answers.0.into_iter().map(|(.., notice)| notice).collect::<Vec<_>>()
+        };
+        assert_eq!((ask(1, 0), ask(1, 1)), (Vec::new(), Vec::new()));
+        let notices: Vec<Holdings> = ask(2, 2).iter().filter_map(|notice| holdings_of(notice)).collect();
+        assert_eq!(notices, [Holdings { window: 0..8, held: vec![2..3] }]);
+        assert_eq!(holdings_of(&ask(1, 3)[0]).expect("a list").held, [2..4]);
     }
 }

@@ -111,5 +111,5 @@ fn receivers_that_serve_while_they_fetch_need_little_longer_the_more_they_are() 
     for pair in times.windows(2) {
         assert!(pair[1].0 < 1.6 * pair[0].0, "{times:?}");
     }
-    assert!(times[1].1 < 3.0, "{times:?}");
+    assert!(times.iter().all(|(_, copies)| *copies < 1.8), "{times:?}");
 }

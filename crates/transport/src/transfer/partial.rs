@@ -36,6 +36,10 @@ pub(super) struct Partials {
     pub(super) sources: BTreeMap<SourceId, Partial>,
     /// The chunks that at least one of them has.
     pub(super) covered: RangeSet,
+    /// The chunks that complete sources have given to others.
+    given: BTreeMap<SourceId, RangeSet>,
+    /// Those that at least one partial source has, or a complete one has given: they spread without the complete ones.
+    spread: RangeSet,
     /// When one of them may be polled.
     poll_at: Time,
     /// Polls so far; the number selects the chunk to poll for.
@@ -63,9 +67,15 @@ pub(super) enum Pick {
     Of(SourceId),
     /// Those that no partial source has.
     Rare,
+    /// Those that, besides, no complete source has given yet.
+    New,
 }
 
 impl Partials {
+    /// Whether complete sources should give rare chunks first.
+    pub(super) fn knows_rare(&self) -> bool {
+        !self.sources.is_empty() || !self.given.is_empty()
+    }
     /// Whether a source has a unit: complete sources have all, partial ones those that they have listed.
     pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
         let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
@@ -77,15 +87,23 @@ impl Partials {
         match pick {
             Pick::Any => all,
             Pick::Of(source) => self.sources.get(&source).map_or(all, |partial| partial.held.range_from(index)),
-            Pick::Rare => {
-                let first = match self.covered.range_from(index) {
+            Pick::Rare | Pick::New => {
+                let spread = if pick == Pick::Rare { &self.covered } else { &self.spread };
+                let first = match spread.range_from(index) {
                     Some((first, end)) if first == index => end,
                     _ => index,
                 };
-                let end = self.covered.range_from(first).map_or(u32::MAX, |(next, _)| next);
+                let end = spread.range_from(first).map_or(u32::MAX, |(next, _)| next);
                 Some((first, end))
             }
         }
+    }
+    /// A complete source reports which chunks it has given.
+    pub(super) fn note_given(&mut self, source: SourceId, given: &Holdings) {
+        let chunks = self.given.entry(source).or_default();
+        chunks.remove(given.window.start, given.window.end);
+        given.held.iter().for_each(|range| chunks.insert(range.start, range.end));
+        self.cover();
     }
     /// A source reports its holdings, in answer to a request for chunk `requested`, `round_trip` away. False if it has
     /// withdrawn listed chunks too often: then it is of no use.
@@ -131,7 +149,10 @@ impl Partials {
             // Another source may hold the chunks that it withdraws.
             self.cover();
         } else {
-            partial.held.iter().for_each(|(first, end)| self.covered.insert(first, end));
+            for (first, end) in partial.held.iter() {
+                self.covered.insert(first, end);
+                self.spread.insert(first, end);
+            }
         }
         is_useful
     }
@@ -142,6 +163,7 @@ impl Partials {
             partial.held.insert(index, index + 1);
             partial.has_outgrown = true;
             self.covered.insert(index, index + 1);
+            self.spread.insert(index, index + 1);
         }
     }
     /// A source has delivered the last packet of a chunk.
@@ -150,7 +172,7 @@ impl Partials {
     }
     /// Forgets a source: it is used no more, or has all.
     pub(super) fn remove(&mut self, source: SourceId) {
-        if self.sources.remove(&source).is_some() {
+        if self.given.remove(&source).is_some() | self.sources.remove(&source).is_some() {
             self.cover();
         }
     }
@@ -189,10 +211,27 @@ impl Partials {
         for (first, end) in self.sources.values().flat_map(|partial| partial.held.iter()) {
             self.covered.insert(first, end);
         }
+        self.spread = self.covered.clone();
+        for (first, end) in self.given.values().flat_map(RangeSet::iter) {
+            self.spread.insert(first, end);
+        }
     }
 }
 
 impl Transfer {
+    /// The source at the end of a path has the whole object, and tells which chunks it has given, in answer to request
+    /// `number`.
+    pub fn handle_given(&mut self, path: PathId, number: u16, given: &Holdings) {
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
+        let Some(known) = self.paths.get(&path) else { return };
+        let chunks = running.layout.chunks();
+        let is_valid = given.window.start < chunks && given.window.end <= chunks.saturating_add(8);
+        if is_valid && known.flow.as_ref().is_some_and(|flow| flow.is_recent(number)) {
+            // It has the whole object by now.
+            running.partials.remove(known.source);
+            running.partials.note_given(known.source, given);
+        }
+    }
     /// The source at the end of a path is still fetching the object itself, and lists its holdings in answer to request
     /// `number`, which named `packet`. A chunk that it lacks is neither lost nor a reason for distrust: it is requested
     /// from other sources, and this one gets requests for its holdings. The answer does not count as progress of the
@@ -268,6 +307,23 @@ mod tests {
         // A list that does not cover the requested chunk means that the source lacks it.
         partials.note(Time::ZERO, SourceId(2), Some(11), &Holdings::default(), ROUND_TRIP);
         assert_eq!(has(&partials, 2), [10]);
+    }
+
+    #[test]
+    fn what_a_complete_source_has_given_is_not_new_and_still_rare() {
+        let mut partials = Partials::default();
+        assert!(!partials.knows_rare());
+        partials.note(Time::ZERO, SourceId(1), Some(4), &holdings_in(0..20, &[0..2]), ROUND_TRIP);
+        partials.note_given(SourceId(2), &holdings_in(0..20, &[2..6]));
+        assert_eq!(
+            (partials.run(Pick::New, 0), partials.run(Pick::Rare, 0)),
+            (Some((6, u32::MAX)), Some((2, u32::MAX)))
+        );
+        // It starts again once it has given all.
+        partials.note_given(SourceId(2), &holdings_in(0..20, &[8..9]));
+        assert_eq!(partials.run(Pick::New, 0), Some((2, 8)));
+        partials.remove(SourceId(2));
+        assert_eq!(partials.run(Pick::New, 0), Some((2, u32::MAX)));
     }
 
     #[test]

@@ -241,12 +241,12 @@ impl Running {
     /// The next idle packets for a source: of chunks that no partial source has, if it has more than those, and else of
     /// any that it has. Rare chunks are spread first, because only this source can.
     fn next_for(&self, source: SourceId, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
-        let is_complete = !self.partials.sources.is_empty() && !self.partials.sources.contains_key(&source);
+        let is_complete = self.partials.knows_rare() && !self.partials.sources.contains_key(&source);
         let rare = if is_complete { self.next_rare(&fits) } else { None };
         rare.or_else(|| self.next_idle(Pick::Of(source), fits))
     }
-    /// The next idle packets of chunks that no partial source has: of an incomplete one, else of the one after the
-    /// last, else of a random one. Receivers start at different chunks. When they reach chunks that the others have,
+    /// The next idle packets of chunks that no partial source has: of an incomplete one, else of those that no complete
+    /// source has given, of the one after the last or of a random one. Receivers start at different chunks. When they reach chunks that the others have,
     /// they would all continue with the same chunk, and each would take it from its only source.
     fn next_rare(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let wanted = self.writer.wanted();
@@ -265,9 +265,10 @@ impl Running {
         let chunks = self.layout.chunks();
         let drawn = || (Random::new(u64::from(own), self.idle.len()).bits() % u64::from(chunks.max(1))) as u32;
         let is_of_use = |unit| is_wanted(&self.writer, unit) && fits(unit);
-        let by_chance = || self.next_in(&(drawn()..chunks), Pick::Rare, is_of_use);
-        let behind = || self.next_in(&(at..at.saturating_add(1)), Pick::Rare, is_of_use);
-        begun.or_else(behind).or_else(by_chance).or_else(|| self.next_idle(Pick::Rare, &fits))
+        let by_chance = |pick| self.next_in(&(drawn()..chunks), pick, is_of_use);
+        let any = |pick| by_chance(pick).or_else(|| self.next_idle(pick, &fits));
+        let behind = || self.next_in(&(at..at.saturating_add(1)), Pick::New, is_of_use);
+        begun.or_else(behind).or_else(|| any(Pick::New)).or_else(|| any(Pick::Rare))
     }
     /// The next idle packets for a source in chunks that are incomplete.
     fn next_begun(&self, source: SourceId) -> Option<(u32, u32)> {
@@ -368,7 +369,7 @@ impl Running {
             self.take_out(first, end);
             self.assembly(unit);
             if let (Unit::Chunk(index), false) =
-                (unit, self.partials.sources.is_empty() || self.partials.sources.contains_key(&source))
+                (unit, !self.partials.knows_rare() || self.partials.sources.contains_key(&source))
             {
                 self.rare_at = Some(index);
             }
