@@ -60,6 +60,8 @@ pub struct DirectorySource {
     modified: u64,
     access: Access,
     fingerprint: Hash,
+    /// Of each entry of the index, what of it is in the fingerprint.
+    identities: Vec<Hash>,
     /// The file read last: most chunks lie within one file.
     open: Option<(usize, PooledFile)>,
 }
@@ -70,11 +72,8 @@ impl OpenSource for DirectorySource {
         let mut walk =
             Walk { root: path, entries: Vec::new(), modified: 0, identities: Vec::new(), left_out: Vec::new() };
         walk.visit(path, 0)?;
-        let mut hasher = blake3::Hasher::new();
         walk.identities.sort();
-        for (path, identity) in &walk.identities {
-            hasher.update(&(path.len() as u64).to_be_bytes()).update(path).update(&identity.0);
-        }
+        let fingerprint = fingerprint_of(walk.identities.iter().map(|(path, identity)| (&path[..], identity)));
         let unsuitable = |reason| PublishError::Unsuitable { path: path.display().to_string(), reason };
         let (modified, left_out) = (walk.modified, walk.left_out);
         let index = DirectoryIndex::new(walk.entries).map_err(unsuitable)?;
@@ -84,11 +83,24 @@ impl OpenSource for DirectorySource {
             starts.push((at, number));
             at = at.saturating_add(entry.content_bytes());
         }
-        let fingerprint = Hash(*hasher.finalize().as_bytes());
+        // Both are in the order of their paths.
+        let identities = walk.identities.into_iter().map(|(_, identity)| identity).collect();
         let index = Arc::new(index);
         let (path, size) = (path.into(), at);
         let access = access_of_directory(&metadata);
-        Ok(DirectorySource { path, index, encoded, left_out, starts, size, modified, access, fingerprint, open: None })
+        Ok(DirectorySource {
+            path,
+            index,
+            encoded,
+            left_out,
+            starts,
+            size,
+            modified,
+            access,
+            fingerprint,
+            identities,
+            open: None,
+        })
     }
 }
 impl Source for DirectorySource {
@@ -138,6 +150,26 @@ impl Source for DirectorySource {
             buffer = rest;
         }
         Ok(())
+    }
+}
+
+impl DirectorySource {
+    /// The entries in the order of their paths, and what of each is in the fingerprint.
+    pub(super) fn identities(&self) -> impl Iterator<Item = (&IndexEntry, &Hash)> {
+        self.index.entries().iter().zip(&self.identities)
+    }
+    /// Whether this is the metadata that the entry at `path` had when the directory was opened.
+    pub(super) fn is_as_opened(&self, path: &[u8], metadata: &fs::Metadata) -> bool {
+        let at = self.index.entries().binary_search_by(|entry| entry.path[..].cmp(path));
+        at.is_ok_and(|at| self.identities[at] == identity_of(metadata))
+    }
+    /// Bytes of the index, before those of the files.
+    pub(super) fn index_bytes(&self) -> u64 {
+        self.encoded.len() as u64
+    }
+    /// Whether the object contains every entry of the directory.
+    pub(super) fn is_complete(&self) -> bool {
+        self.left_out.is_empty()
     }
 }
 
@@ -195,15 +227,10 @@ impl Walk<'_> {
             if self.entries.len() == DirectoryIndex::ENTRIES_MAX {
                 return Err(unsuitable(self.root, "it has more than 100,000 entries"));
             }
-            let mut hasher = blake3::Hasher::new();
-            if metadata.is_dir() {
-                // Its entries are listed; its own times and size also change for irrelevant reasons.
-                hasher.update(b"directory");
-            } else {
-                identify(&mut hasher, &metadata);
+            if !metadata.is_dir() {
                 self.modified = self.modified.max(modified_micros(&metadata));
             }
-            self.identities.push((relative.clone(), Hash(*hasher.finalize().as_bytes())));
+            self.identities.push((relative.clone(), identity_of(&metadata)));
             self.entries.push(IndexEntry { path: relative, kind });
             if metadata.is_dir() {
                 self.visit(&path, depth + 1)?;
@@ -213,6 +240,25 @@ impl Walk<'_> {
     }
 }
 
+/// The fingerprint of a directory from the identities of its entries, in the order of their paths.
+pub(super) fn fingerprint_of<'a>(identities: impl Iterator<Item = (&'a [u8], &'a Hash)>) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for (path, identity) in identities {
+        hasher.update(&(path.len() as u64).to_be_bytes()).update(path).update(&identity.0);
+    }
+    Hash(*hasher.finalize().as_bytes())
+}
+/// What of an entry is in the fingerprint of its directory.
+pub(super) fn identity_of(metadata: &fs::Metadata) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    if metadata.is_dir() {
+        // Its entries are listed; its own times and size also change for irrelevant reasons.
+        hasher.update(b"directory");
+    } else {
+        identify(&mut hasher, metadata);
+    }
+    Hash(*hasher.finalize().as_bytes())
+}
 /// Who may enter a directory: it needs both reading and passing.
 fn access_of_directory(metadata: &fs::Metadata) -> Access {
     let passed = (metadata.mode() & 0o011) << 2;

@@ -20,6 +20,7 @@ use super::{
     key::{self, KeyFileError},
     staging::Staging,
     state::StateTable,
+    update::{self, Step, Update},
 };
 
 /// The possible values of an entry: the acknowledged one, and those that later failed attempts tried to write.
@@ -171,6 +172,82 @@ fn download(seed: u64) {
     }
 }
 
+/// The update of a folder: each of its files is the old or the new one at any time, and in the end all are of one version.
+fn folder_update(seed: u64) {
+    let mut machine = Machine::new(seed);
+    let (target, slots, journal) = (Path::new("/out"), Path::new("/staging/unpacked"), Path::new("/staging/update"));
+    let bytes = |version: u8, path: &str| [&[version; 700][..], path.as_bytes()].concat();
+    let write = |machine: &Machine, path: &Path, bytes: &[u8]| {
+        fs::replace(&*machine.fs, path, &[bytes]).expect("nothing fails yet");
+        machine.fs.metadata(path).expect("there").identity.1
+    };
+    let folder = |machine: &Machine, path: &Path| {
+        create_folders(&*machine.fs, path).expect("nothing fails yet");
+        machine.fs.metadata(path).expect("there").identity.1
+    };
+    for path in [target, slots, &target.join("kept")] {
+        folder(&machine, path);
+    }
+    let mut steps = Vec::new();
+    let is_old = |machine: &mut Machine| machine.random.chance(0.7);
+    let removed = ["gone/1", "gone/2", "gone"].map(|path| (path, true, false));
+    let made = ["new", "new/1", "new/2"].map(|path| (path, false, true));
+    let changed = ["a", "b", "c", "kept/a", "kept/b"].map(|path| (path, is_old(&mut machine), true));
+    folder(&machine, &target.join("gone"));
+    for (number, (path, was, is)) in removed.into_iter().chain(made).chain(changed).enumerate() {
+        let is_folder = ["gone", "new"].contains(&path);
+        let make = |version, at: &Path| match is_folder {
+            true => folder(&machine, at),
+            false => write(&machine, at, &bytes(version, path)),
+        };
+        let old = if was { make(1, &target.join(path)) } else { 0 };
+        let new = if is { make(2, &update::slot(slots, number)) } else { 0 };
+        steps.push(Step { path: path.into(), old, new });
+    }
+    let files: Vec<&Step> = steps.iter().filter(|step| ![&b"gone"[..], b"new"].contains(&&step.path[..])).collect();
+    let (mut is_saved, mut version) = (false, 1);
+    for life in 0..2 + machine.random.below(6) {
+        // The last process has no bad luck.
+        let is_last = life > 5;
+        if !is_last {
+            machine.be_rough();
+        }
+        let fs = Arc::clone(&machine.fs);
+        let mut update = Update { fs: &*fs, target, slots, steps: steps.clone() };
+        let saved = match is_saved {
+            true => Update::load(&*fs, journal, (target, slots)).map(|loaded| update = loaded.expect("undamaged")),
+            false => update.save(journal),
+        };
+        let done = saved.and_then(|()| update.go_on());
+        trace(|| format!("{done:?}"));
+        // It ends by a kill or a power cut whether it was stopped or not; what it removes may come back.
+        let ended = match &done {
+            Ok(()) => Some(2),
+            Err(_) => update.undo().is_ok().then_some(1),
+        };
+        if let Some(ended) = ended.filter(|_| machine.random.chance(0.7)) {
+            version = ended;
+            if update.end(journal).is_ok() {
+                (0..steps.len()).for_each(|number| drop(fs.remove_file(&update::slot(slots, number))));
+            }
+        }
+        machine.restart();
+        is_saved = machine.fs.metadata(journal).is_ok();
+        for step in &files {
+            let path = std::str::from_utf8(&step.path).expect("text");
+            let there = fs::read(&*machine.fs, &target.join(path)).ok();
+            let is = |version: u8, inode: u64| there == (inode != 0).then(|| bytes(version, path));
+            let (is_old, is_new) = (is(1, step.old), is(2, step.new));
+            trace(|| format!("'{path}' is old: {is_old}, new: {is_new}"));
+            assert!(is_old || is_new, "'{path}' is neither the old nor the new one");
+            assert!(is_saved || if version == 2 { is_new } else { is_old }, "'{path}' is not of version {version}");
+        }
+        if !is_saved && ended.is_some() {
+            return;
+        }
+    }
+}
+
 /// A node's own key: once it was used, it is the key.
 fn own_key(seed: u64) {
     let mut machine = Machine::new(seed);
@@ -204,6 +281,11 @@ fn a_key_that_was_used_outlives_kills_power_cuts_and_failing_disks() {
 #[test]
 fn a_download_outlives_kills_and_what_was_synced_power_cuts_and_failing_disks() {
     histories::run("download", 1_500, download);
+}
+
+#[test]
+fn the_update_of_a_folder_outlives_kills_power_cuts_and_failing_disks() {
+    histories::run("update", 3_000, folder_update);
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! | where unfinished downloads lie, and how holes are kept | `staging`, `sparse` (private) |
 //! | settings of publishing, the cache of chunks, the memory of a restarted publisher | [`publish`](mod@publish) |
 //! | a download that survives being killed at any moment | [`part`] and its table of held chunks `state` (private) |
+//! | a folder that becomes its next version in place | `update` (private) |
 //! | a download to a pipe | [`stream`] |
 //! | first key seen for each name | [`trust`] |
 //! | trust and destination in one [`StoreOpener`](tributary_content::StoreOpener) | [`opener`] |
@@ -52,6 +53,7 @@ mod state;
 pub mod stream;
 pub mod trust;
 mod unpack;
+mod update;
 
 pub use arriving::{ArrivingObject, Share};
 pub use background::{BackgroundStore, Storage};

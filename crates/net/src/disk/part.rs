@@ -25,12 +25,13 @@ use super::{
     sparse::{data_in, overwrite},
     staging::Staging,
     state::{StateTable, open, read_header},
-    unpack::unpack,
+    unpack::{Packed, unpack},
     with_suffix,
 };
 
 mod folder;
 mod steps;
+mod update;
 
 /// How a download treats existing files, and how strictly it waits for the disk.
 #[derive(Clone, Default)]
@@ -153,8 +154,10 @@ impl Existing {
 ///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
 ///   finish:     sealed     open part to opened, which takes its place in what follows
 ///               file       exchange part with OUT or rename it to OUT, remove the state, and what OUT was before
-///               directory  unpack it, or the wanted part of it, to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
-///                          and what OUT was before
+///               directory  over an earlier version: unpack what differs to changes, write the journal, exchange each with its place in OUT, remove the
+///                          journal, the part, the state, and what was replaced
+///                          else: unpack it, or the wanted part of it, to unpacked, exchange that with OUT or rename it to OUT, remove the part, the
+///                          state, and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes were
 /// written. Nothing else of an earlier fetch is trusted, and by default not even that: see [`Resume`]. Each chunk is in
@@ -212,6 +215,7 @@ impl PartFile {
         let target = resolve(target)?;
         folder::check_selectable(manifest, options)?;
         let staging = staging_of(&target, manifest, options);
+        update::end_update(&target, options.state_dir.as_deref())?;
         place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
         warn_of_earlier_parts(&target);
         let locked = claim(&staging, manifest, options)?;
@@ -303,6 +307,7 @@ impl PartFile {
     pub fn already_there(target: &Path, manifest: &Manifest, options: &PartOptions) -> Option<Box<dyn ChunkStore>> {
         let target = resolve(target).ok()?;
         let staging = staging_of(&target, manifest, options);
+        update::end_update(&target, options.state_dir.as_deref()).ok()?;
         let there = place::already_there(&target, manifest, options, &staged(&staging, manifest, options))?;
         let is_of_this = StateTable::peek(&staging.state()).is_some_and(|stored| manifest.continues(&stored));
         if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {

@@ -26,8 +26,8 @@ enum There {
     Nothing,
     /// Exactly the fetched object.
     Same,
-    /// Something that may be replaced, as it was seen.
-    Replaceable(Seen),
+    /// Something that may be replaced, as it was seen, and if it is a directory, what is in it.
+    Replaceable(Seen, Option<Box<DirectorySource>>),
     /// Something that stays, and why.
     Taken(&'static str),
 }
@@ -105,6 +105,18 @@ pub(super) fn already_there(
     let there = look(target, manifest, options, staged).ok().filter(|_| options.existing.replaces())?;
     matches!(there, There::Same).then(|| HadStore::new(manifest))
 }
+/// The directory at `target` with all its entries, if it may be replaced.
+pub(super) fn replaceable_directory(
+    target: &Path,
+    manifest: &Manifest,
+    options: &PartOptions,
+    staged: &Path,
+) -> Result<Option<Box<DirectorySource>>, StoreError> {
+    match look(target, manifest, options, staged)? {
+        There::Replaceable(_, directory) => Ok(directory.filter(|directory| directory.is_complete())),
+        There::Nothing | There::Same | There::Taken(_) => Ok(None),
+    }
+}
 /// Moves the file at `from` to its final name: `wanted`, or the next number of it. Returns that name; the replaced
 /// file, or the download itself where exactly that was there already, is at `from` then.
 pub(super) fn place(
@@ -123,7 +135,7 @@ pub(super) fn place(
                 Err(error) => return Err(io_error("rename to", &target, &error)),
             },
             There::Same => return Ok(target),
-            There::Replaceable(seen) => {
+            There::Replaceable(seen, _) => {
                 close_as(from, &target, &seen)?;
                 if replace(from, &target, &seen)? {
                     return Ok(target);
@@ -165,17 +177,21 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
     let remembered =
         Remembered { state_dir, own: usize::from(own.is_some()), records: own.into_iter().chain(left).collect() };
     // How it is now, before it is decided upon.
-    let (now, verdict) = match is_directory {
+    let (now, verdict, directory) = match is_directory {
         false => {
             let (now, source) = (placed_fingerprint(&there), FileSource::open(target).ok());
-            (Some(now), source.map(|source| known(target, source, (manifest, options), &remembered, now)))
+            let known = source.map(|mut source| known(target, &mut source, (manifest, options), &remembered, now));
+            (Some(now), known, None)
         }
-        true => DirectorySource::open(target).ok().map_or((None, None), |source| {
-            let (now, is_complete) = (source.fingerprint(), source.left_out.is_empty());
-            let known = known(target, source, (manifest, options), &remembered, now);
-            // Files in it that belong to no object are the user's.
-            (Some(now), is_complete.then_some(known))
-        }),
+        true => match DirectorySource::open(target).ok().map(Box::new) {
+            Some(mut source) => {
+                let now = source.fingerprint();
+                let known = known(target, &mut *source, (manifest, options), &remembered, now);
+                // Files in it that belong to no object are the user's.
+                (Some(now), source.is_complete().then_some(known), Some(source))
+            }
+            None => (None, None, None),
+        },
     };
     let verdict = match (verdict.unwrap_or(Known::Unrelated), &options.selection) {
         (verdict, None) => verdict,
@@ -185,12 +201,14 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
         }),
         (verdict, Some(_)) => verdict,
     };
-    let seen = |fingerprint| Seen { mode: there.mode(), is_directory, fingerprint };
-    let replaceable = || now.map_or(There::Taken("it cannot be read"), |now| There::Replaceable(seen(now)));
+    let replaceable = |directory| match now {
+        Some(fingerprint) => There::Replaceable(Seen { mode: there.mode(), is_directory, fingerprint }, directory),
+        None => There::Taken("it cannot be read"),
+    };
     Ok(match verdict {
         Known::Same => There::Same,
-        Known::Earlier => replaceable(),
-        _ if options.existing == Existing::Anything => replaceable(),
+        _ if options.existing == Existing::Anything => replaceable(directory),
+        Known::Earlier => replaceable(directory),
         Known::OtherPart => There::Taken(
             "it exists, and has all or another part of the folder: replace it with --overwrite, or choose another place",
         ),
@@ -252,7 +270,7 @@ fn known_part(
 
 fn known<S: Source>(
     path: &Path,
-    mut source: S,
+    source: &mut S,
     (manifest, options): (&Manifest, &PartOptions),
     remembered: &Remembered<'_>,
     now: Hash,
@@ -285,11 +303,11 @@ fn known<S: Source>(
             (false, false) => Known::Unrelated,
         };
     }
-    if has_bytes_of(manifest, &mut source) {
+    if has_bytes_of(manifest, source) {
         return Known::Same;
     }
     let mut earlier = records.iter().filter(is_earlier).peekable();
-    match (earlier.peek().is_some(), earlier.any(|record| has_bytes_of(&record.manifest, &mut source))) {
+    match (earlier.peek().is_some(), earlier.any(|record| has_bytes_of(&record.manifest, source))) {
         (_, true) => Known::Earlier,
         (true, false) => Known::Changed,
         (false, false) => Known::Unrelated,
@@ -299,11 +317,6 @@ fn known<S: Source>(
 /// Restricts the file at `from` to the readers of the file that it replaces.
 fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
     let refused = |path: &Path, error: &io::Error| io_error("set the mode of", path, error);
-    let close = |path: &Path, old: u32| -> io::Result<()> {
-        let mode = fs::symlink_metadata(path)?.mode() & 0o777;
-        let closed = mode & (old | 0o700);
-        if closed == mode { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(closed)) }
-    };
     close(from, seen.mode).map_err(|error| refused(from, &error))?;
     if seen.is_directory {
         let source = DirectorySource::open(from).map_err(|error| refusal("read", from, error.to_string()))?;
@@ -317,6 +330,12 @@ fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+/// Restricts a file or folder to those who may read one of the mode `old`.
+pub(super) fn close(path: &Path, old: u32) -> io::Result<()> {
+    let mode = fs::symlink_metadata(path)?.mode() & 0o777;
+    let closed = mode & (old | 0o700);
+    if closed == mode { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(closed)) }
 }
 
 /// Renames to a name that must be free.

@@ -1,5 +1,5 @@
 //! Holes: zeros are not written to a file that reads as zeros there.
-use std::{fs::File, io, ops::Range};
+use std::{io, ops::Range};
 
 use super::fs::FsFile;
 
@@ -38,21 +38,6 @@ pub(super) fn overwrite(file: &dyn FsFile, offset: u64, bytes: &[u8]) -> io::Res
     }
     zero(end..bytes.len())
 }
-/// Copies the next `size` bytes of `from`, from `start` on, to the new file `to`, which gets holes where there are zeros.
-pub(super) fn copy(from: &File, start: u64, size: u64, to: &File) -> io::Result<()> {
-    let mut buffer = vec![0; usize::try_from(size.min(COPY_BYTES)).unwrap_or(0)];
-    let mut at = 0;
-    while at < size {
-        let length = usize::try_from((size - at).min(COPY_BYTES)).unwrap_or(0);
-        from.read_exact_at(&mut buffer[..length], start + at)?;
-        for range in data_in(&buffer[..length], at) {
-            to.write_all_at(&buffer[range.clone()], at + range.start as u64)?;
-        }
-        at += length as u64;
-    }
-    // Zeros at the end were not written.
-    to.set_len(size)
-}
 
 /// The block around `at`, cut to the bytes.
 fn block_at(at: usize, length: usize, offset: u64) -> Range<usize> {
@@ -63,8 +48,6 @@ fn is_zero(block: &[u8]) -> bool {
     let (words, rest) = block.as_chunks::<16>();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
-
-const COPY_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,8 @@ use super::{io_error, parent, refusal};
 
 /// The folder of one unfinished download, in the folder of its target and thus on the same file system:
 /// `.tributary-HASH`, readable by its owner only, with the files `part` and `state` and, for a moment at the end, the
-/// file `opened` or the folder `unpacked`.
+/// file `opened` or the folder `unpacked`. Where a folder is updated in place, the file `update` and the folder
+/// `changes` are in the one of its name, whichever object it is.
 ///
 /// HASH covers the target's name and the user, so that the same fetch finds it again and two users of one folder do not
 /// meet. Names with this prefix are reserved for this program: [`is_reserved`] refuses them in received folders. Other
@@ -55,6 +56,14 @@ impl Staging {
     /// A file whose presence means that bytes read here may not be on the disk, because a sync has failed.
     pub(super) fn suspect(&self) -> PathBuf {
         self.folder.join("unsynced")
+    }
+    /// The journal of a folder's update.
+    pub(super) fn update(&self) -> PathBuf {
+        self.folder.join("update")
+    }
+    /// Where entries of a folder are before and after their exchange.
+    pub(super) fn changes(&self) -> PathBuf {
+        self.folder.join("changes")
     }
     /// Where a directory is unpacked before it gets its final name.
     pub(super) fn unpacked(&self) -> PathBuf {

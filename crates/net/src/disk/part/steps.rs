@@ -151,11 +151,27 @@ impl PartFile {
     }
     /// Ends a folder, or a part of one.
     pub(super) fn finish_directory(&mut self) -> Result<(), StoreError> {
-        let into = self.unpack()?;
-        self.place(&into)?;
-        self.sync_names()?;
-        remove_all(&into)?;
+        let mut packed = self.packed()?;
+        if self.update(&mut packed)? {
+            remove_all(&self.staging.unpacked())?;
+            self.options.placed.set(&self.target);
+        } else {
+            let into = self.unpack(&mut packed)?;
+            self.place(&into)?;
+            self.sync_names()?;
+            remove_all(&into)?;
+        }
+        remove(&self.staging.opened())?;
         remove(&self.part_path)
+    }
+    /// The bytes of a folder, which are complete.
+    pub(super) fn packed(&self) -> Result<Packed, StoreError> {
+        let path = match self.open_sealed()? {
+            Some(_) => self.staging.opened(),
+            None => self.part_path.clone(),
+        };
+        let file = File::open(&path).map_err(|error| io_error("read", &path, &error))?;
+        Ok(Packed { file, path })
     }
     /// Writes the plain bytes of a sealed object whose key is known next to its final place.
     pub(super) fn open_sealed(&self) -> Result<Option<File>, StoreError> {
@@ -163,14 +179,10 @@ impl PartFile {
         open_to((&*self.part, &self.part_path), &self.manifest, &self.held, key, &self.staging.opened()).map(Some)
     }
     /// Makes the directory next to its final place; returns its path.
-    pub(super) fn unpack(&self) -> Result<PathBuf, StoreError> {
+    pub(super) fn unpack(&self, packed: &mut Packed) -> Result<PathBuf, StoreError> {
         let into = self.staging.unpacked();
         remove_all(&into)?;
-        let opened = self.open_sealed()?.map(|_| self.staging.opened());
-        let packed = opened.as_ref().unwrap_or(&self.part_path);
-        let bytes = File::open(packed).map_err(|error| io_error("read", packed, &error))?;
-        unpack(&bytes, packed, &self.manifest, self.selected.as_ref(), &into)?;
-        opened.iter().try_for_each(|opened| remove(opened))?;
+        unpack(packed, &self.manifest, self.selected.as_ref(), &into)?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; no other covers them and their names.
             nix::unistd::sync();

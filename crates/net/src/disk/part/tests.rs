@@ -647,7 +647,8 @@ fn what_was_placed_by_a_process_that_was_killed_then_is_replaced_like_any_other(
         put_missing(&mut store, &mut published);
         match is_killed {
             true => {
-                let into = store.unpack().expect("there is room");
+                let mut packed = store.packed().expect("readable");
+                let into = store.unpack(&mut packed).expect("there is room");
                 // As `place` does, up to the new memory of the target.
                 let leaves =
                     store.state.slots(store.manifest.chunk_count()).expect("readable").into_iter().flatten().collect();
@@ -814,31 +815,51 @@ fn zeros_are_written_over_what_is_not_zero() {
 /// Versions of files and folders that share most of their bytes.
 mod reuse {
     use super::*;
-    use crate::disk::publish;
+    use crate::disk::{
+        fs::{self as file_system, FileSystem, FsFile, Metadata, Rename},
+        publish,
+    };
+    use std::{
+        collections::BTreeMap,
+        ffi::OsString,
+        sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    };
 
     const CHUNK: usize = 16 << 10;
 
     /// Publishes `source` and fetches it to `target`; returns the number of fetched chunks.
     fn update(source: &Path, target: &Path, version: u64, state: Option<&Path>) -> usize {
+        let mut object = publish_version(source, version);
+        let options =
+            PartOptions { state_dir: state.map(Into::into), existing: Existing::Anything, ..PartOptions::default() };
+        if PartFile::already_there(target, object.manifest(), &options).is_some() {
+            return 0;
+        }
+        let mut store = PartFile::open(target, object.manifest(), &options).expect("it may be replaced");
+        let is_first = store.wishes().is_none();
+        assert!(is_first || store.wishes().expect("some").wanted().windows.is_empty(), "the tree decides");
+        let moved = fetch(&mut store, &mut *object);
+        store.finish().expect("all is here");
+        moved
+    }
+    fn publish_version(source: &Path, version: u64) -> Box<dyn ObjectReader> {
         let (version, chunk_size) = (Some(version), u32::try_from(CHUNK).ok());
         let options = PublishOptions { version, chunk_size, ..PublishOptions::default() };
         let name = "/lab".parse().expect("a name");
-        let mut object = publish(source, name, &key(), &options).expect("publishable").object;
-        let (manifest, state_dir) = (object.manifest().clone(), state.map(Into::into));
-        let options = PartOptions { state_dir, existing: Existing::Anything, ..PartOptions::default() };
-        let mut store = PartFile::open(target, &manifest, &options).expect("it may be replaced");
-        let is_first = store.wishes().is_none();
-        assert!(is_first || store.wishes().expect("some").wanted().windows.is_empty(), "the tree decides");
+        publish(source, name, &key(), &options).expect("publishable").object
+    }
+    /// Puts what the store wants; returns the number of chunks.
+    fn fetch(store: &mut PartFile, object: &mut dyn ObjectReader) -> usize {
+        let manifest = object.manifest().clone();
         store.put_tree(&HashTree::decode(&manifest, &object.tree()).expect("its tree")).expect("it matches");
         let mut moved = 0;
         loop {
             let all = || std::iter::once(0..manifest.chunk_count()).collect();
             let windows = store.wishes().map_or_else(all, |wishes| wishes.wanted().windows);
             let Some(index) = windows.into_iter().flatten().find(|index| !store.held().get(*index)) else { break };
-            put(&mut store, &mut *object, index);
+            put(store, object, index);
             moved += 1;
         }
-        store.finish().expect("all is here");
         moved
     }
 
@@ -887,6 +908,211 @@ mod reuse {
         files(&[("a1", &a[..700_000]), ("a2", &a[700_000..]), ("b", &b)]);
         assert!(update(&source, &target, 3, None) < 40, "split");
         assert!(fs::read(target.join("a2")).expect("there") == a[700_000..]);
+    }
+
+    /// All files and links below a folder, with inode, time of the last change of the bytes, mode, and bytes or target.
+    fn files(folder: &Path) -> BTreeMap<PathBuf, (u64, i64, u32, Vec<u8>)> {
+        let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_path_buf()]);
+        while let Some(at) = folders.pop() {
+            for path in fs::read_dir(at).expect("readable").map(|entry| entry.expect("readable").path()) {
+                let there = fs::symlink_metadata(&path).expect("there");
+                let bytes = match (there.is_dir(), there.is_symlink()) {
+                    (true, _) => Vec::new(),
+                    (_, true) => fs::read_link(&path).expect("a link").as_os_str().as_encoded_bytes().to_vec(),
+                    _ => fs::read(&path).expect("readable"),
+                };
+                let time = if there.is_dir() { 0 } else { there.mtime_nsec() };
+                let below = path.strip_prefix(folder).expect("below").to_path_buf();
+                files.insert(below, (there.ino(), time, there.mode(), bytes));
+                folders.extend(there.is_dir().then_some(path));
+            }
+        }
+        files
+    }
+    fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        files(folder).into_iter().map(|(path, (_, _, _, bytes))| (path, bytes)).collect()
+    }
+    /// Fills a folder for a version with what stays, changes, comes, goes, and becomes something else.
+    fn fill(source: &Path, version: u8) {
+        let _ = fs::remove_dir_all(source);
+        fs::create_dir_all(source.join("kept/inner")).expect("writable");
+        let write = |path: &str, bytes: &[u8]| {
+            let path = source.join(path);
+            fs::create_dir_all(path.parent().expect("it is in a folder")).expect("writable");
+            fs::write(path, bytes).expect("writable");
+        };
+        let link = |target: &str, path: &str| std::os::unix::fs::symlink(target, source.join(path)).expect("possible");
+        write("kept/large", &pattern(1_500_000));
+        for number in 0..40 {
+            write(&format!("kept/inner/{number}"), &[number; 3_000]);
+        }
+        link("large", "kept/link");
+        write("changed", &[version; 5_000]);
+        write("kept/inner/changed", &[&pattern(100_000)[..], &[version]].concat());
+        match version {
+            1 => {
+                write("gone/deep/file", b"goes");
+                write("kept/inner/gone", b"goes");
+                write("file or folder", b"file");
+                write("folder or file/inner", b"folder");
+                link("kept", "changed link");
+            }
+            _ => {
+                write("new/deep/file", b"comes");
+                write("kept/inner/new", b"comes");
+                write("file or folder/inner", b"folder");
+                write("folder or file", b"file");
+                link("new", "changed link");
+                fs::set_permissions(source.join("kept/inner/7"), fs::Permissions::from_mode(0o755)).expect("ours");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_new_version_of_a_folder_does_not_change_stays_the_same_files() {
+        let (directory, state) = (directory(), directory());
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        fill(&source, 1);
+        update(&source, &target, 1, Some(state.path()));
+        // Nobody but the receiver may read it from now on.
+        fs::set_permissions(target.join("changed"), fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::set_permissions(target.join("kept/inner/1"), fs::Permissions::from_mode(0o400)).expect("ours");
+        let before = files(&target);
+        fill(&source, 2);
+        assert!(update(&source, &target, 2, Some(state.path())) < 40);
+        let after = files(&target);
+        assert_eq!(contents(&target), contents(&source));
+        for (path, was) in &before {
+            let name = path.to_string_lossy();
+            let is_changed =
+                ["changed", "changed link", "kept/inner/changed", "kept/inner/7", "file or folder", "folder or file"];
+            match after.get(path) {
+                None => assert!(name.contains("gone") || name.contains("or file/"), "{name}"),
+                Some(now) => assert_eq!(now == was, !is_changed.contains(&&*name), "{name}"),
+            }
+        }
+        let mode = |path: &str| after[Path::new(path)].2 & 0o777;
+        assert_eq!((mode("changed"), mode("kept/inner/1"), mode("kept/inner/7") & 0o100), (0o600, 0o400, 0o100));
+        assert_eq!(names(directory.path()), ["source", "target"]);
+        // It is remembered as it is.
+        let there = files(&target);
+        assert_eq!(update(&source, &target, 3, Some(state.path())), 0);
+        assert!(files(&target) == there);
+    }
+
+    #[test]
+    fn a_folder_that_everybody_may_write_to_is_replaced_as_a_whole() {
+        let directory = directory();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        fill(&source, 1);
+        update(&source, &target, 1, None);
+        fs::set_permissions(target.join("kept"), fs::Permissions::from_mode(0o777)).expect("ours");
+        let before = files(&target);
+        fill(&source, 2);
+        update(&source, &target, 2, None);
+        let (path, after) = (Path::new("kept/large"), files(&target));
+        assert!(before[path].0 != after[path].0 && before[path].3 == after[path].3);
+        assert_eq!(contents(&target), contents(&source));
+        assert_eq!(names(directory.path()), ["source", "target"]);
+    }
+
+    /// The kernel's file system for a process that is killed after some renames.
+    #[derive(Debug)]
+    struct Killed(AtomicU32, AtomicBool);
+    impl FileSystem for Killed {
+        fn open(&self, path: &Path, options: file_system::OpenOptions) -> io::Result<Arc<dyn FsFile>> {
+            RealFileSystem.open(path, options)
+        }
+        fn create_folder(&self, path: &Path) -> io::Result<()> {
+            RealFileSystem.create_folder(path)
+        }
+        fn list(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+            RealFileSystem.list(folder)
+        }
+        fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+            match self.1.load(Ordering::Relaxed) {
+                true => Err(io::Error::other("it is killed")),
+                false => RealFileSystem.metadata(path),
+            }
+        }
+        fn rename(&self, from: &Path, to: &Path, how: Rename) -> io::Result<()> {
+            let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            self.1.store(left.is_err(), Ordering::Relaxed);
+            left.map_err(|_| io::Error::other("it is killed"))?;
+            RealFileSystem.rename(from, to, how)
+        }
+        fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+            RealFileSystem.link(from, to)
+        }
+        fn remove_file(&self, path: &Path) -> io::Result<()> {
+            RealFileSystem.remove_file(path)
+        }
+        fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+            RealFileSystem.sync_folder(folder)
+        }
+        fn free_bytes(&self, path: &Path) -> Option<u64> {
+            RealFileSystem.free_bytes(path)
+        }
+    }
+
+    #[test]
+    fn an_update_whose_process_is_killed_is_ended_by_the_next_fetch() {
+        let (directory, state) = (directory(), directory());
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        // The first rename is the journal's.
+        for renames in 0.. {
+            let _ = fs::remove_dir_all(&target);
+            fill(&source, 1);
+            update(&source, &target, 1, Some(state.path()));
+            let old = contents(&target);
+            fill(&source, 2);
+            let mut object = publish_version(&source, 2);
+            let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+            let mut store = PartFile::open(&target, object.manifest(), &options).expect("it may be replaced");
+            let fs = Arc::new(Killed(AtomicU32::new(renames), AtomicBool::new(false)));
+            store.fs = fs.clone();
+            fetch(&mut store, &mut *object);
+            let done = store.finish();
+            if done.is_ok() {
+                assert!(renames > 10 && fs.0.load(Ordering::Relaxed) == 0, "{renames}");
+                break;
+            }
+            drop(store);
+            if renames <= 1 {
+                assert_eq!(contents(&target), old);
+            }
+            let there = PartFile::already_there(&target, object.manifest(), &options);
+            assert_eq!(there.is_some(), renames > 0, "after {renames} renames");
+            if there.is_none() {
+                let mut store = PartFile::open(&target, object.manifest(), &options).expect("it is as it was");
+                fetch(&mut store, &mut *object);
+                store.finish().expect("all is here");
+            }
+            assert_eq!(contents(&target), contents(&source));
+            assert_eq!(names(directory.path()), ["source", "target"]);
+        }
+    }
+
+    #[test]
+    fn an_interrupted_update_is_undone_if_somebody_has_changed_the_folder_since() {
+        let (directory, state) = (directory(), directory());
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        fill(&source, 1);
+        update(&source, &target, 1, Some(state.path()));
+        let old = contents(&target);
+        fill(&source, 2);
+        let mut object = publish_version(&source, 2);
+        let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+        let mut store = PartFile::open(&target, object.manifest(), &options).expect("it may be replaced");
+        store.fs = Arc::new(Killed(AtomicU32::new(4), AtomicBool::new(false)));
+        fetch(&mut store, &mut *object);
+        store.finish().expect_err("it is killed");
+        drop(store);
+        fs::write(target.join("new"), b"mine").expect("writable");
+        let refused = reason(PartFile::open(&target, object.manifest(), &options));
+        assert!(refused.contains("is not as it was"), "{refused}");
+        fs::remove_file(target.join("new")).expect("there");
+        assert_eq!(contents(&target), old);
     }
 
     #[test]
