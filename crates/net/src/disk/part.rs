@@ -16,7 +16,9 @@ use super::{
     arriving::{self, Held, Share},
     check_chunk, check_room,
     fs::{self, Create, FileSystem, FsFile, OpenOptions, RealFileSystem},
-    io_error, parent, place,
+    io_error, parent,
+    pieces::Lent,
+    place,
     publish::Record,
     refusal,
     reuse::ReuseWishes,
@@ -198,6 +200,8 @@ pub struct PartFile {
     held: Bitmap,
     /// The chunks held, shared with readers of a download in progress.
     shared: Held,
+    /// Held chunks that are in the earlier version at the target, and not in the part.
+    lent: Option<Lent>,
     /// Of an object that replaces another one, or of a folder that is fetched in part: the chunks that are not here.
     wishes: Option<Arc<ReuseWishes>>,
     /// The part of the folder, once it is known.
@@ -218,7 +222,8 @@ impl PartFile {
         update::end_update(&target, options.state_dir.as_deref())?;
         place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
         warn_of_earlier_parts(&target);
-        let locked = claim(&staging, manifest, options)?;
+        let is_update = target.is_dir() && manifest.pieces.is_some();
+        let locked = claim(&staging, manifest, options, is_update)?;
         Self::open_locked(fs::real(), locked, staging, target, manifest, options)
     }
     /// Continues from the locked state, on any file system.
@@ -290,6 +295,7 @@ impl PartFile {
             tree,
             shared: Held::default(),
             held,
+            lent: None,
             wishes: None,
             selected: None,
             finished,
@@ -299,7 +305,7 @@ impl PartFile {
         opened.begin_reuse()?;
         opened.begin_share();
         // An earlier process may have ended before it synced them, and a failed sync drops that process's writes too.
-        opened.unsynced = opened.held.clone();
+        opened.unsynced = opened.in_part();
         Ok(opened)
     }
     /// A store without work, if `target` is exactly the object of `manifest` already; removes the files that a process
@@ -501,7 +507,12 @@ fn staged(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Path
     }
 }
 /// Makes the folder of a download and locks its state.
-fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Result<Arc<dyn FsFile>, StoreError> {
+fn claim(
+    staging: &Staging,
+    manifest: &Manifest,
+    options: &PartOptions,
+    is_update: bool,
+) -> Result<Arc<dyn FsFile>, StoreError> {
     let (part, state) = (staging.part(), staging.state());
     staging.make()?;
     let claimed = || {
@@ -514,8 +525,8 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
         // other programs can still fill the disk; then `put_chunk` fails and held chunks stay.
         let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
         let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
-        // The size of a part of a folder follows from its index.
-        let size = if options.selection.is_some() { 0 } else { manifest.size };
+        // The size of a part of a folder follows from its index, and that of an update from what is here.
+        let size = if options.selection.is_some() || is_update { 0 } else { manifest.size };
         check_room(&part, size.saturating_mul(copies))?;
         StateTable::lock(&RealFileSystem, &state, LOCK_PATIENCE)
     };

@@ -2,7 +2,7 @@
 use std::{collections::HashMap, fs::symlink_metadata, ops::Range, path::Path};
 
 use fastcdc::v2020::FastCDC;
-use tributary_content::{Piece, PieceHash, PieceSizes};
+use tributary_content::{Bitmap, ChunkIndex, Hash, HashTree, Manifest, Piece, PieceHash, PieceSizes};
 
 use super::{
     directory::DirectorySource,
@@ -43,12 +43,14 @@ impl Cutter {
 }
 
 /// Fills a buffer from this place on; false if that fails.
-type Read = Box<dyn FnMut(u64, &mut [u8]) -> bool>;
+type Read = Box<dyn FnMut(u64, &mut [u8]) -> bool + Send>;
 
 /// The pieces of a local file or folder.
 pub(super) struct EarlierPieces {
     /// Their places in the object that it is.
     places: HashMap<PieceHash, Range<u64>>,
+    /// Of the file or folder when it was opened.
+    fingerprint: Hash,
     read: Read,
     /// The piece that was read last: those that span several small chunks are read once.
     last: (Option<PieceHash>, Vec<u8>),
@@ -80,8 +82,9 @@ impl EarlierPieces {
             None => hash(path, &mut source, 1 << 20, Some(sizes)).ok()?.0,
         };
         let places = tree.pieces().map(|(place, hash)| (hash, place)).collect();
+        let fingerprint = fingerprints[0];
         let read = Box::new(move |at, buffer: &mut [u8]| source.read_at(at, buffer).is_ok());
-        Some(EarlierPieces { places, read, last: (None, Vec::new()) })
+        Some(EarlierPieces { places, fingerprint, read, last: (None, Vec::new()) })
     }
     /// The pieces that another object shares with this one, in the order of that object.
     pub(super) fn shared(&self, with: impl Iterator<Item = (Range<u64>, PieceHash)>) -> Vec<SharedPiece> {
@@ -121,6 +124,66 @@ impl EarlierPieces {
             *last = is_right.then_some(piece.hash);
         }
         last.is_some().then_some(bytes)
+    }
+}
+
+/// Verified chunks of a new version that stay in the earlier version until the new one takes its place.
+pub(super) struct Lent {
+    earlier: EarlierPieces,
+    shared: Vec<SharedPiece>,
+    chunks: Bitmap,
+    manifest: Manifest,
+    tree: HashTree,
+    /// The chunk that was read last.
+    last: (Option<u32>, Vec<u8>),
+}
+
+impl Lent {
+    pub(super) fn new(earlier: EarlierPieces, shared: Vec<SharedPiece>, manifest: &Manifest, tree: HashTree) -> Lent {
+        let (chunks, manifest) = (Bitmap::new(manifest.chunk_count()), manifest.clone());
+        Lent { earlier, shared, chunks, manifest, tree, last: (None, Vec::new()) }
+    }
+    /// Fills `chunk` as far as the earlier version has its bytes, and returns these ranges, which may touch.
+    pub(super) fn fill(&mut self, index: ChunkIndex, chunk: &mut [u8]) -> Vec<Range<usize>> {
+        self.earlier.fill(&self.shared, chunk, self.manifest.chunk_offset(index))
+    }
+    /// Lends a chunk that was verified.
+    pub(super) fn lend(&mut self, index: u32) {
+        self.chunks.set(index);
+    }
+    pub(super) fn take_back(&mut self, index: u32) {
+        self.chunks.clear(index);
+    }
+    pub(super) fn has(&self, index: u32) -> bool {
+        self.chunks.get(index)
+    }
+    pub(super) fn chunks_of(&self, range: Range<u64>) -> Range<u32> {
+        self.manifest.chunks_of_plain(range)
+    }
+    pub(super) fn place(&self, index: ChunkIndex) -> Range<u64> {
+        let start = self.manifest.chunk_offset(index);
+        start..start + u64::from(self.manifest.chunk_len(index))
+    }
+    /// A chunk, if the earlier version still has it.
+    pub(super) fn chunk(&mut self, index: ChunkIndex) -> Option<&[u8]> {
+        if self.last.0 != Some(index.0) {
+            let mut chunk = std::mem::take(&mut self.last.1);
+            chunk.resize(self.manifest.chunk_len(index) as usize, 0);
+            let filled: usize = self.fill(index, &mut chunk).iter().map(ExactSizeIterator::len).sum();
+            let is_right = filled == chunk.len() && self.tree.verify_chunk(index, &chunk);
+            self.last = (is_right.then_some(index.0), chunk);
+        }
+        self.last.0.map(|_| &self.last.1[..])
+    }
+    /// Whether all bytes in `range` of the new version are those that the earlier one, while its fingerprint is this,
+    /// has from `at` on.
+    pub(super) fn lies_at(&self, range: &Range<u64>, at: u64, fingerprint: &Hash) -> bool {
+        let mut chunks = self.manifest.chunks_of_plain(range.clone());
+        let first = self.shared.partition_point(|piece| piece.there.end <= range.start);
+        let pieces = self.shared[first..].iter().take_while(|piece| piece.there.start < range.end);
+        self.earlier.fingerprint == *fingerprint
+            && chunks.all(|index| self.has(index))
+            && pieces.into_iter().all(|piece| piece.here + range.start == at + piece.there.start)
     }
 }
 

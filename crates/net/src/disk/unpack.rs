@@ -9,11 +9,13 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use tributary_content::{Access, Manifest, ObjectKind, StoreError};
+use tributary_content::{Access, ChunkIndex, Manifest, ObjectKind, StoreError};
 
 use super::{
     index::{DirectoryIndex, EntryKind, FileMode},
-    io_error, refusal,
+    io_error,
+    pieces::Lent,
+    refusal,
     selection::Selected,
     sparse::data_in,
 };
@@ -22,11 +24,28 @@ use super::{
 pub(super) struct Packed {
     pub(super) file: File,
     pub(super) path: PathBuf,
+    /// The chunks that are not in the file.
+    pub(super) lent: Option<Lent>,
 }
 
 impl Packed {
     pub(super) fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
-        self.file.read_exact_at(buffer, offset).map_err(|error| io_error("read", &self.path, &error))
+        let read = |error| io_error("read", &self.path, &error);
+        let Some(lent) = &mut self.lent else { return self.file.read_exact_at(buffer, offset).map_err(read) };
+        let range = offset..offset + buffer.len() as u64;
+        for index in lent.chunks_of(range.clone()).map(ChunkIndex) {
+            let place = lent.place(index);
+            let (from, until) = (place.start.max(range.start), place.end.min(range.end));
+            let part = &mut buffer[(from - range.start) as usize..(until - range.start) as usize];
+            if !lent.has(index.0) {
+                self.file.read_exact_at(part, from).map_err(read)?;
+                continue;
+            }
+            let changed = || refusal("read", &self.path, "the earlier version has changed meanwhile; fetch again");
+            let chunk = lent.chunk(index).ok_or_else(changed)?;
+            part.copy_from_slice(&chunk[(from - place.start) as usize..(until - place.start) as usize]);
+        }
+        Ok(())
     }
     /// Its index, and the bytes of that.
     pub(super) fn index(&mut self, manifest: &Manifest) -> Result<(DirectoryIndex, u64), StoreError> {

@@ -8,7 +8,7 @@ use crate::disk::{
     check_room,
     index::DirectoryIndex,
     io_error,
-    pieces::EarlierPieces,
+    pieces::{EarlierPieces, Lent},
     place, refusal,
     reuse::{LocalBytes, ReuseWishes},
     sealed::not_sealed,
@@ -77,6 +77,7 @@ impl PartFile {
         let index_bytes = self.index_bytes()?;
         if let Some(bytes) = index_bytes {
             let chunks = self.manifest.chunks_of_plain(0..bytes);
+            self.copy_lent(chunks.clone())?;
             if chunks.clone().any(|index| !self.held.get(index)) {
                 let extent = self.options.selection.is_some().then(|| vec![self.stored(0..bytes)]);
                 wishes.want(vec![chunks], true, extent);
@@ -87,9 +88,13 @@ impl PartFile {
         if self.options.selection.is_none() {
             let selected = index.map(|(index, bytes)| Selected::all(&index, bytes, self.manifest.access));
             let all = Range { start: 0, end: self.manifest.chunk_count() };
-            if let Some(selected) = selected {
+            // Its pieces have found more already.
+            if let Some(selected) = selected.filter(|_| self.lent.is_none()) {
                 self.take_or_warn(|part| part.take_local(&selected, [all].into()));
             }
+            let missing = self.held.unset_ranges().flatten().map(ChunkIndex);
+            let bytes: u64 = missing.map(|index| u64::from(self.manifest.chunk_len(index))).sum();
+            check_room(&self.part_path, 2 * bytes)?;
             wishes.want(self.in_order(self.held.unset_ranges().collect()), false, None);
             return Ok(());
         }
@@ -184,11 +189,12 @@ impl PartFile {
     fn take_pieces(&mut self) -> Result<(), StoreError> {
         let Some((tree, pieces)) = self.tree.clone().zip(self.manifest.pieces) else { return Ok(()) };
         let state_dir = self.options.state_dir.as_deref();
-        let Some(mut earlier) = EarlierPieces::at(&self.target, state_dir, pieces.sizes) else { return Ok(()) };
+        let Some(earlier) = EarlierPieces::at(&self.target, state_dir, pieces.sizes) else { return Ok(()) };
         let shared = earlier.shared(tree.pieces());
         if shared.is_empty() {
             return Ok(());
         }
+        let mut lent = Lent::new(earlier, shared, &self.manifest, tree.clone());
         let (mut parts, mut room) = (Vec::new(), PARTS_BYTES_MAX);
         let mut buffer = Vec::new();
         for index in 0..self.manifest.chunk_count() {
@@ -198,10 +204,16 @@ impl PartFile {
             }
             buffer.clear();
             buffer.resize(self.manifest.chunk_len(chunk) as usize, 0);
-            let here = earlier.fill(&shared, &mut buffer, self.manifest.chunk_offset(chunk));
+            let here = lent.fill(chunk, &mut buffer);
             if here.iter().map(ExactSizeIterator::len).sum::<usize>() == buffer.len() {
-                if tree.verify_chunk(chunk, &buffer) {
-                    self.keep(chunk, &buffer)?;
+                match (tree.verify_chunk(chunk, &buffer), self.manifest.kind) {
+                    (false, _) => {}
+                    // The first chunk tells the length of the index.
+                    (true, ObjectKind::Directory) if index > 0 => {
+                        self.held.set(index);
+                        lent.lend(index);
+                    }
+                    (true, _) => self.keep(chunk, &buffer)?,
                 }
             } else if !here.is_empty() && room >= buffer.len() {
                 room -= buffer.len();
@@ -211,7 +223,24 @@ impl PartFile {
         if let Some(wishes) = &self.wishes {
             wishes.give_parts(parts);
         }
+        self.lent = Some(lent).filter(|_| self.manifest.kind == ObjectKind::Directory);
         Ok(())
+    }
+    /// Copies lent chunks in `chunks` to the part; those that are gone are fetched.
+    fn copy_lent(&mut self, chunks: Range<u32>) -> Result<(), StoreError> {
+        let Some(mut lent) = self.lent.take() else { return Ok(()) };
+        let mut copied = Ok(());
+        for index in chunks.filter(|index| lent.has(*index)).collect::<Vec<_>>() {
+            lent.take_back(index);
+            self.held.clear(index);
+            if copied.is_ok()
+                && let Some(chunk) = lent.chunk(ChunkIndex(index))
+            {
+                copied = self.keep(ChunkIndex(index), chunk);
+            }
+        }
+        self.lent = Some(lent);
+        copied
     }
     /// Takes over the chunks in `chunks` that match files at the target.
     fn take_local(&mut self, selected: &Selected, chunks: Vec<Range<u32>>) -> Result<(), StoreError> {

@@ -85,7 +85,7 @@ impl PartFile {
         let part = self.fs.open(&self.part_path, options).map_err(write)?;
         part.set_len(self.manifest.size).map_err(write)?;
         let mut buffer = Vec::new();
-        for index in self.held.iter_set().map(ChunkIndex) {
+        for index in self.in_part().iter_set().map(ChunkIndex) {
             let offset = self.manifest.chunk_offset(index);
             buffer.resize(self.manifest.chunk_len(index) as usize, 0);
             self.part.read_exact_at(&mut buffer, offset).map_err(read)?;
@@ -95,8 +95,18 @@ impl PartFile {
         }
         self.part = part;
         self.is_blank = true;
-        (self.unsynced, self.is_named) = (self.held.clone(), false);
+        (self.unsynced, self.is_named) = (self.in_part(), false);
         Ok(())
+    }
+    /// The held chunks whose bytes are in the part.
+    pub(super) fn in_part(&self) -> Bitmap {
+        let mut in_part = self.held.clone();
+        for index in self.held.iter_set() {
+            if self.lent.as_ref().is_some_and(|lent| lent.has(index)) {
+                in_part.clear(index);
+            }
+        }
+        in_part
     }
     /// Writes a chunk; where the file has zeros it writes only the other bytes.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -152,26 +162,31 @@ impl PartFile {
     /// Ends a folder, or a part of one.
     pub(super) fn finish_directory(&mut self) -> Result<(), StoreError> {
         let mut packed = self.packed()?;
-        if self.update(&mut packed)? {
-            remove_all(&self.staging.unpacked())?;
-            self.options.placed.set(&self.target);
-        } else {
-            let into = self.unpack(&mut packed)?;
-            self.place(&into)?;
-            self.sync_names()?;
-            remove_all(&into)?;
-        }
+        let placed = self.place_directory(&mut packed);
+        self.lent = packed.lent;
+        placed?;
         remove(&self.staging.opened())?;
         remove(&self.part_path)
     }
+    fn place_directory(&mut self, packed: &mut Packed) -> Result<(), StoreError> {
+        if self.update(packed)? {
+            self.options.placed.set(&self.target);
+            // A process that was killed as it placed the folder has left it.
+            return remove_all(&self.staging.unpacked());
+        }
+        let into = self.unpack(packed)?;
+        self.place(&into)?;
+        self.sync_names()?;
+        remove_all(&into)
+    }
     /// The bytes of a folder, which are complete.
-    pub(super) fn packed(&self) -> Result<Packed, StoreError> {
+    pub(super) fn packed(&mut self) -> Result<Packed, StoreError> {
         let path = match self.open_sealed()? {
             Some(_) => self.staging.opened(),
             None => self.part_path.clone(),
         };
         let file = File::open(&path).map_err(|error| io_error("read", &path, &error))?;
-        Ok(Packed { file, path })
+        Ok(Packed { file, path, lent: self.lent.take() })
     }
     /// Writes the plain bytes of a sealed object whose key is known next to its final place.
     pub(super) fn open_sealed(&self) -> Result<Option<File>, StoreError> {

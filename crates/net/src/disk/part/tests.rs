@@ -1094,6 +1094,39 @@ mod reuse {
     }
 
     #[test]
+    fn what_the_earlier_version_has_is_not_written_to_the_part_and_verified_when_it_is_used() {
+        let (directory, state) = (directory(), directory());
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        fill(&source, 1);
+        update(&source, &target, 1, Some(state.path()));
+        fill(&source, 2);
+        fs::rename(source.join("kept/large"), source.join("moved")).expect("renamable");
+        let mut object = publish_version(&source, 2);
+        let existing = Existing::Anything;
+        let options = PartOptions { state_dir: Some(state.path().into()), existing, ..PartOptions::default() };
+        let fetched = |object: &mut dyn ObjectReader| {
+            let mut store = PartFile::open(&target, object.manifest(), &options).expect("it may be replaced");
+            let moved = fetch(&mut store, object);
+            (store, moved)
+        };
+        let (mut store, moved) = fetched(&mut *object);
+        let part = fs::metadata(staging(&target).part()).expect("there");
+        assert!(moved < 40 && part.blocks() * 512 < 700_000, "{moved} chunks, {} blocks", part.blocks());
+        // A restart finds the same again.
+        drop(store);
+        (store, _) = fetched(&mut *object);
+        assert!(store.held().is_full());
+        fs::write(target.join("kept/large"), [7; 1_500_000]).expect("writable");
+        let refused = store.finish().expect_err("what it would be made of is gone").to_string();
+        assert!(refused.contains("fetch again"), "{refused}");
+        drop(store);
+        let (mut store, moved) = fetched(&mut *object);
+        assert!(moved > 40, "{moved} chunks");
+        store.finish().expect("all is here");
+        assert_eq!(contents(&target), contents(&source));
+    }
+
+    #[test]
     fn an_interrupted_update_is_undone_if_somebody_has_changed_the_folder_since() {
         let (directory, state) = (directory(), directory());
         let (source, target) = (directory.path().join("source"), directory.path().join("target"));

@@ -17,6 +17,7 @@ use crate::disk::{
     fs::RealFileSystem,
     index::EntryKind,
     io_error, parent,
+    pieces::Lent,
     place::{self, close, placed_fingerprint},
     publish::{OpenSource, Record, Source},
     selection::{Selected, SelectedEntry},
@@ -278,7 +279,10 @@ fn is_same(
             EntryKind::File { size, mode, access },
             EntryKind::File { size: new_size, mode: new_mode, access: new_access },
         ) if (size, mode) == (new_size, new_mode) && access >= new_access => {
-            has_same_bytes(packed, there, (old.start, new.start), *size)
+            let place = new.start..new.start + size;
+            let is_there = |lent: &Lent| lent.lies_at(&place, old.start, &there.fingerprint());
+            Ok(packed.lent.as_ref().is_some_and(is_there)
+                || has_same_bytes(packed, there, (old.start, new.start), *size)?)
         }
         (EntryKind::Directory { .. }, EntryKind::Directory { .. }) => Ok(true),
         (EntryKind::Link { target: old }, EntryKind::Link { target: new }) => Ok(old == new),
