@@ -126,7 +126,7 @@ fn download(seed: u64) {
             }
             let locked = StateTable::lock(&*machine.fs, &staging.state(), Duration::ZERO).ok()?;
             let fs = Arc::clone(&machine.fs);
-            PartFile::open_locked(fs, locked, staging.clone(), "/out".into(), &manifest, &options).ok()
+            PartFile::open_locked(fs, locked, staging.clone(), ("/out".into(), None), &manifest, &options).ok()
         };
         let Some(mut store) = open() else {
             machine.restart();

@@ -184,10 +184,9 @@ impl StoreOpener for DiskOpener {
             // A store prepared for another object is closed, and its lock released, before the part is opened again.
             Some(Destination::Path(target)) => {
                 let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
-                match (prepared, PartFile::already_there(target, manifest, &part)) {
-                    (Some((_, part)), _) => Box::new(part),
-                    (None, Some(there)) => there,
-                    (None, None) => Box::new(PartFile::open(target, manifest, &part)?),
+                match prepared {
+                    Some((_, part)) => Box::new(part),
+                    None => PartFile::open_unless_there(target, manifest, &part)?,
                 }
             }
             Some(Destination::Stream(_))

@@ -9,16 +9,17 @@ use std::{
     time::Duration,
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKey, ObjectKind, StoreError, Wishes, chunk_hash,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, ObjectKey, ObjectKind, StoreError, Wishes, chunk_hash,
 };
 
 use super::{
     arriving::{self, Held, Share},
     check_chunk, check_room,
+    directory::DirectorySource,
     fs::{self, Create, FileSystem, FsFile, OpenOptions, RealFileSystem},
     io_error, parent,
     pieces::Lent,
-    place,
+    place::{self, There},
     publish::Record,
     refusal,
     reuse::ReuseWishes,
@@ -200,6 +201,8 @@ pub struct PartFile {
     held: Bitmap,
     /// The chunks held, shared with readers of a download in progress.
     shared: Held,
+    /// The folder at the target, until its pieces are known.
+    earlier: Option<Box<DirectorySource>>,
     /// Held chunks that are in the earlier version at the target, and not in the part.
     lent: Option<Lent>,
     /// Of an object that replaces another one, or of a folder that is fetched in part: the chunks that are not here.
@@ -216,22 +219,41 @@ impl PartFile {
     /// [`StoreError::Io`] if `target` cannot become a file, the part belongs to something else, another process uses
     /// it, or the disk is full.
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
-        let target = resolve(target)?;
-        folder::check_selectable(manifest, options)?;
-        let staging = staging_of(&target, manifest, options);
-        update::end_update(&target, options.state_dir.as_deref())?;
-        place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
+        Self::open_at(look(target, manifest, options)?, manifest, options)
+    }
+    /// The same, or a store without work if `target` is exactly the object already; then the files are removed that a
+    /// process left that was killed at its end.
+    ///
+    /// # Errors
+    /// Those of [`PartFile::open`].
+    pub fn open_unless_there(
+        target: &Path,
+        manifest: &Manifest,
+        options: &PartOptions,
+    ) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let place = look(target, manifest, options)?;
+        match place.there {
+            There::Same => Ok(Box::new(place.end(manifest, options))),
+            _ => Ok(Box::new(Self::open_at(place, manifest, options)?)),
+        }
+    }
+    fn open_at(place: Place, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
+        let Place { target, staging, there } = place;
         warn_of_earlier_parts(&target);
         let is_update = target.is_dir() && manifest.pieces.is_some();
         let locked = claim(&staging, manifest, options, is_update)?;
-        Self::open_locked(fs::real(), locked, staging, target, manifest, options)
+        let earlier = match there {
+            There::Replaceable(_, directory) => directory,
+            There::Nothing | There::Same | There::Taken(_) => None,
+        };
+        Self::open_locked(fs::real(), locked, staging, (target, earlier), manifest, options)
     }
     /// Continues from the locked state, on any file system.
     pub(super) fn open_locked(
         fs: Arc<dyn FileSystem>,
         locked: Arc<dyn FsFile>,
         staging: Staging,
-        target: PathBuf,
+        (target, earlier): (PathBuf, Option<Box<DirectorySource>>),
         manifest: &Manifest,
         options: &PartOptions,
     ) -> Result<Self, StoreError> {
@@ -295,6 +317,7 @@ impl PartFile {
             tree,
             shared: Held::default(),
             held,
+            earlier,
             lent: None,
             wishes: None,
             selected: None,
@@ -308,19 +331,15 @@ impl PartFile {
         opened.unsynced = opened.in_part();
         Ok(opened)
     }
-    /// A store without work, if `target` is exactly the object of `manifest` already; removes the files that a process
-    /// left that was killed at its end.
-    pub fn already_there(target: &Path, manifest: &Manifest, options: &PartOptions) -> Option<Box<dyn ChunkStore>> {
-        let target = resolve(target).ok()?;
-        let staging = staging_of(&target, manifest, options);
-        update::end_update(&target, options.state_dir.as_deref()).ok()?;
-        let there = place::already_there(&target, manifest, options, &staged(&staging, manifest, options))?;
-        let is_of_this = StateTable::peek(&staging.state()).is_some_and(|stored| manifest.continues(&stored));
-        if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {
-            let _ = clear(&staging);
-        }
-        options.placed.set(&target);
-        Some(Box::new(there))
+    /// A store without work, if `target` is exactly the object of `manifest` already.
+    #[cfg(test)]
+    pub(super) fn already_there(
+        target: &Path,
+        manifest: &Manifest,
+        options: &PartOptions,
+    ) -> Option<Box<dyn ChunkStore>> {
+        let place = look(target, manifest, options).ok()?;
+        matches!(place.there, There::Same).then(|| Box::new(place.end(manifest, options)) as _)
     }
     /// The folder of an unfinished download to `target`.
     pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
@@ -480,6 +499,34 @@ impl ChunkStore for PartFile {
         remove(&self.staging.suspect())?;
         self.staging.remove();
         Ok(())
+    }
+}
+/// Where an object is to be placed, and what is there.
+struct Place {
+    target: PathBuf,
+    staging: Staging,
+    there: There,
+}
+
+/// Looks at the place of a download, once an interrupted update of it is ended.
+fn look(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Place, StoreError> {
+    let target = resolve(target)?;
+    folder::check_selectable(manifest, options)?;
+    let staging = staging_of(&target, manifest, options);
+    update::end_update(&target, options.state_dir.as_deref())?;
+    let there = place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
+    Ok(Place { target, staging, there })
+}
+impl Place {
+    /// Ends a download whose object is there.
+    fn end(self, manifest: &Manifest, options: &PartOptions) -> HadStore {
+        let staging = self.staging;
+        let is_of_this = StateTable::peek(&staging.state()).is_some_and(|stored| manifest.continues(&stored));
+        if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {
+            let _ = clear(&staging);
+        }
+        options.placed.set(&self.target);
+        HadStore::new(manifest)
     }
 }
 /// The final path of the object: the target of a link to a file, else `target` itself.

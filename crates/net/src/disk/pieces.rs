@@ -8,7 +8,7 @@ use super::{
     directory::DirectorySource,
     file::FileSource,
     place::placed_fingerprint,
-    publish::{OpenSource, Record, hash},
+    publish::{OpenSource, Record, Source, hash},
 };
 
 /// Cuts bytes that arrive in order.
@@ -58,20 +58,31 @@ pub(super) struct EarlierPieces {
 
 impl EarlierPieces {
     /// Pieces of the file or folder at `path`, cut in these sizes. Links are not followed.
-    pub(super) fn at(path: &Path, state_dir: Option<&Path>, sizes: PieceSizes) -> Option<EarlierPieces> {
-        match symlink_metadata(path).ok()? {
-            there if there.is_dir() => Self::of::<DirectorySource>(path, None, state_dir, sizes),
-            there if there.is_file() => Self::of::<FileSource>(path, Some(&there), state_dir, sizes),
+    /// Reads the entries of a folder unless `folder` has them.
+    pub(super) fn at(
+        path: &Path,
+        folder: Option<Box<DirectorySource>>,
+        state_dir: Option<&Path>,
+        sizes: PieceSizes,
+    ) -> Option<EarlierPieces> {
+        match (symlink_metadata(path).ok()?, folder) {
+            (there, Some(folder)) if there.is_dir() => Self::of(path, *folder, None, state_dir, sizes),
+            (there, None) if there.is_dir() => {
+                Self::of(path, DirectorySource::open(path).ok()?, None, state_dir, sizes)
+            }
+            (there, _) if there.is_file() => {
+                Self::of(path, FileSource::open(path).ok()?, Some(&there), state_dir, sizes)
+            }
             _ => None,
         }
     }
-    fn of<S: OpenSource + 'static>(
+    fn of<S: Source + 'static>(
         path: &Path,
+        mut source: S,
         placed: Option<&std::fs::Metadata>,
         state_dir: Option<&Path>,
         sizes: PieceSizes,
     ) -> Option<EarlierPieces> {
-        let mut source = S::open(path).ok()?;
         let fingerprints = [source.fingerprint(), placed.map_or_else(|| source.fingerprint(), placed_fingerprint)];
         let record = Record::load(state_dir, path).filter(|record| {
             let is_cut = record.manifest.pieces.is_some_and(|pieces| pieces.sizes == sizes);

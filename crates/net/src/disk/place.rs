@@ -9,7 +9,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use tributary_content::{HadStore, Hash, HashTree, Manifest, ObjectKind, StoreError};
+use tributary_content::{Hash, HashTree, Manifest, ObjectKind, StoreError};
 
 use super::{
     directory::DirectorySource,
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The present holder of the download's final name.
-enum There {
+pub(super) enum There {
     /// Nothing.
     Nothing,
     /// Exactly the fetched object.
@@ -35,7 +35,7 @@ enum There {
 /// How something was when it was decided that it may be replaced. A file's times of change are not in it: they change with
 /// its name.
 #[derive(PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     mode: u32,
     is_directory: bool,
     fingerprint: Hash,
@@ -89,21 +89,11 @@ pub(super) fn check(
     manifest: &Manifest,
     options: &PartOptions,
     staged: &Path,
-) -> Result<(), StoreError> {
+) -> Result<There, StoreError> {
     match look(target, manifest, options, staged)? {
         There::Taken(reason) if !options.existing.numbers() => Err(refusal("write", target, reason)),
-        _ => Ok(()),
+        there => Ok(there),
     }
-}
-/// The object at `target`, if it is exactly the object of `manifest`.
-pub(super) fn already_there(
-    target: &Path,
-    manifest: &Manifest,
-    options: &PartOptions,
-    staged: &Path,
-) -> Option<HadStore> {
-    let there = look(target, manifest, options, staged).ok().filter(|_| options.existing.replaces())?;
-    matches!(there, There::Same).then(|| HadStore::new(manifest))
 }
 /// The directory at `target` with all its entries, if it may be replaced.
 pub(super) fn replaceable_directory(

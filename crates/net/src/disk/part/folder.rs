@@ -189,7 +189,8 @@ impl PartFile {
     fn take_pieces(&mut self) -> Result<(), StoreError> {
         let Some((tree, pieces)) = self.tree.clone().zip(self.manifest.pieces) else { return Ok(()) };
         let state_dir = self.options.state_dir.as_deref();
-        let Some(earlier) = EarlierPieces::at(&self.target, state_dir, pieces.sizes) else { return Ok(()) };
+        let there = self.earlier.take();
+        let Some(earlier) = EarlierPieces::at(&self.target, there, state_dir, pieces.sizes) else { return Ok(()) };
         let shared = earlier.shared(tree.pieces());
         if shared.is_empty() {
             return Ok(());

@@ -31,7 +31,14 @@ impl Recorded {
         let (target, staging) = (resolve(target)?, staging(target));
         staging.make()?;
         let locked = StateTable::lock(self, &staging.state(), Duration::ZERO)?;
-        PartFile::open_locked(Arc::new(self.clone()), locked, staging, target, manifest, &PartOptions::default())
+        PartFile::open_locked(
+            Arc::new(self.clone()),
+            locked,
+            staging,
+            (target, None),
+            manifest,
+            &PartOptions::default(),
+        )
     }
 }
 
