@@ -124,8 +124,9 @@ pub enum Durability {
     Power,
 }
 
-/// What to do with a file or directory that has the final name. It stays until the download is complete; then it is
-/// replaced in one step, or it stays. An identical object stays in any case but the last two, and nothing is fetched.
+/// What to do with a file or directory that has the final name. It stays until the download is complete; then a
+/// file is replaced in one step, a directory entry by entry, or it stays. An identical object stays in any case but the
+/// last two, and nothing is fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
     /// Replace an earlier version: a download to this very place under the same name from the same publisher, unchanged
