@@ -96,6 +96,10 @@ impl FidBuilder {
             self.numbers = Numbers { epoch, ..Numbers::default() };
         }
     }
+    /// The present numbering of bitmaps.
+    pub fn bitmap_epoch(&self) -> u8 {
+        self.numbers.epoch
+    }
     /// The bitmap numbers of one node.
     pub fn bitmap_numbers(&self, graph: &Graph, node: NodeIndex) -> BitmapNumbers {
         let id = graph.node_info(node).id;

@@ -57,10 +57,8 @@ pub enum Change {
     Metrics,
     /// Capacities, MTUs or labels for people: offers that use the node's links change, the graph does not.
     Properties,
-    /// Only links or nodes were removed.
-    Shrunk,
-    /// Links, nodes, roles, locations or secrets that are new.
-    Grown,
+    /// Links, nodes, roles, locations or secrets.
+    Reshaped,
 }
 
 /// The reasons for which a link-state message is refused.
@@ -114,7 +112,7 @@ impl LinkStates {
         if links > self.links_max {
             return Err(reason::LINKS);
         }
-        let change = known.map_or(Change::Grown, |known| change(&known.state, &state));
+        let change = known.map_or(Change::Reshaped, |known| change(&known.state, &state));
         let mut cadence = known.map(|known| known.cadence).unwrap_or_default();
         cadence.on_message(now);
         self.links = links;
@@ -152,15 +150,12 @@ impl LinkStates {
 fn change(old: &LinkState, new: &LinkState) -> Change {
     let itself = |state: &LinkState| (state.secret, state.roles, state.boot, state.location);
     if itself(old) != itself(new) {
-        return Change::Grown;
+        return Change::Reshaped;
     }
     let end = |adjacency: &Adjacency| (adjacency.face, adjacency.neighbour, adjacency.neighbour_face);
     let has = |state: &LinkState, wanted: &Adjacency| state.adjacencies.iter().any(|link| end(link) == end(wanted));
-    if new.adjacencies.iter().any(|link| !has(old, link)) {
-        return Change::Grown;
-    }
-    if old.adjacencies.iter().any(|link| !has(new, link)) {
-        return Change::Shrunk;
+    if old.adjacencies.len() != new.adjacencies.len() || new.adjacencies.iter().any(|link| !has(old, link)) {
+        return Change::Reshaped;
     }
     let pairs = || old.adjacencies.iter().zip(&new.adjacencies);
     if old.label != new.label || pairs().any(|(a, b)| (a.capacity_kbps, a.mtu) != (b.capacity_kbps, b.mtu)) {
@@ -193,6 +188,25 @@ pub struct LinkKey {
     pub node: NodeId,
     /// Its face.
     pub face: FaceId,
+}
+
+impl LinkKey {
+    /// A number below 2²⁶ that differs between links: 63 of them stay below [`HOP`].
+    fn lot(self) -> u64 {
+        let mixed = (self.node.0 ^ u64::from(self.face.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(LOT_FACTOR);
+        (mixed ^ mixed >> 32).wrapping_mul(LOT_FACTOR) >> 38
+    }
+}
+
+/// A two-way link as far as paths depend on it, besides its cost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Way {
+    /// Its name.
+    pub key: LinkKey,
+    /// Where it ends.
+    pub to: NodeId,
+    /// Whether packets may pass through the node where it starts, and through the one where it ends.
+    pub is_transit: [bool; 2],
 }
 
 /// A node.
@@ -322,7 +336,9 @@ impl Graph {
     }
     /// A link's name that holds in later graphs too.
     pub fn key_of(&self, link: LinkIndex) -> LinkKey {
-        let link = self.link(link);
+        self.key_of_link(self.link(link))
+    }
+    fn key_of_link(&self, link: &Link) -> LinkKey {
         LinkKey { node: self.node_info(link.from).id, face: link.face }
     }
     /// The link with this name, if it exists and is two-way.
@@ -346,33 +362,15 @@ impl Graph {
         let gone = earlier.nodes.iter().filter(|node| !known(self, node));
         new.chain(gone).map(|node| node.id).collect()
     }
-    /// The two-way links that leave a node, each by its face and its end.
-    pub fn neighbours(&self, id: NodeId) -> BTreeSet<(FaceId, NodeId)> {
-        let links = self.node(id).into_iter().flat_map(|node| self.links_of(node));
-        links.filter_map(|link| Some((self.link(link).face, self.node_info(self.end_of(link)?).id))).collect()
-    }
-    /// Whether paths between other nodes are the same as in `earlier`, despite changed links of these nodes: each of
-    /// them forwards no packets, or forwards them by the same links and labels as before.
-    pub fn has_same_transit<'a>(&self, earlier: &Graph, mut changed: impl Iterator<Item = &'a NodeId>) -> bool {
-        let ways = |graph: &Graph, node: NodeIndex| -> Vec<(FaceId, NodeId)> {
-            let transit = graph.links_of(node).filter_map(|link| {
-                let (to, _) = graph.link(link).two_way?;
-                graph.is_transit(to).then(|| (graph.link(link).face, graph.node_info(to).id))
-            });
-            transit.collect()
-        };
-        changed.all(|id| match (earlier.node(*id), self.node(*id)) {
-            (Some(old), Some(new)) if earlier.is_transit(old) || self.is_transit(new) => {
-                earlier.is_transit(old)
-                    && self.is_transit(new)
-                    && earlier.node_info(old).secret == self.node_info(new).secret
-                    && earlier.node_info(old).boot == self.node_info(new).boot
-                    && ways(earlier, old) == ways(self, new)
-            }
-            (Some(_), Some(_)) | (None, None) => true,
-            (Some(old), None) => !earlier.is_transit(old),
-            (None, Some(new)) => !self.is_transit(new),
-        })
+    /// The two-way links, in order of their names.
+    pub fn ways(&self) -> Vec<Way> {
+        let ways = self.links.iter().filter_map(|link| {
+            let (to, _) = link.two_way?;
+            let key = self.key_of_link(link);
+            let is_transit = [link.from, to].map(|node| self.is_transit(node));
+            Some(Way { key, to: self.node_info(to).id, is_transit })
+        });
+        ways.collect()
     }
     /// The length in links of the longest of the shortest paths, as found by two sweeps: exact on trees.
     pub fn diameter(&self) -> u32 {
@@ -403,13 +401,14 @@ impl Graph {
     }
     /// The cost of each link by `metric`; at least 1.
     ///
-    /// Hops: 1. Latency: half the round-trip time in microseconds, plus 10 for the hop itself. Residual capacity: 10⁹
+    /// Hops: 2³² and a little, by which no two paths cost the same. Latency: half the round-trip time in microseconds, plus 10 for the hop itself. Residual capacity: 10⁹
     /// over the unused rate in kbit/s, where an unknown capacity counts as 1 Gbit/s. Distance: the microseconds that
     /// light needs in fibre between its ends, plus 10; if an end has no position, as for latency.
     pub fn costs(&self, metric: PathMetric) -> Vec<u64> {
         let latency = |link: &Link| u64::from(link.adjacency.rtt_us / 2) + HOP_US;
         let cost = |link: &Link| match metric {
-            PathMetric::Hops => 1,
+            // Among paths of equally many hops, the links' names decide, whatever other links there are.
+            PathMetric::Hops => HOP + self.key_of_link(link).lot(),
             PathMetric::Latency => latency(link),
             PathMetric::Distance => match self.length_km(link) {
                 Some(km) => (km * FIBRE_US_PER_KM) as u64 + HOP_US,
@@ -430,6 +429,10 @@ impl Graph {
 
 /// The cost of a hop besides its delay, so that among equally long paths the one with fewer links wins.
 const HOP_US: u64 = 10;
+/// The cost of a hop where only hops count.
+const HOP: u64 = 1 << 32;
+/// An odd number with half of its bits set; another one would choose other paths of equally many hops.
+const LOT_FACTOR: u64 = 0x9fb2_1c65_1e98_df25;
 const FIBRE_US_PER_KM: f64 = 5.0;
 
 /// The unused rate of a link in kbit/s; 1 Gbit/s minus the used rate if the capacity is unknown.
@@ -497,7 +500,7 @@ pub(crate) mod tests {
         let mut domain = LinkStates::new(3, 6, Duration::from_secs(15));
         let states = states(3, &[(0, 1), (1, 2)]);
         for state in &states {
-            assert_eq!(domain.handle(Time::ZERO, state.clone()), Ok(Change::Grown));
+            assert_eq!(domain.handle(Time::ZERO, state.clone()), Ok(Change::Reshaped));
         }
         (domain, states)
     }
@@ -513,7 +516,7 @@ pub(crate) mod tests {
         let mut one_sided = states[0].clone();
         one_sided.sequence = 2;
         one_sided.adjacencies.clear();
-        assert_eq!(domain.handle(Time::ZERO, one_sided), Ok(Change::Shrunk));
+        assert_eq!(domain.handle(Time::ZERO, one_sided), Ok(Change::Reshaped));
         let graph = domain.graph();
         assert_eq!(graph.link_count(), 3);
         assert_eq!(graph.links_into(NodeIndex(0)), []);
@@ -559,7 +562,7 @@ pub(crate) mod tests {
         let (mut domain, states) = domain();
         assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE));
         let restarted = LinkState { boot: 9, sequence: 1, ..states[0].clone() };
-        assert_eq!(domain.handle(Time::ZERO, restarted), Ok(Change::Grown));
+        assert_eq!(domain.handle(Time::ZERO, restarted), Ok(Change::Reshaped));
         assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE), "of the run before");
         let fourth = LinkState { node: NodeId(4), ..states[0].clone() };
         assert_eq!(domain.handle(Time::ZERO, fourth), Err(reason::NODES));
@@ -579,7 +582,7 @@ pub(crate) mod tests {
             let gone = LinkState { boot: 100 + forged, sequence: u32::MAX, adjacencies: Vec::new(), ..own(1) };
             assert!(domain.handle(Time::ZERO, gone).is_ok());
             let back = domain.handle(Time::ZERO, own(forged as u32 + 2));
-            assert_eq!(back, Ok(Change::Grown));
+            assert_eq!(back, Ok(Change::Reshaped));
             assert_eq!(domain.get(states[0].node).map(|state| state.adjacencies.len()), Some(1));
         }
         // With a number that it reaches never.
@@ -599,8 +602,8 @@ pub(crate) mod tests {
         assert_eq!(send(&|_| {}), Change::None);
         assert_eq!(send(&|state| state.adjacencies[0].rtt_us = 7), Change::Metrics);
         assert_eq!(send(&|state| state.adjacencies[0].mtu = 9000), Change::Properties);
-        assert_eq!(send(&|state| state.adjacencies.truncate(1)), Change::Shrunk);
-        assert_eq!(send(&|state| state.roles = Roles::NONE), Change::Grown);
+        assert_eq!(send(&|state| state.adjacencies.truncate(1)), Change::Reshaped);
+        assert_eq!(send(&|state| state.roles = Roles::NONE), Change::Reshaped);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Selects the paths of a transfer: the requested number, sharing as few links as possible.
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use super::{
     graph::{Graph, LinkIndex, NodeIndex},
@@ -12,16 +15,13 @@ pub struct PathConfig {
     /// Increase of a link's cost, in tenths, each time that a candidate has used it while more candidates are sought by
     /// their disjointness. Zero disables that search. Default: 40.
     pub penalty_tenths: u64,
-    /// A path is not offered if it costs more than this many times the cheapest one to the same source; `None` for
-    /// any. Default: `None`.
-    pub stretch_max: Option<u64>,
     /// Maximum links of a path, bounded by the hop limit of a packet. Default: 63.
     pub hops_max: usize,
 }
 
 impl Default for PathConfig {
     fn default() -> Self {
-        PathConfig { penalty_tenths: 40, stretch_max: None, hops_max: 63 }
+        PathConfig { penalty_tenths: 40, hops_max: 63 }
     }
 }
 
@@ -40,19 +40,32 @@ pub fn select(
     k: usize,
     config: &PathConfig,
 ) -> Vec<Vec<Path>> {
+    select_noting(graph, costs, (sources, receiver), k, config, &mut BTreeSet::new())
+}
+
+/// The same; adds the links of all candidates to `used`. If no two paths cost the same, the result is the same without any
+/// other link: each candidate is the cheapest path of some search.
+pub(super) fn select_noting(
+    graph: &Graph,
+    costs: &[u64],
+    (sources, receiver): (&[NodeIndex], NodeIndex),
+    k: usize,
+    config: &PathConfig,
+    used: &mut BTreeSet<LinkIndex>,
+) -> Vec<Vec<Path>> {
     let mut candidates: Vec<Vec<Path>> =
-        sources.iter().map(|source| candidates_of(graph, costs, [*source, receiver], k, config)).collect();
-    let mut used: BTreeMap<LinkIndex, u32> = BTreeMap::new();
+        sources.iter().map(|source| candidates_of(graph, costs, [*source, receiver], (k, config), used)).collect();
+    let mut taken: BTreeSet<LinkIndex> = BTreeSet::new();
     let mut chosen: Vec<Vec<Path>> = sources.iter().map(|_| Vec::new()).collect();
     for round in 0..k {
         for (candidates, chosen) in candidates.iter_mut().zip(&mut chosen) {
             // In the first round all share as much.
-            let is_shared = |link: &&LinkIndex| round > 0 && used.contains_key(link);
+            let is_shared = |link: &&LinkIndex| round > 0 && taken.contains(link);
             let shared = |path: &Path| path.links.iter().filter(is_shared).count();
             let best = candidates.iter().enumerate().min_by_key(|(_, path)| (shared(path), *path));
             if let Some((best, _)) = best {
                 let path = candidates.swap_remove(best);
-                path.links.iter().for_each(|link| *used.entry(*link).or_default() += 1);
+                taken.extend(&path.links);
                 chosen.push(path);
             }
         }
@@ -67,8 +80,8 @@ fn candidates_of(
     graph: &Graph,
     costs: &[u64],
     [source, receiver]: [NodeIndex; 2],
-    k: usize,
-    config: &PathConfig,
+    (k, config): (usize, &PathConfig),
+    used: &mut BTreeSet<LinkIndex>,
 ) -> Vec<Path> {
     let mut search = Search::new(graph, costs, source, receiver);
     let mut candidates = search.k_shortest(if k > 1 { k * CANDIDATES } else { k });
@@ -88,11 +101,8 @@ fn candidates_of(
             next = search.shortest_with(&dearer);
         }
     }
-    let cheapest = candidates.iter().map(|path| path.cost).min().unwrap_or(0);
-    candidates.retain(|path| {
-        path.links.len() <= config.hops_max
-            && config.stretch_max.is_none_or(|stretch| path.cost <= cheapest.saturating_mul(stretch))
-    });
+    used.extend(candidates.iter().flat_map(|path| &path.links));
+    candidates.retain(|path| path.links.len() <= config.hops_max);
     candidates
 }
 
@@ -170,9 +180,6 @@ mod tests {
         let sources = [0, 1].map(NodeIndex);
         let chosen = select(&graph, &costs, &sources, NodeIndex(4), 2, &PathConfig::default());
         assert_eq!(chosen.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
-        let stretched = PathConfig { stretch_max: Some(1), ..PathConfig::default() };
-        let chosen = select(&graph, &costs, &sources[..1], NodeIndex(4), 9, &stretched);
-        assert_eq!(chosen[0].len(), 2);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tributary_trust::{Access, Grant, Identity, Roles as CertifiedRoles};
 use super::{
     fid::{FidBuilder, FidConfig, Tree},
     graph::{Change, Graph, LinkIndex, LinkKey, LinkStates, NodeIndex, residual_kbps},
-    paths::{PathConfig, select, shared_links},
+    paths::{PathConfig, shared_links},
     yen::{Path, shortest_tree},
 };
 use crate::{
@@ -40,6 +40,7 @@ mod config;
 mod offers;
 mod requests;
 mod routes;
+mod selections;
 mod succession;
 
 pub use config::ManagerConfig;
@@ -47,6 +48,7 @@ pub use config::ManagerConfig;
 use offers::OfferedSource;
 use requests::{Ended, Transfer};
 use routes::RoutesDue;
+use selections::{Selection, Shapes};
 use succession::Rival;
 
 /// Time between beacons.
@@ -89,6 +91,7 @@ pub struct TopologyManager {
 
     domain: LinkStates,
     graph: Graph,
+    shapes: Shapes,
     builder: FidBuilder,
     change: Change,
     changed_nodes: BTreeSet<NodeId>,
@@ -144,6 +147,7 @@ impl TopologyManager {
             beacon_due: Time::ZERO,
             beacon_sequence: 0,
             graph: Graph::new(&[]),
+            shapes: Shapes::default(),
             change: Change::None,
             changed_nodes: BTreeSet::new(),
             recompute_due: None,
@@ -259,7 +263,7 @@ impl TopologyManager {
         }
         let gone = self.domain.expire(now);
         if !gone.is_empty() {
-            self.change = self.change.max(Change::Shrunk);
+            self.change = self.change.max(Change::Reshaped);
             self.changed_nodes.extend(gone);
             self.recompute_due = Some(now);
         }

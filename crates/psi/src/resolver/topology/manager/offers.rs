@@ -79,7 +79,6 @@ impl TopologyManager {
     }
     /// The present sources of a transfer with their paths.
     fn sources(&mut self, subscriber: NodeIndex, transfer: &mut Transfer) -> Vec<OfferedSource> {
-        self.computations += 1;
         let publishers: Vec<(NodeId, String, Vec<u8>)> =
             transfer.publishers().map(|(node, label, manifest)| (node, label.into(), manifest.into())).collect();
         let (metric, paths) = (transfer.metric, transfer.paths);
@@ -91,26 +90,25 @@ impl TopologyManager {
             publishers.iter().enumerate().filter_map(|(i, (node, ..))| Some((i, self.graph.node(*node)?))).collect();
         let nodes: Vec<NodeIndex> = reachable.iter().map(|(_, node)| *node).collect();
         let k = usize::from(paths).min(PATHS_MAX);
-        let costs = self.graph.costs(metric);
-        let chosen = select(&self.graph, &costs, &nodes, subscriber, k, &self.config.paths);
+        let chosen = self.chosen((subscriber, &nodes), k, transfer);
         let mut offered: Vec<OfferedSource> = publishers
             .into_iter()
             .map(|(node, label, manifest)| OfferedSource { node, label, manifest, paths: Vec::new() })
             .collect();
         let mut all_links: Vec<Vec<LinkIndex>> = Vec::new();
         for ((i, source), paths) in reachable.into_iter().zip(chosen) {
-            for path in paths {
+            for links in paths {
                 let last_offered =
                     transfer.last_offered.iter().flatten().find(|last_offered| last_offered.node == offered[i].node);
-                let keys: Vec<LinkKey> = path.links.iter().map(|link| self.graph.key_of(*link)).collect();
+                let keys: Vec<LinkKey> = links.iter().map(|link| self.graph.key_of(*link)).collect();
                 let known = last_offered
                     .and_then(|last_offered| last_offered.paths.iter().find(|known| known.links == keys))
                     .cloned();
                 if let Some(offer) =
-                    self.path_offer(source, subscriber, &path, keys, known, metric, &mut transfer.path_ids)
+                    self.path_offer(source, subscriber, &links, keys, known, metric, &mut transfer.path_ids)
                 {
                     offered[i].paths.push(offer);
-                    all_links.push(path.links);
+                    all_links.push(links);
                 }
             }
         }
@@ -122,14 +120,14 @@ impl TopologyManager {
         &mut self,
         source: NodeIndex,
         subscriber: NodeIndex,
-        path: &Path,
+        links: &[LinkIndex],
         keys: Vec<LinkKey>,
         known: Option<OfferedPath>,
         metric: PathMetric,
         ids: &mut BTreeMap<Vec<LinkKey>, u16>,
     ) -> Option<OfferedPath> {
-        let back: Vec<LinkIndex> = path.links.iter().rev().filter_map(|link| self.graph.reverse_of(*link)).collect();
-        let data = Tree { source, links: &path.links, destinations: &[subscriber] };
+        let back: Vec<LinkIndex> = links.iter().rev().filter_map(|link| self.graph.reverse_of(*link)).collect();
+        let data = Tree { source, links, destinations: &[subscriber] };
         let requests = Tree { source: subscriber, links: &back, destinations: &[source] };
         let mut fid = |tree: Tree<'_>, known: Option<Fid>| {
             let holds = known.filter(|fid| self.builder.verify(&self.graph, tree, fid));
@@ -140,18 +138,18 @@ impl TopologyManager {
         let unchanged = known.filter(|known| {
             known.epoch == self.ring.current().epoch && known.offer.forward == forward && known.offer.reverse == reverse
         });
-        let links = || path.links.iter().map(|link| &self.graph.link(*link).adjacency);
+        let adjacencies = || links.iter().map(|link| &self.graph.link(*link).adjacency);
         let rates = |rate: fn(&crate::wire::Adjacency) -> u32| {
-            links().filter(|link| link.capacity_kbps > 0).map(rate).min().unwrap_or(0)
+            adjacencies().filter(|link| link.capacity_kbps > 0).map(rate).min().unwrap_or(0)
         };
         let mut offer = PathOffer {
             id: path_id(&keys, ids),
             reverse,
             forward,
             capability: [0; 8],
-            hops: u8::try_from(path.links.len()).unwrap_or(u8::MAX),
-            mtu: links().map(|link| link.mtu).min().unwrap_or(u32::from(u16::MAX)),
-            latency_us: links().fold(0, |sum: u32, link| sum.saturating_add(link.rtt_us / 2)),
+            hops: u8::try_from(links.len()).unwrap_or(u8::MAX),
+            mtu: adjacencies().map(|link| link.mtu).min().unwrap_or(u32::from(u16::MAX)),
+            latency_us: adjacencies().fold(0, |sum: u32, link| sum.saturating_add(link.rtt_us / 2)),
             capacity_kbps: rates(|link| link.capacity_kbps),
             residual_kbps: rates(residual_kbps),
             shared_links: Vec::new(),

@@ -28,6 +28,8 @@ pub(super) struct Transfer {
     pub(super) due: Time,
     /// The last offer to the subscriber, with the links of each path; `None` if the next one must be sent in any case.
     pub(super) last_offered: Option<Vec<OfferedSource>>,
+    /// The choices of its paths, the last one first.
+    pub(super) selections: Vec<Selection>,
     /// The numbers of paths by their links; kept for the life of the transfer.
     pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16>,
 }
@@ -93,6 +95,7 @@ impl Transfer {
             requests: 0,
             due: Time::MAX,
             last_offered: None,
+            selections: Vec::new(),
             path_ids: BTreeMap::new(),
         }
     }

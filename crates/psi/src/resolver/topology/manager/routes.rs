@@ -27,7 +27,42 @@ impl RoutesDue {
 }
 
 /// A router's label and, for each of its links to routers, the face, the capacity and the MTU.
-type Properties = (String, Vec<(FaceId, u32, u32)>);
+type Properties = (String, BTreeMap<FaceId, (u32, u32)>);
+
+/// Ports that FIDs made before may match by chance.
+struct News {
+    /// The routers with new ports.
+    ports: BTreeMap<NodeId, (NodeIndex, Vec<FaceId>)>,
+    /// The nodes that have other labels.
+    renewed: BTreeSet<NodeId>,
+}
+
+impl News {
+    fn new(earlier: &Graph, graph: &Graph, ends: &BTreeSet<NodeId>, renewed: BTreeSet<NodeId>) -> News {
+        let mut ports = BTreeMap::new();
+        for id in ends {
+            let Some(node) = graph.node(*id).filter(|node| graph.is_transit(*node)) else { continue };
+            let faces = |graph: &Graph, node: NodeIndex| -> BTreeSet<FaceId> {
+                graph.links_of(node).map(|link| graph.link(link).face).collect()
+            };
+            let before = earlier.node(*id).map(|node| faces(earlier, node)).unwrap_or_default();
+            let new: Vec<FaceId> = faces(graph, node).difference(&before).copied().collect();
+            if !new.is_empty() {
+                ports.insert(*id, (node, new));
+            }
+        }
+        News { ports, renewed }
+    }
+    /// Whether an FID over these links is as right as before.
+    fn spare(&self, graph: &Graph, builder: &mut FidBuilder, links: &[LinkKey], fid: &Fid) -> bool {
+        !links.iter().any(|link| {
+            let mut matches = |(node, faces): &(NodeIndex, Vec<FaceId>)| {
+                faces.iter().any(|face| builder.matches(graph, *node, Port::Face(*face), fid))
+            };
+            self.renewed.contains(&link.node) || self.ports.get(&link.node).is_some_and(&mut matches)
+        })
+    }
+}
 
 /// Bytes of FIDs by the number of links of a path: the Bloom filters that suffice for nearly all paths of that length.
 const FID_ROOMS: [(u32, u8); 3] = [(16, 16), (34, 32), (u32::MAX, 64)];
@@ -40,24 +75,33 @@ impl TopologyManager {
         let changed = core::mem::take(&mut self.changed_nodes);
         let graph = self.domain.graph();
         let earlier = core::mem::replace(&mut self.graph, graph);
-        if change < Change::Shrunk {
+        if change < Change::Reshaped {
             self.mark_touched(change, &changed);
             return RoutesDue::Nobody;
         }
 
         self.reshaped = true;
         self.trees.clear();
+        self.reshape();
         let renewed = self.graph.renewed(&earlier);
+        let epoch = self.builder.bitmap_epoch();
         self.builder.on_graph(&self.graph, &renewed);
         let present = |node: NodeId| self.graph.node(node).is_some();
         self.pairs.retain(|(from, to), _| present(*from) && present(*to));
         self.sent_routes.retain(|node, _| present(*node));
         // A link counts when both of its ends announce it: the other end of a new or removed one may have announced it
         // earlier.
-        let mut ends = changed.clone();
-        ends.extend(&renewed);
-        for id in changed.union(&renewed) {
-            ends.extend(earlier.neighbours(*id).symmetric_difference(&self.graph.neighbours(*id)).map(|(_, end)| *end));
+        let mut ends: BTreeSet<NodeId> = changed.union(&renewed).copied().collect();
+        ends.extend(self.shapes.changed().flat_map(|way| [way.key.node, way.to]));
+        let is_core_changed = self.shapes.changed().any(|way| way.is_transit == [true; 2]);
+        if is_core_changed {
+            let links = self.graph.diameter();
+            self.fid_room = FID_ROOMS.iter().find(|(max, _)| links <= *max).map_or(0, |(_, room)| *room);
+            self.metrics_due = None;
+        }
+        if self.builder.bitmap_epoch() != epoch {
+            self.dirty.extend(self.transfers.keys());
+            return RoutesDue::All;
         }
         // Every node has a route to each rendezvous node, and the manager's own routes are for its own node.
         let serves = |graph: &Graph, id: &NodeId| {
@@ -65,86 +109,88 @@ impl TopologyManager {
         };
         let concerns_all =
             ends.iter().any(|id| *id == self.config.node || serves(&earlier, id) || serves(&self.graph, id));
-        if concerns_all || !self.graph.has_same_transit(&earlier, ends.iter()) {
-            let links = self.graph.diameter();
-            self.fid_room = FID_ROOMS.iter().find(|(max, _)| links <= *max).map_or(0, |(_, room)| *room);
-            self.mark_touched(change, &changed);
-            self.metrics_due = None;
-            return RoutesDue::All;
-        }
-        self.on_ends(&earlier, ends)
+        let news = News::new(&earlier, &self.graph, &ends, renewed);
+        self.mark_changed(&earlier, &news, &ends, is_core_changed);
+        if concerns_all { RoutesDue::All } else { self.changed_routes(&news, ends) }
     }
-    /// Marks the transfers for which other paths may be right now.
+    /// Marks the transfers whose offers depend on properties of the links of these nodes.
     fn mark_touched(&mut self, change: Change, changed: &BTreeSet<NodeId>) {
         for (key, transfer) in &self.transfers {
             let touched = || {
-                transfer.last_offered.iter().flatten().flat_map(|source| &source.paths).any(|path| {
-                    path.links.iter().any(|link| changed.contains(&link.node) || self.graph.find(*link).is_none())
-                })
+                let mut paths = transfer.last_offered.iter().flatten().flat_map(|source| &source.paths);
+                paths.any(|path| path.links.iter().any(|link| changed.contains(&link.node)))
             };
-            let affected = match change {
-                // A new link may make a better path, or a false match of an FID, for any transfer.
-                Change::Grown => true,
-                Change::Metrics => transfer.metric.is_measured(),
-                Change::None | Change::Properties | Change::Shrunk => {
-                    transfer.last_offered.is_none() || transfer.metric.is_measured() || touched()
-                }
-            };
+            let affected = transfer.metric.is_measured()
+                || change != Change::Metrics && (transfer.last_offered.is_none() || touched());
             if affected {
                 self.dirty.insert(*key);
             }
         }
     }
-    /// Only nodes at the ends of paths have joined, left or changed their links. The paths between all others are the
-    /// same, and their FIDs hold unless they match a new port of a node on their way.
-    fn on_ends(&mut self, earlier: &Graph, changed: BTreeSet<NodeId>) -> RoutesDue {
-        let mut ports: BTreeMap<NodeId, (NodeIndex, Vec<FaceId>)> = BTreeMap::new();
-        for id in &changed {
-            let Some(node) = self.graph.node(*id) else { continue };
-            let faces = |graph: &Graph, node: NodeIndex| -> BTreeSet<FaceId> {
-                graph.links_of(node).map(|link| graph.link(link).face).collect()
-            };
-            let before = earlier.node(*id).map(|node| faces(earlier, node)).unwrap_or_default();
-            let new: Vec<FaceId> = faces(&self.graph, node).difference(&before).copied().collect();
-            if self.graph.is_transit(node) && !new.is_empty() {
-                ports.insert(*id, (node, new));
-            }
-        }
+    /// Marks the transfers for which other paths are right now, or that need other FIDs. `ends` are the nodes whose links
+    /// or properties have changed.
+    fn mark_changed(&mut self, earlier: &Graph, news: &News, ends: &BTreeSet<NodeId>, is_core_changed: bool) {
+        let (graph, builder) = (&self.graph, &mut self.builder);
         // Properties that routers announce of their links to routers go into offers.
         let properties = |graph: &Graph, id: &NodeId| -> Option<Properties> {
             let node = graph.node(*id).filter(|node| graph.is_transit(*node))?;
             let links = graph.links_of(node).map(|link| graph.link(link));
             let ways = links.filter(|link| link.two_way.is_some_and(|(to, _)| graph.is_transit(to)));
-            let ways = ways.map(|link| (link.face, link.adjacency.capacity_kbps, link.adjacency.mtu));
+            let ways = ways.map(|link| (link.face, (link.adjacency.capacity_kbps, link.adjacency.mtu)));
             Some((graph.node_info(node).label.clone(), ways.collect()))
         };
-        let restated: BTreeSet<NodeId> =
-            changed.iter().filter(|id| properties(earlier, id) != properties(&self.graph, id)).copied().collect();
-        let (graph, builder) = (&self.graph, &mut self.builder);
-        let mut holds = |links: &[LinkKey], fid: &Fid| {
-            !links
-                .iter()
-                .filter_map(|link| ports.get(&link.node))
-                .any(|(node, faces)| faces.iter().any(|face| builder.matches(graph, *node, Port::Face(*face), fid)))
+        let is_restated = |id: &&NodeId| match (properties(earlier, id), properties(graph, id)) {
+            (Some((label, before)), Some((now, ways))) => {
+                label != now || before.iter().any(|(face, of)| ways.get(face).is_some_and(|now| now != of))
+            }
+            (before, now) => before != now,
         };
+        let restated: BTreeSet<NodeId> = ends.iter().filter(is_restated).copied().collect();
         for (key, transfer) in &self.transfers {
-            let ends_here =
-                || changed.contains(&key.0) || transfer.publishers().any(|(node, ..)| changed.contains(&node));
+            let ends_here = || ends.contains(&key.0) || transfer.publishers().any(|(node, ..)| ends.contains(&node));
             let mut offered = transfer.last_offered.iter().flatten().flat_map(|source| &source.paths);
             let mut stands = |path: &OfferedPath| {
-                path.holds(&mut holds) && !path.links.iter().any(|link| restated.contains(&link.node))
+                path.holds(&mut |links, fid| news.spare(graph, builder, links, fid))
+                    && !path.links.iter().any(|link| restated.contains(&link.node))
             };
-            if transfer.last_offered.is_none() || ends_here() || !offered.all(&mut stands) {
+            if transfer.last_offered.is_none()
+                || ends_here()
+                || !self.shapes.stand(key.0, transfer, is_core_changed)
+                || !offered.all(&mut stands)
+            {
                 self.dirty.insert(*key);
             }
         }
-        let mut due = changed.clone();
-        for ((from, to), (links, fid)) in &self.pairs {
-            if !holds(links, fid) {
-                due.extend([*from, *to]);
+    }
+    /// The nodes whose routes have changed: the nodes in `ends`, and those to or from which other links lead or other FIDs
+    /// are needed.
+    fn changed_routes(&mut self, news: &News, ends: BTreeSet<NodeId>) -> RoutesDue {
+        let resolvers = self.resolvers();
+        let mut due = ends;
+        for node in self.graph.nodes() {
+            let id = self.graph.node_info(node).id;
+            for resolver in &resolvers {
+                let resolver_id = self.graph.node_info(*resolver).id;
+                let there = self.route(*resolver, node).unwrap_or_default();
+                let back = there.iter().rev().filter_map(|link| self.graph.reverse_of(*link)).collect();
+                let mut stands = |ends: (NodeId, NodeId), links: Vec<LinkIndex>| {
+                    let keys = links.iter().map(|link| self.graph.key_of(*link));
+                    self.pairs.get(&ends).is_some_and(|(known, fid)| {
+                        keys.eq(known.iter().copied()) && news.spare(&self.graph, &mut self.builder, known, fid)
+                    })
+                };
+                if !(stands((resolver_id, id), there) && stands((id, resolver_id), back)) {
+                    due.insert(id);
+                    break;
+                }
             }
         }
         RoutesDue::Only(due)
+    }
+    /// The rendezvous nodes.
+    fn resolvers(&self) -> Vec<NodeIndex> {
+        let serves = |node: &NodeIndex| self.graph.node_info(*node).roles.contains(Roles::RESOLVER);
+        self.graph.nodes().filter(serves).take(RESOLVERS_MAX + 1).collect()
     }
     /// The links of the path with the fewest hops.
     pub(super) fn route(&mut self, from: NodeIndex, to: NodeIndex) -> Option<Vec<LinkIndex>> {
@@ -206,8 +252,7 @@ impl TopologyManager {
         }
         let keys: Vec<CapabilityKey> = self.ring.keys().into();
         let nodes: Vec<NodeIndex> = self.graph.nodes().collect();
-        let resolver = |node: &NodeIndex| self.graph.node_info(*node).roles.contains(Roles::RESOLVER);
-        let mut resolvers: Vec<NodeIndex> = nodes.iter().copied().filter(resolver).collect();
+        let mut resolvers = self.resolvers();
         if resolvers.len() > RESOLVERS_MAX {
             resolvers.truncate(RESOLVERS_MAX);
             self.refuse("more than 256 rendezvous nodes in the domain: the others are not used");
