@@ -1,4 +1,5 @@
 //! Reads the config file of a node: commented TOML in, a checked config out, errors that name the line.
+mod publications;
 mod resolver;
 mod sections;
 
@@ -10,7 +11,7 @@ use tributary_net::UnixAccess;
 use tributary_transport::TransferConfig;
 use tributary_trust::{Keys, Roles};
 
-use self::sections::Disk;
+use self::{publications::Publications, sections::Disk};
 use crate::{
     config::{
         ConfigErrors, EngineConfig, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Invitation, Limits, LoadError,
@@ -203,10 +204,8 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         sections::key_group(section, &mut node.key_groups);
     }
     let is_sender = !is_whole || node.has_role(Role::Sender);
-    for section in root.sections("publish") {
-        let entry = sections::published(section, (folder, disk), is_sender, &node);
-        node.publish.extend(entry);
-    }
+    let publications = Publications { folder, disk, key_groups: &node.key_groups, blind: &node.blind, is_sender };
+    node.publish = publications.read(root.sections("publish"));
     node.serve = root.section("serve").map(sections::serve).unwrap_or_default();
     node.mirrors = root.section("mirrors").map(sections::mirrors).unwrap_or_default();
     for of in Family::all() {
@@ -216,6 +215,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         }
     }
     node.read_sections(root, is_whole.then_some(family), Scope::Node, folder);
+    publications::must_fit(root, &node.publish, &node.limits);
     node.network = root.section("network").and_then(|section| sections::network(section, folder, &node));
     for section in root.sections("face") {
         let face = sections::face(section, folder, &mut node);

@@ -14,8 +14,8 @@ use tributary_trust::{Access, Keys};
 use crate::{
     config::{
         FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Invitation, Limits, LogFormat,
-        MirrorsConfig, NetworkConfig, NodeConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role,
-        ScheduledRate, Security, ServeConfig, face_id, is_own, link, published_name,
+        MirrorsConfig, NetworkConfig, NodeConfig, PeerAddress, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate,
+        Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, SECRET_HINT, duration, read_secret, set_duration, set_size, size},
     },
@@ -432,64 +432,6 @@ pub(super) fn unreachable(face: &FaceConfig, listen: &[SocketAddr]) -> Option<(S
 /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
 const MTU_DEFAULT: u32 = 1_472;
 
-/// One `[[publish]]` after those before.
-pub(super) fn published(
-    section: Section<'_>,
-    (folder, disk): (&Path, Disk),
-    is_sender: bool,
-    node: &NodeConfig,
-) -> Option<PublishConfig> {
-    let name: Option<Name> = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
-    let name = name.and_then(|name| {
-        let blinded = published_name(&node.blind, &name);
-        let blinded = blinded.map_err(|error| format!("'{name}' cannot be blinded: {error}"));
-        section.kept("name", blinded, "each component of a blinded name has 32 bytes; write a shorter name")
-    });
-    if !is_sender {
-        section.wrong("", "a node without the role sender publishes nothing", "add \"sender\" to 'roles' of [node]");
-    }
-    if let Some(name) = &name {
-        let problem = match node.publish.iter().any(|of| of.name == *name) {
-            true => Some(format!("'{name}' is published twice")),
-            false => name.is_empty().then(|| "a published name has at least one component".into()),
-        };
-        if let Some(message) = problem {
-            section.wrong("name", message, "write another name");
-        }
-    }
-    let path = section.path("path", folder);
-    section.require(&["name", "path"], "each [[publish]] has a name and a path");
-    if let (Disk::Looked, Some(path)) = (disk, &path)
-        && let Err(error) = std::fs::metadata(path)
-    {
-        let message = format!("cannot publish '{}': {error}", path.display());
-        section.wrong("path", message, "name an existing file or folder");
-    }
-    let version = section.integer("version", 0..=i64::MAX as u64);
-    let named = section.texts("for").unwrap_or_default();
-    let mut readers = Vec::new();
-    for named in named {
-        match (node.key_groups.get(&named.value), named.value.parse::<PublicKey>()) {
-            (Some(group), _) => readers.extend(group),
-            (None, Ok(key)) => readers.push(key),
-            (None, Err(_)) => {
-                let message = format!("'{}' is neither a reader's key nor the label of a [[key_group]]", named.value);
-                section.problem(named.span, message, READER_HINT);
-            }
-        }
-    }
-    let mirrors = section.texts("mirrors").unwrap_or_default();
-    for url in &mirrors {
-        if !url.value.starts_with("http://") && !url.value.starts_with("https://") {
-            let message = format!("'{}' is no address of http or https", url.value);
-            section.problem(url.span.clone(), message, "write the URL of the same file on a web server");
-        }
-    }
-    let mirrors = mirrors.into_iter().map(|url| url.value).collect();
-    section.finish();
-    Some(PublishConfig { name: name?, path: path?, version, readers, mirrors })
-}
-
 /// One `[[blind]]` after those before.
 pub(super) fn blind(section: Section<'_>, folder: &Path, blind: &mut BTreeMap<Name, BlindingKey>) {
     let prefix: Option<Name> = section.parsed("prefix", "write a name such as \"/lab\"");
@@ -543,7 +485,7 @@ pub(super) fn key_group(section: Section<'_>, groups: &mut BTreeMap<String, Vec<
     }
     section.finish();
 }
-const READER_HINT: &str = "`trib key show` prints a reader's key, ed25519:…, where the reader is";
+pub(super) const READER_HINT: &str = "`trib key show` prints a reader's key, ed25519:…, where the reader is";
 
 /// Reads `[transfer]`.
 pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {

@@ -500,3 +500,51 @@ fn what_is_to_be_published_and_is_not_there_is_told_with_its_line() {
     std::fs::write(folder.path().join("gone"), b"here").expect("it is written");
     NodeConfig::load(&path).expect("it is there");
 }
+
+#[test]
+fn a_list_publishes_many_and_its_mistakes_are_told_with_their_lines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("lists")).expect("it is new");
+    let (config, list) = (folder.path().join("a.toml"), folder.path().join("lists/all"));
+    let load = |more: &str| {
+        let text = HEAD.replace("router", "sender") + "[[publish]]\nlist = \"lists/all\"\n" + more;
+        std::fs::write(&config, text).expect("it is written");
+        NodeConfig::load(&config).map_err(|errors| errors.to_string())
+    };
+    // The same config again and again, as a daemon reads it at each start.
+    for _ in 0..2 {
+        let missing = load("").expect_err("there is no list");
+        assert!(missing.contains("a.toml:6:8: cannot read '") && missing.contains("No such file"), "{missing}");
+    }
+    let bad = b"# all of them\n\n/a\tone\n/b one\n/c\tgone\n/a\tone\nd\tone\n/e\t\n\xff\tone\n/f\tone\n/\tone";
+    std::fs::write(&list, bad).expect("it is written");
+    std::fs::write(folder.path().join("lists/one"), b"1").expect("it is written");
+    for _ in 0..2 {
+        let errors = load("").expect_err("most lines are wrong");
+        for mistake in [
+            "all:4: there is no tab",
+            "all:5: cannot publish '",
+            "all:6: '/a' is published twice",
+            "all:7: 'd': ",
+            "all:8: '/e' has no path",
+            "all:9: the name is not UTF-8",
+            "all:11: a published name has at least one component",
+        ] {
+            assert!(errors.contains(mistake), "{mistake}: {errors}");
+        }
+        assert_eq!(errors.matches("hint: each line is NAME<TAB>PATH").count(), 7, "{errors}");
+    }
+    std::fs::write(&list, "/x one\n".repeat(1_000)).expect("it is written");
+    let errors = load("").expect_err("all lines are wrong");
+    assert!(errors.contains("all:10: ") && !errors.contains("all:11: ") && errors.contains(": 990 more"), "{errors}");
+    std::fs::write(&list, "/a\tone\n/b\tone\n").expect("it is written");
+    let read = load("").expect("all lines are right").publish;
+    assert_eq!(read.iter().map(|of| of.name.to_string()).collect::<Vec<_>>(), ["/a", "/b"]);
+    assert_eq!(read[1].path, folder.path().join("lists/one"));
+    let twice = load("[[publish]]\nname = \"/a\"\npath = \"lists/one\"\n").expect_err("the list has it");
+    assert!(twice.contains(":8:8: '/a' is published twice"), "{twice}");
+    let both = load("version = 3\n").expect_err("a list has no version");
+    assert!(both.contains(":7:11: 'version' is of one object"), "{both}");
+    let few = load("[limits]\npublications = 1\n").expect_err("the list is longer");
+    assert!(few.contains(":7:1: the config publishes 2 objects"), "{few}");
+}
