@@ -310,14 +310,15 @@ impl Manifest {
     pub fn is_unsigned(&self) -> bool {
         self.signature == UNSIGNED
     }
-    /// Reads a manifest that this program wrote for itself, where [`Manifest::unsigned`] counts as signed. Never for
+    /// Reads a manifest that this program wrote for itself, where [`Manifest::unsigned`] counts as signed, and so does one
+    /// of this program's own key, if that is given. Never for
     /// bytes from the network.
     ///
     /// # Errors
     /// [`ManifestError`] names the first wrong field.
-    pub fn decode_own(bytes: &[u8]) -> Result<Self, ManifestError> {
+    pub fn decode_own(bytes: &[u8], own: Option<&PublicKey>) -> Result<Self, ManifestError> {
         match Self::parse(bytes)? {
-            manifest if manifest.is_unsigned() => Ok(manifest),
+            manifest if manifest.is_unsigned() || own == Some(&manifest.publisher) => Ok(manifest),
             _ => Self::decode(bytes),
         }
     }

@@ -26,14 +26,14 @@ fn a_description_that_nobody_signed_is_read_from_ones_own_notes_only() {
     let name: Name = "/lab/x".parse().expect("a name");
     let described = Manifest::unsigned(name, 5, 9_000, 8_000, PublicKey([0; 32])).expect("it is within limits");
     assert!(described.is_unsigned() && described.chunk_count() == 2);
-    assert_eq!(Manifest::decode_own(&described.encode()), Ok(described.clone()));
+    assert_eq!(Manifest::decode_own(&described.encode(), None), Ok(described.clone()));
     let refused = ManifestError::Signature { publisher: described.publisher };
     assert_eq!(Manifest::decode(&described.encode()), Err(refused));
     let signed = manifest(9_000, 8_000).expect("it is within limits");
-    assert_eq!(Manifest::decode_own(&signed.encode()), Ok(signed.clone()));
+    assert_eq!(Manifest::decode_own(&signed.encode(), None), Ok(signed.clone()));
     let mut altered = signed.encode();
     altered[9] ^= 1;
-    assert!(Manifest::decode_own(&altered).is_err());
+    assert!(Manifest::decode_own(&altered, None).is_err());
 }
 
 #[test]

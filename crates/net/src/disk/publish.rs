@@ -356,16 +356,17 @@ impl<S: Source> Published<S> {
     ) -> Result<Self, PublishError> {
         let chunk_size = options.chunk_size.unwrap_or_else(|| chunk_size_for(source.size()));
         let illegal = |reason| PublishError::Manifest { path: path.display().to_string(), reason };
-        // Signing with a root of zeros shows illegal fields before a terabyte is hashed.
-        if source.size() > 0 {
-            Manifest::sign(name.clone(), 0, S::KIND, source.size(), chunk_size, Hash([0; 32]), key).map_err(illegal)?;
-        }
-        let record = Record::load(options.state_dir.as_deref(), &path);
+        let record = Record::load_own(options.state_dir.as_deref(), &path, &key.public());
         let fingerprint = source.fingerprint();
         let unchanged = record.as_ref().filter(|record| record.is_of(&source, chunk_size));
         let (tree, pieces) = match unchanged {
             Some(record) => (record.tree.clone(), record.manifest.pieces),
             None => {
+                // Signing with a root of zeros shows illegal fields before a terabyte is hashed.
+                if source.size() > 0 {
+                    let root = Hash([0; 32]);
+                    Manifest::sign(name.clone(), 0, S::KIND, source.size(), chunk_size, root, key).map_err(illegal)?;
+                }
                 let sizes = PieceSizes::of(source.size()).filter(|_| !source.is_sealed());
                 hash(&path, &mut source, chunk_size, sizes)?
             }
@@ -379,21 +380,19 @@ impl<S: Source> Published<S> {
             }
             _ => source.modified(),
         });
-        let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
-        let mut manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
-        if !options.mirrors.is_empty() {
-            if S::KIND == ObjectKind::Directory || source.is_sealed() {
-                let reason = "web servers can mirror unsealed files only";
-                return Err(PublishError::Unsuitable { path: path.display().to_string(), reason: reason.into() });
+        let is_same = |of: &&Manifest| {
+            (&of.name, of.version, of.publisher) == (&name, version, key.public())
+                && (of.kind, of.access, of.is_sealed) == (S::KIND, source.access(), source.is_sealed())
+                && of.mirrors == options.mirrors
+        };
+        // Signing costs more than all the rest for a small file.
+        let manifest = match unchanged.map(|record| &record.manifest).filter(is_same) {
+            Some(manifest) => manifest.clone(),
+            None => {
+                let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
+                complete(manifest.map_err(illegal)?, &path, &source, pieces, key, options)?
             }
-            manifest = manifest.mirrored(options.mirrors.clone(), key).map_err(illegal)?;
-        }
-        if source.is_sealed() {
-            manifest = manifest.sealed(key).map_err(illegal)?;
-        }
-        if let Some(pieces) = pieces {
-            manifest = manifest.in_pieces(pieces, key);
-        }
+        };
         // A long name or mirrors may leave no room for pieces in the manifest; the tree then has no list of them.
         let tree = if manifest.pieces.is_some() { tree } else { tree.without_pieces() };
         if unchanged.is_none_or(|record| record.manifest != manifest) {
@@ -518,6 +517,33 @@ impl<S: Source> Content<S> {
     }
 }
 
+/// Adds to a manifest what is optional.
+fn complete<S: Source>(
+    manifest: Manifest,
+    path: &Path,
+    source: &S,
+    pieces: Option<Pieces>,
+    key: &SigningKey,
+    options: &PublishOptions,
+) -> Result<Manifest, PublishError> {
+    let illegal = |reason| PublishError::Manifest { path: path.display().to_string(), reason };
+    let mut manifest = manifest.restricted(source.access(), key);
+    if !options.mirrors.is_empty() {
+        if S::KIND == ObjectKind::Directory || source.is_sealed() {
+            let reason = "web servers can mirror unsealed files only";
+            return Err(PublishError::Unsuitable { path: path.display().to_string(), reason: reason.into() });
+        }
+        manifest = manifest.mirrored(options.mirrors.clone(), key).map_err(illegal)?;
+    }
+    if source.is_sealed() {
+        manifest = manifest.sealed(key).map_err(illegal)?;
+    }
+    if let Some(pieces) = pieces {
+        manifest = manifest.in_pieces(pieces, key);
+    }
+    Ok(manifest)
+}
+
 /// One pass over all bytes, several complete chunks at a time; cuts pieces too if it gets their sizes.
 pub(super) fn hash<S: Source>(
     path: &Path,
@@ -581,6 +607,14 @@ impl Record {
         with_suffix(path, "\0part")
     }
     pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
+        Self::read(state_dir, path, None)
+    }
+    /// The same, without a check of the signature if this node's `key` has made it: whoever can write into its folder can
+    /// sign, too.
+    fn load_own(state_dir: Option<&Path>, path: &Path, key: &PublicKey) -> Option<Record> {
+        Self::read(state_dir, path, Some(key))
+    }
+    fn read(state_dir: Option<&Path>, path: &Path, own: Option<&PublicKey>) -> Option<Record> {
         let file = Record::path(state_dir?, path);
         let lists = Manifest::CHUNKS_MAX as usize * Hash::BYTES + Pieces::COUNT_MAX as usize * Piece::BYTES;
         let longest = RECORD_FIXED_BYTES + Manifest::BYTES_MAX + lists;
@@ -596,7 +630,7 @@ impl Record {
         let (fingerprint, body) = body.split_first_chunk::<32>()?;
         let (length, body) = body.split_first_chunk::<4>()?;
         let (manifest, tree) = body.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-        let manifest = Manifest::decode_own(manifest).ok()?;
+        let manifest = Manifest::decode_own(manifest, own).ok()?;
         // Unsigned objects have no tree.
         let tree = match manifest.is_unsigned() {
             true => HashTree::from_leaves(Vec::new()),

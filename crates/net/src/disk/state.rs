@@ -200,7 +200,7 @@ pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Option<Manifest>> {
     if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
         return Ok(None);
     }
-    Ok(Manifest::decode_own(&checked[start.len()..]).ok())
+    Ok(Manifest::decode_own(&checked[start.len()..], None).ok())
 }
 /// Fills the buffer from `offset` on; false if the file ends before.
 fn is_filled(file: &dyn FsFile, buffer: &mut [u8], offset: u64) -> io::Result<bool> {

@@ -1,5 +1,5 @@
 //! Publishing and withdrawing.
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 use tributary_content::{Manifest, MemoryObject, Name, ObjectReader, PublicKey, Reference};
 use tributary_core::{Duration, Time};
 use tributary_net::{
@@ -40,32 +40,44 @@ impl LocalNode {
     /// [`ApiError`] names the entry of the config.
     pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
         let (mut notices, grant) = (Vec::new(), self.closed_grant()?);
-        for entry in &self.config.publish {
-            Self::must_own(grant.as_ref(), &entry.name)?;
-            let (publication, left_out) =
-                self.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))?;
-            notices.extend(left_out);
-            notices.push(self.offer(publication)?);
+        let configured = &self.config.publish;
+        configured.iter().try_for_each(|entry| Self::must_own(grant.as_ref(), &entry.name))?;
+        for entries in configured.chunks(OPENED_TOGETHER) {
+            let opened = open_together(entries, |entry| {
+                self.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))
+            });
+            let (objects, left_out): (Vec<_>, Vec<_>) =
+                opened.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+            notices.extend(left_out.into_iter().flatten());
+            notices.extend(self.offer_all(objects)?);
         }
-        for publication in self.publications.list() {
-            if self.config.publish.iter().any(|entry| entry.name == publication.name) {
-                continue;
-            }
-            let opened = match publication.copy {
+        let configured: BTreeSet<&Name> = configured.iter().map(|entry| &entry.name).collect();
+        let remembered = self.publications.list().into_iter().filter(|of| !configured.contains(&of.name));
+        for publications in remembered.collect::<Vec<_>>().chunks(OPENED_TOGETHER) {
+            let opened = open_together(publications, |publication| match publication.copy {
                 Some(_) => self.open_copy(&publication.path).map(|opened| (opened, None)),
                 None => self.readers(&publication.readers).and_then(|readers| {
                     let of = (&readers[..], &publication.mirrors[..]);
                     self.open_object(&publication.path, publication.name.clone(), publication.version, of)
                 }),
-            };
-            match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
-                Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
-                Err(error) => {
-                    let note = format!("'{}' is no longer published: {}", publication.name, error.message);
-                    tracing::warn!("{note}");
-                    self.runtime.events.note(&note);
+            });
+            let mut objects = Vec::new();
+            for (publication, opened) in publications.iter().zip(opened) {
+                match opened {
+                    // A client may have removed it meanwhile, or published something else under the name.
+                    Ok(_) if self.publications.get(&publication.name).as_ref() != Some(publication) => {}
+                    Ok((opened, left_out)) => {
+                        objects.push(opened);
+                        notices.extend(left_out);
+                    }
+                    Err(error) => {
+                        let note = format!("'{}' is no longer published: {}", publication.name, error.message);
+                        tracing::warn!("{note}");
+                        self.runtime.events.note(&note);
+                    }
                 }
             }
+            notices.extend(self.offer_all(objects)?);
         }
         self.withdraw_old_copies()?;
         Ok(notices)
@@ -280,33 +292,59 @@ impl LocalNode {
         }
         Ok((Opened { publication, keys }, note))
     }
-    pub(crate) fn offer(&self, Opened { publication, keys }: Opened) -> Result<Notice, ApiError> {
-        let disk::Publication { object, original, .. } = publication;
-        let manifest = object.manifest();
-        self.originals.lock().insert(manifest.name.to_string(), original);
-        self.versions.lock().insert(manifest.name.to_string(), manifest.version);
-        let reference = Reference { publisher: Some(manifest.publisher), ..Reference::from(manifest.name.clone()) };
-        let notice = Notice::Published {
-            name: manifest.name.to_string(),
-            bytes: manifest.size,
-            version: manifest.version,
-            publisher: manifest.publisher.to_string(),
-            reference: reference.to_string(),
-            confirmed: false,
-        };
-        let (name, list) = (manifest.name.clone(), keys.as_ref().map(|keys| keys.manifest().name.clone()));
-        // Of an earlier version, which is no longer published.
-        if self.key_lists.lock().get(&name).is_some_and(|known| Some(known) != list.as_ref()) {
-            self.withdraw_keys(&name)?;
-        }
-        if let (Some(keys), Some(list)) = (keys, list) {
-            // First: a receiver that finds the object looks for its keys at once.
-            self.runtime.call(move |node, now| node.publish(now, Box::new(keys)))?;
-            self.key_lists.lock().insert(name, list);
-        }
-        self.runtime.call(move |node, now| node.publish(now, object))?;
-        Ok(notice)
+    pub(crate) fn offer(&self, opened: Opened) -> Result<Notice, ApiError> {
+        Ok(self.offer_all(vec![opened])?.remove(0))
     }
+    /// Offers objects, and returns a notice of each.
+    fn offer_all(&self, opened: Vec<Opened>) -> Result<Vec<Notice>, ApiError> {
+        let (mut notices, mut objects) = (Vec::new(), Vec::<Box<dyn ObjectReader>>::new());
+        for Opened { publication, keys } in opened {
+            let disk::Publication { object, original, .. } = publication;
+            let manifest = object.manifest();
+            self.originals.lock().insert(manifest.name.to_string(), original);
+            self.versions.lock().insert(manifest.name.to_string(), manifest.version);
+            let reference = Reference { publisher: Some(manifest.publisher), ..Reference::from(manifest.name.clone()) };
+            notices.push(Notice::Published {
+                name: manifest.name.to_string(),
+                bytes: manifest.size,
+                version: manifest.version,
+                publisher: manifest.publisher.to_string(),
+                reference: reference.to_string(),
+                confirmed: false,
+            });
+            let (name, list) = (manifest.name.clone(), keys.as_ref().map(|keys| keys.manifest().name.clone()));
+            // Of an earlier version, which is no longer published.
+            if self.key_lists.lock().get(&name).is_some_and(|known| Some(known) != list.as_ref()) {
+                self.withdraw_keys(&name)?;
+            }
+            if let (Some(keys), Some(list)) = (keys, list) {
+                // First: a receiver that finds the object looks for its keys at once.
+                objects.push(Box::new(keys));
+                self.key_lists.lock().insert(name, list);
+            }
+            objects.push(object);
+        }
+        self.runtime.call(move |node, now| objects.into_iter().for_each(|object| node.publish(now, object)))?;
+        Ok(notices)
+    }
+}
+
+/// Objects that a start opens and offers at a time: enough to keep the processors busy, and few enough that the first
+/// ones are served at once.
+const OPENED_TOGETHER: usize = 64;
+/// Threads that open them.
+const OPENERS_MAX: usize = 4;
+
+/// The results of `open` for each of `items`, on several threads: files are read, and hashed if they have changed.
+fn open_together<'a, T: Sync, R: Send>(items: &'a [T], open: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(OPENERS_MAX);
+    let share = items.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let open = &open;
+        let opening = |items: &'a [T]| scope.spawn(move || items.iter().map(open).collect::<Vec<R>>());
+        let threads: Vec<_> = items.chunks(share).map(opening).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("opening does not panic")).collect()
+    })
 }
 
 /// An object that can be offered.

@@ -1,5 +1,5 @@
 //! Reloads a config while its node runs: applies the changes that it can, and names those that need a restart.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::Name;
 
@@ -75,7 +75,9 @@ impl LocalNode {
     /// Publishes entries that are new or have changed in the config or on the disk, and withdraws those that the config
     /// no longer lists.
     fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
-        let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
+        let before: BTreeMap<&Name, &PublishConfig> = now.publish.iter().map(|entry| (&entry.name, entry)).collect();
+        let is_as_before =
+            |entry: &PublishConfig| before.get(&entry.name) == Some(&entry) && self.is_unchanged(&entry.name);
         let mut opened = Vec::new();
         for entry in new.publish.iter().filter(|entry| !is_as_before(entry)) {
             let of = (&entry.readers[..], &entry.mirrors[..]);
