@@ -3,6 +3,7 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, VecDeque},
+    format,
     string::String,
     vec::Vec,
 };
@@ -16,6 +17,8 @@ use crate::{
 
 /// Entries and changes that a round takes, some 5 µs each, so that other input of the node is not delayed.
 const ROUND_MAX: usize = 1_024;
+/// Pages of one range: a store that always has more would be read for ever.
+const PAGES_MAX: u32 = 1 << 14;
 
 /// An external store as a resolver sees it. `P` is the purpose of a request, which its answer returns.
 ///
@@ -108,6 +111,19 @@ pub struct Rest {
     priority: Priority,
     pages: Pages,
     at: Option<u64>,
+    pages_left: u32,
+}
+
+impl Rest {
+    /// The part behind a page that has these entries.
+    fn behind(self, entries: &[Entry]) -> Result<Rest, String> {
+        let from = entries.last().map(|last| [&last.key[..], &[0]].concat()).filter(|from| *from > self.from);
+        match (from, self.pages_left.checked_sub(1)) {
+            (Some(from), Some(pages_left)) => Ok(Rest { from, pages_left, ..self }),
+            (None, _) => Err("it lists a page again and again".into()),
+            (_, None) => Err(format!("it lists more than {PAGES_MAX} pages")),
+        }
+    }
 }
 
 /// Which revisions the pages of a range show.
@@ -171,7 +187,8 @@ impl<P> Outside<P> {
         pages: Pages,
     ) -> u64 {
         self.id_next += 1;
-        self.read_on(self.id_next, part, Rest { from, to, count, priority, pages, at: None });
+        let rest = Rest { from, to, count, priority, pages, at: None, pages_left: PAGES_MAX };
+        self.read_on(self.id_next, part, rest);
         self.id_next
     }
     /// Requests the next page.
@@ -238,6 +255,15 @@ impl<P> Outside<P> {
         };
         let id = answer.id()?;
         let (part, rest) = self.open.remove(&id)?;
+        let (mut page, mut answer) = (None, answer);
+        if let (Some(mut read), Answer::Listed { entries, more, revision, .. }) = (rest, &answer) {
+            let revision = read.at.unwrap_or(*revision);
+            read.at = (read.pages == Pages::OfOneRevision).then_some(revision);
+            match more.then(|| read.behind(entries)).transpose() {
+                Ok(rest) => page = Some((revision, rest)),
+                Err(reason) => answer = Answer::Failed { id, is_full: false, reason },
+            }
+        }
         if let Answer::Failed { reason, is_full, .. } = answer {
             self.stats.failed += 1;
             self.notes.extend(match is_full {
@@ -250,12 +276,8 @@ impl<P> Outside<P> {
         if let Answer::Stored { is_new: true, .. } = &answer {
             self.health.on_kept();
         }
-        Some(match (rest, answer) {
-            (Some(mut rest), Answer::Listed { entries, more, revision, .. }) => {
-                let revision = rest.at.unwrap_or(revision);
-                rest.at = (rest.pages == Pages::OfOneRevision).then_some(revision);
-                let rest =
-                    entries.last().filter(|_| more).map(|last| Rest { from: [&last.key[..], &[0]].concat(), ..rest });
+        Some(match (page, answer) {
+            (Some((revision, rest)), Answer::Listed { entries, .. }) => {
                 StoreEvent::Page(Page { id, part, entries, revision, rest })
             }
             (_, answer) => StoreEvent::Done { part, answer },

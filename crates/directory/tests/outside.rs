@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tributary_core::{Duration, Time};
 use tributary_directory::{
     Outside, Pages, Snapshot, StoreEvent,
-    engine::{Answer, Entry, If, Lease, Priority, Request},
+    engine::{Answer, Engine, Entry, If, Lease, Priority, Request},
     health::Words,
 };
 use tributary_testkit::engine::MemoryStore;
@@ -195,4 +195,47 @@ fn a_store_is_told_of_when_it_fails_is_full_or_tells_nothing_and_when_that_is_ov
     expect(notes(6_500, put_as(4)), Some("is full: no room"), "full: keeps nothing new");
     store.lock().unwrap().is_full = false;
     expect(notes(6_600, put_as(5)), None, "in use");
+}
+
+/// A store that answers each request for a page with one entry and the news that more follow.
+struct Endless {
+    /// Whether each page has another entry.
+    advances: bool,
+    pages: u32,
+    asked: Option<u64>,
+}
+impl Engine for Endless {
+    fn name(&self) -> &'static str {
+        "endless"
+    }
+    fn ask(&mut self, request: Request, _: Priority) {
+        let Request::List { id, .. } = request else { return };
+        self.asked = Some(id);
+        self.pages += u32::from(self.advances);
+    }
+    fn poll(&mut self) -> Option<Answer> {
+        let id = self.asked.take()?;
+        let entries = vec![Entry { key: format!("r/{:08}", self.pages).into(), version: 1, value: Vec::new() }];
+        Some(Answer::Listed { id, entries, more: true, revision: 1 })
+    }
+}
+
+#[test]
+fn a_store_that_always_has_more_ends_a_read_with_an_error() {
+    for (advances, reason) in [(false, "a page again and again"), (true, "more than 16384 pages")] {
+        let mut outside: Outside<()> = Outside::new(Box::new(Endless { advances, pages: 0, asked: None }), WORDS);
+        let begun = outside.read(Priority::Background, (), (b"r/".to_vec(), b"r0".to_vec()), 1, Pages::AsTheyAre);
+        let mut pages = 0;
+        let failed = loop {
+            match outside.poll(Time::from_millis(pages)) {
+                Some(StoreEvent::Page(page)) => outside.read_on(page.id, (), page.rest.unwrap()),
+                Some(StoreEvent::Failed { id, .. }) => break id,
+                other => panic!("{other:?}"),
+            }
+            pages += 1;
+        };
+        let note = outside.poll_note().unwrap();
+        assert!(failed == begun && note.contains(reason), "{note}");
+        assert_eq!(outside.open(), 0);
+    }
 }
