@@ -102,10 +102,7 @@ impl DirectoryIndex {
             return Err(malformed("length"));
         }
         let mut rest = &bytes[8..];
-        let count = u32::from_be_bytes(take_array(&mut rest, "entries")?) as usize;
-        if count > Self::ENTRIES_MAX {
-            return Err(too_many(count));
-        }
+        let count = u32::from_be_bytes(take_array(&mut rest, "entries")?);
         let mut entries = Vec::new();
         for _ in 0..count {
             let [kind] = take_array(&mut rest, "kind")?;
@@ -137,7 +134,7 @@ impl DirectoryIndex {
     /// The length of the index in bytes, from its first [`DirectoryIndex::HEADER_BYTES`] bytes.
     ///
     /// # Errors
-    /// A sentence if these bytes do not start an index, or it would be too long.
+    /// A sentence if these bytes do not start an index, or it would be too long or have too many entries.
     pub fn encoded_len(header: &[u8]) -> Result<usize, String> {
         let mut rest = header;
         if take_array(&mut rest, "magic")? != *MAGIC {
@@ -149,6 +146,10 @@ impl DirectoryIndex {
         let length = u32::from_be_bytes(take_array(&mut rest, "length")?) as usize;
         if !(Self::HEADER_BYTES..=Self::BYTES_MAX).contains(&length) {
             return Err(too_long(length));
+        }
+        let count = u32::from_be_bytes(take_array(&mut rest, "entries")?) as usize;
+        if count > Self::ENTRIES_MAX {
+            return Err(too_many(count));
         }
         Ok(length)
     }
@@ -445,12 +446,13 @@ mod tests {
         assert_eq!(rule(many(DirectoryIndex::ENTRIES_MAX)), None);
         assert!(rule(many(DirectoryIndex::ENTRIES_MAX + 1)).is_some());
         assert!(rule(vec![file("a", u64::MAX), file("b", 1)]).is_some(), "sizes that overflow");
-        let header = |length: usize| {
-            DirectoryIndex::encoded_len(
-                &[&b"TrD\x01"[..], &u32::try_from(length).expect("small").to_be_bytes()[..]].concat(),
-            )
+        let header = |length: usize, entries: usize| {
+            let numbers = [length, entries].map(|number| u32::try_from(number).expect("small").to_be_bytes());
+            DirectoryIndex::encoded_len(&[&b"TrD\x01"[..], &numbers.concat()].concat())
         };
-        assert_eq!(header(DirectoryIndex::BYTES_MAX), Ok(DirectoryIndex::BYTES_MAX));
-        assert!(header(DirectoryIndex::BYTES_MAX + 1).is_err() && header(11).is_err());
+        let (longest, most) = (DirectoryIndex::BYTES_MAX, DirectoryIndex::ENTRIES_MAX);
+        assert_eq!(header(longest, most), Ok(longest));
+        assert!(header(longest + 1, 0).is_err() && header(11, 0).is_err());
+        assert_eq!(header(longest, most + 1), Err(too_many(most + 1)));
     }
 }

@@ -3,7 +3,7 @@ use std::{ops::Range, sync::Arc};
 
 use tributary_content::{ChunkCipher, ChunkIndex, ChunkPart, HashTree, Manifest, ObjectKind, StoreError};
 
-use super::{Existing, PartFile, PartOptions, clear, staged};
+use super::{Existing, PartFile, PartOptions, clear, remove_all, staged};
 use crate::disk::{
     check_room,
     index::DirectoryIndex,
@@ -98,8 +98,10 @@ impl PartFile {
             wishes.want(self.in_order(self.held.unset_ranges().collect()), false, None);
             return Ok(());
         }
-        let (index, bytes) =
-            index.ok_or_else(|| refusal("unpack", &self.part_path, "the index of the folder is malformed"))?;
+        let Some((index, bytes)) = index else {
+            clear(&self.staging)?;
+            return Err(refusal("unpack", &self.part_path, "the index of the folder is malformed"));
+        };
         let decided = self.decide(&wishes, &index, bytes);
         if let Err(StoreError::Absent { .. }) = &decided
             && self.held.count() <= self.manifest.chunks_of_plain(0..bytes).end
@@ -108,6 +110,13 @@ impl PartFile {
             clear(&self.staging)?;
         }
         decided
+    }
+    /// Removes a folder whose index is malformed: no later fetch can unpack it.
+    pub(super) fn clear_if_refused(&self) -> Result<(), StoreError> {
+        match self.index_bytes()?.map(|bytes| self.index(bytes)).transpose()?.flatten() {
+            Some(_) => remove_all(&self.staging.unpacked()),
+            None => clear(&self.staging),
+        }
     }
     /// Wants the selected chunks of a folder.
     fn decide(&mut self, wishes: &ReuseWishes, index: &DirectoryIndex, bytes: u64) -> Result<(), StoreError> {

@@ -164,6 +164,9 @@ impl PartFile {
         let mut packed = self.packed()?;
         let placed = self.place_directory(&mut packed);
         self.lent = packed.lent;
+        if placed.is_err() {
+            self.clear_if_refused()?;
+        }
         placed?;
         remove(&self.staging.opened())?;
         remove(&self.part_path)
