@@ -188,14 +188,15 @@ fn learns_at_once_that_nobody_publishes<N: Endpoint>(mut star: Star<N>) {
 }
 
 /// The name belongs to a key, and no key is pinned or remembered. A stranger is there before the owner and another one comes
-/// amid the fetch: all bytes are the owner's.
+/// amid the fetch, which waits for the owner as if nobody answered: all bytes are the owner's.
 fn the_name_of_a_key_is_its_own<N: Endpoint>(mut star: Star<N>) {
     star.name = key_prefix(&key_of(1).public()).child(b"object").expect("it is short");
     star.publish(0, 2, 1);
-    star.run(Duration::from_secs(1));
-    star.publish(1, 1, 1);
     let fetch = star.fetch(MemoryOpener::new(), Some(Rate::from_bits_per_second(400_000)));
-    star.run(Duration::from_millis(1_500));
+    star.run(Duration::from_secs(10));
+    assert!(star.report(&fetch).ended.is_none(), "{:#?}", star.report(&fetch));
+    star.publish(1, 1, 1);
+    star.run(Duration::from_millis(3_000));
     assert!(star.report(&fetch).bytes > 0, "{:#?}", star.report(&fetch));
     star.publish(2, 3, 1);
     let report = star.end_of(&fetch);

@@ -22,6 +22,7 @@ use tributary_core::{
     Duration, FaceId, NodeId, PathId, Random, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
 };
+use tributary_trust::owner_of;
 
 use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
@@ -362,10 +363,11 @@ impl Transfer {
         self.record.was_in_vain()
     }
     /// Takes the complete present offer of the network: earlier offers that it lacks are withdrawn.
-    pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
+    pub fn handle_offer(&mut self, now: Time, mut offers: Vec<SourceOffer>) {
         if self.record.is_ended() {
             return;
         }
+        offers.retain(|offer| self.is_answer(&offer.manifest));
         if !offers.is_empty() {
             self.refusal = None;
             self.record.on_present();
@@ -440,6 +442,14 @@ impl Transfer {
         self.close_unreachable(now);
         self.move_suspects(now);
         self.couple(now);
+    }
+    /// Whether a source with this manifest answers the fetch: under a name that belongs to a key, only that key does.
+    /// Strangers' answers would end the fetch before the owner's arrives.
+    pub fn is_answer(&self, manifest: &[u8]) -> bool {
+        owner_of(&self.name).is_none_or(|owner| {
+            let is_owners = |of: &Manifest| of.publisher == owner && of.name == self.name;
+            self.manifest_of(manifest).is_ok_and(|manifest| is_owners(&manifest) || self.fetches(&manifest))
+        })
     }
     /// Whether a source with this manifest would be used: its manifest is valid, and describes the bytes that are being
     /// fetched or is of this name and of a trusted key.

@@ -524,7 +524,7 @@ impl Fetching {
         }
         (self.refusals, self.unanswered_probes, self.probed.2) = (0, 0, local.packet.len() as u64);
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
-        if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
+        if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) || !self.transfer.is_answer(manifest) {
             return true;
         }
         let shown = Manifest::decode(manifest).ok();
