@@ -143,3 +143,21 @@ fn a_hash_accepts_its_bytes_and_no_others() {
     assert_eq!(status, 200);
     assert!(!fs::read_to_string(site.path().join("reader/trust")).unwrap_or_default().contains("/lab/big"));
 }
+
+#[test]
+fn an_open_folder_outranks_no_name_below_it_that_a_rule_gives_to_another_publisher() {
+    for family in ["psi", "ndn", "mf"] {
+        let rule = format!("[[trust]]\nprefix = \"/lab/ours\"\npublisher = \"{STRANGER}\"\n");
+        let site = Site::new(family, |_| rule.clone());
+        let folder = site.path().join("folder");
+        for within in ["ours", "theirs"] {
+            fs::create_dir_all(folder.join(within)).unwrap();
+            fs::write(folder.join(within).join("x"), within).unwrap();
+        }
+        common::put(site.path(), &folder, "/lab");
+        // The page of the folder opens its session.
+        assert_eq!(site.read("/lab/").0, 200, "{family}");
+        assert_eq!(site.read("/lab/theirs/x"), (200, b"theirs".to_vec()), "{family}");
+        assert_eq!(site.read("/lab/ours/x").0, 404, "{family}");
+    }
+}

@@ -112,11 +112,15 @@ impl Sessions {
         let of = |name| Reference { name, ..place.reference.clone() };
         let prefixes = (shortest..=name.len()).rev().map(|len| name.prefix(len));
         // A folder above a key's names may be anybody's.
-        for prefix in prefixes.filter(|prefix| owner_of(prefix) == owner_of(name)) {
-            let len = prefix.len();
-            if let Some(found) = self.known(&of(prefix))
-                && let Some(located) = fits(found, name, len)
-            {
+        let sessions = prefixes
+            .filter(|prefix| owner_of(prefix) == owner_of(name))
+            .filter_map(|prefix| Some((prefix.len(), self.known(&of(prefix))?)));
+        for (len, found) in sessions {
+            // The path itself outranks folders above it, unless its publisher is theirs.
+            let is_meant = len == name.len()
+                || place.reference.object.is_some()
+                || self.believes(&place.reference, found.object())?;
+            if is_meant && let Some(located) = fits(found, name, len) {
                 return Ok(located);
             }
         }
@@ -130,6 +134,11 @@ impl Sessions {
         let len = found.name.len();
         let session = Arc::clone(self).session(found).await?;
         fits(session, name, len).ok_or_else(|| Failure::new(404, format!("there is no '{name}'")))
+    }
+    /// Whether the publisher of a folder is the one that is believed for a path below.
+    fn believes(&self, path: &Reference, folder: &CachedObject) -> Result<bool, Failure> {
+        let key = self.api.believed(path).map_err(|error| Failure::of(&error))?;
+        Ok(key == Some(folder.manifest().publisher))
     }
     /// The session of a name that is open and fresh.
     fn known(&self, name: &Reference) -> Option<Use> {

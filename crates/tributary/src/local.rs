@@ -148,6 +148,13 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_into(&get.settled()?, Sink::Cache(cache.clone(), on_open), None, notify)
     }
+    /// The only publisher that is believed for a name, with what its reference pins; `None` believes the first one.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the file of remembered keys cannot be read.
+    pub fn believed(&self, reference: &Reference) -> Result<Option<PublicKey>, ApiError> {
+        self.node.believed(reference)
+    }
     /// Finds the object or folder at the path of `reference`, without waiting, and passes its name, with the only publisher
     /// to believe about it, to `answer`. It looks up no name with fewer than `shortest` components. The lookup is not listed among the transfers.
     ///

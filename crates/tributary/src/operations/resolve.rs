@@ -4,7 +4,7 @@ use std::sync::{
     mpsc::{Receiver, sync_channel},
 };
 
-use tributary_content::{Name, Reference};
+use tributary_content::{Name, PublicKey, Reference};
 use tributary_core::Duration;
 
 use crate::{
@@ -27,6 +27,11 @@ const SILENCE_EACH: Duration = Duration::from_millis(5);
 const SLOW_BITS_PER_SECOND: u64 = 256_000;
 
 impl LocalNode {
+    /// The only publisher that is believed for a name; `None` believes the first one.
+    pub(crate) fn believed(&self, reference: &Reference) -> Result<Option<PublicKey>, ApiError> {
+        let trust = self.files.trust(reference.publisher, reference.object);
+        Ok(trust.key(&reference.name)?.map(|(key, _)| key))
+    }
     /// Finds the object or folder at the path of `reference`, and passes its name, with the only publisher to believe about
     /// it, to `answer`. It looks up no name with fewer than `shortest` components.
     pub(crate) fn resolve(
