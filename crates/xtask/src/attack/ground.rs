@@ -57,12 +57,7 @@ impl<'a> Ground<'a> {
     /// # Errors
     /// If it does not start.
     pub(super) fn new(trib: &'a Trib, stage: &'a Stage, family: Family, file: &Path) -> Outcome<Ground<'a>> {
-        let word = family.word();
-        let roles: &'static [&'static str] = match family {
-            Family::Psi => &["sender", "router", "resolver", "topology-manager"],
-            Family::Ndn => &["sender", "router"],
-            Family::Mf => &["sender", "router", "resolver"],
-        };
+        let (word, roles) = (family.word(), roles(family));
         let (front, back) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
         let publisher = NodeSpec {
             label: format!("{word}-publisher"),
@@ -129,6 +124,15 @@ impl<'a> Ground<'a> {
             measured.push(Amplified { name, sent: bytes.len(), received });
         }
         Ok(measured)
+    }
+}
+
+/// Everything that a network needs in one node, which also publishes.
+pub(super) fn roles(family: Family) -> &'static [&'static str] {
+    match family {
+        Family::Psi => &["sender", "router", "resolver", "topology-manager"],
+        Family::Ndn => &["sender", "router"],
+        Family::Mf => &["sender", "router", "resolver"],
     }
 }
 

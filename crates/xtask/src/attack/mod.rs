@@ -6,11 +6,12 @@
 //!       └──────── flood, 20,000/s ──────────┘
 //! ```
 //! For each family and each kind of flood: the rate of a file with and without the flood, and the publisher's
-//! additional memory and log lines. For newcomers at several distances: the delay that a flood of handshakes adds. And
-//! for each message of the family, from an unproven address: the bytes that leave per byte received. A limit that does
-//! not hold is printed, and fails the command.
+//! additional memory and log lines. For newcomers at several distances: the delay that a flood of handshakes adds. For
+//! each message of the family, from an unproven address: the bytes that leave per byte received. And whether a stranger
+//! with a daemon of its own deceives anybody (`plays`). A limit that does not hold is printed, and fails the command.
 mod flood;
 mod ground;
+mod plays;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -20,6 +21,7 @@ use tributary_core::ByteCount;
 use self::{
     flood::{Flood, Kind},
     ground::Ground,
+    plays::{Play, Theatre},
 };
 use crate::{
     Outcome,
@@ -39,6 +41,9 @@ pub(crate) struct AttackArguments {
     /// How the nodes protect their faces, a word of the config: with `none` the attacks on packets succeed.
     #[arg(long, default_value = "encrypted")]
     security: String,
+    /// Play only the attacks of a stranger with a daemon of its own, and without the protections: all of them succeed.
+    #[arg(long)]
+    unprotected: bool,
     /// Packets of a flood a second.
     #[arg(long, default_value_t = 20_000)]
     rate: u32,
@@ -87,7 +92,14 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
         broken += u32::from(!holds);
         if holds { "ok" } else { "BROKEN" }
     };
+    let (strange, is_protected) = (Stage::new(&std::env::temp_dir())?, !arguments.unprotected);
     for family in &arguments.family {
+        let theatre = Theatre { trib: &trib, family: *family, honest: &stage, strange: &strange, is_protected };
+        for (play, text) in Play::ALL {
+            print_line(&format!("{:4} {text:28} {}", family.word(), judge(!theatre.play(play)?)));
+        }
+    }
+    for family in arguments.family.iter().filter(|_| is_protected) {
         let word = family.word();
         let ground = Ground::new(&trib, &stage, *family, &file)?;
         let measured = ground.amplification()?;

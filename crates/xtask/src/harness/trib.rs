@@ -21,7 +21,7 @@ use crate::{Outcome, note};
 pub(crate) struct Trib {
     program: PathBuf,
     /// How its nodes protect their faces, in the word of the config; `None` for the default.
-    security: Option<String>,
+    pub(crate) security: Option<String>,
 }
 
 /// One node, in terms of its config.
