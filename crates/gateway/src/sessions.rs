@@ -119,7 +119,7 @@ impl Sessions {
             // The path itself outranks folders above it, unless its publisher is theirs.
             let is_meant = len == name.len()
                 || place.reference.object.is_some()
-                || self.believes(&place.reference, found.object())?;
+                || self.believes(&place.reference, &found.object)?;
             if is_meant && let Some(located) = fits(found, name, len) {
                 return Ok(located);
             }

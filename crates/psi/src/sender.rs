@@ -418,7 +418,7 @@ mod tests {
         fn tree(&self) -> Bytes {
             self.0.tree()
         }
-        fn read_chunk(&mut self, index: tributary_content::ChunkIndex) -> Result<Bytes, StoreError> {
+        fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
             match index.0 {
                 0 | 3 => self.0.read_chunk(index),
                 chunk => Err(StoreError::NotYet { chunk }),

@@ -189,7 +189,7 @@ impl Site {
         followed.map_or_else(|error| error, |()| String::new())
     }
     fn http(&self, method: &str, target: &str, fields: &str, body: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.gateway.address()).unwrap();
+        let mut stream = TcpStream::connect(self.gateway.address).unwrap();
         let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
         stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
         let mut answer = Vec::new();
