@@ -23,6 +23,7 @@ mod rqbit;
 mod sim_real;
 mod sim_speed;
 mod sim_zoo;
+mod swarm;
 mod updates;
 mod web_uplinks;
 
@@ -150,6 +151,11 @@ const BENCHES: &[Bench] = &[
         name: "sim-zoo",
         about: "a provider network of 754 nodes with 100 concurrent transfers in the simulator",
         run: sim_zoo::run,
+    },
+    Bench {
+        name: "swarm",
+        about: "receivers of one file that serve each other, against aria2's BitTorrent",
+        run: swarm::run,
     },
     Bench {
         name: "updates",

@@ -33,7 +33,7 @@ const START_PATIENCE: Duration = Duration::from_secs(120);
 pub(super) fn rqbit<'a>(stage: &'a Stage, source: &Source, count: usize) -> Outcome<Contender<'a>> {
     let rqbit = tools::find("rqbit").ok_or_else(|| tools::missing("rqbit", "against rqbit in the same run"))?;
     let torrent = stage.path("rqbit.torrent");
-    write_torrent(&torrent, source)?;
+    write_torrent(&torrent, source, None)?;
     let mut seeders = Vec::new();
     let mut peers = Vec::new();
     for index in 0..count {
@@ -104,8 +104,8 @@ fn time_of_day(line: &str) -> Option<f64> {
     Some(hours * 3600.0 + minutes * 60.0 + seconds)
 }
 
-/// A torrent of one file without trackers (BEP 3).
-fn write_torrent(path: &Path, source: &Source) -> Outcome {
+/// A torrent of one file (BEP 3), perhaps with a tracker.
+pub(super) fn write_torrent(path: &Path, source: &Source, tracker: Option<&str>) -> Outcome {
     let mut file = File::open(&source.path)?;
     let mut hashes = Vec::new();
     let mut piece = Vec::with_capacity(PIECE_BYTES);
@@ -119,7 +119,11 @@ fn write_torrent(path: &Path, source: &Source) -> Outcome {
     }
     let mut torrent = File::create(path)?;
     let (size, name) = (source.size, source.name());
-    write!(torrent, "d4:infod6:lengthi{size}e4:name{}:{name}12:piece lengthi{PIECE_BYTES}e", name.len())?;
+    write!(torrent, "d")?;
+    if let Some(tracker) = tracker {
+        write!(torrent, "8:announce{}:{tracker}", tracker.len())?;
+    }
+    write!(torrent, "4:infod6:lengthi{size}e4:name{}:{name}12:piece lengthi{PIECE_BYTES}e", name.len())?;
     write!(torrent, "6:pieces{}:", hashes.len())?;
     torrent.write_all(&hashes)?;
     Ok(torrent.write_all(b"ee")?)
@@ -162,7 +166,7 @@ mod tests {
         let path = folder.path().join("abc");
         fs::write(&path, b"abc").unwrap();
         let torrent = folder.path().join("t");
-        write_torrent(&torrent, &Source { path, size: 3, hash: String::new() }).unwrap();
+        write_torrent(&torrent, &Source { path, size: 3, hash: String::new() }, None).unwrap();
         // SHA-1 of "abc": FIPS 180-1, appendix A.
         let sha1 = b"\xa9\x99\x3e\x36\x47\x06\x81\x6a\xba\x3e\x25\x71\x78\x50\xc2\x6c\x9c\xd0\xd8\x9d";
         let expected =

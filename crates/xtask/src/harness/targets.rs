@@ -117,6 +117,9 @@ pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);
 pub(crate) const PATH_COMPUTATION: Target = Target::at_most(15, 20.0, 5.0);
 /// NDN exchange with sockets: share of the CPU of ndnd's forwarder.
 pub(crate) const NDN_EXCHANGE: Target = Target::at_most(16, 0.5, 0.25);
+/// A swarm: multiple of aria2's time to the last receiver, and of its processor time. The design's table has no such rows.
+pub(crate) const SWARM_TIME: Target = Target::at_most(0, 1.3, 1.0);
+pub(crate) const SWARM_CPU: Target = Target::at_most(0, 2.0, 1.0);
 /// Web mirrors over several uplinks: share of the fluid bound's rate. The design's table has no such row.
 pub(crate) const WEB_UPLINKS: Target = Target::at_least(0, 0.97, 0.985);
 
