@@ -1,10 +1,11 @@
 //! Fetches a changed file over its earlier version, and compares the bytes that the receiver's node gets with casync
-//! (new chunks and the index) and rsync.
+//! (new chunks and the index) and rsync. Does the same with a folder of many files, and tells what is written.
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{Context, Findings, rivals::TRANSFER_PATIENCE};
@@ -23,6 +24,7 @@ use crate::{
 const NAME: &str = "/bench/update";
 const SIZE: usize = 64 << 20;
 const MIB: usize = 1 << 20;
+const FILES: usize = 99_000;
 /// How long a publication may take to be confirmed.
 const PUT_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -61,6 +63,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
             findings.figures.push(figure);
         }
     }
+    note("  folder");
+    folder(context, &mut findings)?;
     if let Some(rsync) = rsync {
         let list: Vec<String> = EDITS.iter().zip(rsync).map(|((edit, _), kb)| format!("{edit} {kb:.0} kB")).collect();
         findings.notes.push(format!("rsync: {}", list.join(", ")));
@@ -82,6 +86,62 @@ fn by_program(
         return Ok(None);
     }
     measure().map(Some)
+}
+
+/// A folder of [`FILES`] files of which ten change: seconds, kilobytes that move and are written, and other inodes.
+fn folder(context: &Context<'_>, findings: &mut Findings) -> Outcome {
+    let (stage, trib) = (&context.stage, &context.trib);
+    let roles: &'static [&'static str] = &["sender", "router", "resolver", "topology-manager"];
+    let publisher = NodeSpec { label: "folder-publisher".into(), family: Some("psi"), roles, ..NodeSpec::default() };
+    let publisher = trib.node(stage, &publisher)?;
+    let faces = vec![Face::to(publisher.address)];
+    let roles: &'static [&'static str] = &["receiver"];
+    let receiver =
+        NodeSpec { label: "folder-receiver".into(), family: Some("psi"), roles, faces, ..NodeSpec::default() };
+    let receiver = trib.node(stage, &receiver)?;
+    let (source, target, rival) = (stage.path("folder"), stage.path("folder-copy"), stage.path("folder-rsync"));
+    for number in 0..FILES {
+        let path = file_of(&source, number);
+        fs::create_dir_all(path.parent().unwrap_or(&source))?;
+        fs::write(path, random(1_000 + number * 37 % 6_000, number as u8))?;
+    }
+    let mut ours = [0.0; 4];
+    let mut theirs = None;
+    for version in ["1", "2"] {
+        if version == "2" {
+            (0..10).try_for_each(|number| fs::write(file_of(&source, number * FILES / 10), random(2_000, 7)))?;
+        }
+        let mut put = trib.command();
+        put.arg("put").arg(&source).args(["/bench/folder", "--json", "--object-version", version]);
+        put.arg("--control").arg(&publisher.control);
+        Process::spawn("put", stage, &mut put)?.finish(PUT_PATIENCE)?;
+        let inodes = |folder: &Path| -> Vec<u64> {
+            (0..FILES).map(|number| fs::metadata(file_of(folder, number)).map_or(0, |file| file.ino())).collect()
+        };
+        let (moved, written, before) = (received(&receiver)?, receiver.process.written_bytes()?, inodes(&target));
+        let begin = Instant::now();
+        trib.get_by(stage, &receiver, "/bench/folder", &target)?.finish(TRANSFER_PATIENCE)?;
+        let changed = inodes(&target).iter().zip(&before).filter(|(now, before)| now != before).count();
+        let written = receiver.process.written_bytes()? - written;
+        ours = [begin.elapsed().as_secs_f64(), (received(&receiver)? - moved) / 1e3, written / 1e3, changed as f64];
+        if tools::find("rsync").is_some() {
+            let (begin, before) = (Instant::now(), inodes(&rival));
+            let moved = rsync_once(&["-r", "--ignore-times", "--no-whole-file"], &source.join("folder"), &rival)?;
+            let changed = inodes(&rival).iter().zip(&before).filter(|(now, before)| now != before).count();
+            theirs = Some([begin.elapsed().as_secs_f64(), moved, changed as f64]);
+        }
+    }
+    for (at, (what, unit)) in
+        [("time", "s"), ("moved", "kB"), ("written", "kB"), ("other inodes", "files")].into_iter().enumerate()
+    {
+        let figure = Figure::new(format!("psi: {FILES} files, 10 changed: {what}"), unit, vec![ours[at]]);
+        let rival = theirs.and_then(|[seconds, moved, changed]| [Some(seconds), Some(moved), None, Some(changed)][at]);
+        findings.figures.push(rival.into_iter().fold(figure, |figure, rival| figure.rival("rsync", vec![rival])));
+    }
+    Ok(())
+}
+fn file_of(folder: &Path, number: usize) -> PathBuf {
+    folder.join("folder").join(format!("{:03}", number / 1_000)).join(format!("{number:06}"))
 }
 
 /// Kilobytes that reach the receiver's node with each change.
@@ -163,18 +223,20 @@ fn rsync(folder: PathBuf, versions: &[Vec<u8>]) -> Outcome<Vec<f64>> {
     let mut moved = Vec::new();
     for bytes in versions {
         fs::write(&source, bytes)?;
-        let options = ["--no-whole-file", "--ignore-times", "--stats"];
-        let said = Command::new("rsync").args(options).arg(&source).arg(&target).output()?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let number = |what: &str| -> Option<f64> {
-            let line = said.lines().find_map(|line| line.strip_prefix(what))?;
-            line.trim().replace(',', "").parse().ok()
-        };
-        let bytes = number("Total bytes sent:").zip(number("Total bytes received:"));
-        let (sent, received) = bytes.ok_or_else(|| format!("rsync does not say what it moved: {said}"))?;
-        moved.push((sent + received) / 1e3);
+        moved.push(rsync_once(&["--no-whole-file", "--ignore-times"], &source, &target)?);
     }
     Ok(moved.split_off(1))
+}
+fn rsync_once(options: &[&str], source: &Path, target: &Path) -> Outcome<f64> {
+    let said = Command::new("rsync").args(options).arg("--stats").arg(source).arg(target).output()?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let number = |what: &str| -> Option<f64> {
+        let line = said.lines().find_map(|line| line.strip_prefix(what))?;
+        line.trim().replace(',', "").parse().ok()
+    };
+    let bytes = number("Total bytes sent:").zip(number("Total bytes received:"));
+    let (sent, received) = bytes.ok_or_else(|| format!("rsync does not say what it moved: {said}"))?;
+    Ok((sent + received) / 1e3)
 }
 
 fn random(len: usize, seed: u8) -> Vec<u8> {

@@ -113,6 +113,15 @@ impl Process {
     pub(crate) fn cpu_seconds(&self) -> Outcome<f64> {
         Ok(clock_gettime(self.clock)?.num_nanoseconds() as f64 / 1e9)
     }
+    /// Bytes that it has written to files so far.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn written_bytes(&self) -> Outcome<f64> {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.pid))?;
+        let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+        bytes.ok_or_else(|| "/proc does not tell what a process has written".into())
+    }
     /// Peak memory so far.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes.fetch_max(peak_memory(self.pid).unwrap_or(0), Ordering::Relaxed);
