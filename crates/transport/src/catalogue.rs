@@ -17,7 +17,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
+use tributary_content::{ChunkIndex, Hash, Name, ObjectId, ObjectReader, StoreError, Unavailable, chunk_hash};
 use tributary_core::ByteCount;
 
 use crate::layout::{Layout, Unit};
@@ -46,31 +46,43 @@ pub struct Catalogue<T> {
 /// receivers ask for different chunks in turn: without them each request would read and hash a whole chunk.
 #[derive(Default)]
 pub struct Recent {
-    chunks: VecDeque<(ObjectId, ChunkIndex, Bytes)>,
+    chunks: VecDeque<Kept>,
     bytes: u64,
+}
+struct Kept {
+    object: ObjectId,
+    index: ChunkIndex,
+    bytes: Bytes,
+    is_checked: bool,
 }
 
 impl Recent {
-    fn get(&mut self, object: &ObjectId, index: ChunkIndex) -> Option<Bytes> {
-        let at = self.chunks.iter().position(|(of, other, _)| *other == index && of == object)?;
-        if at > 0
-            && let Some(chunk) = self.chunks.remove(at)
-        {
-            self.chunks.push_front(chunk);
+    /// A chunk that was given. Once others have been given since, it must pass `check` first: a slip of the memory would
+    /// be given again and again.
+    fn get(&mut self, object: &ObjectId, index: ChunkIndex, check: impl FnOnce(&Bytes) -> bool) -> Option<Bytes> {
+        let at = self.chunks.iter().position(|kept| kept.index == index && kept.object == *object)?;
+        if at > 0 {
+            let mut kept = self.chunks.remove(at)?;
+            kept.is_checked = kept.is_checked || check(&kept.bytes);
+            if !kept.is_checked {
+                self.bytes -= kept.bytes.len() as u64;
+                return None;
+            }
+            self.chunks.push_front(kept);
         }
-        self.chunks.front().map(|(.., bytes)| bytes.clone())
+        self.chunks.front().map(|kept| kept.bytes.clone())
     }
     fn put(&mut self, object: ObjectId, index: ChunkIndex, bytes: Bytes) {
         self.bytes += bytes.len() as u64;
-        self.chunks.push_front((object, index, bytes));
+        self.chunks.push_front(Kept { object, index, bytes, is_checked: false });
         while self.chunks.len() > RECENT_MAX || self.chunks.len() > 1 && self.bytes > RECENT_BYTES_MAX {
-            let Some((.., oldest)) = self.chunks.pop_back() else { return };
-            self.bytes -= oldest.len() as u64;
+            let Some(oldest) = self.chunks.pop_back() else { return };
+            self.bytes -= oldest.bytes.len() as u64;
         }
     }
     fn forget(&mut self, object: &ObjectId) {
-        self.chunks.retain(|(of, ..)| of != object);
-        self.bytes = self.chunks.iter().map(|(.., bytes)| bytes.len() as u64).sum();
+        self.chunks.retain(|kept| kept.object != *object);
+        self.bytes = self.chunks.iter().map(|kept| kept.bytes.len() as u64).sum();
     }
 }
 
@@ -97,7 +109,12 @@ impl<T> Published<T> {
     /// # Errors
     /// [`StoreError`] if it cannot be read.
     pub fn chunk(&mut self, index: ChunkIndex, recent: &mut Recent) -> Result<Option<Bytes>, StoreError> {
-        if let Some(bytes) = recent.get(&self.bytes, index) {
+        // An object of one chunk has no leaves to check with.
+        let check = |bytes: &Bytes| {
+            let (tree, at) = (self.reader.tree(), index.0 as usize * Hash::BYTES);
+            tree.get(at..at + Hash::BYTES).is_none_or(|leaf| *leaf == chunk_hash(bytes).0)
+        };
+        if let Some(bytes) = recent.get(&self.bytes, index, check) {
             return Ok(Some(bytes));
         }
         let bytes = match self.read.get(&index) {
@@ -496,7 +513,7 @@ mod tests {
             for (is_one, index) in [(true, 0), (false, 0), (true, 3), (false, 5)] {
                 let object = if is_one { &mut one } else { &mut other };
                 let (id, index) = (of(object), ChunkIndex(index));
-                let had = recent.get(&id, index);
+                let had = recent.get(&id, index, |_| true);
                 assert_eq!(had.is_some(), round > 0);
                 if had.is_none() {
                     recent.put(id, index, object.read_chunk(index).expect("it is here"));
@@ -504,7 +521,9 @@ mod tests {
             }
         }
         (0..6).for_each(|index| recent.put(of(&other), ChunkIndex(index), Bytes::from(alloc::vec![0; 2 << 20])));
-        assert!(recent.bytes <= RECENT_BYTES_MAX && recent.get(&of(&one), ChunkIndex(0)).is_none());
+        assert!(recent.bytes <= RECENT_BYTES_MAX && recent.get(&of(&one), ChunkIndex(0), |_| true).is_none());
+        assert!(recent.get(&of(&other), ChunkIndex(4), |_| false).is_none(), "the memory has slipped");
+        assert!(recent.get(&of(&other), ChunkIndex(4), |_| true).is_none(), "it is read again");
         recent.forget(&of(&other));
         assert_eq!((recent.bytes, recent.chunks.len()), (0, 0));
     }
