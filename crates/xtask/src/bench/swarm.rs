@@ -24,7 +24,7 @@ use crate::{
         interrupt,
         process::Process,
         targets, tools,
-        trib::{Daemon, Done, Face, NodeSpec},
+        trib::{Daemon, Face, NodeSpec},
     },
     note,
 };
@@ -113,9 +113,7 @@ fn ours(context: &Context<'_>, source: &Source, receivers: usize) -> Outcome<(Cr
     let commands: Vec<Process> = started.collect::<Outcome<_>>()?;
     let mut commands_cpu = 0.0;
     for command in commands {
-        let ended = command.finish(TRANSFER_PATIENCE)?;
-        Done::read(&ended.lines)?;
-        commands_cpu += ended.cpu_seconds;
+        commands_cpu += command.finish(TRANSFER_PATIENCE)?.cpu_seconds;
     }
     let seconds = begun.elapsed().as_secs_f64();
     outputs.iter().try_for_each(|output| source.take(output))?;
