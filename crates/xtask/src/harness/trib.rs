@@ -264,7 +264,7 @@ impl NodeSpec {
         let datagrams = self.listen.map_or("127.0.0.1:0".into(), |address| address.to_string());
         let listen = [&[datagrams], &self.streams[..]].concat().join("\", \"");
         // One key for all publishers of a stage: they are mirrors of one publisher.
-        let key = stage.path("publisher.key");
+        let key = if self.publish.is_some() { stage.path("publisher.key") } else { folder.join("node.key") };
         let mut text = format!(
             "[node]\nlabel = \"{}\"\nroles = [\"{roles}\"]\nlisten = [\"{listen}\"]\nstate_dir = \"state\"\nkey = \"{}\"\n",
             self.label,
