@@ -98,8 +98,10 @@ impl Partials {
             }
         }
     }
-    /// A complete source reports which chunks it has given.
+    /// A complete source reports which chunks it has given. It replaces what the source reported of that window before.
     pub(super) fn note_given(&mut self, source: SourceId, given: &Holdings) {
+        // It was partial until now, if it is listed.
+        self.sources.remove(&source);
         let chunks = self.given.entry(source).or_default();
         chunks.remove(given.window.start, given.window.end);
         given.held.iter().for_each(|range| chunks.insert(range.start, range.end));
@@ -227,8 +229,6 @@ impl Transfer {
         let chunks = running.layout.chunks();
         let is_valid = given.window.start < chunks && given.window.end <= chunks.saturating_add(8);
         if is_valid && known.flow.as_ref().is_some_and(|flow| flow.is_recent(number)) {
-            // It has the whole object by now.
-            running.partials.remove(known.source);
             running.partials.note_given(known.source, given);
         }
     }
@@ -319,11 +319,15 @@ mod tests {
             (partials.run(Pick::New, 0), partials.run(Pick::Rare, 0)),
             (Some((6, u32::MAX)), Some((2, u32::MAX)))
         );
-        // It starts again once it has given all.
+        // It starts again once it has given all. A list says nothing of chunks outside its window.
+        partials.note_given(SourceId(2), &holdings_in(20..40, &[20..40]));
         partials.note_given(SourceId(2), &holdings_in(0..20, &[8..9]));
-        assert_eq!(partials.run(Pick::New, 0), Some((2, 8)));
+        assert_eq!((partials.run(Pick::New, 0), partials.run(Pick::New, 9)), (Some((2, 8)), Some((9, 20))));
         partials.remove(SourceId(2));
         assert_eq!(partials.run(Pick::New, 0), Some((2, u32::MAX)));
+        // A partial source that gives lists of this kind has become complete.
+        partials.note_given(SourceId(1), &holdings_in(0..20, &[]));
+        assert!(has(&partials, 1).len() == 20 && partials.run(Pick::Rare, 0) == Some((0, u32::MAX)));
     }
 
     #[test]
