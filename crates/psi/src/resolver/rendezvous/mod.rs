@@ -94,6 +94,9 @@ const DROP_GRACE: Duration = Duration::from_secs(10);
 /// Time between two comparisons of fingerprints, each with one other node.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Publishers that one subscriber learns at most: their manifests always fit one message.
+const NAMED_MAX: usize = 32;
+
 /// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RendezvousConfig {
@@ -231,10 +234,10 @@ impl Rendezvous {
     /// [`Rendezvous::handle_members`] was called.
     ///
     /// # Panics
-    /// If `config.replicas` is zero, or `config.named_max` exceeds 31.
+    /// If `config.replicas` is zero, or `config.named_max` is not below 32.
     pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) -> Self {
         assert!(config.replicas > 0, "a record is held by at least one node");
-        assert!(config.named_max < 32, "the manifests of 32 publishers fit one path request");
+        assert!(config.named_max < NAMED_MAX, "the manifests of {NAMED_MAX} publishers fit one path request");
         Rendezvous {
             members: Members::new(me, config.replicas),
             config,

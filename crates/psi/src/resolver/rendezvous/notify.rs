@@ -8,8 +8,8 @@ use alloc::{
 use tributary_core::{Duration, NodeId, Random, Time};
 
 use super::{
-    PEER_TIMEOUT, Purpose, REGISTRATION_LEASE, Record, Rendezvous, TOMBSTONE_LIFETIME, Target, Timer, key_of,
-    subscription_keys,
+    NAMED_MAX, PEER_TIMEOUT, Purpose, REGISTRATION_LEASE, Record, Rendezvous, TOMBSTONE_LIFETIME, Target, Timer,
+    key_of, subscription_keys,
 };
 use crate::{
     ids::{ItemId, RecordKey},
@@ -28,8 +28,6 @@ const SPREAD_RECORDS_MAX: u32 = 300_000;
 /// Time between two looks at who learns of which publishers: in a swarm each receiver becomes a publisher, and each
 /// subscriber would be told of each of them.
 const NAMING_PAUSE: Duration = Duration::from_millis(200);
-/// Publishers that one subscriber learns at most: their manifests always fit one message.
-const NAMED_MAX: usize = 32;
 
 impl Rendezvous {
     /// Merges one entry and notes the work that follows; [`Rendezvous::settle`] does it.
