@@ -815,15 +815,8 @@ fn zeros_are_written_over_what_is_not_zero() {
 /// Versions of files and folders that share most of their bytes.
 mod reuse {
     use super::*;
-    use crate::disk::{
-        fs::{self as file_system, FileSystem, FsFile, Metadata, Rename},
-        publish,
-    };
-    use std::{
-        collections::BTreeMap,
-        ffi::OsString,
-        sync::atomic::{AtomicBool, AtomicU32, Ordering},
-    };
+    use crate::disk::publish;
+    use std::collections::BTreeMap;
 
     const CHUNK: usize = 16 << 10;
 
@@ -1016,43 +1009,22 @@ mod reuse {
         assert_eq!(names(directory.path()), ["source", "target"]);
     }
 
-    /// The kernel's file system for a process that is killed after some renames.
-    #[derive(Debug)]
-    struct Killed(AtomicU32, AtomicBool);
-    impl FileSystem for Killed {
-        fn open(&self, path: &Path, options: file_system::OpenOptions) -> io::Result<Arc<dyn FsFile>> {
-            RealFileSystem.open(path, options)
-        }
-        fn create_folder(&self, path: &Path) -> io::Result<()> {
-            RealFileSystem.create_folder(path)
-        }
-        fn list(&self, folder: &Path) -> io::Result<Vec<OsString>> {
-            RealFileSystem.list(folder)
-        }
-        fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-            match self.1.load(Ordering::Relaxed) {
-                true => Err(io::Error::other("it is killed")),
-                false => RealFileSystem.metadata(path),
-            }
-        }
-        fn rename(&self, from: &Path, to: &Path, how: Rename) -> io::Result<()> {
-            let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-            self.1.store(left.is_err(), Ordering::Relaxed);
-            left.map_err(|_| io::Error::other("it is killed"))?;
-            RealFileSystem.rename(from, to, how)
-        }
-        fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-            RealFileSystem.link(from, to)
-        }
-        fn remove_file(&self, path: &Path) -> io::Result<()> {
-            RealFileSystem.remove_file(path)
-        }
-        fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-            RealFileSystem.sync_folder(folder)
-        }
-        fn free_bytes(&self, path: &Path) -> Option<u64> {
-            RealFileSystem.free_bytes(path)
-        }
+    /// Begins to update the folder `target`, which has version 1, to version 2 of `source`, in a process that is killed
+    /// after `renames` renames. Returns the options and version 2, and how the update ended.
+    fn update_killed_after(
+        renames: u32,
+        (source, target): (&Path, &Path),
+        state: &Path,
+    ) -> (PartOptions, Box<dyn ObjectReader>, Recorded, Result<(), StoreError>) {
+        fill(source, 2);
+        let mut object = publish_version(source, 2);
+        let options = PartOptions { state_dir: Some(state.into()), ..PartOptions::default() };
+        let mut store = PartFile::open(target, object.manifest(), &options).expect("it may be replaced");
+        let disk = Recorded::that_is_killed_after(renames);
+        store.fs = Arc::new(disk.clone());
+        fetch(&mut store, &mut *object);
+        let done = store.finish();
+        (options, object, disk, done)
     }
 
     #[test]
@@ -1065,19 +1037,11 @@ mod reuse {
             fill(&source, 1);
             update(&source, &target, 1, Some(state.path()));
             let old = contents(&target);
-            fill(&source, 2);
-            let mut object = publish_version(&source, 2);
-            let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
-            let mut store = PartFile::open(&target, object.manifest(), &options).expect("it may be replaced");
-            let fs = Arc::new(Killed(AtomicU32::new(renames), AtomicBool::new(false)));
-            store.fs = fs.clone();
-            fetch(&mut store, &mut *object);
-            let done = store.finish();
+            let (options, mut object, disk, done) = update_killed_after(renames, (&source, &target), state.path());
             if done.is_ok() {
-                assert!(renames > 10 && fs.0.load(Ordering::Relaxed) == 0, "{renames}");
+                assert!(renames > 10 && disk.renames_left() == 0, "{renames}");
                 break;
             }
-            drop(store);
             if renames <= 1 {
                 assert_eq!(contents(&target), old);
             }
@@ -1133,14 +1097,8 @@ mod reuse {
         fill(&source, 1);
         update(&source, &target, 1, Some(state.path()));
         let old = contents(&target);
-        fill(&source, 2);
-        let mut object = publish_version(&source, 2);
-        let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
-        let mut store = PartFile::open(&target, object.manifest(), &options).expect("it may be replaced");
-        store.fs = Arc::new(Killed(AtomicU32::new(4), AtomicBool::new(false)));
-        fetch(&mut store, &mut *object);
-        store.finish().expect_err("it is killed");
-        drop(store);
+        let (options, object, _, done) = update_killed_after(4, (&source, &target), state.path());
+        done.expect_err("it is killed");
         fs::write(target.join("new"), b"mine").expect("writable");
         let refused = reason(PartFile::open(&target, object.manifest(), &options));
         assert!(refused.contains("is not as it was"), "{refused}");

@@ -1,5 +1,5 @@
-//! The real file system, with the sequence of writes to the files of a download, so that it can be cut anywhere, and
-//! with a disk that fills up.
+//! The real file system, with the sequence of writes to the files of a download, so that it can be cut anywhere, with a
+//! disk that fills up, and for a process that is killed after some renames.
 use std::{ffi::OsString, time::Duration};
 
 use parking_lot::Mutex;
@@ -16,15 +16,33 @@ pub(super) enum Step {
 
 /// Clones are one disk.
 #[derive(Clone, Debug)]
-pub(super) struct Recorded(Arc<Mutex<(u32, Vec<Step>)>>);
+pub(super) struct Recorded(Arc<Mutex<Disk>>);
+
+#[derive(Debug)]
+struct Disk {
+    writes_left: u32,
+    renames_left: u32,
+    is_killed: bool,
+    steps: Vec<Step>,
+}
 
 impl Recorded {
-    /// A disk that is full after so many writes.
+    /// A disk that is full after `writes` writes.
     pub(super) fn that_fills_after(writes: u32) -> Self {
-        Recorded(Arc::new(Mutex::new((writes, Vec::new()))))
+        Recorded::new(writes, u32::MAX)
+    }
+    /// The process is killed at the rename after `renames` ones.
+    pub(super) fn that_is_killed_after(renames: u32) -> Self {
+        Recorded::new(u32::MAX, renames)
+    }
+    fn new(writes_left: u32, renames_left: u32) -> Self {
+        Recorded(Arc::new(Mutex::new(Disk { writes_left, renames_left, is_killed: false, steps: Vec::new() })))
     }
     pub(super) fn steps(&self) -> Vec<Step> {
-        self.0.lock().1.clone()
+        self.0.lock().steps.clone()
+    }
+    pub(super) fn renames_left(&self) -> u32 {
+        self.0.lock().renames_left
     }
     /// As `PartFile::open` starts a download to an unused place.
     pub(super) fn open_part(&self, target: &Path, manifest: &Manifest) -> Result<PartFile, StoreError> {
@@ -54,9 +72,16 @@ impl FileSystem for Recorded {
         RealFileSystem.list(folder)
     }
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        RealFileSystem.metadata(path)
+        match self.0.lock().is_killed {
+            true => Err(io::Error::other("it is killed")),
+            false => RealFileSystem.metadata(path),
+        }
     }
     fn rename(&self, from: &Path, to: &Path, how: Rename) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        let left = disk.renames_left.checked_sub(1);
+        disk.is_killed = left.is_none();
+        disk.renames_left = left.ok_or_else(|| io::Error::other("it is killed"))?;
         RealFileSystem.rename(from, to, how)
     }
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -85,13 +110,13 @@ impl FsFile for RecordedFile {
         self.file.read_at(buffer, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let (left, steps) = &mut *self.disk.0.lock();
-        *left = left.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
-        steps.push(Step::Write(self.is_state, offset, bytes.to_vec()));
+        let mut disk = self.disk.0.lock();
+        disk.writes_left = disk.writes_left.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+        disk.steps.push(Step::Write(self.is_state, offset, bytes.to_vec()));
         self.file.write_at(bytes, offset)
     }
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.disk.0.lock().1.push(Step::SetLen(self.is_state, length));
+        self.disk.0.lock().steps.push(Step::SetLen(self.is_state, length));
         self.file.set_len(length)
     }
     fn metadata(&self) -> io::Result<Metadata> {
