@@ -135,7 +135,7 @@ impl Sessions {
         let session = Arc::clone(self).session(found).await?;
         fits(session, name, len).ok_or_else(|| Failure::new(404, format!("there is no '{name}'")))
     }
-    /// Whether the publisher of a folder is the one that is believed for a path below.
+    /// Whether the rules believe the publisher of `folder` for a path below it.
     fn believes(&self, path: &Reference, folder: &CachedObject) -> Result<bool, Failure> {
         let key = self.api.believed(path).map_err(|error| Failure::of(&error))?;
         Ok(key == Some(folder.manifest().publisher))

@@ -54,8 +54,8 @@ pub(crate) struct Cut {
     is_arriving: bool,
     /// The capability of the last request: another one is of another receiver or path.
     asked_by: Option<[u8; 8]>,
-    /// What it has given of a complete object, once there are several receivers: each is told, so that they take
-    /// different chunks from here and the others from each other.
+    /// The chunks given of a complete object; `None` before a second receiver asks. Receivers learn them, so that they
+    /// take different chunks from here and the others from each other.
     given: Option<Given>,
     /// The layout for the last requested packet size, and its stream.
     layout: Option<Layout>,
@@ -264,9 +264,9 @@ impl Cut {
 
 /// The chunks of an object that a source has given.
 struct Given {
-    /// Those of which it has sent the last packet; all over again once it has given all.
+    /// Chunks whose last packet was sent; emptied once all were.
     whole: Bitmap,
-    /// Those that it began last. A receiver may have gone away from one, which is given again then.
+    /// Chunks that it began last. A receiver may leave one unfinished, which must be given again.
     begun: VecDeque<u32>,
 }
 

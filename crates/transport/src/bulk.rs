@@ -666,7 +666,7 @@ impl Bulk {
     pub fn mirror_of(&self, flow: BulkFlowId) -> Option<MirrorId> {
         self.flows.get(usize::from(flow.0)).map(|flow| MirrorId(flow.mirror as u16))
     }
-    /// Adds its accounts to those of other sources.
+    /// Adds its sources and paths to the report.
     pub fn add_to(&self, now: Time, report: &mut TransferReport) {
         report.sources.extend(self.source_reports());
         report.paths.extend(self.path_reports(now));

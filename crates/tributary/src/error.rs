@@ -60,7 +60,7 @@ impl ApiError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         ApiError { kind, message: message.into(), hint: None }
     }
-    /// What cannot be done as it was asked for.
+    /// An error of kind [`ErrorKind::Usage`].
     pub fn usage(message: impl Into<String>) -> Self {
         ApiError::new(ErrorKind::Usage, message)
     }

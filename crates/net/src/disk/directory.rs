@@ -60,7 +60,7 @@ pub struct DirectorySource {
     modified: u64,
     access: Access,
     fingerprint: Hash,
-    /// Of each entry of the index, what of it is in the fingerprint.
+    /// The hash by which each entry of the index counts in the fingerprint.
     identities: Vec<Hash>,
     /// The file read last: most chunks lie within one file.
     open: Option<(usize, PooledFile)>,
@@ -154,7 +154,7 @@ impl Source for DirectorySource {
 }
 
 impl DirectorySource {
-    /// The entries in the order of their paths, and what of each is in the fingerprint.
+    /// The entries in the order of their paths, each with its hash in the fingerprint.
     pub(super) fn identities(&self) -> impl Iterator<Item = (&IndexEntry, &Hash)> {
         self.index.entries().iter().zip(&self.identities)
     }
@@ -163,7 +163,7 @@ impl DirectorySource {
         let at = self.index.entries().binary_search_by(|entry| entry.path[..].cmp(path));
         at.is_ok_and(|at| self.identities[at] == identity_of(metadata))
     }
-    /// Bytes of the index, before those of the files.
+    /// Length of the encoded index, which precedes the files.
     pub(super) fn index_bytes(&self) -> u64 {
         self.encoded.len() as u64
     }
@@ -248,7 +248,7 @@ pub(super) fn fingerprint_of<'a>(identities: impl Iterator<Item = (&'a [u8], &'a
     }
     Hash(*hasher.finalize().as_bytes())
 }
-/// What of an entry is in the fingerprint of its directory.
+/// The hash by which an entry counts in the fingerprint of its directory.
 pub(super) fn identity_of(metadata: &fs::Metadata) -> Hash {
     let mut hasher = blake3::Hasher::new();
     if metadata.is_dir() {

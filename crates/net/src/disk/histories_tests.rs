@@ -220,7 +220,7 @@ fn folder_update(seed: u64) {
         };
         let done = saved.and_then(|()| update.go_on());
         trace(|| format!("{done:?}"));
-        // It ends by a kill or a power cut whether it was stopped or not; what it removes may come back.
+        // A kill or a power cut ends it, whether it was stopped before or not. Files that it removed may come back.
         let ended = match &done {
             Ok(()) => Some(2),
             Err(_) => update.undo().is_ok().then_some(1),

@@ -226,7 +226,7 @@ impl PartFile {
     /// process left that was killed at its end.
     ///
     /// # Errors
-    /// Those of [`PartFile::open`].
+    /// As [`PartFile::open`].
     pub fn open_unless_there(
         target: &Path,
         manifest: &Manifest,
@@ -502,7 +502,7 @@ impl ChunkStore for PartFile {
         Ok(())
     }
 }
-/// Where an object is to be placed, and what is there.
+/// The destination of an object, and its present content.
 struct Place {
     target: PathBuf,
     staging: Staging,
@@ -519,7 +519,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Pla
     Ok(Place { target, staging, there })
 }
 impl Place {
-    /// Ends a download whose object is there.
+    /// Ends a download whose object is at its destination already.
     fn end(self, manifest: &Manifest, options: &PartOptions) -> HadStore {
         let staging = self.staging;
         let is_of_this = StateTable::peek(&staging.state()).is_some_and(|stored| manifest.continues(&stored));
@@ -573,7 +573,7 @@ fn claim(
         // other programs can still fill the disk; then `put_chunk` fails and held chunks stay.
         let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
         let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
-        // The size of a part of a folder follows from its index, and that of an update from what is here.
+        // The index of a folder gives the size of a part; the earlier version gives that of an update.
         let size = if options.selection.is_some() || is_update { 0 } else { manifest.size };
         check_room(&part, size.saturating_mul(copies))?;
         StateTable::lock(&RealFileSystem, &state, LOCK_PATIENCE)

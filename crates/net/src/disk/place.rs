@@ -26,7 +26,7 @@ pub(super) enum There {
     Nothing,
     /// Exactly the fetched object.
     Same,
-    /// Something that may be replaced, as it was seen, and if it is a directory, what is in it.
+    /// Something that may be replaced, with its state; a directory with its entries.
     Replaceable(Seen, Option<Box<DirectorySource>>),
     /// Something that stays, and why.
     Taken(&'static str),

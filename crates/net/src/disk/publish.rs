@@ -517,7 +517,7 @@ impl<S: Source> Content<S> {
     }
 }
 
-/// Adds to a manifest what is optional.
+/// Adds the optional fields to a manifest.
 fn complete<S: Source>(
     manifest: Manifest,
     path: &Path,
@@ -609,8 +609,8 @@ impl Record {
     pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
         Self::read(state_dir, path, None)
     }
-    /// The same, without a check of the signature if this node's `key` has made it: whoever can write into its folder can
-    /// sign, too.
+    /// The same, without a check of the signature if this node's `key` has made it: a program that can write into its
+    /// folder can also sign.
     fn load_own(state_dir: Option<&Path>, path: &Path, key: &PublicKey) -> Option<Record> {
         Self::read(state_dir, path, Some(key))
     }

@@ -4,7 +4,7 @@
 //!   new entries ──► STAGING/changes/N ──► journal ──► each is exchanged with OUT/PATH ──► journal removed
 //! ```
 //! Each step is one rename, so every entry is the old or the new one, and it can be undone. Inodes tell which steps were
-//! done: whoever finds the journal does the rest of them, after a kill as well as after a power cut.
+//! done: the process that finds the journal does the others, after a kill and after a power cut.
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
@@ -66,7 +66,8 @@ impl<'a> Update<'a> {
     /// Does the steps that are not done yet, and waits until they are on the disk.
     ///
     /// # Errors
-    /// [`is_interference`] tells errors of a folder that somebody else has changed; others are the system's.
+    /// [`is_interference`] recognises the error of a folder that another program has changed; other errors are the
+    /// system's.
     pub(super) fn go_on(&self) -> io::Result<()> {
         for (number, step) in self.steps.iter().enumerate() {
             let (path, slot) = (self.path(step), self.slot(number));
@@ -92,7 +93,7 @@ impl<'a> Update<'a> {
     /// Undoes the steps that are done, and waits until that is on the disk.
     ///
     /// # Errors
-    /// Those of the system. Where somebody else has changed the folder, it stays so.
+    /// Errors of the system. Entries that another program has changed keep their change.
     pub(super) fn undo(&self) -> io::Result<()> {
         for (number, step) in self.steps.iter().enumerate().rev() {
             let (path, slot) = (self.path(step), self.slot(number));
@@ -139,7 +140,7 @@ impl<'a> Update<'a> {
 pub(super) fn slot(slots: &Path, number: usize) -> PathBuf {
     slots.join(number.to_string())
 }
-/// Whether an update failed because somebody else has changed the folder: repeating it is of no use.
+/// Whether an update failed because another program has changed the folder: a repetition fails too.
 pub(super) fn is_interference(error: &io::Error) -> bool {
     matches!(
         error.kind(),

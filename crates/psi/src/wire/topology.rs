@@ -246,8 +246,8 @@ wire_table! {
         pub version: u64 = VERSION => "version of the publication",
         /// Its human-readable name.
         pub label: String = Text(LABEL_BYTES_MAX) => "label",
-        /// The manifest that it publishes, encoded, at most [`MANIFEST_BYTES_MAX`]; empty if it is that of the publisher
-        /// before.
+        /// The manifest that it publishes, encoded, at most [`MANIFEST_BYTES_MAX`] bytes; empty if it equals the one of
+        /// the publisher before.
         pub manifest: Vec<u8> = Blob(MANIFEST_BYTES_MAX) => "manifest",
     }
 }
@@ -311,7 +311,7 @@ pub struct Offer {
     pub source: NodeId,
     /// Its human-readable name.
     pub source_label: String,
-    /// The manifest that it publishes, encoded; empty if it is that of the source before.
+    /// The manifest that it publishes, encoded; empty if it equals the one of the source before.
     pub manifest: Vec<u8>,
     /// Bytes reserved in packets for FIDs: as many as the longest paths of the domain need, so that near and far
     /// receivers cut an object into the same packets and share caches.

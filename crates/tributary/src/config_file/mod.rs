@@ -118,7 +118,7 @@ impl NodeConfig {
     fn defaults_of(&self, family: Family) -> Settings {
         Settings::new(family, &self.label, &self.roles)
     }
-    /// A node of which no section but `[node]` is known.
+    /// A node with the defaults of all sections except `[node]`.
     fn new(family: Family, label: &str, roles: BTreeSet<Role>, state_dir: &Path) -> NodeConfig {
         NodeConfig {
             label: label.into(),

@@ -13,7 +13,7 @@ pub(super) struct Header {
     #[serde(deserialize_with = "number")]
     pub(super) revision: u64,
 }
-/// A number that is written as a string; zero if it is none.
+/// A number that is written as a string; zero if it cannot be parsed.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Ok(String::deserialize(from)?.parse().unwrap_or(0))
 }

@@ -35,7 +35,7 @@ const RECEIVERS: &[usize] = &[8, 32];
 /// The source's rate in bytes/s, and the same as a link of a node.
 const RATE: u64 = 2_000_000;
 const LINK: &str = "rate = \"16Mbps\", delay = \"5ms\"";
-/// How often the ends of aria2's downloads are looked for.
+/// Interval between checks for finished downloads of aria2.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One crowd: seconds until the last receiver is done, and processor seconds of each.

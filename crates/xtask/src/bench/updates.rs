@@ -1,5 +1,5 @@
 //! Fetches a changed file over its earlier version, and compares the bytes that the receiver's node gets with casync
-//! (new chunks and the index) and rsync. Does the same with a folder of many files, and tells what is written.
+//! (new chunks and the index) and rsync. Then measures the update of a folder of many files.
 use std::{
     fs,
     os::unix::fs::MetadataExt,

@@ -1,4 +1,4 @@
-//! Brings the folder at the target to the version of a part: what is different, what is written for it, and its record.
+//! Updates the folder at the target to a new version: finds the differences, writes them, and records the result.
 use std::{
     ffi::OsStr,
     fs::{self, Metadata, Permissions},
@@ -26,11 +26,11 @@ use crate::disk::{
     update::{Step, Update, is_interference, slot},
 };
 
-/// What distinguishes a new version from the folder that is there.
+/// The differences between a new version and the present folder.
 struct Differences<'a> {
     /// Entries to remove; those in a folder precede it.
     gone: Vec<&'a SelectedEntry>,
-    /// Entries that are new or different, and what they replace.
+    /// New or changed entries, each with the one that it replaces.
     made: Vec<(&'a SelectedEntry, Option<&'a SelectedEntry>)>,
     /// All entries of the new version, and the identities of those that stay.
     all: Vec<(&'a [u8], Option<Hash>)>,
@@ -40,13 +40,13 @@ struct Differences<'a> {
 type Steps = (Vec<Step>, Vec<Option<Hash>>);
 
 impl PartFile {
-    /// Replaces what differs in the folder at the target; false if the folder must be made anew.
+    /// Replaces the changed entries of the folder at the target; false if the whole folder must be written.
     pub(super) fn update(&self, packed: &mut Packed) -> Result<bool, StoreError> {
         let staging = Staging::of(&self.target, None);
         let Some(_locked) = lock_folder(&self.target).filter(|_| self.options.selection.is_none()) else {
             return Ok(false);
         };
-        // Another process may have been killed meanwhile.
+        // Another process may have been killed during its update since the last check.
         if exists(&staging.update()) {
             return Ok(false);
         }
@@ -105,8 +105,8 @@ impl PartFile {
         update.end(&journal).map_err(failed)?;
         Ok(fingerprint.is_some())
     }
-    /// Writes what is new to the disk, under the numbers of the steps; `None` if the folder has changed. With each step
-    /// comes what it replaces, as it was seen.
+    /// Writes the new entries to the disk, under the numbers of their steps; `None` if the folder has changed. Returns
+    /// each step with the identity of the entry that it replaces.
     fn write_steps(
         &self,
         packed: &mut Packed,
@@ -144,7 +144,7 @@ impl PartFile {
         self.sync_slots(slots, steps.len())?;
         Ok(Some((steps, seen)))
     }
-    /// Waits until what is new is on the disk: it takes the place of bytes that were safe.
+    /// Waits until the new entries are on the disk: they replace bytes that a power cut would have left.
     fn sync_slots(&self, slots: &Path, count: usize) -> Result<(), StoreError> {
         let failed = |path: &Path, error: &std::io::Error| io_error("write to disk", path, error);
         if count > SYNCED_ONE_BY_ONE {
@@ -164,8 +164,8 @@ impl PartFile {
     }
 }
 
-/// Ends the update of the folder `target` in which a process was killed or lost its power. If somebody else has changed
-/// the folder since, the update is undone.
+/// Ends an update of the folder `target` that a kill or a power cut has interrupted. If the folder was changed since, the
+/// update is undone.
 pub(super) fn end_update(target: &Path, state_dir: Option<&Path>) -> Result<(), StoreError> {
     let staging = Staging::of(target, None);
     let (journal, slots) = (staging.update(), staging.changes());
@@ -195,7 +195,7 @@ pub(super) fn end_update(target: &Path, state_dir: Option<&Path>) -> Result<(), 
     staging.remove();
     Ok(())
 }
-/// Waits until no other process updates the folder; `None` if it is none.
+/// Waits until no other process updates the folder; `None` if there is no folder.
 fn lock_folder(folder: &Path) -> Option<fs::File> {
     let options =
         fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY).open(folder);
@@ -224,8 +224,8 @@ fn remember(target: &Path, slots: &Path, steps: &[Step], state_dir: Option<&Path
 }
 
 impl Differences<'_> {
-    /// The fingerprint of the new version; `made` gives the identities of what is new in it by the number of its step,
-    /// and its path.
+    /// The fingerprint of the new version. `made` gives the identity of a new entry by the number of its step and its
+    /// path.
     fn fingerprint(&self, made: impl Fn(usize, &[u8]) -> Option<Hash>) -> Option<Hash> {
         let mut steps = self.gone.len()..;
         let identities = self.all.iter().map(|(path, identity)| identity.or_else(|| made(steps.next()?, path)));
@@ -334,14 +334,14 @@ fn prepare_folders(target: &Path, old: &Selected, new: &Selected) -> Result<bool
     }
     Ok(true)
 }
-/// Whether what a step has replaced is what was seen before; a folder must be empty.
+/// Whether a step has replaced the entry of identity `seen`; a folder must be empty.
 fn is_as_seen(slot: &Path, seen: Hash) -> bool {
     symlink_metadata(slot).is_ok_and(|now| {
         let is_empty = || fs::read_dir(slot).is_ok_and(|mut entries| entries.next().is_none());
         identity_if_renamed(&now) == seen && (!now.is_dir() || is_empty())
     })
 }
-/// What of an entry stays when it is renamed.
+/// The identity of an entry that a rename does not change.
 fn identity_if_renamed(metadata: &Metadata) -> Hash {
     if metadata.is_dir() { identity_of(metadata) } else { placed_fingerprint(metadata) }
 }

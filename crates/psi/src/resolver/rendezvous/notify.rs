@@ -25,8 +25,8 @@ const NOTICE_BYTES_MAX: usize = 48 << 10;
 /// spread over at most five minutes, which the shortest registration outlasts.
 const REGISTER_EACH: Duration = Duration::from_millis(1);
 const SPREAD_RECORDS_MAX: u32 = 300_000;
-/// Time between two looks at who learns of which publishers: in a swarm each receiver becomes a publisher, and each
-/// subscriber would be told of each of them.
+/// Time between two choices of the publishers that subscribers learn. In a swarm each receiver becomes a publisher, and
+/// each of these changes would cost a request per subscriber.
 const NAMING_PAUSE: Duration = Duration::from_millis(200);
 
 impl Rendezvous {
@@ -210,7 +210,7 @@ impl Rendezvous {
                 }
                 (request.metric, request.paths) = (metric, k.min(PATHS_MAX as u8));
                 request.lease_ms = u32::try_from(held.expires.since(now).as_millis()).unwrap_or(u32::MAX);
-                // The managers know no others of this transfer, unless this node has just begun to act.
+                // The managers know only these publishers of the transfer, unless this node has just taken over.
                 let was_told = |node: &NodeId| known.is_none_or(|known| known.iter().any(|(known, _)| known == node));
                 request.withdrawn = withdrawn.iter().filter(|(node, _)| was_told(node)).copied().collect();
                 request.publishers = named.iter().filter_map(|(node, _)| publisher(record, *node)).collect();
@@ -295,7 +295,7 @@ fn publisher(record: &Record, node: NodeId) -> Option<Publisher> {
     let Some(EntryValue::Publisher { label, manifest, .. }) = &held.value else { return None };
     Some(Publisher { node, version: held.version, label: label.clone(), manifest: manifest.clone() })
 }
-/// Leaves out manifests that are those of the publisher before.
+/// Empties each manifest that equals the one before.
 fn share_manifests(publishers: &mut [Publisher]) {
     publishers.sort_by(|a, b| a.manifest.cmp(&b.manifest));
     for at in (1..publishers.len()).rev() {

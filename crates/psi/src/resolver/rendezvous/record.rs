@@ -68,14 +68,14 @@ pub(super) struct Record {
 pub(super) struct Naming {
     /// The publishers that each subscription has learnt, with their versions.
     pub(super) told: BTreeMap<(NodeId, u32), Vec<(NodeId, u64)>>,
-    /// When to look again at who learns of which; `None` while no publisher has changed.
+    /// When to choose again; `None` while no publisher has changed.
     pub(super) due: Option<Time>,
     /// When it last did.
     last: Option<Time>,
 }
 
 impl Naming {
-    /// A publisher has changed: looks again, at most once in `pause`.
+    /// A publisher has changed: a new choice is due, at most one in `pause`.
     pub(super) fn note(&mut self, now: Time, pause: Duration) {
         let due = self.last.map_or(now, |last| (last + pause).max(now));
         self.due.get_or_insert(due);

@@ -55,7 +55,7 @@ impl Shapes {
             shape.new = difference(&present.ways, &shape.ways).copied().collect();
         }
     }
-    /// Whether a search in the present graph would choose the same for a transfer with these ends.
+    /// Whether a search in the present graph would choose the same paths for a transfer with these ends.
     fn hold(&self, selection: &Selection, is_end: impl Fn(NodeId) -> bool) -> bool {
         let Some(shape) = self.known.iter().find(|shape| shape.number == selection.shape) else { return false };
         shape.lost.is_disjoint(&selection.used) && !shape.new.iter().any(|way| way.concerns(&is_end))
@@ -82,7 +82,7 @@ impl Shapes {
     }
 }
 
-/// What is in `these` and not in `others`; both are in order.
+/// The elements of `these` that `others` lacks; both are sorted.
 fn difference<'a>(these: &'a [Way], others: &'a [Way]) -> impl Iterator<Item = &'a Way> {
     let mut others = others.iter().peekable();
     these.iter().filter(move |way| {
