@@ -29,7 +29,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 use tributary::{ApiError, LocalApi};
-use tributary_net::disk::ObjectCache;
+use tributary_net::{disk::ObjectCache, platform};
 
 use crate::{
     api::{
@@ -143,7 +143,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
         };
         let _ = stream.set_nodelay(true);
         // A client that reads nothing would hold its session, and so one of the node's fetches, for ever.
-        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
+        let _ = platform::limit_unacknowledged(&(&stream).into(), STALL_MAX);
         let Ok(own) = stream.local_addr() else { continue };
         let (shared, watcher) = (Arc::clone(&shared), graceful.watcher());
         let open = shared.service.as_ref().map(|service| Arc::clone(&service.meter.connections));

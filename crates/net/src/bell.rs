@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use nix::sys::eventfd::EventFd;
+use crate::platform::Wake;
 
 /// Rung by a thread that has done something for a node; its driver then calls [`tributary_core::Node::handle_storage`].
 /// Clones are one bell. It may be rung before there is a driver, and by any number of threads.
@@ -14,7 +14,7 @@ pub struct Bell(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     is_rung: AtomicBool,
-    wake: OnceLock<Arc<EventFd>>,
+    wake: OnceLock<Arc<Wake>>,
 }
 
 impl Bell {
@@ -23,8 +23,7 @@ impl Bell {
         if !self.0.is_rung.swap(true, Ordering::AcqRel)
             && let Some(wake) = self.0.wake.get()
         {
-            // It fails only if 2^64 - 2 calls are unread, and then the thread is awake already.
-            let _ = wake.write(1);
+            wake.ring();
         }
     }
     /// Whether it was rung since the last call.
@@ -32,10 +31,10 @@ impl Bell {
         self.0.is_rung.load(Ordering::Relaxed) && self.0.is_rung.swap(false, Ordering::AcqRel)
     }
     /// From now on `wake` wakes its waiting driver.
-    pub(crate) fn attach(&self, wake: &Arc<EventFd>) {
+    pub(crate) fn attach(&self, wake: &Arc<Wake>) {
         let _ = self.0.wake.set(Arc::clone(wake));
         if self.0.is_rung.load(Ordering::Acquire) {
-            let _ = wake.write(1);
+            wake.ring();
         }
     }
 }

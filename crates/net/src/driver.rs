@@ -6,7 +6,6 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use tributary_core::{FaceId, Node, Time, event::Event, link::LinkChange};
 
@@ -16,6 +15,7 @@ use crate::{
     error::DriverError,
     event_loop::{Command, EventLoop},
     faces::Faces,
+    platform::Wake,
     stats::DriverStats,
     stream::{StreamAddress, StreamFaceConfig, table::Streams},
 };
@@ -50,8 +50,7 @@ impl Driver {
         }
         let failed =
             |error: std::io::Error| DriverError::Refused(format!("cannot start the thread of a driver: {error}"));
-        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        let wake = Arc::new(EventFd::from_flags(flags).map_err(|errno| failed(errno.into()))?);
+        let wake = Arc::new(Wake::new().map_err(failed)?);
         let (sender, commands) = mpsc::channel();
         let clock = Clock::new();
         let wake_loop = Arc::clone(&wake);
@@ -68,7 +67,7 @@ impl Driver {
 #[derive(Debug)]
 pub struct DriverHandle<N> {
     sender: mpsc::Sender<Command<N>>,
-    wake: Arc<EventFd>,
+    wake: Arc<Wake>,
     thread: Mutex<Thread>,
     clock: Clock,
     listen_addrs: Vec<SocketAddr>,
@@ -190,8 +189,7 @@ impl<N> DriverHandle<N> {
     }
     fn send(&self, command: Command<N>) -> Result<(), DriverError> {
         self.sender.send(command).map_err(|_| self.wait_for_end())?;
-        // It fails only if 2^64 - 2 calls are unread, and then the thread is awake already.
-        let _ = self.wake.write(1);
+        self.wake.ring();
         Ok(())
     }
     /// Waits until the node's thread has ended: it was stopped, or the node panicked.

@@ -9,8 +9,7 @@ use std::{
 use bytes::BytesMut;
 use nix::{
     errno::Errno,
-    poll::{PollFd, PollFlags, ppoll},
-    sys::eventfd::EventFd,
+    poll::{PollFd, PollFlags},
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
@@ -29,6 +28,7 @@ use crate::{
     config::FaceConfig,
     error::DriverError,
     faces::{Face, Faces},
+    platform::{self, Wake},
     socket::{Route, Sent, UdpPort},
     stats::DriverStats,
     stream::{
@@ -74,7 +74,7 @@ pub(crate) struct EventLoop<N, E> {
     node: N,
     world: World<E>,
     commands: mpsc::Receiver<Command<N>>,
-    wake: Arc<EventFd>,
+    wake: Arc<Wake>,
     /// Rung by storage that works on other threads.
     bell: Bell,
     pool: BufferPool,
@@ -114,7 +114,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         clock: Clock,
         on_event: E,
         commands: mpsc::Receiver<Command<N>>,
-        (wake, bell): (Arc<EventFd>, Bell),
+        (wake, bell): (Arc<Wake>, Bell),
     ) -> Self {
         let mut stats = DriverStats::default();
         for port in &faces.ports {
@@ -135,10 +135,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     }
     /// Runs until stopped, or until the owner is dropped; returns the final counters.
     pub(crate) fn run(mut self) -> DriverStats {
-        // Timers of this thread are due when they are due, not 50 µs later.
-        if let Err(error) = nix::sys::prctl::set_timerslack(1) {
-            tracing::debug!(%error, "timer slack stays as it is");
-        }
+        platform::sharpen_timers();
         self.node.handle_channels([self.world.faces.channels(), self.world.streams.channels()].concat());
         let mut turns_since_look = 0;
         loop {
@@ -385,9 +382,9 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             fds.push(PollFd::new(port.as_fd(), interest));
         }
         fds.extend(self.world.streams.interests().map(|(fd, interest)| PollFd::new(fd, interest)));
-        let timeout = due.map(|due| self.world.clock.until(due).into());
+        let timeout = due.map(|due| self.world.clock.until(due));
         self.world.stats.wait_calls += 1;
-        let ready = match ppoll(&mut fds, timeout, None) {
+        let ready = match platform::wait(&mut fds, timeout) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => 0,
             Err(error) => {
@@ -401,7 +398,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
         if !events[0].is_empty() {
             // The count does not matter: the next turn processes all commands.
-            let _ = self.wake.read();
+            self.wake.clear();
         }
         let (of_ports, of_streams) = events[1..].split_at(self.world.faces.ports.len());
         self.world.streams.set_ready(of_streams.iter().map(|events| !events.is_empty()));

@@ -9,7 +9,7 @@
 //!               │                                      │ pump                  │
 //!  UDP ◄─GSO──  │ batch of equal datagrams ◄─ (Link) ◄───┴─► events ─► callback  │
 //!               └───▲──────────────────────────────────────────────────────────┘
-//!        ppoll, ns ─┘        DriverHandle::call ─► queue + eventfd
+//!         wait, ns ─┘        DriverHandle::call ─► queue + wake-up
 //! ```
 //! | part | module |
 //! |---|---|
@@ -23,6 +23,7 @@
 //! | counters | [`stats`] |
 //! | errors | [`error`] |
 //! | the only clock | [`clock`] |
+//! | what operating systems do differently | [`platform`] |
 //!
 //! # Example
 //! A node that echoes packets, on a port that the kernel chooses:
@@ -68,6 +69,7 @@ pub mod error;
 mod event_loop;
 mod faces;
 pub mod owner;
+pub mod platform;
 mod socket;
 pub mod stats;
 pub mod stream;

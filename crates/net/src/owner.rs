@@ -9,18 +9,17 @@ use std::{
     os::fd::AsFd,
 };
 
-use nix::{
-    sys::socket::{getsockopt, sockopt::PeerCredentials},
-    unistd::geteuid,
-};
+use nix::unistd::geteuid;
+
+use crate::platform;
 
 /// Whether the user at the other end of a Unix stream socket is the owner of this process, or root.
 pub fn is_unix_peer_owner(socket: &impl AsFd) -> bool {
-    getsockopt(&socket.as_fd(), PeerCredentials).is_ok_and(|peer| is_owner(peer.uid()))
+    platform::peer_uid(socket).is_some_and(is_owner)
 }
 
 /// Whether the other end `peer` of a TCP connection to `own` on this machine belongs to the owner of this process, or
-/// root. False if the kernel has no entry, as for a peer in another network namespace.
+/// root. False if the kernel has no entry, as for a peer in another network namespace, or no table, as on macOS.
 pub fn is_tcp_peer_owner(own: SocketAddr, peer: SocketAddr) -> bool {
     // A socket of IPv6 may carry a connection of IPv4.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];

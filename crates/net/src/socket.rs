@@ -8,7 +8,7 @@ use std::{
 
 use nix::{
     errno::Errno,
-    sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt, sockopt},
+    sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg},
 };
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -17,6 +17,7 @@ use crate::{
     batch::{Batch, SEGMENTS_MAX},
     config::DriverConfig,
     error::DriverError,
+    platform,
     stats::DriverStats,
 };
 
@@ -73,7 +74,7 @@ impl UdpPort {
         }
         if let Some(device) = device {
             let hint = "list devices with `ip link`; binding to one may need root";
-            socket.bind_device(Some(device.as_bytes())).map_err(|error| {
+            platform::bind_device(&socket, device).map_err(|error| {
                 DriverError::Refused(format!("cannot bind {local} to device '{device}': {error}; hint: {hint}"))
             })?;
         }
@@ -107,8 +108,7 @@ impl UdpPort {
             DriverError::Refused(format!("cannot bind {local}: {why}"))
         })?;
         let state = UdpSocketState::new((&socket).into()).map_err(failed("set options"))?;
-        // Arrival timestamps are not used, and the kernel would take one for each packet.
-        let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &false);
+        platform::forgo_timestamps(&socket);
         let bound = socket.local_addr().map_err(failed("ask for the address"))?;
         let local = bound.as_socket().unwrap_or(local);
         let segments_max = state.max_gso_segments().clamp(1, SEGMENTS_MAX);
@@ -224,9 +224,13 @@ impl UdpPort {
         let count = batch.gather(&mut slices);
         let segment = batch.segment as u16;
         let (v4, v6);
-        // Without a source the second of them is not sent.
-        let mut control = [ControlMessage::UdpGsoSegments(&segment), ControlMessage::UdpGsoSegments(&segment)];
-        let mut used = usize::from(batch.parts.len() > 1);
+        // Only those that are used are sent.
+        let mut control = [ControlMessage::ScmRights(&[]), ControlMessage::ScmRights(&[])];
+        let mut used = 0;
+        if batch.parts.len() > 1 {
+            control[0] = platform::segmentation(&segment).ok_or(Errno::EOPNOTSUPP)?;
+            used = 1;
+        }
         match route.source {
             Some(IpAddr::V4(source)) => {
                 let spec_dst = nix::libc::in_addr { s_addr: u32::from_ne_bytes(source.octets()) };
@@ -287,28 +291,27 @@ impl Buffer {
     }
     fn sysctl(self) -> &'static str {
         match self {
-            Buffer::Receive => "net.core.rmem_max",
-            Buffer::Send => "net.core.wmem_max",
+            Buffer::Receive => platform::BUFFER_LIMITS[0],
+            Buffer::Send => platform::BUFFER_LIMITS[1],
         }
     }
     /// Requests `bytes` bytes, with privileges if there are any, and returns the granted size.
     fn size(self, socket: &Socket, wanted_bytes: usize) -> usize {
-        let (plain, forced) = match self {
+        let (plain, is_forced) = match self {
             Buffer::Receive => {
-                (socket.set_recv_buffer_size(wanted_bytes), setsockopt(socket, sockopt::RcvBufForce, &wanted_bytes))
+                (socket.set_recv_buffer_size(wanted_bytes), platform::force_receive_buffer(socket, wanted_bytes))
             }
             Buffer::Send => {
-                (socket.set_send_buffer_size(wanted_bytes), setsockopt(socket, sockopt::SndBufForce, &wanted_bytes))
+                (socket.set_send_buffer_size(wanted_bytes), platform::force_send_buffer(socket, wanted_bytes))
             }
         };
-        if plain.is_err() && forced.is_err() {
+        if plain.is_err() && !is_forced {
             return 0;
         }
         let granted = match self {
             Buffer::Receive => socket.recv_buffer_size(),
             Buffer::Send => socket.send_buffer_size(),
         };
-        // Linux books twice the size for its own administration, and returns that figure.
-        granted.unwrap_or(0) / 2
+        granted.unwrap_or(0) / platform::BUFFER_SHARE
     }
 }

@@ -18,12 +18,11 @@ use std::{
     time::Duration,
 };
 
-use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use tributary_core::Time;
 
 use super::fs::{FileSystem, read, real, replace};
-use crate::{Clock, wall_clock};
+use crate::{Clock, platform, wall_clock};
 
 /// The file in a folder.
 pub(super) const FILE: &str = "age";
@@ -50,9 +49,8 @@ impl Reading {
     /// What this machine shows now. Where a boot has no name, each process counts as one.
     pub fn now() -> Reading {
         static PROCESS: OnceLock<(String, Clock)> = OnceLock::new();
-        let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME);
-        let (boot, uptime) = match (fs::read_to_string("/proc/sys/kernel/random/boot_id"), uptime) {
-            (Ok(boot), Ok(uptime)) => (boot.trim().into(), uptime.into()),
+        let (boot, uptime) = match (fs::read_to_string("/proc/sys/kernel/random/boot_id"), platform::uptime()) {
+            (Ok(boot), Some(uptime)) => (boot.trim().into(), uptime),
             _ => {
                 let (name, clock) = PROCESS.get_or_init(|| (format!("process-{:?}", wall_clock()), Clock::new()));
                 (name.clone(), clock.now().since(Time::ZERO))

@@ -1,9 +1,7 @@
 //! A file as an object.
 use bytes::Bytes;
-use rustix::io::ReadWriteFlags;
 use std::{
-    fs,
-    io::{self, IoSliceMut},
+    fs, io,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -15,6 +13,7 @@ use super::{
     publish::{OpenSource, Published, Source, identify, modified_micros, unreadable},
     snapshot,
 };
+use crate::platform;
 
 /// A published file.
 pub type FileObject = Published<FileSource>;
@@ -83,10 +82,9 @@ impl Source for FileSource {
             return copy_from(bytes, offset, buffer).is_ok();
         }
         let length = buffer.len();
-        let mut slices = [IoSliceMut::new(buffer)];
         // The kernel returns bytes in memory and an error for the others; file systems that cannot distinguish return
         // an error for all.
-        let read = self.file.with_open(|file| rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT));
+        let read = self.file.with_open(|file| platform::read_cached_at(file, buffer, offset));
         read.is_some_and(|read| read.is_ok_and(|read| read == length))
     }
 }

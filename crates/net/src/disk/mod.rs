@@ -112,11 +112,10 @@ fn check_chunk(manifest: &Manifest, index: ChunkIndex, bytes: &[u8], path: &Path
 /// # Errors
 /// [`StoreError::Later`] with the space that is needed and left.
 pub fn check_room(file: &Path, bytes: u64) -> Result<(), StoreError> {
-    let Ok(disk) = nix::sys::statvfs::statvfs(parent(file)) else { return Ok(()) };
-    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let Some(free) = fs::FileSystem::free_bytes(&fs::RealFileSystem, parent(file)) else { return Ok(()) };
     let have = std::fs::metadata(file).map_or(0, |file| file.blocks().saturating_mul(512));
     let need = bytes.saturating_sub(have);
-    if disk.blocks() > 0 && need > free {
+    if need > free {
         let reason = format!("it needs {} more, and the disk has {} left", ByteCount(need), ByteCount(free));
         return Err(StoreError::Later { reason: refusal("reserve space for", file, reason).to_string() });
     }

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use nix::errno::Errno;
-use socket2::{Domain, Socket, TcpKeepalive, Type};
+use socket2::{SockRef, Socket, TcpKeepalive, Type};
 use tungstenite::{
     HandshakeError, Message, WebSocket,
     handshake::{
@@ -23,6 +23,7 @@ use tungstenite::{
 };
 
 use super::{Framing, PacketLength, StreamAddress};
+use crate::platform;
 
 /// A connected stream, or one that is being connected.
 pub(super) struct Connection {
@@ -391,9 +392,9 @@ fn read_messages(web: &mut WebSocket<Socket>) -> Result<Vec<Bytes>, String> {
 }
 fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    if socket.domain()? != Domain::UNIX {
+    if !socket.local_addr()?.is_unix() {
         socket.set_tcp_nodelay(true)?;
-        socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
+        platform::limit_unacknowledged(&SockRef::from(socket), SILENCE_MAX)?;
         let probes = TcpKeepalive::new().with_time(SILENCE_MAX / 3).with_interval(SILENCE_MAX / 3);
         socket.set_tcp_keepalive(&probes)?;
     }
@@ -425,6 +426,7 @@ impl AsFd for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::Domain;
 
     #[test]
     fn what_waits_leaves_in_its_order_however_little_the_kernel_takes() {

@@ -394,8 +394,9 @@ fn listen(address: &StreamAddress, access: UnixAccess) -> io::Result<Listener> {
     socket.set_nonblocking(true)?;
     if let StreamAddress::Unix(path) = address {
         clear_stale(path, &target)?;
-        // The file gets the mode of the socket when it is bound: there is no moment at which others can connect.
-        fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        // On Linux the file gets the mode of the socket when it is bound. Elsewhere the system refuses this; nobody can
+        // connect there either, before the socket listens, and then the file has its mode.
+        let _ = fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR);
     } else {
         socket.set_reuse_address(true)?;
         if target.domain() == Domain::IPV6 {

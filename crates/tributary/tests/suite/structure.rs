@@ -59,6 +59,23 @@ fn no_module_of_the_facade_uses_what_stands_above_it() {
 }
 
 #[test]
+fn only_the_platform_module_asks_for_the_operating_system() {
+    const QUESTIONS: [&str; 6] =
+        ["target_os", "target_family", "target_env", "target_vendor", "cfg(unix", "cfg(windows"];
+    let asks = |code: &PathBuf| {
+        let text = without_comments(&fs::read_to_string(code).expect("sources are readable"));
+        QUESTIONS.iter().any(|question| text.contains(question))
+    };
+    let mut asking: BTreeSet<String> = BTreeSet::new();
+    for file in rust_files(&crates()).iter().filter(|file| asks(file)) {
+        let below = file.strip_prefix(crates()).expect("it is below");
+        asking.insert(below.parent().unwrap_or(below).display().to_string());
+    }
+    // This test names them.
+    assert_eq!(asking.into_iter().collect::<Vec<_>>(), ["net/src/platform", "tributary/tests/suite"]);
+}
+
+#[test]
 fn no_files_of_the_facade_and_of_the_program_use_each_other_in_a_circle() {
     for sources in ["tributary/src", "cli/src"] {
         let sources = Sources::read(&crates().join(sources));

@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use nix::fcntl::{FallocateFlags, fallocate};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::{Access, Create, FileSystem, FsFile, Kind, Links, Lock, Metadata, OpenOptions, Rename, Wait};
+use crate::platform;
 
 /// What the kernel does, as it is.
 #[derive(Clone, Copy, Default, Debug)]
@@ -65,8 +65,8 @@ impl FileSystem for RealFileSystem {
         }
     }
     fn free_bytes(&self, path: &Path) -> Option<u64> {
-        let disk = nix::sys::statvfs::statvfs(path).ok()?;
-        (disk.blocks() > 0).then(|| disk.blocks_available().saturating_mul(disk.fragment_size()))
+        let disk = rustix::fs::statvfs(path).ok()?;
+        (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }
 
@@ -90,11 +90,10 @@ impl FsFile for File {
         File::sync_all(self)
     }
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        Ok(fallocate(self, FallocateFlags::empty(), signed(offset)?, signed(length)?)?)
+        platform::allocate(self, offset, length)
     }
     fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
-        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        Ok(fallocate(self, flags, signed(offset)?, signed(length)?)?)
+        platform::punch_hole(self, offset, length)
     }
     fn lock(&self, lock: Lock, wait: Wait) -> io::Result<()> {
         let tried = match (lock, wait) {
@@ -125,7 +124,4 @@ fn of(metadata: &fs::Metadata) -> Metadata {
         links: metadata.nlink(),
         mode: metadata.mode(),
     }
-}
-fn signed(bytes: u64) -> io::Result<i64> {
-    i64::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

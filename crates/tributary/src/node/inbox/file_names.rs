@@ -8,12 +8,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2, statat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat},
     io::Errno,
 };
 use tributary_content::{Name, ObjectKind, StoreError};
 use tributary_core::printable;
-use tributary_net::disk::is_reserved;
+use tributary_net::{disk::is_reserved, platform::open_folder_beneath};
 
 /// The NDN type of ordinary components.
 const GENERIC: u16 = 8;
@@ -103,17 +103,12 @@ impl Below {
     }
 }
 
-/// Opens a folder beneath `folder`, over no link on the way: with one call if the kernel has it (openat2, Linux 5.6),
-/// else step by step.
+/// Opens a folder beneath `folder`, over no link on the way: with one call if the system has it, else step by step.
 fn open_folder(folder: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
     if below.as_os_str().is_empty() {
         return folder.try_clone().map_err(|_| Errno::MFILE);
     }
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match openat2(folder, below, FOLDER, Mode::empty(), resolve) {
-        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => open_folder_in_steps(folder, below),
-        opened => opened,
-    }
+    open_folder_beneath(folder, below, FOLDER).unwrap_or_else(|| open_folder_in_steps(folder, below))
 }
 fn open_folder_in_steps(folder: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
     let mut at = folder.try_clone().map_err(|_| Errno::MFILE)?;
