@@ -1,7 +1,7 @@
 //! The rivals over the three paths of targets 7 to 9: 20, 12 and 8 Mbit/s, round-trip time 40 ms, 50 MB from three
 //! servers, three connections in parallel; TCP also with a receive window made to measure (the last two rows). Time ÷ fluid bound, median of some seeds with the extremes.
 //!
-//! `cargo run --release -p tributary-lab --example rivals_paths [SEEDS]`
+//! `cargo run --release -p trib-lab --example rivals_paths [SEEDS]`
 #![expect(clippy::print_stdout, reason = "an example prints its table")]
 use tributary_core::{Duration, Rate, Time};
 use tributary_lab::rivals::{DownloadConfig, DownloadOutcome, PathSpec, Rival, download};

@@ -1,7 +1,7 @@
 //! Runs a scenario in virtual time: two publishers, a receiver with two links, and a link that fails.
 //!
 //! ```sh
-//! cargo run -p tributary-lab --example simulate
+//! cargo run -p trib-lab --example simulate
 //! ```
 use std::error::Error;
 use tributary_lab::simulation::{Outcome, Simulation, file::ScenarioFile};

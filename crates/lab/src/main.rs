@@ -17,7 +17,7 @@ use program::{
 const SCENARIOS: [Page; 1] = [Page {
     title: "tributary-scenario.toml",
     about: "scenario for trib sim",
-    text: include_str!("../../../docs/reference/scenario.md"),
+    text: include_str!("../pages/scenario.md"),
 }];
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! How the name service grows: `cargo run --release -p tributary-mf --example names_bench [NAMES_MAX [ROUTERS]]`
+//! How the name service grows: `cargo run --release -p trib-mf --example names_bench [NAMES_MAX [ROUTERS]]`
 //!
 //! One device publishes 10², 10³ … names in one scope through its access router, all of them are listed in pages by another
 //! one, and then all are held for three lifetimes. Client, front and replicas are those of real nodes; a link with a delay

@@ -1,7 +1,7 @@
 //! What path tags cost, in bytes and time, as random labels and as Huffman codes. Look-ups are measured by
 //! `cargo xtask bench ndn-lookup`.
 //!
-//! `cargo run --release -p tributary-ndn --example tags_bench`
+//! `cargo run --release -p trib-ndn --example tags_bench`
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 use std::{
     hint::black_box,

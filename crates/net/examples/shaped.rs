@@ -1,7 +1,7 @@
 //! How well the driver keeps the rate and delay of emulated links on real sockets, and its cost.
 //!
 //! ```text
-//! cargo run --release -p tributary-net --example shaped -- [SECONDS] [MBPS ...]
+//! cargo run --release -p trib-net --example shaped -- [SECONDS] [MBPS ...]
 //! ```
 //! For each rate one face offers 1.2 times the rate for some seconds; the receiver measures the arrivals. Lateness is
 //! the time from when a packet should have arrived, by the emulated link, to when the receiving node got it.

@@ -1,5 +1,5 @@
 //! The share of paths for which a Bloom filter of each size suffices with 1, 8 and 64 salts:
-//! `cargo run --release -p tributary-psi --example filter_sizes`
+//! `cargo run --release -p trib-psi --example filter_sizes`
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 
 use tributary_core::{FaceId, NodeId, Random};

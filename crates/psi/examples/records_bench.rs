@@ -1,5 +1,5 @@
 //! How the rendezvous function grows:
-//! `cargo run --release -p tributary-psi --example records_bench [ITEMS_MAX [HOSTS [NODES [MBPS]]]]`
+//! `cargo run --release -p trib-psi --example records_bench [ITEMS_MAX [HOSTS [NODES [MBPS]]]]`
 //!
 //! Hosts publish 10³, 10⁴ … items, each host in private scopes of at most 10,000; during that time one of them fetches
 //! published items, then 100 random ones in turn, and then all publications are held for three leases. Hosts,

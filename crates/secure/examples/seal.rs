@@ -1,5 +1,5 @@
 //! What protection costs: CPU seconds per GiB to seal and to open batches, as a driver calls the layer.
-//! `cargo run --release -p tributary-secure --example seal -- [PACKET BYTES]`
+//! `cargo run --release -p trib-secure --example seal -- [PACKET BYTES]`
 #![expect(clippy::print_stdout, reason = "it is a measurement")]
 use std::{collections::VecDeque, time::Instant};
 

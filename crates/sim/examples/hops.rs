@@ -1,6 +1,6 @@
 //! Packet-hops per second of the bare simulator: a sender, three trivial forwarders and a sink in a chain.
 //!
-//! `cargo run --release -p tributary-sim --example hops [PACKETS]`
+//! `cargo run --release -p trib-sim --example hops [PACKETS]`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints wall-clock figures")]
 use std::time::Instant;
 

@@ -162,8 +162,8 @@ mod tests {
     fn each_key_of_the_book_is_an_entry_of_the_manual() {
         let of = |title, text| Page { title, about: "", text };
         let pages = [
-            of("tributary.toml", include_str!("../../../docs/reference/config.md")),
-            of("tributary-scenario.toml", include_str!("../../../docs/reference/scenario.md")),
+            of("tributary.toml", include_str!("../pages/config.md")),
+            of("tributary-scenario.toml", include_str!("../pages/scenario.md")),
         ];
         for page in &pages {
             let roff = roff(page);

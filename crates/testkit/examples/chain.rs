@@ -1,6 +1,6 @@
 //! Packet-hops per second of the simulator with real protocol code: one transfer over four hops of PSI nodes.
 //!
-//! `cargo run --release -p tributary-testkit --features psi --example chain [MIB [off|headers [CACHE_MIB]]]`; under
+//! `cargo run --release -p trib-testkit --features psi --example chain [MIB [off|headers [CACHE_MIB]]]`; under
 //! `valgrind --tool=callgrind` its instruction count does not depend on other load.
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 use std::time::Duration;

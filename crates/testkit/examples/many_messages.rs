@@ -1,7 +1,7 @@
 //! Messages for a device that is away and is killed while they arrive, from a sender that has left: all arrive, once.
 //!
 //! ```text
-//! cargo run -p tributary-testkit --features mf --example many_messages -- [COUNT [KILLS [SEED [BYTES_MAX [BATCH]]]]]
+//! cargo run -p trib-testkit --features mf --example many_messages -- [COUNT [KILLS [SEED [BYTES_MAX [BATCH]]]]]
 //!
 //!   server ── 1000 ── a ── 100, 5 ms ── b ── 50, 5 ms ── phone
 //! ```

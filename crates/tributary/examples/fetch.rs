@@ -1,7 +1,7 @@
 //! Fetches a name and shows its progress:
 //!
 //! ```sh
-//! cargo run -p tributary --example fetch -- /demo/big copy 127.0.0.1:7001
+//! cargo run -p trib-node --example fetch -- /demo/big copy 127.0.0.1:7001
 //! ```
 use std::{error::Error, path::PathBuf};
 use tributary::{Api, Flow, Get, LocalApi, NodeConfig, Notice, Output, Request};

@@ -1,7 +1,7 @@
 //! The paper's primitives as a program uses them: attach, send, recv, detach, get. Three nodes in one process:
 //!
 //! ```sh
-//! cargo run -p tributary --example messages
+//! cargo run -p trib-node --example messages
 //! ```
 use std::{error::Error, path::Path, sync::Arc};
 use tributary::{

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! trib node --config examples/router.toml
-//! cargo run -p tributary --example publish -- SOME_FILE /demo/big 127.0.0.1:7001
+//! cargo run -p trib-node --example publish -- SOME_FILE /demo/big 127.0.0.1:7001
 //! ```
 use std::{error::Error, io::Read, path::PathBuf};
 use tributary::{Api, LocalApi, NodeConfig, Notice, Request, Term};

@@ -12,7 +12,7 @@ use tributary::ApiError;
 use crate::args::Delegated;
 
 const PROGRAM: &str = "trib-lab";
-const HINT: &str = "install the package tributary-lab, or build it: cargo build --release -p tributary-lab";
+const HINT: &str = "install the package tributary-lab, or build it: cargo build --release -p trib-lab";
 
 /// Continues as `trib-lab`.
 pub(crate) fn run(command: &str, delegated: &Delegated, json: bool) -> Result<(), ApiError> {

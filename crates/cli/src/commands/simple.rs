@@ -142,7 +142,7 @@ pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
 const CONFIGS: [Page; 1] = [Page {
     title: "tributary.toml",
     about: "config of a node of Tributary",
-    text: include_str!("../../../../docs/reference/config.md"),
+    text: include_str!("../../pages/config.md"),
 }];
 
 /// `trib man`.

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// `TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway openapi` writes the file.
+    /// `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway openapi` writes the file.
     #[test]
     fn the_committed_description_is_that_of_the_routes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
@@ -228,7 +228,7 @@ mod tests {
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             committed == made,
-            "docs/reference/openapi.json is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway openapi"
+            "docs/reference/openapi.json is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway openapi"
         );
     }
 

@@ -5,12 +5,11 @@ use serde_json::Value;
 
 /// Of requests: `docs/reference/requests.schema.json`.
 pub(crate) static REQUESTS: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../../../docs/reference/requests.schema.json")).expect("the tests parse it")
+    serde_json::from_str(include_str!("../../pages/requests.schema.json")).expect("the tests parse it")
 });
 /// Of events: `docs/reference/events.schema.json`.
-pub(crate) static EVENTS: LazyLock<Value> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../../../docs/reference/events.schema.json")).expect("the tests parse it")
-});
+pub(crate) static EVENTS: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../pages/events.schema.json")).expect("the tests parse it"));
 
 /// The schema of a request's field; null if the request lacks the field.
 pub(crate) fn field(op: &str, name: &str) -> &'static Value {

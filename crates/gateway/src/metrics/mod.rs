@@ -167,7 +167,7 @@ mod tests {
         format!("{before}<!-- metrics:{mark}-->\n{table}<!-- /metrics -->{middle}## All families{counters}")
     }
 
-    /// `TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway metrics` writes the page.
+    /// `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway metrics` writes the page.
     #[test]
     fn the_page_about_metrics_has_each_metric_and_the_metric_of_each_counter() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
@@ -179,7 +179,7 @@ mod tests {
         let page = std::fs::read_to_string(&path).expect("the page");
         assert!(
             page == made,
-            "docs/reference/metrics.md is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway metrics"
+            "docs/reference/metrics.md is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway metrics"
         );
         for (counter, ..) in COUNTED.iter().filter(|(counter, ..)| !RARE.contains(counter)) {
             assert!(page.contains(&format!("| `{counter}` |")), "the page lacks '{counter}'");

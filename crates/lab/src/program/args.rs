@@ -157,7 +157,7 @@ mod tests {
 
     const HEAD: &str = "# Command line of the laboratory
 
-<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-lab --bin trib-lab` writes it. -->
+<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-lab --bin trib-lab` writes it. -->
 
 `trib lab` and `trib sim` are commands of the program `trib-lab`, which `trib` looks for next to itself and then on the PATH. It reads recorded traces from the folder in `TRIBUTARY_DATA`.
 
@@ -168,7 +168,7 @@ Every command has these two options:
     fn the_declarations_are_consistent_and_the_page_says_them() {
         declared().debug_assert();
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/command-line-lab.md");
-        page::check(&file, &page::page(declared(), HEAD, ""), "cargo test -p tributary-lab --bin trib-lab");
+        page::check(&file, &page::page(declared(), HEAD, ""), "cargo test -p trib-lab --bin trib-lab");
     }
 
     #[test]

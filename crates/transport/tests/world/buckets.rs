@@ -1,6 +1,6 @@
 //! The default window behind token buckets: shapers with a queue, and policers without one (`core::link::TokenBucket`).
 //!
-//! `BUCKET_SEEDS=10 cargo test --release -p tributary-transport --test world buckets -- --nocapture`
+//! `BUCKET_SEEDS=10 cargo test --release -p trib-transport --test world buckets -- --nocapture`
 use super::*;
 
 const MBPS: u64 = 16;

@@ -1,6 +1,6 @@
 //! The default window's distinction between random loss and overflow, over many seeds.
 //!
-//! `LOSS_SEEDS=20 cargo test --release -p tributary-transport --test world losses -- --nocapture`
+//! `LOSS_SEEDS=20 cargo test --release -p trib-transport --test world losses -- --nocapture`
 use super::{shared::Contest, *};
 use tributary_core::link::{QueueDiscipline, queue::red::RedConfig};
 

@@ -1,9 +1,9 @@
 //! How tests run random histories: some in each test run, many in a campaign, and one to replay.
 //!
 //! ```text
-//! cargo test -p tributary-net --lib histories                                   some
-//! HISTORIES=100000 cargo test -p tributary-net --lib histories                  a campaign of each kind
-//! HISTORY=77 cargo test -p tributary-net --lib disk::repository::histories_tests      one, with all that it does
+//! cargo test -p trib-net --lib histories                                   some
+//! HISTORIES=100000 cargo test -p trib-net --lib histories                  a campaign of each kind
+//! HISTORY=77 cargo test -p trib-net --lib disk::repository::histories_tests      one, with all that it does
 //! ```
 use std::{
     env, panic,
