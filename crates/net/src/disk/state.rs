@@ -189,6 +189,12 @@ pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Option<Manifest>> {
     }
     let (magic, length) = start.split_at(MAGIC.len());
     let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
+    if magic[..3] == MAGIC[..3] && NEWER_VERSIONS.contains(&magic[3]) {
+        // Not damaged: starting over would lose what that program has verified.
+        let reason =
+            "a newer version of this program has begun this download; finish it with that one, or remove the file";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
     if magic != MAGIC || length > Manifest::BYTES_MAX {
         return Ok(None);
     }
@@ -211,6 +217,8 @@ fn is_filled(file: &dyn FsFile, buffer: &mut [u8], offset: u64) -> io::Result<bo
 }
 
 const MAGIC: &[u8; 4] = b"TrP\x01";
+/// Versions of later programs; other bytes are damage.
+const NEWER_VERSIONS: std::ops::RangeInclusive<u8> = MAGIC[3] + 1..=15;
 const CHECKSUM_BYTES: usize = 16;
 const CHECK_BYTES: usize = 8;
 const SLOT_BYTES: usize = Hash::BYTES + CHECK_BYTES;

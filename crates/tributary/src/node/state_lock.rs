@@ -4,9 +4,10 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
     os::unix::fs::OpenOptionsExt,
+    path::Path,
 };
 use tributary_core::{Duration, Time};
-use tributary_net::Clock;
+use tributary_net::{Clock, disk::replace_file};
 
 use crate::{
     config::NodeConfig,
@@ -15,6 +16,11 @@ use crate::{
 
 /// The locked file in a state folder; it holds the id of the process that has locked it.
 const FILE: &str = "lock";
+/// The file with the number of the folder's format.
+const FORMAT_FILE: &str = "format";
+/// What this program writes. It is raised when an earlier program would misread or lose something; folders of lower
+/// numbers are converted. A folder without the file has format 1.
+const FORMAT: u32 = 1;
 /// How long a process that is about to end may still hold the lock.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Interval of attempts to take the lock.
@@ -32,6 +38,7 @@ impl StateLock {
     /// # Errors
     /// [`ApiError`] names the process that has it.
     pub(crate) fn take(config: &NodeConfig) -> Result<Self, ApiError> {
+        check_format(&config.state_dir)?;
         let path = config.state_dir.join(FILE);
         let failed = |error: &io::Error| ApiError::io("lock", path.display(), error);
         let mut open = OpenOptions::new();
@@ -52,6 +59,11 @@ impl StateLock {
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
             }
         }
+        let format = config.state_dir.join(FORMAT_FILE);
+        if !format.exists() {
+            replace_file(&format, &[format!("{FORMAT}\n").as_bytes()])
+                .map_err(|error| ApiError::io("write", format.display(), &error))?;
+        }
         // Only people read it.
         let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = written {
@@ -59,6 +71,27 @@ impl StateLock {
         }
         Ok(StateLock { _file: file })
     }
+}
+
+/// Refuses a folder of a newer program before anything in it is touched.
+fn check_format(state_dir: &Path) -> Result<(), ApiError> {
+    let path = state_dir.join(FORMAT_FILE);
+    let found = match std::fs::read_to_string(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(ApiError::io("read", path.display(), &error)),
+    };
+    if found.trim().parse().is_ok_and(|format: u32| (1..=FORMAT).contains(&format)) {
+        return Ok(());
+    }
+    let message = format!(
+        "the state folder '{}' was written by a newer version of this program (its format is {:.20}, this one knows up to \
+         {FORMAT}); nothing in it was changed",
+        state_dir.display(),
+        found.trim().escape_debug().to_string()
+    );
+    let hint = "install that version again, or give this node another 'state_dir' in [node]";
+    Err(ApiError::new(ErrorKind::Io, message).with_hint(hint))
 }
 
 fn in_use(file: &mut File, config: &NodeConfig) -> ApiError {
@@ -75,4 +108,39 @@ fn in_use(file: &mut File, config: &NodeConfig) -> ApiError {
         true => format!("ask the node that runs, with --control {}, or {own}", config.control.display()),
         false => format!("wait until it has ended, or {own}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    #[test]
+    fn a_folder_of_a_newer_program_is_refused_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[node]\nlabel = \"a\"\nroles = [\"receiver\"]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = \".\"\n";
+        let config = NodeConfig::parse("a.toml", text, folder.path()).unwrap();
+        fs::write(folder.path().join(FORMAT_FILE), "2\n").unwrap();
+        fs::write(folder.path().join("queue.json"), "what nobody knows yet").unwrap();
+        let seen = || {
+            let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+            let mut seen: Vec<_> =
+                entries.map(|path| (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().ino(), path)).collect();
+            seen.sort();
+            seen
+        };
+        let before = seen();
+        let refusal = StateLock::take(&config).unwrap_err().to_string();
+        assert!(refusal.contains("newer version") && refusal.contains("is 2, this one knows up to 1"), "{refusal}");
+        assert_eq!(seen(), before);
+        // One step earlier it is taken, and so is a folder from before formats had numbers.
+        for format in [Some("1\n"), None] {
+            match format {
+                Some(format) => fs::write(folder.path().join(FORMAT_FILE), format).unwrap(),
+                None => fs::remove_file(folder.path().join(FORMAT_FILE)).unwrap(),
+            }
+            drop(StateLock::take(&config).unwrap());
+            assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "1\n");
+        }
+    }
 }

@@ -446,6 +446,23 @@ fn a_state_cut_or_damaged_anywhere_claims_only_what_is_there() {
     }
 }
 
+#[test]
+fn a_download_that_a_newer_program_has_begun_is_refused_and_stays_as_it_is() {
+    let (directory, mut published) = (directory(), object(5000));
+    let (target, manifest) = (directory.path().join("out"), published.manifest().clone());
+    let mut store = open_default(&target, &manifest).expect("nothing speaks against it");
+    put(&mut store, &mut published, 1);
+    let (state_path, part_path) = (store.state_path.clone(), store.part_path.clone());
+    drop(store);
+    let mut newer = fs::read(&state_path).expect("readable");
+    newer[3] += 1;
+    fs::write(&state_path, &newer).expect("writable");
+    let part = fs::read(&part_path).expect("readable");
+    let refused = open_default(&target, &manifest).expect_err("it is newer").to_string();
+    assert!(refused.contains("a newer version of this program"), "{refused}");
+    assert_eq!((fs::read(&state_path).expect("there"), fs::read(&part_path).expect("there")), (newer, part));
+}
+
 /// Applies the first `steps` steps whole and `bytes` bytes of the next one, as a kill at that moment leaves them.
 fn replay(recorded: &[Step], steps: usize, bytes: usize, part: &Path, state: &Path) {
     let make = |path: &Path| OpenOptions::new().create(true).truncate(false).write(true).open(path);
