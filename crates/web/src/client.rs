@@ -233,6 +233,12 @@ pub(crate) fn tls(options: &ClientOptions, certificate: Option<&(PathBuf, PathBu
             return Err(unusable("it has no certificate".into()));
         }
     }
+    if roots.is_empty() {
+        tracing::warn!(
+            "this machine trusts no certificates, so no https server can be verified: install ca-certificates, or name \
+             a file with 'ca_certificate'"
+        );
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
