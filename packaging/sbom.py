@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the software bill of materials of the program `trib` to standard output.
+"""Writes the software bill of materials of the program `trib` to standard output; with --licences, the licences' texts.
 
 CycloneDX 1.5, from what cargo itself says of the crates that are linked into the program: `cargo metadata --locked` for
 this platform, and the checksums of Cargo.lock. The same commit gives the same bytes.
@@ -7,10 +7,12 @@ this platform, and the checksums of Cargo.lock. The same commit gives the same b
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from datetime import UTC, datetime
+from pathlib import Path
 
 
 def main() -> None:
@@ -70,6 +72,9 @@ def main() -> None:
         return made
 
     ordered = sorted(seen, key=purl)
+    if "--licences" in sys.argv[1:]:
+        licences([packages[of] for of in ordered if packages[of]["source"]])
+        return
     date = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), UTC)
     bom = {
         "bomFormat": "CycloneDX",
@@ -84,5 +89,21 @@ def main() -> None:
     json.dump(bom, sys.stdout, indent=1, ensure_ascii=False)
     print()
 
+
+def licences(crates: list[dict]) -> None:
+    """Prints each text once, below the crates that come with it."""
+    users: dict[str, list[str]] = {}
+    for crate in crates:
+        folder = Path(crate["manifest_path"]).parent
+        named = [file for file in folder.iterdir() if file.is_file() and TEXT.match(file.name)]
+        # Those without a text name their licence only.
+        texts = [file.read_text(errors="replace").strip() for file in sorted(named)]
+        for text in texts or [f"{crate['license'] or 'see its page'} (the crate has no text of it)"]:
+            users.setdefault(text, []).append(f"{crate['name']} {crate['version']} ({crate['license']})")
+    for text, names in sorted(users.items(), key=lambda item: item[1]):
+        print("=" * 80, *names, "-" * 80, text, "", sep="\n")
+
+
+TEXT = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)", re.IGNORECASE)
 
 main()

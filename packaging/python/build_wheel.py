@@ -9,7 +9,6 @@ import argparse
 import base64
 import hashlib
 import os
-import platform
 import re
 import stat
 import sys
@@ -37,14 +36,17 @@ def main() -> None:
             files.append((path.relative_to(HERE / "src").as_posix(), path.read_bytes(), 0o644))
     files.append((f"{name}-{version}.data/scripts/trib", arguments.binary.read_bytes(), 0o755))
     files.append((f"{info}/METADATA", metadata(project, version).encode(), 0o644))
-    wheel = f"Wheel-Version: 1.0\nGenerator: tributary ({version})\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    platforms = tag.removeprefix("py3-none-").split(".")
+    wheel = f"Wheel-Version: 1.0\nGenerator: tributary ({version})\nRoot-Is-Purelib: false\n"
+    wheel += "".join(f"Tag: py3-none-{one}\n" for one in platforms)
     files.append((f"{info}/WHEEL", wheel.encode(), 0o644))
     entries = "".join(
         f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
         for group, points in project["entry-points"].items()
     )
     files.append((f"{info}/entry_points.txt", entries.encode(), 0o644))
-    files.append((f"{info}/licenses/LICENSE", (HERE / "../../LICENSE").read_bytes(), 0o644))
+    texts = [HERE / "../../LICENSE-MIT", HERE / "../../LICENSE-APACHE", arguments.out / "LICENCES-OF-CRATES"]
+    files += [(f"{info}/licenses/{text.name}", text.read_bytes(), 0o644) for text in texts]
     record = f"{info}/RECORD"
     lines = [f"{path},sha256={digest(data)},{len(data)}" for path, data, _ in files] + [f"{record},,"]
     files.append((record, "".join(f"{line}\n" for line in lines).encode(), 0o644))
@@ -66,11 +68,18 @@ def digest(data: bytes) -> str:
 
 
 def platform_tag(binary: Path) -> str:
-    """The oldest C library that the program runs with, by the versions of its symbols (PEP 600)."""
-    versions = re.findall(rb"GLIBC_2\.(\d+)", binary.read_bytes())
+    """The oldest C library that the program runs with, by the versions of its symbols (PEP 600), and its processor.
+
+    A program without any is static: it runs beside every C library (PEP 656).
+    """
+    program = binary.read_bytes()
+    machine = {62: "x86_64", 183: "aarch64", 40: "armv7l"}.get(int.from_bytes(program[18:20], "little"))
+    if program[:4] != b"\x7fELF" or not machine:
+        sys.exit(f"package: '{binary}' is a program for another system or processor than wheels are made for here")
+    versions = re.findall(rb"GLIBC_2\.(\d+)", program)
     if not versions:
-        sys.exit(f"package: '{binary}' is linked with no C library of GNU")
-    return f"manylinux_2_{max(map(int, versions))}_{platform.machine()}"
+        return f"manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
+    return f"manylinux_2_{max(map(int, versions))}_{machine}"
 
 
 def metadata(project: dict, version: str) -> str:
