@@ -87,7 +87,7 @@ pub(super) fn messages(family: Family) -> Vec<(String, Vec<u8>)> {
 
 const NO_COOKIE: [u8; 17] = [0; 17];
 
-/// The first message of a handshake; see the packets of the crate `tributary-secure`.
+/// The first message of a handshake; see the packets of the crate `trib-secure`.
 fn initiation(ephemeral: &[u8], cookie: &[u8]) -> Vec<u8> {
     [&[0xd0, 53, 1], &ephemeral[..3], cookie, &ephemeral[..32]].concat()
 }

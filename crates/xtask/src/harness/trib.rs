@@ -114,7 +114,7 @@ impl Trib {
         note("building trib");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet", "--package", "trib", "--package", "tributary-lab"])
+            .args(["build", "--release", "--quiet", "--package", "trib", "--package", "trib-lab"])
             .status()?;
         if !status.success() {
             return Err("trib does not build; --trib FILE takes another one".into());
