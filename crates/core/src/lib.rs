@@ -61,6 +61,7 @@ extern crate alloc;
 
 mod budget;
 pub mod datagram;
+pub mod ecn;
 pub mod event;
 pub mod ids;
 pub mod link;
@@ -76,6 +77,7 @@ pub mod wire;
 
 pub use budget::Budget;
 pub use datagram::{Datagram, DatagramBatch, HEAD_BYTES_MAX, Transmit, TransmitBuf};
+pub use ecn::Ecn;
 pub use ids::{EchoId, FaceId, NodeId, PathId, PeerKey, SourceId, TimerId, TransferId};
 pub use location::{Location, LocationError};
 pub use node::{FaceAddresses, FaceChange, FaceProtection, FaceRefusal, FaceRequest, Node, PeerPlace, Stranger};

@@ -13,6 +13,8 @@ pub(crate) struct Batch {
     pub(crate) segment: usize,
     /// Bytes of all datagrams.
     pub(crate) bytes: usize,
+    /// The ECN bits of all datagrams.
+    pub(crate) ecn: u8,
     /// Whether the last datagram is shorter, so that no other may follow.
     is_closed: bool,
 }
@@ -23,19 +25,22 @@ pub(crate) const SEGMENTS_MAX: usize = 64;
 const BATCH_BYTES_MAX: usize = 65_507;
 
 impl Batch {
-    /// Whether a datagram of `len` bytes may follow the others within `segments_max`. An empty batch takes any.
-    pub(crate) fn takes(&self, len: usize, segments_max: usize) -> bool {
+    /// Whether a datagram of `len` bytes with these ECN bits may follow the others within `segments_max`. An empty batch
+    /// takes any.
+    pub(crate) fn takes(&self, len: usize, ecn: u8, segments_max: usize) -> bool {
         self.parts.is_empty()
             || !self.is_closed
+                && self.ecn == ecn
                 && (1..=self.segment).contains(&len)
                 && self.parts.len() < segments_max
                 && self.bytes + len <= BATCH_BYTES_MAX
     }
     /// Appends a datagram that [`Batch::takes`].
-    pub(crate) fn push(&mut self, head: &[u8], body: Bytes) {
+    pub(crate) fn push(&mut self, head: &[u8], body: Bytes, ecn: u8) {
         let len = head.len() + body.len();
-        debug_assert!(self.takes(len, SEGMENTS_MAX), "a datagram that does not fit into its run");
+        debug_assert!(self.takes(len, ecn, SEGMENTS_MAX), "a datagram that does not fit into its run");
         if self.parts.is_empty() {
+            self.ecn = ecn;
             self.segment = len;
             self.is_closed = len == 0;
         } else {
@@ -72,7 +77,7 @@ impl Batch {
         self.parts.iter().map(move |(head_len, body)| {
             let end = start + *head_len as usize;
             let mut single = Batch::default();
-            single.push(&self.heads[start..end], body.clone());
+            single.push(&self.heads[start..end], body.clone(), self.ecn);
             start = end;
             single
         })
@@ -89,9 +94,9 @@ mod tests {
 
     /// Whether it was taken.
     fn offer(batch: &mut Batch, head: &[u8], body: Bytes, segments_max: usize) -> bool {
-        let takes = batch.takes(head.len() + body.len(), segments_max);
+        let takes = batch.takes(head.len() + body.len(), 0, segments_max);
         if takes {
-            batch.push(head, body);
+            batch.push(head, body, 0);
         }
         takes
     }
@@ -121,6 +126,14 @@ mod tests {
         batch.clear();
         assert!(offer(&mut batch, b"", body(10), 2) && offer(&mut batch, b"", body(10), 2));
         assert!(!offer(&mut batch, b"", body(10), 2));
+    }
+
+    #[test]
+    fn datagrams_with_other_ecn_bits_travel_apart() {
+        let mut batch = Batch::default();
+        batch.push(b"", body(9), 0b10);
+        assert!(batch.takes(9, 0b10, 64) && !batch.takes(9, 0b11, 64));
+        assert_eq!(batch.singles().map(|single| single.ecn).collect::<Vec<_>>(), [0b10]);
     }
 
     #[test]

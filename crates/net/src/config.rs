@@ -2,7 +2,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use tributary_core::{
-    Duration, FaceId,
+    Duration, Ecn, FaceId,
     link::{LinkConfig, Loss},
 };
 
@@ -46,6 +46,8 @@ pub struct DriverConfig {
     /// Minimum time between two wake-ups for emulated links: faster links send several datagrams at once, up to this
     /// much late. Rates stay exact. Default 100 µs; zero wakes up for each datagram.
     pub shaping_quantum: Duration,
+    /// How outgoing datagrams ask queues to mark them instead of dropping them. Default: [`Ecn::Classic`].
+    pub ecn: Ecn,
     /// Seed of the random choices of links on faces.
     pub seed: u64,
     /// Rung by the node's storage on other threads: the driver then lets the node take the answers.
@@ -70,6 +72,7 @@ impl Default for DriverConfig {
             face_idle: Duration::from_secs(60),
             dynamic_face_first: 65_536,
             shaping_quantum: Duration::from_micros(100),
+            ecn: Ecn::default(),
             seed: 0,
             bell: Bell::default(),
         }

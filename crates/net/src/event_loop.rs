@@ -301,14 +301,22 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         let world = &mut self.world;
         let Some((face, _)) = world.faces.face_mut(place) else { return };
         face.count_in(now, datagrams, meta.len, local_address);
+        let is_marked = face.ecn.on_arrival(now, meta.ecn, datagrams as u64, &mut world.stats.ecn);
         let id = face.id;
         let run = DatagramBatch::new(bytes, stride);
-        let Some((loss, random)) = &mut face.ingress_loss else { return self.node.handle_batch(now, id, run) };
+        // Marks are rare: runs need not carry them.
+        if face.ingress_loss.is_none() && !is_marked {
+            return self.node.handle_batch(now, id, run);
+        }
         for index in 0..datagrams {
-            if loss.next(random) == Fate::Lost {
-                world.stats.ingress_lost += 1;
-            } else {
-                self.node.handle_datagram(now, id, run.datagram(index));
+            let mut datagram = run.datagram(index);
+            if is_marked {
+                datagram.set_marked();
+            }
+            let is_lost = face.ingress_loss.as_mut().is_some_and(|(loss, random)| loss.next(random) == Fate::Lost);
+            match is_lost {
+                true => world.stats.ingress_lost += 1,
+                false => self.node.handle_datagram(now, id, datagram),
             }
         }
     }
@@ -324,7 +332,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             Stranger::Dropped => return None,
             Stranger::Answered(answer) => {
                 let mut batch = Batch::default();
-                batch.push(&[], answer.into());
+                batch.push(&[], answer.into(), 0);
                 let route = Route { source: local_address, ..Route::new(meta.addr) };
                 world.faces.ports[port].send(&route, &mut batch, &mut world.stats);
                 return None;
@@ -433,21 +441,25 @@ impl<E: FnMut(Time, Event)> World<E> {
                 && let Some(datagram) = face.link.as_mut().and_then(|link| link.poll_deliver(now))
             {
                 self.shaped_at = now;
-                self.append(place, datagram.head(), datagram.body().clone());
+                self.append(now, place, (datagram.head(), datagram.body().clone()), datagram.is_marked());
             }
         }
     }
     /// Appends a datagram to the batch of a face, after sending the batch if it is full.
-    fn append(&mut self, place: usize, head: &[u8], body: bytes::Bytes) {
+    fn append(&mut self, now: Time, place: usize, (head, body): (&[u8], bytes::Bytes), is_marked: bool) {
         let Some((face, ports)) = self.faces.face_mut(place) else { return };
         let port = &mut ports[face.port];
+        let Some(ecn) = face.ecn.on_departure(now, is_marked) else {
+            self.stats.marked_drops += 1;
+            return;
+        };
         face.count_out(head.len() + body.len());
-        if !face.batch.takes(head.len() + body.len(), port.segments_max)
+        if !face.batch.takes(head.len() + body.len(), ecn, port.segments_max)
             && let Sent::Refused(error) = port.send(&face.route, &mut face.batch, &mut self.stats)
         {
             refused(face, port, self.clock.now(), error);
         }
-        face.batch.push(head, body);
+        face.batch.push(head, body, ecn);
         if !face.is_dirty {
             face.is_dirty = true;
             self.dirty.push(place);
@@ -590,7 +602,7 @@ impl<E: FnMut(Time, Event)> Outlet for World<E> {
             if head.len() + body.len() > mtu {
                 self.stats.oversize_drops += 1;
             } else {
-                self.append(place, head, body);
+                self.append(now, place, (head, body), false);
             }
         });
     }

@@ -15,6 +15,7 @@ use tributary_core::{
 use crate::{
     batch::Batch,
     config::{DriverConfig, FaceConfig, ListenConfig},
+    ecn::EcnState,
     error::DriverError,
     socket::{Route, UdpPort},
     stats::FaceStats,
@@ -33,6 +34,7 @@ pub(crate) struct Face {
     pub(crate) mtu: usize,
     pub(crate) link: Option<Link>,
     pub(crate) ingress_loss: Option<(LossProcess, Random)>,
+    pub(crate) ecn: EcnState,
     /// Datagrams collected for the next send call.
     pub(crate) batch: Batch,
     /// Whether `batch` is on the list of those to send.
@@ -198,6 +200,7 @@ impl Faces {
             mtu: mtu as usize,
             link,
             ingress_loss,
+            ecn: EcnState::new(self.config.ecn),
             batch: Batch::default(),
             is_dirty: false,
             since: now,

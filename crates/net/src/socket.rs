@@ -4,6 +4,7 @@ use std::{
     io::{self, ErrorKind, IoSlice, IoSliceMut},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -16,6 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::{
     batch::{Batch, SEGMENTS_MAX},
     config::DriverConfig,
+    ecn::CE,
     error::DriverError,
     platform,
     stats::DriverStats,
@@ -28,13 +30,19 @@ pub(crate) struct UdpPort {
     pub(crate) local: SocketAddr,
     /// Datagrams of one GSO call; 1 after the kernel or a device refused GSO.
     pub(crate) segments_max: usize,
-    backlog: VecDeque<(Route, Batch)>,
+    /// Whether the kernel takes ECN bits.
+    takes_ecn: bool,
+    /// With the time since which each batch waits.
+    backlog: VecDeque<(Instant, Route, Batch)>,
     backlog_bytes: usize,
     backlog_bytes_max: usize,
     pub(crate) is_readable: bool,
     pub(crate) warnings: Vec<String>,
     pub(crate) shortfall_bytes: u64,
 }
+
+/// A datagram that waited for the kernel longer than this is marked: the target of CoDel (RFC 8289 §4.4).
+const SOJOURN_MAX: Duration = Duration::from_millis(5);
 
 /// Source and destination of a datagram.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +125,7 @@ impl UdpPort {
             state,
             local,
             segments_max,
+            takes_ecn: true,
             backlog: VecDeque::new(),
             backlog_bytes: 0,
             backlog_bytes_max: config.backlog_bytes_max,
@@ -162,14 +171,18 @@ impl UdpPort {
             return Sent::Blocked;
         }
         self.backlog_bytes += batch.bytes;
-        self.backlog.push_back((*route, std::mem::take(batch)));
+        self.backlog.push_back((Instant::now(), *route, std::mem::take(batch)));
         Sent::Blocked
     }
     /// Sends waiting datagrams, as far as the kernel takes them.
     pub(crate) fn flush(&mut self, stats: &mut DriverStats) {
-        while let Some((route, batch)) = self.backlog.pop_front() {
+        while let Some((since, route, mut batch)) = self.backlog.pop_front() {
+            // This is the queue in front of the link when it is the bottleneck.
+            if batch.ecn != 0 && since.elapsed() > SOJOURN_MAX {
+                batch.ecn = CE;
+            }
             if self.try_send(&route, &batch, stats) == Sent::Blocked {
-                self.backlog.push_front((route, batch));
+                self.backlog.push_front((since, route, batch));
                 return;
             }
             self.backlog_bytes -= batch.bytes;
@@ -207,6 +220,11 @@ impl UdpPort {
                 }
                 sent
             }
+            Err(Errno::EINVAL) if batch.ecn != 0 && self.takes_ecn => {
+                tracing::debug!(local = %self.local, "the kernel takes no ECN bits");
+                self.takes_ecn = false;
+                self.try_send(route, batch, stats)
+            }
             // That address is no longer one of ours; the routing table may know another one.
             Err(Errno::EINVAL | Errno::EADDRNOTAVAIL) if route.source.is_some() => {
                 self.try_send(&Route { source: None, ..*route }, batch, stats)
@@ -224,12 +242,20 @@ impl UdpPort {
         let count = batch.gather(&mut slices);
         let segment = batch.segment as u16;
         let (v4, v6);
+        let class = i32::from(batch.ecn);
         // Only those that are used are sent.
-        let mut control = [ControlMessage::ScmRights(&[]), ControlMessage::ScmRights(&[])];
+        let mut control = [ControlMessage::ScmRights(&[]); 3];
         let mut used = 0;
         if batch.parts.len() > 1 {
             control[0] = platform::segmentation(&segment).ok_or(Errno::EOPNOTSUPP)?;
             used = 1;
+        }
+        if batch.ecn != 0
+            && self.takes_ecn
+            && let Some(codepoint) = platform::codepoint(self.local.is_ipv4(), &batch.ecn, &class)
+        {
+            control[used] = codepoint;
+            used += 1;
         }
         match route.source {
             Some(IpAddr::V4(source)) => {
@@ -262,7 +288,7 @@ impl UdpPort {
                 Sent::Done => {}
                 Sent::Blocked => {
                     self.backlog_bytes += single.bytes;
-                    self.backlog.push_back((*route, single));
+                    self.backlog.push_back((Instant::now(), *route, single));
                 }
                 refused @ Sent::Refused(_) => outcome = refused,
             }

@@ -3,6 +3,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use tributary_core::{FaceId, Time, link::LinkStats};
 
+use crate::ecn::EcnCounts;
+
 /// Counters of a driver since its start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DriverStats {
@@ -40,6 +42,10 @@ pub struct DriverStats {
     pub unknown_face_drops: u64,
     /// Datagrams from unknown peers: on a socket without listener, or beyond the limit of faces.
     pub unknown_peer_drops: u64,
+    /// Datagrams received, by ECN codepoint.
+    pub ecn: EcnCounts,
+    /// Datagrams that a queue here would have marked, for peers without ECN.
+    pub marked_drops: u64,
     /// Datagrams lost on purpose before the node saw them.
     pub ingress_lost: u64,
     /// Sum over all sockets of receive and send buffer bytes that the kernel did not grant.

@@ -11,7 +11,10 @@ use std::{
 use bytes::Bytes;
 use tributary_core::{
     event::Event,
-    link::{LinkChange, LinkConfig, LinkState, Loss},
+    link::{
+        LinkChange, LinkConfig, LinkState, Loss,
+        queue::{QueueDiscipline, threshold::ThresholdConfig},
+    },
     *,
 };
 use tributary_net::{Clock, Driver, DriverConfig, DriverError, DriverHandle, FaceConfig, ListenConfig};
@@ -21,6 +24,7 @@ use tributary_net::{Clock, Driver, DriverConfig, DriverError, DriverHandle, Face
 struct Talker {
     outbox: VecDeque<(FaceId, Vec<Bytes>)>,
     got: Vec<(Time, FaceId, Bytes)>,
+    marked: u64,
     echoes: bool,
     tells: bool,
     reported: VecDeque<Event>,
@@ -28,6 +32,7 @@ struct Talker {
 }
 impl Node for Talker {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        self.marked += u64::from(datagram.is_marked());
         let bytes = datagram.into_bytes();
         if self.tells {
             self.reported.push_back(Event::Note(format!("got {} bytes on {face}", bytes.len())));
@@ -215,6 +220,44 @@ fn a_shaped_face_keeps_its_rate() {
     let stats = client.stop().expect("it stops");
     let link = stats.faces[0].link.expect("it is shaped");
     assert_eq!((link.in_packets, link.out_packets, stats.out_datagrams), (320, 320, 320));
+}
+
+#[test]
+fn marks_of_a_queue_arrive_in_the_header_of_the_network() {
+    for (address, ecn) in [("127.0.0.1:0", Ecn::Classic), ("[::1]:0", Ecn::Scalable), ("127.0.0.1:0", Ecn::Off)] {
+        let listener = ListenConfig::new(address.parse().expect("an address"));
+        let (server, _) = spawn_as(echo, DriverConfig { ecn, ..listening(listener) });
+        let link = LinkConfig {
+            queue_bytes: 1 << 20,
+            discipline: QueueDiscipline::Threshold(ThresholdConfig::DEFAULT),
+            ..LinkConfig::new(Rate::from_mbps(40), Duration::from_millis(1))
+        };
+        let face = FaceConfig { link: Some(link), ..FaceConfig::new(FACE, server.listen_addrs()[0]) };
+        let (client, _) = spawn(DriverConfig { ecn, ..facing(face) });
+        say(&client, FACE, &[100]);
+        got(&client, 1);
+        // Packets of 1,000 bytes, beyond 30,000 of which the queue marks.
+        say(&client, FACE, &[972; 64]);
+        let (marked, arrived) = if ecn == Ecn::Off { (0, 32) } else { (32, 64) };
+        got(&client, 1 + arrived);
+        // Those that are dropped come last.
+        while client.stats().expect("it lives").faces[0].link.expect("it is shaped").out_packets < 65 {
+            thread::yield_now();
+        }
+        let seen = server.call(|node, _| node.marked).expect("it lives");
+        let (sender, receiver) = (client.stop().expect("it stops"), server.stop().expect("it stops"));
+        let counts = receiver.ecn;
+        assert_eq!((seen, counts.marked, counts.ignored), (marked, marked, 0), "{ecn:?}");
+        assert_eq!(sender.marked_drops, 32 - marked, "RFC 3168 §5: what may not be marked is dropped");
+        // The first one left before the peer was heard.
+        let capable = (arrived as u64 - marked, 1);
+        let expected = match ecn {
+            Ecn::Off => (32 + 1, 0, 0),
+            Ecn::Classic => (capable.1, capable.0, 0),
+            Ecn::Scalable => (capable.1, 0, capable.0),
+        };
+        assert_eq!((counts.not_capable, counts.classic, counts.scalable), expected);
+    }
 }
 
 #[test]

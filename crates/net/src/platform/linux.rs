@@ -63,6 +63,10 @@ pub(crate) fn sharpen_timers() {
 pub(crate) fn segmentation(segment: &u16) -> Option<ControlMessage<'_>> {
     Some(ControlMessage::UdpGsoSegments(segment))
 }
+/// The message that gives a datagram these ECN bits, as the two families of addresses want them.
+pub(crate) fn codepoint<'a>(is_ipv4: bool, bits: &'a u8, class: &'a i32) -> Option<ControlMessage<'a>> {
+    Some(if is_ipv4 { ControlMessage::Ipv4Tos(bits) } else { ControlMessage::Ipv6TClass(class) })
+}
 /// Arrival timestamps are not used, and the kernel would take one for each packet.
 pub(crate) fn forgo_timestamps(socket: &Socket) {
     let _ = setsockopt(socket, sockopt::ReceiveTimestampns, &false);

@@ -63,6 +63,9 @@ pub(crate) fn sharpen_timers() {}
 pub(crate) fn segmentation(_: &u16) -> Option<ControlMessage<'_>> {
     None
 }
+pub(crate) fn codepoint<'a>(_: bool, _: &'a u8, _: &'a i32) -> Option<ControlMessage<'a>> {
+    None
+}
 pub(crate) fn forgo_timestamps(_: &Socket) {}
 pub(crate) fn force_receive_buffer(_: &Socket, _: usize) -> bool {
     false
