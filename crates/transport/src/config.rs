@@ -1,5 +1,5 @@
 //! Settings of a transfer, the same in every family that pulls packets.
-use tributary_core::Duration;
+use tributary_core::{Duration, Ecn};
 
 /// How a receiver fetches. Plain values; [`TransferConfig::check`] is called once, where a config enters the program.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +26,8 @@ pub struct TransferConfig {
     /// Whether a flow on a shared queue looks for rivals that fill it, and then uses a window like theirs
     /// (`window::rivals`). Default: `true`.
     pub watch_rivals: bool,
+    /// How a flow answers congestion marks: as a loss, or by as much as is marked. Default: [`Ecn::Classic`].
+    pub ecn: Ecn,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
     /// The retransmission timeout before the first round-trip sample; it doubles while no answer arrives. Default: 300
@@ -61,6 +63,7 @@ impl Default for TransferConfig {
             window_bytes_max: 8 << 20,
             shares_queues: true,
             watch_rivals: true,
+            ecn: Ecn::default(),
             rto_min: Duration::from_millis(50),
             rto_initial: Duration::from_millis(300),
             rto_max: Duration::from_secs(60),

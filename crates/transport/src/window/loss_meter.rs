@@ -57,7 +57,7 @@ pub(super) struct LossMeter {
     round: u64,
     delivered: u64,
     lost: u64,
-    is_marked: bool,
+    marked: u64,
     /// The part that is lost, smoothed over rounds.
     pub(super) share: f64,
     /// The random loss: measured over rounds with an empty queue while it is little, and else by a probe.
@@ -79,7 +79,8 @@ pub(super) struct Round {
     pub(super) share: f64,
     /// Packets, lost or not.
     pub(super) packets: f64,
-    pub(super) is_marked: bool,
+    /// The part that arrived with a congestion mark.
+    pub(super) marked: f64,
 }
 
 /// The loss before a probe.
@@ -145,9 +146,9 @@ impl LossMeter {
     pub(super) fn on_lost(&mut self, requested_at: Time, bytes: u64) {
         self.lost += if requested_at >= self.counts_from { bytes } else { 0 };
     }
-    /// Takes notice of a marked packet.
-    pub(super) fn on_mark(&mut self) {
-        self.is_marked = true;
+    /// Takes `bytes` that arrived with a congestion mark.
+    pub(super) fn on_mark(&mut self, bytes: u64) {
+        self.marked += bytes;
     }
     /// Forgets Startup's losses; starts a probe if much was lost before the queue was full.
     pub(super) fn on_drained(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
@@ -209,9 +210,9 @@ impl LossMeter {
             watch.delivered += self.delivered;
             watch.lost += self.lost;
         }
-        self.delivered = 0;
-        self.lost = 0;
-        Some(Round { share, packets: self.round_packets, is_marked: core::mem::take(&mut self.is_marked) })
+        let marked = (self.marked as f64 / self.delivered.max(1) as f64).min(1.0);
+        (self.delivered, self.lost, self.marked) = (0, 0, 0);
+        Some(Round { share, packets: self.round_packets, marked })
     }
     /// Takes a round with an empty queue, whose loss counts as random unless it is large.
     pub(super) fn on_empty_queue(&mut self, share: f64) {

@@ -14,7 +14,7 @@
 //! compensates random loss, because at a loss of a fifth the probe's gain of 1.25 would be used up and the estimate
 //! could never grow again. A loss probe (`loss_meter.rs`) finds out which loss is random, by requesting less. Among
 //! flows that fill the queue another window applies (`rivals.rs`).
-use tributary_core::{Duration, Rate, Time};
+use tributary_core::{Duration, Ecn, Rate, Time};
 
 use super::{
     Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter,
@@ -101,6 +101,10 @@ const LOSS_PROBE_GAIN: f64 = 0.5;
 const OVERFLOW_CUT: f64 = 0.15;
 /// The part of its bandwidth-delay product that a flow keeps when packets are marked.
 const MARK_FLOOR: f64 = 0.9;
+/// The part of the path's product that a flow gives up if all packets are marked, in proportion to their share.
+const MARKS_YIELD: f64 = 0.8;
+/// The weight of a round in the share of marks (draft-briscoe-iccrg-prague-congestion-control §2.4.2).
+const MARKS_WEIGHT: f64 = 1.0 / 16.0;
 /// After this many rounds without an overflow the ceiling rises twice as fast.
 const CEILING_DOUBLES: u32 = 8;
 /// A queue that stood for this many rounds and is suddenly empty indicates new capacity.
@@ -175,6 +179,9 @@ pub struct ModelBased {
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
+    /// Whether the share of marks tells how much to yield; the share, smoothed.
+    marks_count: bool,
+    marks: f64,
     /// The rate that the network announced for the path, in bytes per second.
     expected: Option<f64>,
     /// Maximum bytes in flight since a queue overflowed.
@@ -204,6 +211,7 @@ impl ModelBased {
             rate_before_probe: f64::INFINITY,
             shares_queues: config.shares_queues,
             watches_rivals: config.shares_queues && config.watch_rivals,
+            marks_count: config.ecn == Ecn::Scalable,
             packet_bytes,
             window_initial,
             window_max: config.window_bytes_max,
@@ -279,7 +287,9 @@ impl ModelBased {
     /// Lowers or raises the ceiling after a round. Random loss occurs with an empty queue as well, and that much is no
     /// sign. Clearly more is an overflow, most likely of several flows, if a standing queue accompanies it or if it
     /// lasts for several rounds. A mark always is one.
-    fn on_round_of_losses(&mut self, now: Time, Round { share, packets, is_marked }: Round) {
+    fn on_round_of_losses(&mut self, now: Time, Round { share, packets, marked }: Round) {
+        let is_marked = marked > 0.0;
+        self.marks += (marked - self.marks) * MARKS_WEIGHT;
         if self.queue_is_empty() && matches!(self.phase, Phase::Probe { .. }) {
             self.loss.on_empty_queue(share);
         }
@@ -311,10 +321,18 @@ impl ModelBased {
                 self.phase = Phase::Drain;
             }
             let window = self.window_of_model();
-            // A mark may come from a queue of a few packets: the window does not fall below the path's product for it.
-            let kept = if is_marked { product * MARK_FLOOR } else { 0.0 };
+            // A mark may come from a queue of a few packets, so that the window stays near the path's product. Scalable
+            // marks come in most rounds: a rate that fell with each of them would not return. The claim makes shares equal.
+            let kept = match (is_marked, self.marks_count) {
+                (false, _) => 0.0,
+                (true, false) => product * MARK_FLOOR,
+                (true, true) => {
+                    product * (1.0 - self.marks * MARKS_YIELD) + (self.held_back() + self.claim(product)) as f64
+                }
+            };
             let floor = kept.max((WINDOW_PACKETS_MIN * self.packet_bytes) as f64);
-            let bytes = (window as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
+            let cut = if is_marked && self.marks_count { self.marks / 2.0 } else { OVERFLOW_CUT };
+            let bytes = (window as f64 * (1.0 - cut)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
             if let Phase::Probe { .. } | Phase::Refill { .. } = self.phase
                 && let Some(round_trip) = self.rtt_last_round.filter(|_| self.watches_rivals && !is_marked)
@@ -764,7 +782,7 @@ impl Controller for ModelBased {
     }
     fn on_mark(&mut self, now: Time, mark: &Loss) {
         self.rivals.on_mark(now, mark.requested_at);
-        self.loss.on_mark();
+        self.loss.on_mark(mark.bytes);
     }
     fn on_silence(&mut self, now: Time) {
         // The model stays: a path that returns is most likely the same.

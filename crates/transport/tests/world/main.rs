@@ -5,6 +5,7 @@ mod blame;
 mod buckets;
 mod faults;
 mod losses;
+mod marks;
 mod paper;
 mod policies;
 mod rates;

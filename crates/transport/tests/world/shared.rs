@@ -126,6 +126,10 @@ impl Contest {
     pub(crate) fn paths(&self) -> Vec<PathReport> {
         self.contenders.iter().map(|contender| contender.transfer.report(self.now).paths.remove(0)).collect()
     }
+    /// Bytes that wait for the narrow link.
+    pub(crate) fn queue_bytes(&self) -> u64 {
+        self.down.stats().queue_bytes
+    }
     /// Bytes that each fetch has received.
     pub(crate) fn bytes(&self) -> Vec<u64> {
         let bytes = |contender: &Contender| {
@@ -190,6 +194,9 @@ impl Contest {
             let (path, number) = (request.path, request.number);
             let data = PacketData { path, number, packet, cache: None, payload: datagram.body() };
             contender.transfer.handle_data(self.now, &data);
+            if datagram.is_marked() {
+                contender.transfer.handle_marks(self.now, path, number, datagram.body().len() as u64);
+            }
         }
     }
 }
