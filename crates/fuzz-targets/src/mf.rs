@@ -319,6 +319,7 @@ impl World {
                         window,
                         destination_window,
                         duplicates: 0,
+                        marked: 0,
                         first_missing: 0,
                         bitmap,
                     };

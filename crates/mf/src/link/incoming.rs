@@ -53,6 +53,8 @@ pub struct Incoming {
     full: BTreeMap<Guid, HopId>,
     /// Whether the neighbour's chunks leave space for a chunk of others.
     pub yields: bool,
+    /// Data packets with a congestion mark, modulo 2^16.
+    marked: u16,
     /// The last advertised window.
     pub advertised: u32,
     /// When the last packet arrived.
@@ -107,6 +109,7 @@ impl Incoming {
         if let Some(number) = header.csyn {
             self.answer(header.hop, header.count, number);
         }
+        self.marked = self.marked.wrapping_add(u16::from(rest.is_marked()));
         let known = self.arriving.get_mut(&header.hop);
         if known.is_none() && self.finished.contains_key(&header.hop) {
             return Ok(Arrived::Nothing);
@@ -268,6 +271,7 @@ impl Incoming {
             window,
             destination_window: Cack::UNKNOWN,
             duplicates: 0,
+            marked: self.marked,
             first_missing: 0,
             bitmap: Vec::new(),
         };

@@ -19,7 +19,7 @@ pub use outgoing::{Outgoing, OutgoingStats};
 pub use partial::{PartKey, Partials};
 pub use windows::{Backlog, Room};
 
-use tributary_core::ByteCount;
+use tributary_core::{ByteCount, Ecn};
 
 /// Settings of a hop.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +37,8 @@ pub struct HopConfig {
     /// Maximum size of the partial store in bytes; zero disables it. It counts against a router's storage, and its parts
     /// are evicted before any complete chunk. Default: 64 MiB.
     pub partial_bytes_max: ByteCount,
+    /// How a hop answers congestion marks. Default: [`Ecn::Classic`].
+    pub ecn: Ecn,
 }
 
 impl Default for HopConfig {
@@ -46,6 +48,7 @@ impl Default for HopConfig {
             forwarding: Forwarding::CutThrough,
             window_initial_packets: 32,
             partial_bytes_max: ByteCount(64 << 20),
+            ecn: Ecn::default(),
         }
     }
 }

@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use tributary_content::ObjectId;
 use tributary_core::{
     Datagram, Duration, FaceId, Random, Rate, Time, TransmitBuf,
-    link::{Link, LinkChange, LinkConfig, LinkState, Loss, Reorder, Script},
+    link::{
+        Link, LinkChange, LinkConfig, LinkState, Loss, QueueDiscipline, Reorder, Script,
+        queue::threshold::ThresholdConfig,
+    },
 };
 
 use super::{buffer::cut, *};
@@ -102,7 +105,10 @@ impl Hop {
             Ok(PacketType::Data) => {
                 let header = DataHeader::decode(&bytes).expect("it was made here");
                 self.csyns += u32::from(header.csyn.is_some());
-                let rest = Datagram::from(bytes).strip(DataHeader::BYTES);
+                let mut rest = Datagram::from(bytes).strip(DataHeader::BYTES);
+                if datagram.is_marked() {
+                    rest.set_marked();
+                }
                 let buffer = &mut self.in_buffer;
                 match self.incoming.handle_data(self.now, &header, rest, buffer) {
                     Ok(Arrived::Complete(slot)) if self.takes => self.take(slot),
@@ -151,6 +157,32 @@ impl Hop {
         }
         true
     }
+}
+
+/// The longest queue of a hop whose link marks beyond 30,000 bytes, in the second half of the transfer.
+fn queue_max(ecn: Ecn, marks: bool) -> u64 {
+    let mut config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(20));
+    config.queue_bytes = 4 << 20;
+    if marks {
+        config.discipline = QueueDiscipline::Threshold(ThresholdConfig::DEFAULT);
+    }
+    let mut hop = Hop::new(config, HopConfig { ecn, ..HopConfig::default() }, 6_000, 5);
+    let mut queue = hop.put_all(60, 400_000);
+    let longest = core::cell::Cell::new(0);
+    let is_half = |hop: &Hop| hop.received.len() >= 30;
+    assert!(hop.run(&mut queue, Time::from_millis(60_000), is_half));
+    let is_done = |hop: &Hop| {
+        longest.set(longest.get().max(hop.forth.stats().queue_bytes));
+        hop.received.len() == 60
+    };
+    assert!(hop.run(&mut queue, Time::from_millis(60_000), is_done));
+    longest.get()
+}
+#[test]
+fn a_neighbour_counts_marks_and_the_hop_keeps_the_queue_short() {
+    let (unmarked, classic, scalable) =
+        (queue_max(Ecn::Classic, false), queue_max(Ecn::Classic, true), queue_max(Ecn::Scalable, true));
+    assert!(classic * 3 < unmarked * 2 && scalable * 3 < unmarked * 2, "{unmarked}, {classic}, {scalable}");
 }
 
 /// Goodput in Mbit/s of `chunks` chunks over 25 Mbit/s.
@@ -361,6 +393,7 @@ fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
         window: 0,
         destination_window: Cack::UNKNOWN,
         duplicates: 0,
+        marked: 0,
         first_missing: 0,
         bitmap: Vec::new(),
     };
@@ -381,6 +414,7 @@ fn an_answer_to_what_was_never_asked_changes_no_window() {
         window: 0,
         destination_window: Cack::UNKNOWN,
         duplicates: 0,
+        marked: 0,
         first_missing: 0,
         bitmap: Vec::new(),
     };
@@ -498,6 +532,7 @@ fn a_damaged_answer_that_says_that_all_is_there_holds_up_nothing() {
             window: 6_000,
             destination_window: Cack::UNKNOWN,
             duplicates: 0,
+            marked: 0,
             first_missing: 60_000,
             bitmap: Vec::new(),
         };

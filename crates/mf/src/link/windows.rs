@@ -293,6 +293,7 @@ mod tests {
             window,
             destination_window,
             duplicates: 0,
+            marked: 0,
             first_missing: 0,
             bitmap: Vec::new(),
         };

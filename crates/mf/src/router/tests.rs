@@ -276,8 +276,18 @@ fn an_empty_buffer_takes_the_largest_chunk_however_many_neighbours_send() {
 fn has_all(router: &mut Router, now: Time, face: FaceId, packet: &[u8]) {
     let hop = DataHeader::decode(packet).expect("a packet of data").hop;
     let (state, bitmap, mut answer) = (CackState::Complete, Vec::new(), Vec::new());
-    Cack { state, hop, number: 0, window: 999, destination_window: 999, duplicates: 0, first_missing: 0, bitmap }
-        .encode(&mut answer);
+    Cack {
+        state,
+        hop,
+        number: 0,
+        window: 999,
+        destination_window: 999,
+        duplicates: 0,
+        marked: 0,
+        first_missing: 0,
+        bitmap,
+    }
+    .encode(&mut answer);
     router.handle_packet(now, face, PacketType::Cack, Bytes::from(answer).into());
 }
 

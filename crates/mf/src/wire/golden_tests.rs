@@ -270,7 +270,7 @@ proptest! {
         let count = here.len() as u16;
         let (first_missing, bitmap) = Cack::describe(0..count, |index| here[usize::from(index)]);
         let cack = Cack {
-            state: CackState::Partial, hop: HopId(1), number: 2, window: 3, destination_window: 4, duplicates: 0, first_missing, bitmap,
+            state: CackState::Partial, hop: HopId(1), number: 2, window: 3, destination_window: 4, duplicates: 0, marked: 5, first_missing, bitmap,
         };
         let mut bytes = Vec::new();
         cack.encode(&mut bytes);

@@ -44,7 +44,7 @@ use tributary_core::wire::{Reader, Writer};
 pub use tributary_core::wire::{Wire, WireError};
 
 /// The version of the wire format.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Maximum bytes of a node's human-readable name.
 pub const LABEL_BYTES_MAX: usize = 32;
 

@@ -90,6 +90,8 @@ pub struct Outgoing {
     rtt: RttEstimator,
     reorder: u64,
     in_flight: u64,
+    /// The neighbour's count of marked packets.
+    marked: u16,
     delivered: u64,
     delivered_at: Time,
     pace_at: Time,
@@ -154,6 +156,7 @@ impl Outgoing {
             window_bytes_max: WINDOW_BYTES_MAX,
             window_initial_packets: config.window_initial_packets,
             shares_queues: false,
+            ecn: config.ecn,
             // A hop requests nothing: a window covers what arrives between two acknowledgements.
             request_burst: TransferConfig::default().request_duration,
             rto_min: RTO_MIN,
@@ -183,6 +186,7 @@ impl Outgoing {
             capacity: u32::MAX,
             reorder: 0,
             in_flight: 0,
+            marked: 0,
             delivered: 0,
             delivered_at: Time::ZERO,
             pace_at: Time::ZERO,
@@ -405,6 +409,9 @@ impl Outgoing {
                 }
             }
         }
+        if let Some(queried) = &queried {
+            self.on_marked(now, queried, cack.marked);
+        }
         let Some(at) = self.sending.iter().position(|sending| sending.hop == cack.hop) else { return };
         match cack.state {
             CackState::Refused => return self.on_refused(now, at, buffer),
@@ -461,6 +468,14 @@ impl Outgoing {
                 sending.query_at = now + self.rtt.rto();
             }
             CackState::Partial | CackState::Refused | CackState::Window => {}
+        }
+    }
+    /// Takes the neighbour's count of marked packets. A count that falls is that of a neighbour that has restarted.
+    fn on_marked(&mut self, now: Time, queried: &Query, count: u16) {
+        let marks = count.wrapping_sub(core::mem::replace(&mut self.marked, count));
+        if (1..=u16::MAX / 2).contains(&marks) {
+            let bytes = u64::from(marks) * self.datagram_bytes as u64;
+            self.controller.on_mark(now, &Loss { bytes, in_flight: self.in_flight, requested_at: queried.at });
         }
     }
     /// The neighbour refused the chunk at `at`: all its packets count as unsent, and it waits for the window.
