@@ -135,6 +135,8 @@ pub(crate) struct Arrived {
     /// Whether the packet follows those bytes.
     pub(crate) behind: usize,
     pub(crate) packet: Bytes,
+    /// Whether a queue of the network below marked it.
+    pub(crate) is_marked: bool,
 }
 
 pub(crate) struct Face {
@@ -161,6 +163,8 @@ pub(crate) struct Face {
     /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
     marker: Marker,
+    /// Whether a datagram was marked since the last whole packet: a mark on one fragment is a mark on the packet.
+    is_marked: bool,
     /// The measured rate of its link, if none is configured, and the answers to the neighbour's trains in the other
     /// direction.
     link_rate: LinkRate,
@@ -194,6 +198,7 @@ impl Face {
             reassembler: Reassembler::new(limits.reassembly),
             reliability: profile.reliability.map(|config| Reliability::new(config, first)),
             marker: Marker::new(profile.marking, profile.rate),
+            is_marked: false,
             link_rate: LinkRate::new(number ^ boot as u32),
             arriving: Arriving::default(),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
@@ -220,13 +225,19 @@ impl Face {
     /// The reason for which it is dropped.
     pub(crate) fn handle_datagram(&mut self, now: Time, datagram: Datagram) -> Result<Option<Arrived>, &'static str> {
         self.counters.bytes.0 += datagram.len() as u64;
+        self.is_marked |= datagram.is_marked();
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return Err(super::reason::TOO_LONG);
         }
         if datagram.header_bytes().first() != Some(&(crate::wire::types::LP_PACKET as u8)) {
             self.arriving.on_packet(now, None);
             let packet = datagram.into_bytes();
-            return Ok(Some(Arrived { headers: Bytes::new(), behind: 0, packet }));
+            return Ok(Some(Arrived {
+                headers: Bytes::new(),
+                behind: 0,
+                packet,
+                is_marked: core::mem::take(&mut self.is_marked),
+            }));
         }
         // Headers in the head and the packet in the body: nothing need be copied.
         if !datagram.head().is_empty()
@@ -265,7 +276,12 @@ impl Face {
         let Some(fragment) = fragment else { return Ok(None) };
         let behind = if packet.fragment_is_behind { fragment.len() } else { 0 };
         if packet.frag_count.unwrap_or(1) == 1 && packet.frag_index.unwrap_or(0) == 0 {
-            return Ok(Some(Arrived { headers: bytes, behind, packet: fragment }));
+            return Ok(Some(Arrived {
+                headers: bytes,
+                behind,
+                packet: fragment,
+                is_marked: core::mem::take(&mut self.is_marked),
+            }));
         }
         // The first piece is kept for its headers; its fragment is kept separately.
         let piece = self.reassembler.handle_piece(now, packet, &bytes, &fragment)?;
@@ -275,7 +291,7 @@ impl Face {
                 // The fragment of the first piece followed it, so the headers' own length gives its length.
                 Err(_) => behind_of(&first),
             };
-            Arrived { headers: first, behind, packet: assembled }
+            Arrived { headers: first, behind, packet: assembled, is_marked: core::mem::take(&mut self.is_marked) }
         }))
     }
 
@@ -573,9 +589,13 @@ fn behind_of(head: &[u8]) -> usize {
 impl Arrived {
     /// Its received headers.
     pub(crate) fn headers(&self) -> LpPacket<'_> {
-        if self.headers.is_empty() {
-            return LpPacket::default();
+        let mut headers = match self.headers.is_empty() {
+            true => LpPacket::default(),
+            false => LpPacket::decode_head(&self.headers, self.behind).unwrap_or_default(),
+        };
+        if self.is_marked && headers.congestion_mark.unwrap_or(0) == 0 {
+            headers.congestion_mark = Some(1);
         }
-        LpPacket::decode_head(&self.headers, self.behind).unwrap_or_default()
+        headers
     }
 }

@@ -411,6 +411,16 @@ fn congestion_marks_travel_on() {
     assert_eq!((onward[0].face, onward[0].headers().congestion_mark), (4, Some(1)));
     let probe = LpPacket { probe: true, ..marked };
     assert_eq!(bench.recv_with(1, &probe, &interest("/c", 1))[0].headers().congestion_mark, Some(1));
+    // A mark of the network below becomes one, with headers and without.
+    for packet in
+        [interest("/d", 1), LpPacket { fragment: Some(&interest("/e", 1)), ..LpPacket::default() }.encode().into()]
+    {
+        let mut datagram = Datagram::from(packet);
+        datagram.set_marked();
+        bench.router.handle_datagram(bench.now, FaceId(1), datagram);
+        assert_eq!(bench.sent()[0].headers().congestion_mark, Some(1));
+    }
+    assert_eq!(bench.recv(1, &interest("/f", 1))[0].headers().congestion_mark, None, "it marks one packet");
 }
 
 #[test]
