@@ -31,7 +31,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary_content::{BlindingKey, Name, NameError, PublicKey, StoreOpener};
-use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
+use tributary_core::{Duration, Ecn, FaceId, Rate, link::LinkConfig};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{Endpoint, Fetch, PathMetric};
 use tributary_trust::{Access, CLOCK_TOLERANCE, Keys, Roles, UnixTime};
@@ -77,6 +77,8 @@ pub struct NodeConfig {
     pub unix_access: UnixAccess,
     /// Origins of web pages that may reach it by WebSocket.
     pub web_origins: Vec<String>,
+    /// How its packets ask queues to signal congestion.
+    pub ecn: Ecn,
     /// How packets are protected between this node and its neighbours over UDP.
     pub security: Security,
     /// The network that it belongs to, if that has an authority.

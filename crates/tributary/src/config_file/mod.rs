@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
+use tributary_core::Ecn;
 use tributary_net::UnixAccess;
 use tributary_transport::TransferConfig;
 use tributary_trust::{Keys, Roles};
@@ -106,7 +107,11 @@ impl NodeConfig {
         if let Some(section) = root.section("transfer") {
             let mut unused = TransferConfig::default();
             let transfer = self.settings.of_family_mut().transfer_mut().unwrap_or(&mut unused);
+            if let Some(ecn) = section.choice("ecn", &Ecn::ALL) {
+                self.ecn = ecn;
+            }
             sections::transfer(section, transfer, &mut self.fetch);
+            self.settings.of_family_mut().set_ecn(self.ecn);
         }
         if let Some(section) = root.section("limits") {
             self.limits = sections::limits(section);
@@ -135,6 +140,7 @@ impl NodeConfig {
             listen_streams: Vec::new(),
             unix_access: UnixAccess::default(),
             web_origins: Vec::new(),
+            ecn: Ecn::default(),
             security: Security::Encrypted,
             network: None,
             faces: Vec::new(),

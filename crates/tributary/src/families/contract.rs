@@ -1,7 +1,7 @@
 //! The façade's contract with a family.
 use std::path::Path;
 use tributary_content::{Name, PublicKey, SigningKey};
-use tributary_core::{FaceId, Location, PeerPlace, Rate};
+use tributary_core::{Ecn, FaceId, Location, PeerPlace, Rate};
 use tributary_net::Bell;
 use tributary_transport::{Endpoint, TransferConfig};
 
@@ -37,6 +37,10 @@ pub(crate) trait FamilySettings {
     /// The same, to change.
     fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
         None
+    }
+    /// Sets how queues may signal congestion, and how its flows answer.
+    fn set_ecn(&mut self, ecn: Ecn) {
+        self.transfer_mut().into_iter().for_each(|transfer| transfer.ecn = ecn);
     }
     /// Sets the node's location, for families whose paths depend on it.
     fn set_location(&mut self, _location: Location) {}

@@ -52,6 +52,7 @@ pub(super) fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
         stream_listen: config.listen_streams.clone(),
         unix_access: config.unix_access,
         web_origins: config.web_origins.clone(),
+        ecn: config.ecn,
         framing: config.family().framing(),
         listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
         thread_name: config.label.chars().take(15).collect(),

@@ -167,6 +167,7 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (now.listen != new.listen || now.listen_streams != new.listen_streams, "'listen'"),
         (now.unix_access != new.unix_access, "'unix_mode' and 'unix_group'"),
         (now.web_origins != new.web_origins, "'web_origins'"),
+        (now.ecn != new.ecn, "'ecn'"),
         (now.trust != new.trust, "[[trust]]"),
         (elsewhere.faces, "[[face]]"),
         (now.fetch != new.fetch, "[transfer]"),

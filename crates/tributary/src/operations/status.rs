@@ -91,6 +91,11 @@ impl LocalNode {
             ("driver: oversize drops", stats.oversize_drops),
             ("driver: send errors", stats.send_errors),
             ("driver: receive errors", stats.receive_errors),
+            ("driver: ect(0) in", stats.ecn.classic),
+            ("driver: ect(1) in", stats.ecn.scalable),
+            ("driver: marked in", stats.ecn.marked),
+            ("driver: marks ignored", stats.ecn.ignored),
+            ("driver: marked drops", stats.marked_drops),
             ("driver: socket buffer shortfall in bytes", stats.buffer_shortfall_bytes),
             ("events too many for a listener", events.events_dropped()),
         ];

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 use tributary_content::{PublicKey, SigningKey};
-use tributary_core::Time;
+use tributary_core::{Ecn, Time};
 use tributary_mf::{Config, MfNode};
 use tributary_net::{
     Bell,
@@ -52,6 +52,9 @@ pub(super) fn defaults(label: &str, roles: &BTreeSet<Role>) -> Config {
 impl FamilySettings for Config {
     fn read(&mut self, section: &Section<'_>, _: Scope, _: &Path) {
         config::settings(section, self);
+    }
+    fn set_ecn(&mut self, ecn: Ecn) {
+        self.hop.ecn = ecn;
     }
     fn read_lists(&mut self, root: &Section<'_>, _: &Path, foreign: Option<Family>) {
         // ndn has the same section with other keys.
