@@ -1,4 +1,10 @@
-//! One transfer against one rival's download, on one narrow link.
+//! One transfer against one rival's download, on one narrow link: shares, and the harm to the rival.
+//!
+//! Harm (Ware et al., HotNets 2019) is the part of its rate alone that a rival loses. RFC 9743 §5 compares a new
+//! congestion control with the established ones: ours may do 1.1 times the harm that a second rival of the same kind or
+//! a Cubic flow does, whichever is more, and gets at least 0.8 of the share that Cubic gets.
+use std::collections::BTreeMap;
+
 use tributary::{Family, config::Role};
 use tributary_content::{MemoryObject, Name, SigningKey};
 use tributary_core::{
@@ -25,7 +31,9 @@ const RIVALS: [&str; 3] = ["quic-cubic", "quic-newreno", "quic-bbr"];
 const MBPS: [u64; 3] = [2, 20, 100];
 const ROUND_TRIPS_MS: [u64; 3] = [10, 50, 200];
 /// Who shares with the rival: the default window over one path or four, one that does not watch for rivals, or another rival.
-pub(super) const SHARERS: [(&str, Sharer); 5] = [
+pub(super) const SHARERS: [(&str, Sharer); 7] = [
+    ("alone", Sharer::Nobody),
+    ("own-kind", Sharer::Same),
     ("default", Sharer::Ours { paths: 1, watches: true }),
     ("default-4-paths", Sharer::Ours { paths: 4, watches: true }),
     ("not-watching", Sharer::Ours { paths: 1, watches: false }),
@@ -60,7 +68,14 @@ enum Discipline {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sharer {
-    Ours { paths: usize, watches: bool },
+    /// The rival has the link alone.
+    Nobody,
+    /// A second flow of the rival's kind.
+    Same,
+    Ours {
+        paths: usize,
+        watches: bool,
+    },
     Rival(&'static str),
 }
 
@@ -136,6 +151,8 @@ fn scenario(item: &Item) -> Scenario {
         scenario.add_link(label, next, access());
     }
     match item.sharer {
+        Sharer::Nobody => {}
+        Sharer::Same => download(&mut scenario, item, "sharer", item.rival),
         Sharer::Rival(kind) => download(&mut scenario, item, "sharer", kind),
         Sharer::Ours { paths, watches } => {
             scenario.set_transfer(&TransferConfig { watch_rivals: watches, ..TransferConfig::default() });
@@ -181,11 +198,18 @@ struct Row {
     lost: f64,
 }
 
+impl Row {
+    /// The rival's rate, as a part of the link's.
+    fn rival_rate(&self) -> f64 {
+        (1.0 - self.share) * self.used
+    }
+}
+
 fn read(item: &Item, _: &Scenario, outcome: Outcome) -> Row {
     let bytes = |transfer: usize| -> f64 {
         outcome.transfers[transfer].report.iter().flat_map(|report| &report.paths).map(|path| path.bytes as f64).sum()
     };
-    let (own, rival) = (bytes(0), bytes(1));
+    let (own, rival) = if item.sharer == Sharer::Nobody { (0.0, bytes(0)) } else { (bytes(0), bytes(1)) };
     let link = outcome.links.iter().find(|link| link.from == "near" && link.to == "far");
     let lost = link.map_or(0.0, |link| link.stats.dropped_packets as f64 / link.stats.in_packets.max(1) as f64);
     let carried = item.mbps as f64 * 125_000.0 * item.seconds as f64;
@@ -196,6 +220,7 @@ pub(super) fn run(settings: &Settings, results: &mut Results) {
     let seconds = settings.choose(57, 20);
     let columns = ["sharer", "rival", "mbps", "rtt_ms", "queue", "run", "share", "used", "lost"];
     let mut table = Table::new("shares", &columns);
+    let mut cells_of = BTreeMap::new();
     for (sharer_name, sharer) in SHARERS.into_iter().filter(|(name, _)| settings.takes(name)) {
         let mut rows = Vec::new();
         let mut all = Vec::new();
@@ -225,7 +250,10 @@ pub(super) fn run(settings: &Settings, results: &mut Results) {
             for (items, of) in items.chunks(settings.runs as usize).zip(measured.chunks(settings.runs as usize)) {
                 let item = &items[0];
                 let share = mean(&of.iter().map(|row| row.share).collect::<Vec<_>>());
+                let used = mean(&of.iter().map(|row| row.used).collect::<Vec<_>>());
+                let lost = mean(&of.iter().map(|row| row.lost).collect::<Vec<_>>());
                 results.metric(format!("{sharer_name}.share@{}", item.setting()), share, "share");
+                cells_of.insert((item.setting(), sharer_name), Row { share, used, lost });
                 shares[QUEUES.iter().position(|queue| *queue == item.queue).expect("it is one of them")] = Some(share);
                 all.push(share);
                 for (run, row) in (1..).zip(of) {
@@ -243,7 +271,44 @@ pub(super) fn run(settings: &Settings, results: &mut Results) {
         results.figures.push(figure(sharer_name, &rows));
     }
     results.tables.push(table);
+    judge(results, &cells_of);
     describe(results, seconds);
+}
+
+/// The means of each setting, by sharer.
+type Cells = BTreeMap<(String, &'static str), Row>;
+
+/// Compares the harm that our flows do with what a flow of the rival's own kind or Cubic does.
+fn judge(results: &mut Results, cells: &Cells) {
+    let columns =
+        ["setting", "sharer", "harm", "harm_allowed", "share", "share_wanted", "lost", "lost_own_kind", "holds"];
+    let mut table = Table::new("harm", &columns);
+    let mut held: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    for ((setting, sharer), row) in cells {
+        let of = |other: &'static str| cells.get(&(setting.clone(), other));
+        // Two Cubic flows are two of a kind.
+        let (Some(alone), Some(own_kind)) = (of("alone"), of("own-kind")) else { continue };
+        let cubic = of("quic-cubic").unwrap_or(own_kind);
+        if ["alone", "own-kind", "quic-cubic", "quic-newreno"].contains(sharer) {
+            continue;
+        }
+        let harm = |row: &Row| 1.0 - row.rival_rate() / alone.rival_rate().max(f64::MIN_POSITIVE);
+        let allowed = 1.1 * harm(own_kind).max(harm(cubic)).max(0.0);
+        let wanted = 0.8 * cubic.share;
+        let holds = harm(row) <= allowed && row.share >= wanted;
+        let rival = setting.split("-").take(2).collect::<Vec<_>>().join("-");
+        let (good, all) = held.entry(format!("{sharer}.holds@{rival}")).or_default();
+        (*good, *all) = (*good + u32::from(holds), *all + 1);
+        let values = [harm(row), allowed, row.share, wanted, row.lost, own_kind.lost];
+        let mut line = vec![setting.clone(), (*sharer).to_string()];
+        line.extend(values.map(|value| format!("{value:.4}")));
+        line.push(holds.to_string());
+        table.push(line);
+    }
+    for (name, (good, all)) in held {
+        results.metric(name, f64::from(good) / f64::from(all), "share");
+    }
+    results.tables.push(table);
 }
 
 /// The rivals, rates and round trips that a flow is measured with.
@@ -254,7 +319,7 @@ fn grid(settings: &Settings, sharer: Sharer) -> Vec<(&'static str, u64, u64)> {
             for round_trip_ms in ROUND_TRIPS_MS {
                 // The same pair in the other order would be redundant.
                 let is_new = match sharer {
-                    Sharer::Ours { .. } => true,
+                    Sharer::Ours { .. } | Sharer::Nobody | Sharer::Same => true,
                     Sharer::Rival(kind) => {
                         RIVALS.iter().position(|of| *of == kind) < RIVALS.iter().position(|of| *of == rival)
                     }
