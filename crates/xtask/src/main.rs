@@ -11,6 +11,7 @@
 mod attack;
 mod bench;
 mod harness;
+mod stale;
 mod vopr;
 mod yardstick;
 
@@ -37,6 +38,8 @@ enum Command {
     Attack(attack::AttackArguments),
     /// Throw everything at simulated domains, from a seed, and check that nothing breaks.
     Vopr(vopr::VoprArguments),
+    /// List the rows of docs/results.md that were measured before a commit.
+    Stale(stale::StaleArguments),
     /// One end of a yardstick, as the benchmarks start it.
     #[command(subcommand)]
     Yardstick(yardstick::Yardstick),
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Attack(arguments) => attack::run(&arguments),
         Command::Vopr(arguments) => vopr::run(&arguments),
+        Command::Stale(arguments) => stale::run(&arguments),
         Command::Yardstick(yardstick) => yardstick.run(),
     };
     match outcome {
