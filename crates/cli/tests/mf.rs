@@ -914,7 +914,7 @@ fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usi
         let send = |number: &usize| {
             let path = world.write(&format!("message-{number}"), message(*number));
             let name = format!("/message/{number}");
-            let words = ["send", &path, &name, "--to", &id, "--control", &socket, "--timeout", "100ms"];
+            let words = ["send", &path, &name, "--to", &id, "--control", &socket, "--timeout", "20s"];
             trib(world.folder.path()).args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };
         let sends: Vec<_> = some.iter().map(send).collect();
