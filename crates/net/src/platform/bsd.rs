@@ -5,8 +5,8 @@ use nix::{net::if_::if_nametoindex, unistd::getpeereid};
 use socket2::{Domain, Socket};
 
 pub(crate) use super::portable::{
-    BUFFER_LIMITS, BUFFER_SHARE, Wake, allocate, force_receive_buffer, force_send_buffer, forgo_timestamps, punch_hole,
-    read_cached_at, segmentation, sharpen_timers, uptime, wait,
+    BUFFER_LIMITS, BUFFER_SHARE, Wake, allocate, codepoint, force_receive_buffer, force_send_buffer, forgo_timestamps,
+    punch_hole, read_cached_at, segmentation, sharpen_timers, uptime, wait,
 };
 pub use super::portable::{limit_unacknowledged, open_folder_beneath};
 
