@@ -81,7 +81,7 @@ impl Checksum {
     }
     /// Starts to hash a file in parts.
     pub fn hasher(&self) -> Hasher {
-        Hasher(digest::Context::new(self.algorithm.ring()))
+        Hasher::new(self.algorithm)
     }
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
@@ -98,6 +98,10 @@ impl fmt::Display for Checksum {
 /// A hash that is being computed.
 pub struct Hasher(digest::Context);
 impl Hasher {
+    /// Starts to hash.
+    pub fn new(algorithm: Algorithm) -> Hasher {
+        Hasher(digest::Context::new(algorithm.ring()))
+    }
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);

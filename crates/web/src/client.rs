@@ -17,6 +17,7 @@ use crate::{
     credentials::{Cookies, FILE_BYTES_MAX, Netrc},
     download::{MIRRORS_MAX, WebError},
     origin::Origin,
+    request::{Refusal, shown},
     s3::Store,
 };
 
@@ -81,6 +82,8 @@ pub struct ClientOptions {
     pub store: Option<Store>,
     /// Who names the servers.
     pub origin: Origin,
+    /// With [`Origin::Operator`] the hosts that may have any address.
+    pub hosts: Vec<String>,
 }
 
 /// Which redirects are followed.
@@ -100,13 +103,14 @@ pub(crate) struct Shared {
     pub(crate) redirects: Redirects,
     pub(crate) store: Store,
     pub(crate) origin: Origin,
+    hosts: Vec<String>,
 }
 
 impl Shared {
     pub(crate) fn new(options: &ClientOptions) -> Result<Arc<Shared>, WebError> {
         let cookies = options.cookies.as_ref().map(|path| read(path)).transpose()?;
         let netrc = match &options.netrc {
-            _ if !options.origin.is_trusted() => String::new(),
+            _ if options.origin != Origin::Person => String::new(),
             Some(path) => read(path)?,
             None => {
                 let named = std::env::var_os("NETRC").map(PathBuf::from);
@@ -120,7 +124,13 @@ impl Shared {
             redirects: options.redirects,
             store: options.store.clone().unwrap_or_else(Store::of_environment),
             origin: options.origin,
+            hosts: options.hosts.clone(),
         }))
+    }
+    /// Refuses a URL that may not be requested.
+    pub(crate) fn check(&self, url: &Url) -> Result<(), Refusal> {
+        let checked = self.origin.check(url, &self.hosts);
+        checked.map_err(|why| Refusal::Refused(format!("'{}' is not used: {why}", shown(url))))
     }
     /// The header with the cookies for a request.
     pub(crate) fn cookies(&self, url: &Url, now: u64) -> Option<String> {
@@ -203,7 +213,7 @@ pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions
         .http1_ignore_invalid_headers_in_responses(true)
         .referer(false)
         .user_agent(options.user_agent.as_deref().unwrap_or(concat!("tributary/", env!("CARGO_PKG_VERSION"))));
-    if let Some(resolver) = options.origin.resolver() {
+    if let Some(resolver) = options.origin.resolver(&options.hosts) {
         builder = builder.dns_resolver(resolver);
     }
     builder = match uplink {

@@ -75,6 +75,18 @@ pub struct Wanted {
 /// Reports during a fetch.
 #[derive(Clone, Debug)]
 pub enum Update {
+    /// An attempt begins. `part` is the file with the bytes so far: those of the chunks of `chunk_size` bytes that are
+    /// `held`, and of later [`TransferEvent::ChunkStored`].
+    Opened {
+        /// The file, which gets its final name at the end.
+        part: PathBuf,
+        /// Bytes of the whole file.
+        size: u64,
+        /// Bytes of a chunk but the last one.
+        chunk_size: u32,
+        /// Which chunks an earlier fetch has left.
+        held: Vec<bool>,
+    },
     /// Something happened.
     Event(TransferEvent),
     /// How far it is.
@@ -300,6 +312,7 @@ impl<'a> Fetch<'a> {
             store.held().iter_set().map(|chunk| u64::from(manifest.chunk_len(ChunkIndex(chunk)))).sum::<u64>();
         let mut record = Record::new(Time::ZERO);
         record.on_open(size, stored_bytes);
+        let _ = on_update(Update::Opened { part: store.part().into(), size, chunk_size, held: held.clone() });
         Ok(Fetch {
             wanted,
             clock,

@@ -19,6 +19,7 @@
 //! | connections: TLS, proxies, uplinks | [`client`] |
 //! | checksums and piece hashes | [`checksum`] |
 //! | Metalink 4 (RFC 5854), Metalink 3, fields of HTTP (RFC 6249) | [`metalink`] |
+//! | requests of a gateway's clients, passed on | [`exchange`] |
 //! | passwords and cookies from files | [`credentials`] |
 //! | stores with the protocol of Amazon S3 | [`s3`] |
 //! | an etcd cluster as the store of a resolver's names | [`etcd`] |
@@ -30,6 +31,7 @@ pub mod client;
 pub mod credentials;
 pub mod download;
 pub mod etcd;
+pub mod exchange;
 mod flow;
 mod habits;
 pub mod metalink;
@@ -47,4 +49,4 @@ pub use download::{Control, Outcome, Update, Wanted, WebError, fetch, fetch_docu
 pub use metalink::Metalink;
 pub use origin::Origin;
 pub use request::shown;
-pub use reqwest::Url;
+pub use reqwest::{Url, header};

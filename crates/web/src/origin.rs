@@ -24,16 +24,20 @@ pub enum Origin {
     Stranger,
     /// An untrusted source, whose servers may be at any address.
     StrangerAnywhere,
+    /// The operator of a gateway, who names hosts ([`crate::ClientOptions::hosts`]): these may be anywhere, and their
+    /// redirects may lead to public addresses only. They get no passwords, because the answers are for all clients.
+    Operator,
 }
 
 impl Origin {
-    /// Whether servers get passwords and cookies.
+    /// Whether a person chose the servers, so that they may get several requests.
     pub(crate) fn is_trusted(self) -> bool {
-        self == Origin::Person
+        matches!(self, Origin::Person | Origin::Operator)
     }
-    /// Refuses a URL that its origin may not request.
-    pub(crate) fn check(self, url: &Url) -> Result<(), String> {
-        if self == Origin::Person {
+    /// Refuses a URL that its origin may not request. `hosts` are those that an operator names.
+    pub(crate) fn check(self, url: &Url, hosts: &[String]) -> Result<(), String> {
+        let is_named = || url.host_str().is_some_and(|host| is_among(host, hosts));
+        if self == Origin::Person || self == Origin::Operator && is_named() {
             return Ok(());
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -53,17 +57,28 @@ impl Origin {
         }
     }
     /// What resolves the names of such servers, if not the system alone.
-    pub(crate) fn resolver(self) -> Option<Arc<PublicOnly>> {
-        (self == Origin::Stranger).then(|| Arc::new(PublicOnly))
+    pub(crate) fn resolver(self, hosts: &[String]) -> Option<Arc<PublicOnly>> {
+        let hosts = if self == Origin::Operator { hosts.to_vec() } else { Vec::new() };
+        matches!(self, Origin::Stranger | Origin::Operator).then(|| Arc::new(PublicOnly { hosts }))
     }
+}
+fn is_among(host: &str, hosts: &[String]) -> bool {
+    hosts.iter().any(|named| named.eq_ignore_ascii_case(host))
 }
 
 /// Resolves a name to its public addresses, and fails if it has others: a name with both is an attack.
-pub(crate) struct PublicOnly;
+pub(crate) struct PublicOnly {
+    /// Names that may have any addresses.
+    hosts: Vec<String>,
+}
 impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {
+        let is_named = is_among(name.as_str(), &self.hosts);
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            if is_named {
+                return Ok(Box::new(found.into_iter()) as Addrs);
+            }
             let here = here()?;
             for address in &found {
                 check_address(address.ip(), &here).map_err(|why| format!("'{}' is not used: {why}", name.as_str()))?;
@@ -206,7 +221,8 @@ mod tests {
 
     #[test]
     fn who_is_not_asked_cannot_send_this_machine_to_private_places() {
-        let refused = |origin: Origin, url: &str| origin.check(&url.parse().expect("a URL")).err();
+        let refused =
+            |origin: Origin, url: &str| origin.check(&url.parse().expect("a URL"), &["cache.lan".into()]).err();
         for url in [
             "http://127.0.0.1/x",
             "http://[::1]:8080/x",
@@ -222,6 +238,8 @@ mod tests {
         assert_eq!(refused(Origin::Stranger, "https://a.example.org:8443/x"), None);
         assert_eq!(refused(Origin::StrangerAnywhere, "http://127.0.0.1:1/x"), None);
         assert!(refused(Origin::StrangerAnywhere, "http://user@a.example.org/x").is_some());
+        assert_eq!(refused(Origin::Operator, "http://Cache.lan:25/x"), None);
+        assert!(refused(Origin::Operator, "http://127.0.0.1/x").is_some());
     }
 
     #[test]
@@ -242,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_leads_to_a_private_place_has_no_address() {
-        let resolved = PublicOnly.resolve("localhost".parse().expect("a name")).await;
+        let resolved = PublicOnly { hosts: Vec::new() }.resolve("localhost".parse().expect("a name")).await;
         assert!(resolved.err().is_some_and(|error| error.to_string().contains("not public")));
     }
 }

@@ -17,7 +17,7 @@ use std::{
 use tokio::time::timeout;
 use tributary_core::Time;
 use tributary_net::{Clock, wall_clock};
-pub(crate) use tributary_transport::bulk::BulkFailure as Refusal;
+pub use tributary_transport::bulk::BulkFailure as Refusal;
 
 use crate::{
     client::{HEAD_TIME_MAX, Redirects, Shared},
@@ -259,38 +259,15 @@ async fn send(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<
     let mut advertised = Advertised::default();
     let mut is_repeated = false;
     loop {
-        shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not used: {why}", shown(&at))))?;
+        shared.check(&at)?;
         // The proof is for the store alone: it is not sent to the target of a redirect.
         let is_store = object.is_some() && seen.len() == 1;
         let request = request_for(client, shared, (&at, is_store), ask);
-        let response = match timeout(HEAD_TIME_MAX, request.send()).await {
-            Ok(Ok(response)) => response,
-            // The server may have ended a connection that it promised to keep.
-            Ok(Err(error)) if error.is_request() && !error.is_connect() && !error.is_timeout() && !is_repeated => {
-                is_repeated = true;
-                continue;
-            }
-            Ok(Err(error)) => return Err(failure(&error)),
-            Err(_) => {
-                let reason = format!("no complete answer within {} s", HEAD_TIME_MAX.as_secs());
-                return Err(Refusal::Again { reason, wait: None });
-            }
-        };
+        let Some(response) = head_of(request, &mut is_repeated).await? else { continue };
         let status = response.status();
         let is_new_cookie = shared.origin.is_trusted() && shared.learn_cookies(&at, response.headers());
         advertised.read(&at, response.headers());
-        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-            let to = response.headers().get(header::LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()));
-            let next = to.and_then(|to| at.join(to.trim()).ok());
-            let next =
-                next.ok_or_else(|| Refusal::Faulty(format!("redirects (status {status}) without saying where")))?;
-            if !matches!(next.scheme(), "http" | "https") {
-                return Err(Refusal::Refused(format!("redirects to '{}', which is no web address", shown(&next))));
-            }
-            if at.scheme() == "https" && next.scheme() == "http" && shared.redirects == Redirects::Secure {
-                let reason = format!("redirects from https to '{}', which is not encrypted", shown(&next));
-                return Err(Refusal::Refused(reason));
-            }
+        if let Some(next) = redirect(shared, &at, &response)? {
             // A server may send back to the same address with a cookie.
             if seen.contains(&next) && !is_new_cookie {
                 return Err(Refusal::Refused(format!("redirects in a circle, back to '{}'", shown(&next))));
@@ -327,6 +304,41 @@ async fn send(client: &Client, shared: &Shared, url: &Url, ask: &Ask) -> Result<
             status => Err(Refusal::Refused(format!("answers status {status}"))),
         };
     }
+}
+
+/// Sends a request; `None` if it is to be sent once more, because the server may have ended a connection that it promised
+/// to keep.
+pub(crate) async fn head_of(request: RequestBuilder, is_repeated: &mut bool) -> Result<Option<Response>, Refusal> {
+    match timeout(HEAD_TIME_MAX, request.send()).await {
+        Ok(Ok(response)) => Ok(Some(response)),
+        Ok(Err(error)) if error.is_request() && !error.is_connect() && !error.is_timeout() && !*is_repeated => {
+            *is_repeated = true;
+            Ok(None)
+        }
+        Ok(Err(error)) => Err(failure(&error)),
+        Err(_) => {
+            let reason = format!("no complete answer within {} s", HEAD_TIME_MAX.as_secs());
+            Err(Refusal::Again { reason, wait: None })
+        }
+    }
+}
+/// Where an answer of `at` redirects to, if it does.
+pub(crate) fn redirect(shared: &Shared, at: &Url, response: &Response) -> Result<Option<Url>, Refusal> {
+    let status = response.status();
+    if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+        return Ok(None);
+    }
+    let to = response.headers().get(header::LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()));
+    let next = to.and_then(|to| at.join(to.trim()).ok());
+    let next = next.ok_or_else(|| Refusal::Faulty(format!("redirects (status {status}) without saying where")))?;
+    if !matches!(next.scheme(), "http" | "https") {
+        return Err(Refusal::Refused(format!("redirects to '{}', which is no web address", shown(&next))));
+    }
+    if at.scheme() == "https" && next.scheme() == "http" && shared.redirects == Redirects::Secure {
+        let reason = format!("redirects from https to '{}', which is not encrypted", shown(&next));
+        return Err(Refusal::Refused(reason));
+    }
+    Ok(Some(next))
 }
 
 /// The request for a range of a file or of an object of a store.
@@ -437,7 +449,7 @@ fn unsatisfied(headers: &HeaderMap) -> Option<u64> {
     of_bytes(headers)?.strip_prefix("*/")?.trim().parse().ok()
 }
 /// Seconds or a date. RFC 9110 §10.2.3.
-fn retry_after(text: &str) -> Option<Duration> {
+pub(crate) fn retry_after(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }

@@ -126,6 +126,7 @@ fn one(get: &args::Get, wanted: Wanted, (wish, json): (&Wish, bool)) -> Result<(
             Update::Event(event) => {
                 Notice::from_event(Event::Transfer(TRANSFER, event)).iter().for_each(|notice| display.show(notice));
             }
+            Update::Opened { .. } => {}
             Update::Report(report, now) => {
                 display.show(&Notice::Progress(ProgressView::new(TRANSFER, &name, &report, now)));
             }
@@ -158,6 +159,7 @@ fn client_options(web: &args::WebOptions) -> ClientOptions {
         redirects: if web.insecure_redirects { Redirects::Any } else { Redirects::Secure },
         store: None,
         origin: Origin::Person,
+        hosts: Vec::new(),
     }
 }
 fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {

@@ -406,6 +406,10 @@ impl PartFile {
         }
         clear(&self.staging)
     }
+    /// The file with the bytes so far.
+    pub fn part(&self) -> &Path {
+        &self.part_path
+    }
     /// Reads bytes of the part; where nothing was put they are zeros.
     ///
     /// # Errors
