@@ -44,6 +44,8 @@ struct Folder {
     path: PathBuf,
     bytes_max: u64,
     age_max: Duration,
+    /// Bytes of the disk that stay free.
+    reserve_bytes: AtomicU64,
     /// How many open objects each file has.
     open: Mutex<BTreeMap<String, usize>>,
     /// Their latest opened objects.
@@ -69,6 +71,7 @@ impl ObjectCache {
             path: path.into(),
             bytes_max,
             age_max,
+            reserve_bytes: AtomicU64::new(0),
             open: Mutex::default(),
             latest: Mutex::default(),
             is_full: AtomicBool::new(false),
@@ -76,17 +79,48 @@ impl ObjectCache {
         cache.sweep();
         Ok(cache)
     }
+    /// Leaves this many bytes of the disk free, or a twentieth of a small disk.
+    pub fn reserve(&self, bytes: u64) {
+        self.0.reserve_bytes.store(bytes, Ordering::Relaxed);
+    }
     /// Removes objects that are too old, and then the least recently read ones, until the others fit. Open objects
     /// stay.
     pub fn sweep(&self) {
+        self.make_room(0);
+    }
+    /// The same, until `more` bytes fit too; false if they never would, and then no object is removed for them.
+    pub fn make_room(&self, more: u64) -> bool {
         let files = self.files();
-        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum::<u64>().saturating_add(more);
+        let disk = nix::sys::statvfs::statvfs(&self.0.path).ok().filter(|disk| disk.blocks() > 0);
+        let (mut free, reserve) = disk.map_or((u64::MAX, 0), |disk| {
+            let of = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+            let twentieth = of(disk.blocks()) / 20;
+            (of(disk.blocks_available()), self.0.reserve_bytes.load(Ordering::Relaxed).min(twentieth))
+        });
+        let need = reserve.saturating_add(more);
+        let removable: u64 = files.iter().filter(|file| !file.is_open).map(|file| file.bytes).sum();
+        let would_fit = bytes - removable <= self.0.bytes_max && free.saturating_add(removable) >= need;
         for file in files {
             let is_old = file.read_at.elapsed().is_ok_and(|age| age > self.0.age_max);
-            if !file.is_open && (is_old || bytes > self.0.bytes_max) && file.remove() {
+            let is_tight = (bytes > self.0.bytes_max || free < need) && (would_fit || more == 0);
+            if !file.is_open && (is_old || is_tight) && file.remove() {
                 bytes -= file.bytes;
+                free = free.saturating_add(file.bytes);
             }
         }
+        bytes <= self.0.bytes_max && free >= need
+    }
+    /// Keeps the file `STEM.data` in the folder while the result lives.
+    pub fn pin(&self, stem: &str) -> Pin {
+        *self.0.open.lock().entry(stem.into()).or_default() += 1;
+        Pin(OpenFile { cache: self.clone(), id: stem.into() })
+    }
+    /// Notes that the file `STEM.data` was read. Its own time stays, because a publication has that.
+    pub fn touch(&self, stem: &str) {
+        let path = self.0.path.join(format!("{stem}.used"));
+        let marked = File::options().write(true).create(true).truncate(false).open(path);
+        let _ = marked.and_then(|file| file.set_modified(now()));
     }
     /// Removes the least recently read object that uses space and is not open; false if all are open.
     fn evict(&self) -> bool {
@@ -101,7 +135,9 @@ impl ObjectCache {
             let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { continue };
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             if path.extension().is_some_and(|extension| extension == "data") {
-                let read_at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let time = |metadata: fs::Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let used = fs::metadata(path.with_extension("used")).map(time);
+                let read_at = time(metadata.clone()).max(used.unwrap_or(SystemTime::UNIX_EPOCH));
                 files.push(CacheFile {
                     read_at,
                     bytes: metadata.blocks() * 512,
@@ -114,7 +150,10 @@ impl ObjectCache {
         files
     }
     /// Writes a chunk, and frees space for it if needed; false if the disk stays full.
-    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// The system's error, if it is another one than a full disk.
+    pub fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<bool> {
         let is_written = loop {
             match file.write_all_at(bytes, offset) {
                 Ok(()) => break true,
@@ -185,6 +224,7 @@ impl CacheFile {
     fn remove(&self) -> bool {
         // Without its list a file starts empty, so the list is removed first.
         let _ = fs::remove_file(self.path.with_extension("held"));
+        let _ = fs::remove_file(self.path.with_extension("used"));
         fs::remove_file(&self.path).is_ok()
     }
 }
@@ -193,6 +233,9 @@ impl CacheFile {
 fn now() -> SystemTime {
     SystemTime::now()
 }
+
+/// Keeps a file from eviction.
+pub struct Pin(#[expect(dead_code, reason = "its end counts")] OpenFile);
 
 /// Counts as open while it lives.
 struct OpenFile {

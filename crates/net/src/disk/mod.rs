@@ -57,7 +57,7 @@ mod update;
 
 pub use arriving::{ArrivingObject, Share};
 pub use background::{BackgroundStore, Storage};
-pub use cache::{CacheOpener, CacheReader, CachedObject, ObjectCache, OnOpen};
+pub use cache::{CacheOpener, CacheReader, CachedObject, ObjectCache, OnOpen, Pin};
 pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use hooked_store::{HookedStore, StoreHooks};
