@@ -62,7 +62,9 @@ pub use error::{ApiError, ErrorKind, spawn};
 pub use families::{Credential, key_chain};
 pub use family::Family;
 pub use local::LocalApi;
-pub use node::{files::load_key, log_limit::warn_bounded, membership::time_of_day, peer_keys::accept_key};
+pub use node::{
+    files::load_key, log_limit::warn_bounded, membership::time_of_day, mirrors::uplink_of, peer_keys::accept_key,
+};
 pub use notice::Notice;
 pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Sealed, Send, Term};
 pub use tributary_net::Clock;

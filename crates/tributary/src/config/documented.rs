@@ -29,9 +29,11 @@ mod tests {
     use crate::config::NodeConfig;
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 16] = [
+    const NEEDED: [(&str, &str); 18] = [
         ("[http]", "listen = \"127.0.0.1:8080\"\n"),
         ("[[http.mirror]]", "host = \"deb.example.org\"\nname = \"/mirror\"\n"),
+        ("[[origin.replace]]", "from = \"a\"\nto = \"b\"\n"),
+        ("[[origin]]", "path = \"/pypi\"\nurl = \"https://index.example.org\"\n"),
         ("[network]", "authority = \"ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c\"\n"),
         ("[[blind]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
         (
@@ -75,9 +77,13 @@ mod tests {
             text += "[[face]]\n";
             text += needed("[[face]]");
         }
-        if heading == "[[http.mirror]]" {
+        if matches!(heading, "[[http.mirror]]" | "[[origin]]" | "[[origin.replace]]") {
             text += "[http]\n";
             text += needed("[http]");
+        }
+        if heading == "[[origin.replace]]" {
+            text += "[[origin]]\n";
+            text += needed("[[origin]]");
         }
         text + heading + "\n" + needed(heading) + lines
     }

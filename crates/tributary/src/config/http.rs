@@ -2,6 +2,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 use tributary_content::Name;
 use tributary_core::Duration;
+use tributary_web::Url;
 
 /// How a gateway serves a node's objects over HTTP.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,6 +37,52 @@ pub struct HttpConfig {
     pub hosts: Vec<String>,
     /// Hosts that it mirrors.
     pub mirrors: Vec<HttpMirror>,
+    /// Web servers whose files it fetches and keeps for its clients and its neighbours.
+    pub origins: Vec<HttpOrigin>,
+    /// Space on the disk that the cache leaves free.
+    pub cache_reserve_bytes: u64,
+}
+
+/// A web server whose files are served below a path or under a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpOrigin {
+    /// The host that clients request, in the field `Host`, as a proxy's target or in `?ns=`; `None` for the gateway's own.
+    pub host: Option<String>,
+    /// The path that clients request, without a slash at its end; empty for all paths.
+    pub path: String,
+    /// What replaces the path: the server first, then its mirrors, each without a slash at its end.
+    pub urls: Vec<Url>,
+    /// Hosts besides those of the server and its mirrors that redirects may lead to although their addresses are private.
+    pub hosts: Vec<String>,
+    /// Texts that are replaced in HTML, JSON and other texts: addresses that would lead clients past the gateway.
+    pub replace: Vec<(String, String)>,
+    /// The rules of its clients.
+    pub kind: OriginKind,
+    /// Copies are published below this name.
+    pub name: Name,
+    /// How long an answer that does not say for how long it is fresh is used.
+    pub fresh: Duration,
+    /// How long a stale answer may be used while the origin is away.
+    pub stale: Duration,
+    /// How long neighbours are asked for a copy before the origin is; zero for not at all.
+    pub peer_patience: Duration,
+}
+
+/// The rules of an origin's clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OriginKind {
+    /// HTTP only.
+    #[default]
+    Web,
+    /// The hub of Hugging Face: commits are fixed, and large files have a SHA-256.
+    HuggingFace,
+    /// A registry of container images: tokens for everybody, and digests in paths.
+    Oci,
+}
+impl OriginKind {
+    /// All of them, by their names in a config.
+    pub const ALL: [(&'static str, OriginKind); 3] =
+        [("web", OriginKind::Web), ("huggingface", OriginKind::HuggingFace), ("oci", OriginKind::Oci)];
 }
 
 /// A host whose files are objects: those below `name`, or in the folder of that name.
@@ -66,6 +113,8 @@ impl HttpConfig {
             cross_site: false,
             hosts: Vec::new(),
             mirrors: Vec::new(),
+            origins: Vec::new(),
+            cache_reserve_bytes: 256 << 20,
         }
     }
 }

@@ -37,7 +37,7 @@ use tributary_transport::{Endpoint, Fetch, PathMetric};
 use tributary_trust::{Access, CLOCK_TOLERANCE, Keys, Roles, UnixTime};
 
 pub use error::{ConfigErrors, Drawing, Problem};
-pub use http::{HttpConfig, HttpMirror};
+pub use http::{HttpConfig, HttpMirror, HttpOrigin, OriginKind};
 pub use invitation::Invitation;
 pub use peer::{NamedPeer, PeerAddress};
 pub(crate) use peer::{is_own, reached_at};

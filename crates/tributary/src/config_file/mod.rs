@@ -228,6 +228,15 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         node.faces.extend(face);
     }
     node.http = root.section("http").and_then(|section| sections::http(section, folder, &node.state_dir));
+    let origins = root.sections("origin").into_iter().filter_map(sections::origin).collect();
+    match &mut node.http {
+        Some(http) => http.origins = origins,
+        None if root.has("origin") && !root.has("http") => {
+            let hint = "add [http] with the address that clients use, such as listen = \"127.0.0.1:8080\"";
+            root.wrong("origin", "[[origin]] needs a gateway", hint);
+        }
+        None => {}
+    }
     let is_resolver = node.has_role(Role::Resolver);
     let resolver = root.section("resolver").map(|section| resolver::resolver(section, folder, family, is_resolver));
     node.resolver = resolver.unwrap_or_default();

@@ -10,12 +10,13 @@ use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 use tributary_trust::{Access, Keys};
+use tributary_web::Url;
 
 use crate::{
     config::{
-        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Invitation, Limits, LogFormat,
-        MirrorsConfig, NetworkConfig, NodeConfig, PeerAddress, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate,
-        Security, ServeConfig, face_id, is_own, link, published_name,
+        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, HttpOrigin, Invitation, Limits,
+        LogFormat, MirrorsConfig, NetworkConfig, NodeConfig, OriginKind, PeerAddress, Quota, QuotaEnd, QuotaPeriod,
+        Role, ScheduledRate, Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, SECRET_HINT, duration, read_secret, set_duration, set_size, size},
     },
@@ -572,6 +573,7 @@ pub(super) fn http(section: Section<'_>, folder: &Path, state_dir: &Path) -> Opt
     set_duration(&section, "fresh", (Duration::ZERO, day * 365), &mut http.fresh);
     set_duration(&section, "head_timeout", (second, day), &mut http.head_timeout);
     set_size(&section, "cache_size", (1 << 20, 1 << 50), &mut http.cache_bytes_max);
+    set_size(&section, "cache_reserve", (0, 1 << 50), &mut http.cache_reserve_bytes);
     set_size(&section, "read_ahead", (64 << 10, 1 << 30), &mut http.read_ahead_bytes);
     section.set_integer("connections", 1..=100_000, &mut http.connections_max);
     http.api = section.flag("api").unwrap_or(http.api);
@@ -590,6 +592,64 @@ pub(super) fn http(section: Section<'_>, folder: &Path, state_dir: &Path) -> Opt
     }
     section.finish();
     Some(http)
+}
+
+/// One `[[origin]]`.
+pub(super) fn origin(section: Section<'_>) -> Option<HttpOrigin> {
+    let hint = "write an address such as \"https://index.example.org\", without a question mark";
+    let url = |text: &str| {
+        let url =
+            text.trim_end_matches('/').parse::<Url>().map_err(|error| format!("'{text}' is no address: {error}"))?;
+        let is_plain = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+        is_plain.then_some(url).ok_or_else(|| format!("'{text}' is no address of a web server"))
+    };
+    let first = section.read("url", hint, url);
+    let mirrors = section.texts("mirrors").unwrap_or_default();
+    let mirrors: Vec<Url> = mirrors
+        .into_iter()
+        .filter_map(|text| url(&text.value).map_err(|why| section.problem(text.span, why, hint)).ok())
+        .collect();
+    section.require(&["url"], hint);
+    let host = section.text("host").map(|host| host.value);
+    let path = section.text("path").map(|path| path.value.trim_end_matches('/').to_string());
+    if path.as_ref().is_some_and(|path| !path.is_empty() && !path.starts_with('/') || path.contains(['%', '?', '#'])) {
+        section.wrong("path", "'path' is no path", "write it as clients request it, such as path = \"/pypi\"");
+    }
+    if path.is_none() && host.is_none() && first.is_some() {
+        let hint = "write path = \"/pypi\", or host = \"deb.example.org\" for clients that use the gateway as a proxy";
+        section.missing("path", hint);
+        return None;
+    }
+    let named = section.parsed::<Name>("name", "write a name such as \"/origin/pypi\"");
+    let usual = || format!("/origin/{}", first.as_ref()?.host_str()?).parse().ok();
+    let (mut fresh, mut stale) = (Duration::from_secs(60), Duration::from_secs(7 * 86_400));
+    let mut peer_patience = Duration::from_millis(500);
+    let year = Duration::from_secs(365 * 86_400);
+    set_duration(&section, "fresh", (Duration::ZERO, year), &mut fresh);
+    set_duration(&section, "stale", (Duration::ZERO, year), &mut stale);
+    set_duration(&section, "peer_patience", (Duration::ZERO, Duration::from_secs(60)), &mut peer_patience);
+    let mut replace = Vec::new();
+    for part in section.sections("replace") {
+        let (from, to) = (part.text("from"), part.text("to"));
+        part.require(&["from", "to"], "a replacement has 'from' and 'to'");
+        let pair = from.filter(|from| !from.value.is_empty()).zip(to);
+        replace.extend(pair.map(|(from, to)| (from.value, to.value)));
+        part.finish();
+    }
+    let origin = HttpOrigin {
+        replace,
+        host,
+        path: path.unwrap_or_default(),
+        hosts: section.texts("hosts").unwrap_or_default().into_iter().map(|host| host.value).collect(),
+        kind: section.choice("kind", &OriginKind::ALL).unwrap_or_default(),
+        name: named.or_else(usual).unwrap_or_else(Name::root),
+        urls: first.into_iter().chain(mirrors).collect(),
+        fresh,
+        stale,
+        peer_patience,
+    };
+    section.finish();
+    Some(origin).filter(|origin| !origin.urls.is_empty())
 }
 
 /// Reads `[serve]`.

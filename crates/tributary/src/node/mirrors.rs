@@ -108,7 +108,7 @@ fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) ->
 }
 
 /// Where a face leaves this machine: mirrors are used over every uplink that the config names.
-fn uplink_of(face: &FaceConfig) -> Uplink {
+pub fn uplink_of(face: &FaceConfig) -> Uplink {
     // A server elsewhere is not reached from a loopback address.
     let local = face.local.map(|address| address.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
     match (&face.device, local) {
