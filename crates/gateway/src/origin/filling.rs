@@ -1,0 +1,231 @@
+//! Filling a body: from a neighbour, from one answer of the origin, or from all its mirrors.
+use std::{
+    io::{self, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use hyper::header;
+use tokio::sync::mpsc;
+use tributary_web::{exchange::Exchange, header::HeaderValue};
+
+use super::{
+    Ask, Origins, chosen,
+    copy::{Body, Copy, Filler, Head, digest_of},
+    neighbours,
+};
+
+/// Files from this size on come from all mirrors over all uplinks.
+pub(super) const LARGE_BYTES: u64 = 8 << 20;
+/// Pieces that wait for the disk.
+const PIECES_WAITING_MAX: usize = 16;
+/// Maximum bytes of a text whose addresses are replaced.
+const TEXT_BYTES_MAX: usize = 32 << 20;
+/// Requests for the rest of a body that was cut.
+const RESUMES_MAX: u32 = 4;
+
+/// Where a body comes from.
+pub(super) enum Source {
+    Neighbour,
+    Answer(Box<Exchange>),
+    /// All mirrors, over all uplinks; the file has this size.
+    Mirrors(u64),
+}
+
+/// Passes bytes on to the disk's thread.
+pub(super) struct Pipe {
+    pieces: mpsc::Sender<Bytes>,
+    sent: Arc<AtomicU64>,
+}
+impl Pipe {
+    /// A pipe, and its other end.
+    pub(super) fn new() -> (Pipe, mpsc::Receiver<Bytes>) {
+        let (pieces, arrived) = mpsc::channel(PIECES_WAITING_MAX);
+        (Pipe { pieces, sent: Arc::default() }, arrived)
+    }
+}
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = Bytes::copy_from_slice(bytes);
+        self.pieces.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Origins {
+    /// Begins to read a body, and returns the copy for clients.
+    pub(super) fn fill(self: &Arc<Self>, ask: &Ask, head: Head, proof: Option<String>, source: Source) -> Copy {
+        let body = Body::arriving(proof.is_some());
+        let copy = Copy { head, body: Some(Arc::clone(&body)) };
+        self.shelf.keep(&ask.key, copy.clone());
+        let (origins, ask, head) = (Arc::clone(self), ask.clone(), copy.head.clone());
+        tokio::spawn(async move {
+            let _turn = origins.fills.acquire().await;
+            let proof = proof.as_deref();
+            let filled = match source {
+                Source::Mirrors(size) => origins.fill_from_all(&ask, size, proof, &body).await,
+                source => origins.fill_in_order(&ask, &head, proof, source, &body).await,
+            };
+            origins.reserved.fetch_sub(head.size.unwrap_or(0), Ordering::Relaxed);
+            match filled {
+                Ok(digest) => {
+                    let head = Head { digest: Some(digest), size: Some(body.len()), ..head };
+                    origins.shelf.keep(&ask.key, Copy { head: head.clone(), body: None });
+                    body.end(Ok(()));
+                    origins.publish(ask.origin, &ask.key, &head);
+                }
+                Err(reason) => {
+                    tracing::warn!("'{}' is not kept: {reason}", head.url);
+                    body.end(Err(reason));
+                    let _ = std::fs::remove_file(origins.shelf.work_path(&ask.flight(), "arriving"));
+                    origins.shelf.drop_failed(&ask.key);
+                }
+            }
+        });
+        copy
+    }
+    /// Fetches from all mirrors over all uplinks.
+    async fn fill_from_all(
+        &self,
+        ask: &Ask,
+        size: u64,
+        proof: Option<&str>,
+        body: &Arc<Body>,
+    ) -> Result<String, String> {
+        let path = self.shelf.work_path(&ask.flight(), "part");
+        let (upstream, urls, body) = (Arc::clone(&ask.upstream), ask.urls.clone(), Arc::clone(body));
+        let (shelf, proof) = (Arc::clone(&self.shelf), proof.map(String::from));
+        let work = move || {
+            upstream.fetch_all(urls, size, proof.as_deref(), &path, &body)?;
+            let digest = match proof {
+                Some(proof) => proof,
+                None => digest_of(&path).map_err(|error| error.to_string())?,
+            };
+            shelf.place(&path, &digest, &body)?;
+            Ok(digest)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+    }
+    /// Reads a body from its beginning on. If a source is cut, the origin sends the rest.
+    async fn fill_in_order(
+        &self,
+        ask: &Ask,
+        head: &Head,
+        proof: Option<&str>,
+        source: Source,
+        body: &Arc<Body>,
+    ) -> Result<String, String> {
+        let path = self.shelf.work_path(&ask.flight(), "arriving");
+        let _ = std::fs::remove_file(&path);
+        let filler = Filler::new(Arc::clone(body), &path, self.shelf.cache.clone());
+        let filler = filler.map_err(|error| error.to_string())?;
+        let (pipe, mut arrived) = Pipe::new();
+        let (pieces, sent) = (pipe.pieces.clone(), Arc::clone(&pipe.sent));
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut filler = filler;
+            while let Some(piece) = arrived.blocking_recv() {
+                filler.write_all(&piece)?;
+            }
+            Ok::<_, io::Error>(filler)
+        });
+        let mut source = match (source, proof) {
+            (Source::Neighbour, Some(digest)) => {
+                self.read_neighbour(ask, digest, pipe).await;
+                None
+            }
+            (source, _) => {
+                drop(pipe);
+                if let Source::Answer(exchange) = source { Some(*exchange) } else { None }
+            }
+        };
+        for _ in 0..=RESUMES_MAX {
+            let at = sent.load(Ordering::Relaxed);
+            if head.size.is_some_and(|size| at >= size) {
+                break;
+            }
+            let is_whole = match source.take() {
+                Some(exchange) if ask.upstream.rewrites(&head.map()) => {
+                    let text = whole(exchange).await?;
+                    let _ = pieces.send(ask.upstream.rewritten(text).into()).await;
+                    true
+                }
+                Some(exchange) => pump(exchange, &pieces, &sent).await && head.size.is_none(),
+                None => {
+                    source = self.rest(ask, head, at).await;
+                    source.is_none()
+                }
+            };
+            if is_whole {
+                break;
+            }
+        }
+        drop(pieces);
+        let filler = writing.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let digest = filler.finish(head.size, proof)?;
+        self.shelf.place(&path, &digest, body)?;
+        Ok(digest)
+    }
+    async fn read_neighbour(&self, ask: &Ask, digest: &str, pipe: Pipe) {
+        let Some(name) = neighbours::name_of(&ask.upstream.config, "sha256", digest) else { return };
+        let api = Arc::clone(&self.api);
+        let read = tokio::task::spawn_blocking(move || neighbours::read(&api, &name, Box::new(pipe)));
+        let _ = read.await;
+    }
+    /// The answer of the origin from the byte `at` on.
+    async fn rest(&self, ask: &Ask, head: &Head, at: u64) -> Option<Exchange> {
+        let mut fields = ask.fields.clone();
+        if at > 0 {
+            fields.insert(header::RANGE, HeaderValue::from_str(&format!("bytes={at}-")).ok()?);
+            let validator = head.field("etag").filter(|tag| tag.starts_with('"'));
+            if let Some(validator) = validator.or(head.field("last-modified")) {
+                fields.insert(header::IF_RANGE, HeaderValue::from_str(validator).ok()?);
+            }
+        }
+        let answer = self.ask(&Ask { fields, ..ask.clone() }).await.ok()?;
+        let range = chosen(&answer.fields, &["content-range"]);
+        let range = range.get(header::CONTENT_RANGE).and_then(|range| range.to_str().ok());
+        let is_rest = match at {
+            0 => answer.status == head.status,
+            at => answer.status == 206 && range.is_some_and(|range| range.starts_with(&format!("bytes {at}-"))),
+        };
+        is_rest.then_some(answer)
+    }
+}
+
+/// Reads a text whose addresses are replaced.
+async fn whole(mut exchange: Exchange) -> Result<Vec<u8>, String> {
+    let mut text = Vec::new();
+    while let Some(bytes) = exchange.read().await? {
+        if text.len() + bytes.len() > TEXT_BYTES_MAX {
+            return Err(format!("a text with addresses to replace has more than {TEXT_BYTES_MAX} bytes"));
+        }
+        text.extend_from_slice(&bytes);
+    }
+    Ok(text)
+}
+/// Reads an answer to its end; false if it was cut.
+async fn pump(mut exchange: Exchange, pieces: &mpsc::Sender<Bytes>, sent: &AtomicU64) -> bool {
+    loop {
+        match exchange.read().await {
+            Ok(Some(bytes)) => {
+                let length = bytes.len() as u64;
+                if pieces.send(bytes).await.is_err() {
+                    return true;
+                }
+                sent.fetch_add(length, Ordering::Relaxed);
+            }
+            Ok(None) => return true,
+            Err(error) => {
+                tracing::debug!("the origin's answer was cut: {error}");
+                return false;
+            }
+        }
+    }
+}
