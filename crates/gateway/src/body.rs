@@ -39,6 +39,8 @@ pub(crate) struct Content {
     source: Option<Source>,
     /// A body of unknown length, in place of all other parts.
     stream: Option<mpsc::Receiver<Bytes>>,
+    /// A body that arrives from elsewhere, in place of all other parts.
+    arriving: Option<mpsc::Receiver<io::Result<Bytes>>>,
 }
 
 struct Source {
@@ -55,14 +57,18 @@ struct Source {
 impl Content {
     pub(crate) fn text(text: impl Into<Bytes>) -> Content {
         let text = text.into();
-        Content { left: text.len() as u64, parts: VecDeque::from([Part::Text(text)]), source: None, stream: None }
+        Content { left: text.len() as u64, parts: VecDeque::from([Part::Text(text)]), source: None, ..Content::empty() }
     }
     pub(crate) fn empty() -> Content {
-        Content { parts: VecDeque::new(), left: 0, source: None, stream: None }
+        Content { parts: VecDeque::new(), left: 0, source: None, stream: None, arriving: None }
     }
     /// The bytes from a channel, until that ends.
     pub(crate) fn stream(stream: mpsc::Receiver<Bytes>) -> Content {
         Content { stream: Some(stream), ..Content::empty() }
+    }
+    /// The bytes from a channel, until that ends or fails; `length` of them, if known.
+    pub(crate) fn arriving(pieces: mpsc::Receiver<io::Result<Bytes>>, length: Option<u64>) -> Content {
+        Content { left: length.unwrap_or(u64::MAX), arriving: Some(pieces), ..Content::empty() }
     }
     /// Parts of the object of a session.
     pub(crate) fn parts(parts: Vec<Part>, session: Use, read_ahead: u64, patience: Duration) -> Content {
@@ -73,7 +79,7 @@ impl Content {
         let left = left.sum();
         let reader = session.object.reader();
         let source = Source { reader, _session: session, read_ahead, patience, reading: None, waiting: None };
-        Content { parts: parts.into(), left, source: Some(source), stream: None }
+        Content { parts: parts.into(), left, source: Some(source), ..Content::empty() }
     }
     /// Waits until the first byte of the object has arrived.
     pub(crate) async fn first_byte(&mut self) -> Result<(), io::Error> {
@@ -152,6 +158,12 @@ impl Body for Content {
         if let Some(stream) = &mut this.stream {
             return stream.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))));
         }
+        if let Some(arriving) = &mut this.arriving {
+            let piece = ready!(arriving.poll_recv(context));
+            let length = piece.as_ref().map_or(0, |piece| piece.as_ref().map_or(0, |bytes| bytes.len() as u64));
+            this.left = this.left.saturating_sub(length);
+            return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));
+        }
         loop {
             let bytes = match (this.parts.front_mut(), &mut this.source) {
                 (None, _) => return Poll::Ready(None),
@@ -180,7 +192,8 @@ impl Body for Content {
         self.left == 0 && self.stream.is_none()
     }
     fn size_hint(&self) -> SizeHint {
-        if self.stream.is_some() {
+        let is_unknown = self.arriving.is_some() && self.left > u64::MAX / 2;
+        if self.stream.is_some() || is_unknown {
             return SizeHint::default();
         }
         SizeHint::with_exact(self.left)

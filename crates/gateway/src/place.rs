@@ -57,8 +57,8 @@ pub(crate) fn is_own<B>(request: &Request<B>, config: &GatewayConfig) -> bool {
     request.uri().scheme().is_none() && root(request, config).is_ok_and(|root| root.is_empty())
 }
 
-/// The name that the root of the request's host is.
-fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal> {
+/// The host that a request is for, in lower case; `None` if HTTP/1.0 names none.
+pub(crate) fn host<B>(request: &Request<B>) -> Result<Option<String>, Refusal> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let field =
         hosts.next().map(|host| host.to_str().map_err(|_| Refusal::Host("the host is not text"))).transpose()?;
@@ -77,10 +77,14 @@ fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal
                 authority.ok_or(Refusal::Host("the host name is invalid"))?.host().to_string()
             }
             None if request.version() == hyper::Version::HTTP_11 => return Err(Refusal::Host("there is no host")),
-            None => return Ok(Name::root()),
+            None => return Ok(None),
         },
     };
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    Ok(Some(host.trim_end_matches('.').to_ascii_lowercase()))
+}
+/// The name that the root of the request's host is.
+fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal> {
+    let Some(host) = host(request)? else { return Ok(Name::root()) };
     if let Some(mirror) = config.mirrors.iter().find(|mirror| mirror.host.eq_ignore_ascii_case(&host)) {
         return Ok(mirror.name.clone());
     }

@@ -34,10 +34,12 @@ const LEVELS_MAX: usize = 8;
 pub(crate) struct Failure {
     pub(crate) status: u16,
     pub(crate) reason: String,
+    /// How long the client should wait before it asks again.
+    pub(crate) retry_after: Option<Duration>,
 }
 impl Failure {
     pub(crate) fn new(status: u16, reason: impl Into<String>) -> Failure {
-        Failure { status, reason: reason.into() }
+        Failure { status, reason: reason.into(), retry_after: None }
     }
     fn of(error: &ApiError) -> Failure {
         let status = match error.kind {
