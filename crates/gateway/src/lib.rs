@@ -21,6 +21,7 @@
 //! | folders: index, pages, JSON | `folder` |
 //! | ranges and preconditions | `conditions` |
 //! | bodies | `body` |
+//! | files of web servers, fetched on a miss | `origin` |
 pub mod api;
 mod body;
 mod conditions;
@@ -28,6 +29,7 @@ pub mod config;
 mod dashboard;
 mod folder;
 mod metrics;
+mod origin;
 mod place;
 pub mod server;
 mod sessions;

@@ -41,6 +41,7 @@ use crate::{
     config::GatewayConfig,
     dashboard,
     folder::{self, Found, Line},
+    origin::Origins,
     place::{self, Place, Refusal},
     sessions::{Failure, Located, Sessions, Use},
 };
@@ -95,8 +96,10 @@ impl Gateway {
         let (end, ended) = watch::channel(false);
         let is_ended = Arc::<AtomicBool>::default();
         let service = config.api.then(|| Service::start(&api, &config, &is_ended)).transpose()?.map(Arc::new);
+        cache.reserve(config.cache_reserve_bytes);
+        let origins = Origins::start(&api, &config, &cache)?;
         let sessions = Arc::new(Sessions::new(api, cache, config.clone()));
-        let shared = Arc::new(Shared { sessions, config, service });
+        let shared = Arc::new(Shared { sessions, config, service, origins });
         let server = runtime.spawn(serve(listener, shared, ended));
         Ok(Gateway { address, end, is_ended, runtime: Some(runtime), server: Some(server) })
     }
@@ -117,12 +120,13 @@ struct Shared {
     config: GatewayConfig,
     sessions: Arc<Sessions>,
     service: Option<Arc<Service>>,
+    origins: Option<Arc<Origins>>,
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(shared.config.connections_max));
     let graceful = GracefulShutdown::new();
-    let tidying = tokio::spawn(tidy(Arc::clone(&shared.sessions)));
+    let tidying = tokio::spawn(tidy(Arc::clone(&shared)));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -221,13 +225,17 @@ fn as_first_version(mut request: Request<Incoming>) -> Request<Incoming> {
 }
 
 /// Periodically closes unused sessions, and frees space in the cache.
-async fn tidy(sessions: Arc<Sessions>) {
+async fn tidy(shared: Arc<Shared>) {
     let mut tidy = tokio::time::interval(TIDY_INTERVAL);
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tidy.tick().await;
-        let sessions = Arc::clone(&sessions);
-        let _ = tokio::task::spawn_blocking(move || sessions.tidy()).await;
+        let shared = Arc::clone(&shared);
+        let work = move || {
+            shared.sessions.tidy();
+            shared.origins.iter().for_each(|origins| origins.tidy());
+        };
+        let _ = tokio::task::spawn_blocking(work).await;
     }
 }
 /// Refuses a connection beyond the limit. It may not wait for the client.
@@ -288,6 +296,11 @@ fn is_recording(response: &Response<Content>) -> bool {
 }
 
 async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Response<Content>, Failure> {
+    if let Some(origins) = &shared.origins
+        && let Some(target) = origins.target(request, &shared.config)
+    {
+        return origins.answer(target?, request).await;
+    }
     let method = request.method();
     if method != Method::GET && method != Method::HEAD {
         return Err(Failure::new(405, "this gateway answers GET and HEAD"));
@@ -481,7 +494,10 @@ fn refusal(failure: &Failure) -> Response<Content> {
     let mut response = plain(status, format!("{}: {}\n", failure.status, failure.reason));
     match failure.status {
         405 => insert(response.headers_mut(), header::ALLOW, "GET, HEAD"),
-        503 => insert(response.headers_mut(), header::RETRY_AFTER, "1"),
+        503 => {
+            let seconds = failure.retry_after.map_or(1, |wait| wait.as_secs() + 1);
+            insert(response.headers_mut(), header::RETRY_AFTER, &seconds.to_string());
+        }
         _ => {}
     }
     response
