@@ -16,6 +16,7 @@ mod mf;
 mod ndn;
 mod ndn_interop;
 mod network;
+mod origins;
 mod parts;
 mod peers;
 mod policies;

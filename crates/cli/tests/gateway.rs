@@ -368,9 +368,9 @@ fn empty_files_ignore_ranges_and_clients_may_begin_with_http_2() {
 }
 
 /// A file system of this many MiB in memory, until the test ends.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
 impl SmallDisk {
-    fn mount(at: &Path, mebibytes: u32) -> Option<SmallDisk> {
+    pub(crate) fn mount(at: &Path, mebibytes: u32) -> Option<SmallDisk> {
         fs::create_dir_all(at).unwrap();
         let size = format!("size={mebibytes}m");
         let mut mount = Command::new("mount");

@@ -4,6 +4,7 @@
 pub(crate) mod browser;
 pub(crate) mod http;
 pub(crate) mod machines;
+pub(crate) mod origin;
 
 use std::{
     fs,
