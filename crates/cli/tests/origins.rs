@@ -277,3 +277,335 @@ fn succeed(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+const COMMIT: &str = "1111111111111111111111111111111111111111";
+/// What the hub answers, with a large file that is elsewhere.
+fn hub(asked: &Asked, weights: &[u8], store: &str) -> Reply {
+    let target = asked.target.split('?').next().unwrap();
+    let digest = sha256(weights);
+    let json = [("Content-Type", "application/json")];
+    let commit = ("X-Repo-Commit", COMMIT);
+    match target {
+        "/api/models/org/model/revision/main" => {
+            let info = format!(
+                r#"{{"id":"org/model","sha":"{COMMIT}","siblings":[{{"rfilename":"config.json"}},{{"rfilename":"model.bin"}}]}}"#
+            );
+            Reply::new(200, &json, info)
+        }
+        _ if target == format!("/api/models/org/model/tree/{COMMIT}") => {
+            let size = weights.len();
+            let tree = format!(
+                r#"[{{"type":"file","oid":"aa","size":9,"path":"config.json"}},{{"type":"file","oid":"bb","size":{size},"path":"model.bin","lfs":{{"oid":"{digest}","size":{size},"pointerSize":100}}}}]"#
+            );
+            Reply::new(200, &json, tree)
+        }
+        _ if target.ends_with("/config.json") => {
+            Reply::new(200, &[commit, ("ETag", "\"aa\""), ("Content-Type", "text/plain")], "{\"a\": 1}\n")
+        }
+        _ if target.ends_with("/model.bin") && target.contains("/resolve/") => {
+            let size = weights.len().to_string();
+            let linked = format!("\"{digest}\"");
+            let fields = [
+                commit,
+                ("X-Linked-Etag", &linked),
+                ("X-Linked-Size", &size),
+                ("X-Xet-Hash", "00"),
+                ("Link", "<https://hub.invalid/x>; rel=\"xet-auth\""),
+                ("Location", store),
+            ];
+            Reply::new(302, &fields, "")
+        }
+        _ => Reply::new(404, &[("X-Error-Code", "EntryNotFound")], "Entry not found"),
+    }
+}
+
+/// Two gateways, two users of the hub's own client: the origin sends the model once. The weights come from the store
+/// that the hub redirects to, in ranges, and are checked against the digest that the hub names.
+#[test]
+fn huggingface_hub_downloads_a_model_once_for_a_site() {
+    let Some(python) = python("huggingface_hub") else { return };
+    let site = Site::new("psi");
+    let weights = noise(4, 12_000_000);
+    let body = weights.clone();
+    let store = Origin::start(move |asked| {
+        Reply::new(200, &[("ETag", "\"store\""), ("Accept-Ranges", "bytes")], body.clone()).ranged(asked)
+    });
+    let (of, at) = (weights.clone(), store.url("/blob"));
+    let origin = Origin::start(move |asked| hub(asked, &of, &at));
+    let section = origin_section("/", &origin.url(""), "kind = \"huggingface\"\n");
+    let download = |node: &Node, user: &str| {
+        let script = "import sys, huggingface_hub as h\n\
+            p = h.snapshot_download('org/model')\n\
+            assert h.hf_hub_download('org/model', 'config.json', revision='main').startswith(p), p\n\
+            try: h.hf_hub_download('org/model', 'none.txt'); sys.exit('found')\n\
+            except h.errors.EntryNotFoundError: print(p, end='')";
+        let mut command = Command::new(&python);
+        command.args(["-c", script]).env("HF_ENDPOINT", node.url("")).env("HF_HOME", site.path().join(user));
+        std::path::PathBuf::from(succeed(&mut command))
+    };
+    let first = site.gateway("first", "", &section);
+    let snapshot = download(&first, "anna");
+    assert!(std::fs::read(snapshot.join("model.bin")).unwrap() == weights);
+    assert_eq!(std::fs::read_to_string(snapshot.join("config.json")).unwrap(), "{\"a\": 1}\n");
+    assert!(snapshot.ends_with(COMMIT), "{snapshot:?}");
+    let answer = first.get(&format!("/org/model/resolve/{COMMIT}/model.bin"));
+    assert_eq!(status(&answer), (200, "tributary; hit"));
+    assert_eq!((answer.field("tributary-verified"), answer.field("x-xet-hash")), (Some("digest"), None));
+    let sent = || store.gets("/blob").iter().filter(|asked| asked.field("range") != Some("bytes=0-0")).count();
+    let before = sent();
+    // Another user at the same gateway, and one at a neighbour's.
+    download(&first, "bert");
+    let second = site.gateway("second", "", &section);
+    let snapshot = download(&second, "cora");
+    assert!(std::fs::read(snapshot.join("model.bin")).unwrap() == weights);
+    assert_eq!(sent(), before, "the weights leave the store once");
+    let answer = second.get(&format!("/org/model/resolve/{COMMIT}/model.bin"));
+    assert_eq!(answer.field("tributary-verified"), Some("digest"));
+}
+
+/// An image of two layers in Debian's registry, pulled by skopeo through a gateway twice, the second time from its disk
+/// alone.
+#[test]
+fn skopeo_pulls_an_image_through_the_gateway() {
+    if !common::has_program("skopeo") || !common::has_program("docker-registry") {
+        return;
+    }
+    let site = Site::new("psi");
+    let at = site.path();
+    let port = common::port();
+    let data = at.join("registry");
+    let registry = format!(
+        "version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: 127.0.0.1:{port}\n",
+        data.display()
+    );
+    std::fs::write(at.join("registry.yml"), registry).unwrap();
+    let mut serve = Command::new("docker-registry");
+    serve.arg("serve").arg(at.join("registry.yml")).stdout(Stdio::null()).stderr(Stdio::null());
+    let registry = Begun(serve.spawn().unwrap());
+    until("the registry", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let layout = image(&at.join("image"));
+    let push = format!("docker://127.0.0.1:{port}/team/app:1");
+    let copy = |from: &str, to: &str, flag: &str| {
+        let mut skopeo = Command::new("skopeo");
+        skopeo.args(["--insecure-policy", "--tmpdir"]).arg(at);
+        succeed(skopeo.args(["copy", flag, from, to]));
+    };
+    copy(&format!("oci:{}:1", layout.display()), &push, "--dest-tls-verify=false");
+    let section = format!(
+        "[[origin]]\npath = \"/v2\"\nurl = \"http://127.0.0.1:{port}/v2\"\nkind = \"oci\"\nfresh = \"1h\"\n\
+         [[origin]]\nhost = \"other.example\"\npath = \"/v2\"\nurl = \"http://127.0.0.1:9/v2\"\nkind = \"oci\"\n"
+    );
+    let node = site.gateway("node", "", &section);
+    let pull = |to: &str| {
+        let to = at.join(to);
+        copy(
+            &format!("docker://{}/team/app:1", node.address),
+            &format!("oci:{}:1", to.display()),
+            "--src-tls-verify=false",
+        );
+        std::fs::read_dir(to.join("blobs/sha256")).unwrap().count()
+    };
+    assert_eq!(pull("first"), 4, "manifest, config, two layers");
+    let tags = node.get("/v2/team/app/tags/list");
+    assert_eq!(tags.json()["tags"][0], "1");
+    let manifest = node.with("/v2/team/app/manifests/1", "Accept: application/vnd.oci.image.manifest.v1+json\r\n");
+    assert_eq!(manifest.field("content-type"), Some("application/vnd.oci.image.manifest.v1+json"), "{}", manifest.head);
+    let digest = manifest.field("docker-content-digest").unwrap().to_string();
+    let fields = "Accept: application/vnd.oci.image.manifest.v1+json\r\n";
+    let by_digest = node.with(&format!("/v2/team/app/manifests/{digest}"), fields);
+    assert_eq!((by_digest.field("tributary-verified"), by_digest.body == manifest.body), (Some("digest"), true));
+    assert_eq!(node.get("/v2/team/app/manifests/1?ns=other.example").status, 502, "another registry, which is away");
+    drop(registry);
+    assert_eq!(pull("second"), 4, "the registry is gone");
+}
+/// A layout with an image of two small layers.
+fn image(folder: &Path) -> std::path::PathBuf {
+    let blobs = folder.join("blobs/sha256");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let blob = |bytes: &[u8]| {
+        let digest = sha256(bytes);
+        std::fs::write(blobs.join(&digest), bytes).unwrap();
+        (format!("sha256:{digest}"), bytes.len())
+    };
+    let layers = [noise(5, 300_000), noise(6, 20_000)].map(|bytes| blob(&bytes));
+    let of = |(digest, size): &(String, usize), kind: &str| serde_json::json!({"mediaType": format!("application/vnd.oci.image.{kind}"), "digest": digest, "size": size});
+    let ids: Vec<&String> = layers.iter().map(|(digest, _)| digest).collect();
+    let config =
+        serde_json::json!({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ids}});
+    let config = blob(config.to_string().as_bytes());
+    let layers: Vec<_> = layers.iter().map(|layer| of(layer, "layer.v1.tar")).collect();
+    let manifest = serde_json::json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": of(&config, "config.v1+json"), "layers": layers,
+    });
+    let mut entry = of(&blob(manifest.to_string().as_bytes()), "manifest.v1+json");
+    entry["annotations"] = serde_json::json!({"org.opencontainers.image.ref.name": "1"});
+    let index = serde_json::json!({"schemaVersion": 2, "manifests": [entry]});
+    std::fs::write(folder.join("index.json"), index.to_string()).unwrap();
+    std::fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    folder.to_path_buf()
+}
+
+/// An origin of files in memory, and one of what their pages link to by the name of another host.
+fn two_hosts(pages: Vec<(String, Vec<u8>, &'static str)>, files: Vec<(String, Vec<u8>)>) -> (Origin, Origin) {
+    let pages = move |asked: &Asked| match pages.iter().find(|(path, ..)| *path == asked.target) {
+        Some((_, body, kind)) => Reply::new(200, &[("Content-Type", kind), ("ETag", "\"p\"")], body.clone()),
+        None => Reply::new(404, &[], "none"),
+    };
+    let files = move |asked: &Asked| match files.iter().find(|(path, _)| *path == asked.target) {
+        Some((_, body)) => Reply::new(200, &[("Cache-Control", "max-age=31536000")], body.clone()),
+        None => Reply::new(404, &[], "none"),
+    };
+    (Origin::start(pages), Origin::start(files))
+}
+
+/// The pages of the index link to another host; `replace` leads pip back, and the second installation needs no origin for
+/// the file.
+#[test]
+fn pip_installs_twice_what_an_index_sends_once() {
+    let Some(python) = python("pip") else { return };
+    let site = Site::new("psi");
+    let wheel = site.path().join("drop-1.0-py3-none-any.whl");
+    let script = "import zipfile, sys\nz = zipfile.ZipFile(sys.argv[1], 'w')\nd = 'drop-1.0.dist-info/'\n\
+        z.writestr('drop.py', 'x = 42')\nz.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: drop\\nVersion: 1.0\\n')\n\
+        z.writestr(d + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+        z.writestr(d + 'RECORD', 'drop.py,,\\n' + d + 'METADATA,,\\n' + d + 'WHEEL,,\\n' + d + 'RECORD,,\\n')\nz.close()";
+    succeed(Command::new(&python).args(["-c", script]).arg(&wheel));
+    let bytes = std::fs::read(&wheel).unwrap();
+    let digest = sha256(&bytes);
+    let file = "drop-1.0-py3-none-any.whl";
+    let page = format!("<!DOCTYPE html><a href=\"https://files.invalid/packages/{file}#sha256={digest}\">{file}</a>");
+    let (index, files) = two_hosts(
+        vec![("/simple/drop/".into(), page.into_bytes(), "text/html")],
+        vec![(format!("/packages/{file}"), bytes)],
+    );
+    let replace = "replace = [{ from = \"https://files.invalid/\", to = \"/pypi-files/\" }]\n";
+    let section = origin_section("/pypi", &index.url(""), replace) + &origin_section("/pypi-files", &files.url(""), "");
+    let node = site.gateway("node", "", &section);
+    for to in ["one", "two"] {
+        let url = node.url("/pypi/simple/");
+        let mut pip = Command::new(&python);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-cache-dir",
+            "--isolated",
+            "--index-url",
+            &url,
+            "drop",
+            "--target",
+        ]);
+        succeed(pip.arg(site.path().join(to)));
+        assert_eq!(std::fs::read_to_string(site.path().join(to).join("drop.py")).unwrap(), "x = 42");
+    }
+    assert_eq!(files.gets("/packages/").len(), 1);
+}
+
+/// A crate from a sparse index whose `config.json` names another host.
+#[test]
+fn cargo_fetches_a_crate_from_a_sparse_index() {
+    let site = Site::new("psi");
+    let at = site.path();
+    let write = |path: &str, text: &str| {
+        let path = at.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("drop-1.0.0/Cargo.toml", "[package]\nname = \"drop\"\nversion = \"1.0.0\"\n");
+    write("drop-1.0.0/src/lib.rs", "");
+    succeed(Command::new("tar").current_dir(at).args(["czf", "drop.crate", "drop-1.0.0"]));
+    let bytes = std::fs::read(at.join("drop.crate")).unwrap();
+    let entry = serde_json::json!({
+        "name": "drop", "vers": "1.0.0", "deps": [], "features": {}, "yanked": false, "cksum": sha256(&bytes),
+    });
+    let (index, files) = two_hosts(
+        vec![
+            ("/config.json".into(), br#"{"dl": "https://files.invalid/crates"}"#.into(), "application/json"),
+            ("/dr/op/drop".into(), entry.to_string().into_bytes(), "text/plain"),
+        ],
+        vec![("/crates/drop/1.0.0/download".into(), bytes)],
+    );
+    let listen = common::port();
+    let gateway = format!("http://127.0.0.1:{listen}");
+    let replace = format!("replace = [{{ from = \"https://files.invalid\", to = \"{gateway}/crate-files\" }}]\n");
+    let section =
+        origin_section("/crates", &index.url(""), &replace) + &origin_section("/crate-files", &files.url(""), "");
+    let more = format!("{}[http]\nlisten = \"127.0.0.1:{listen}\"\n{section}", site.face);
+    let config = config(at, "node", r#""receiver", "sender""#, 0, &more);
+    let _node = Daemon::start(at, &config);
+    write("user/Cargo.toml", "[package]\nname = \"user\"\nversion = \"0.1.0\"\n[dependencies]\ndrop = \"1\"\n");
+    write("user/src/lib.rs", "");
+    write(
+        "user/.cargo/config.toml",
+        &format!(
+            "[source.crates-io]\nreplace-with = \"site\"\n[source.site]\nregistry = \"sparse+{gateway}/crates/\"\n"
+        ),
+    );
+    for home in ["one", "two"] {
+        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+        succeed(cargo.arg("fetch").current_dir(at.join("user")).env("CARGO_HOME", at.join(home)));
+    }
+    assert_eq!(files.gets("/crates/drop/1.0.0/download").len(), 1);
+}
+
+/// A large file comes from all mirrors, also if the first server is down; and copies outlive the gateway and the origin.
+#[test]
+fn mirrors_serve_together_and_copies_outlive_the_origin() {
+    let site = Site::new("psi");
+    let bytes = noise(7, 20_000_000);
+    let mirror = || {
+        let body = bytes.clone();
+        Origin::start(move |asked| {
+            Reply::new(200, &[("ETag", "\"m\""), ("Cache-Control", "max-age=600")], body.clone()).ranged(asked)
+        })
+    };
+    let (first, second) = (mirror(), mirror());
+    // Nothing listens on port 1.
+    let more = format!("mirrors = [\"{}\", \"{}\"]\nstale = \"1h\"\n", first.url(""), second.url(""));
+    let section = origin_section("/o", "http://127.0.0.1:1", &more);
+    let node = site.gateway("node", "", &section);
+    let answer = node.get("/o/large");
+    assert!(answer.status == 200 && answer.body == bytes, "{}", answer.head);
+    let ranges = |origin: &Origin| origin.gets("/large").iter().filter(|asked| asked.field("range").is_some()).count();
+    assert!(ranges(&first) > 0 && ranges(&second) > 0, "{} and {}", ranges(&first), ranges(&second));
+    assert!(node.get("/o/small").body == bytes, "the same bytes under another address");
+    let before = first.count() + second.count();
+    drop(node);
+    let node = site.gateway("node", "", &section);
+    let again = node.with("/o/large", "Range: bytes=19999990-\r\n");
+    assert!(again.status == 206 && again.body == bytes[19_999_990..], "{}", again.head);
+    assert_eq!(status(&node.get("/o/large")), (200, "tributary; hit"));
+    assert_eq!(first.count() + second.count(), before);
+}
+
+/// Five times what the disk holds passes through it, from four clients at a time: each gets all bytes, and the disk keeps
+/// its reserve.
+#[test]
+fn a_small_disk_serves_more_than_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("cache"), 64) else { return };
+    let site = Site::new("psi");
+    let bytes = noise(8, 16_000_000);
+    let of = bytes.clone();
+    let origin = Origin::start(move |asked| {
+        let body = [asked.target.as_bytes(), &of].concat();
+        Reply::new(200, &[("ETag", "\"d\""), ("Cache-Control", "max-age=600")], body).ranged(asked)
+    });
+    let node = site.gateway("node", &format!("cache = {:?}\n", disk.0), &origin_section("/o", &origin.url(""), ""));
+    thread::scope(|scope| {
+        for client in 0..4 {
+            let (node, bytes) = (&node, &bytes);
+            scope.spawn(move || {
+                for file in 0..5 {
+                    let answer = node.get(&format!("/o/{client}/{file}"));
+                    let whole = [format!("/{client}/{file}").as_bytes(), bytes].concat();
+                    assert!(answer.status == 200 && answer.body == whole, "{}: {}", answer.head, answer.body.len());
+                }
+            });
+        }
+    });
+    let kept = std::fs::read_dir(&disk.0).unwrap().flatten().filter(|entry| entry.path().is_file()).count();
+    assert!((1..=4).contains(&kept), "{kept} of 20 files fit");
+    assert_eq!(node.get("/o/0/0").status, 200);
+}
