@@ -81,9 +81,8 @@ fn status<'a>(answer: &'a http::Answer) -> (u16, &'a str) {
 
 /// The first bytes reach a client while the origin still holds the last ones; clients at the same time share that one
 /// request, later ones need none, and a neighbour's gateway takes the copy.
-#[test]
-fn a_miss_is_streamed_shared_and_taken_by_neighbours() {
-    let site = Site::new("psi");
+fn a_miss_is_streamed_shared_and_taken_by_neighbours_of(family: &str) {
+    let site = Site::new(family);
     let (bytes, gate) = (noise(1, 3_000_000), Arc::<Gate>::default());
     let (body, closed) = (bytes.clone(), Arc::clone(&gate));
     let origin = Origin::start(move |_| Reply {
@@ -125,6 +124,12 @@ fn a_miss_is_streamed_shared_and_taken_by_neighbours() {
     });
     assert_eq!(origin.gets("/base/").len(), 1);
     assert_eq!(second.get("/files/a.bin?x=1").field("tributary-verified"), Some("publisher"));
+}
+
+tributary_testkit::tests! {
+    fn a_miss_is_streamed_shared_and_taken_by_neighbours() = a_miss_is_streamed_shared_and_taken_by_neighbours_of("psi");
+    fn a_miss_is_streamed_shared_and_taken_by_neighbours_in_ndn() = a_miss_is_streamed_shared_and_taken_by_neighbours_of("ndn");
+    fn a_miss_is_streamed_shared_and_taken_by_neighbours_in_mobility_first() = a_miss_is_streamed_shared_and_taken_by_neighbours_of("mf");
 }
 
 /// What RFC 9111 demands, one rule after the other, at one gateway.
