@@ -75,7 +75,7 @@ fn noise(seed: u64, size: usize) -> Vec<u8> {
     };
     std::iter::repeat_with(next).take(size).collect()
 }
-fn status<'a>(answer: &'a http::Answer) -> (u16, &'a str) {
+fn status(answer: &http::Answer) -> (u16, &str) {
     (answer.status, answer.field("cache-status").unwrap_or_default())
 }
 
