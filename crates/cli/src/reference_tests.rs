@@ -1,6 +1,6 @@
 //! The book's page about the command line of `trib`.
 use std::path::Path;
-use tributary_terminal::page;
+use tributary_testkit::command_page as page;
 
 use crate::args::declared;
 

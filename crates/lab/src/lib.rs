@@ -30,6 +30,7 @@ pub mod capture;
 pub mod comparison;
 pub mod congestion;
 pub mod contacts;
+mod control_laws;
 pub mod experiment;
 pub mod experiments;
 pub mod faults;

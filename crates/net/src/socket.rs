@@ -4,7 +4,6 @@ use std::{
     io::{self, ErrorKind, IoSlice, IoSliceMut},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
-    time::{Duration, Instant},
 };
 
 use nix::{
@@ -13,9 +12,11 @@ use nix::{
 };
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
+use tributary_core::{Duration, Time};
 
 use crate::{
     batch::{Batch, SEGMENTS_MAX},
+    clock::Clock,
     config::DriverConfig,
     ecn::CE,
     error::DriverError,
@@ -33,7 +34,8 @@ pub(crate) struct UdpPort {
     /// Whether the kernel takes ECN bits.
     takes_ecn: bool,
     /// With the time since which each batch waits.
-    backlog: VecDeque<(Instant, Route, Batch)>,
+    backlog: VecDeque<(Time, Route, Batch)>,
+    clock: Clock,
     backlog_bytes: usize,
     backlog_bytes_max: usize,
     pub(crate) is_readable: bool,
@@ -127,6 +129,7 @@ impl UdpPort {
             segments_max,
             takes_ecn: true,
             backlog: VecDeque::new(),
+            clock: Clock::new(),
             backlog_bytes: 0,
             backlog_bytes_max: config.backlog_bytes_max,
             is_readable: true,
@@ -171,14 +174,14 @@ impl UdpPort {
             return Sent::Blocked;
         }
         self.backlog_bytes += batch.bytes;
-        self.backlog.push_back((Instant::now(), *route, std::mem::take(batch)));
+        self.backlog.push_back((self.clock.now(), *route, std::mem::take(batch)));
         Sent::Blocked
     }
     /// Sends waiting datagrams, as far as the kernel takes them.
     pub(crate) fn flush(&mut self, stats: &mut DriverStats) {
         while let Some((since, route, mut batch)) = self.backlog.pop_front() {
             // This is the queue in front of the link when it is the bottleneck.
-            if batch.ecn != 0 && since.elapsed() > SOJOURN_MAX {
+            if batch.ecn != 0 && self.clock.now().since(since) > SOJOURN_MAX {
                 batch.ecn = CE;
             }
             if self.try_send(&route, &batch, stats) == Sent::Blocked {
@@ -288,7 +291,7 @@ impl UdpPort {
                 Sent::Done => {}
                 Sent::Blocked => {
                     self.backlog_bytes += single.bytes;
-                    self.backlog.push_back((Instant::now(), *route, single));
+                    self.backlog.push_back((self.clock.now(), *route, single));
                 }
                 refused @ Sent::Refused(_) => outcome = refused,
             }

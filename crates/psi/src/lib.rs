@@ -82,7 +82,7 @@ pub mod config;
 mod stats;
 
 #[cfg(test)]
-mod testing;
+mod network_tests;
 
 pub use config::Config;
 pub use ids::node_of_key;

@@ -13,12 +13,10 @@ pub const EXIT_CODES: &str = "Exit codes: 0 done, or stored safely for a receive
     config · 3 incomplete, the same command resumes · 4 refused · 5 disk, device or network of this machine · 6 daemon gone, \
     busy or of another version · 130 interrupted (of what serves until then, node, put and http-proxy: 0)";
 
-/// Lines of examples by command; the key is the words between the program and the first argument.
-pub type Examples = [(&'static str, &'static [&'static str])];
-
-/// The declaration with the examples of each command and the exit codes at the end of its help.
-pub fn with_examples(root: Command, examples: &'static Examples) -> Command {
-    fn inner(command: Command, path: &str, examples: &'static Examples) -> Command {
+/// The declaration with the examples of each command and the exit codes at the end of its help. Lines of examples follow
+/// a line `# COMMAND`, the words between the program and the first argument.
+pub fn with_examples(root: Command, examples: &'static str) -> Command {
+    fn inner(command: Command, path: &str, examples: &'static str) -> Command {
         let path = format!("{path} {}", command.get_name()).trim_start().to_string();
         let end = format!("{}{EXIT_CODES}", examples_of(&path, examples));
         command.mut_subcommands(|command| inner(command, &path, examples)).after_help(end)
@@ -27,10 +25,9 @@ pub fn with_examples(root: Command, examples: &'static Examples) -> Command {
 }
 
 /// The examples of a command as the end of its help.
-pub fn examples_of(command: &str, examples: &Examples) -> String {
-    let found = examples.iter().find(|(of, _)| *of == command);
-    let lines = found.map_or(&[][..], |(_, lines)| lines).iter().map(|line| format!("  {line}\n"));
-    let lines: String = lines.collect();
+pub fn examples_of(command: &str, examples: &str) -> String {
+    let found = examples.split("# ").find_map(|part| part.strip_prefix(command)?.strip_prefix('\n'));
+    let lines: String = found.into_iter().flat_map(str::lines).map(|line| format!("  {line}\n")).collect();
     if lines.is_empty() { lines } else { format!("Examples:\n{lines}\n") }
 }
 

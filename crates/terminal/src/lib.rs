@@ -14,13 +14,11 @@
 //! | the log's levels and formats | [`log`] |
 //! | declared arguments: examples, completions, manual pages | [`arguments`] |
 //! | manual pages of config files | [`manual`] |
-//! | the book's page about a program's arguments | [`page`] |
 //! | QR codes | [`qr`] |
 pub mod arguments;
 pub mod failure;
 pub mod log;
 pub mod manual;
 pub mod out;
-pub mod page;
 pub mod qr;
 pub mod table;

@@ -6,6 +6,7 @@
 //! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
 //! | are these bytes on the wire right? | [`golden`] |
 //! | do the book's pages have the keys that a parser reads? | [`key_tables`] |
+//! | do they have the arguments that a program declares? | [`command_page`] |
 //! | does the schema of events allow this JSON line? | [`schema`] |
 //! | which key does a fetch trust? | [`trust::run`] |
 //! | does a cache serve many receivers at one time? | [`crowd::assert_all_are_served`] |
@@ -42,6 +43,7 @@
 #[cfg(feature = "psi")]
 pub mod chain;
 pub mod checked;
+pub mod command_page;
 pub mod conformance;
 pub mod crowd;
 pub mod disk;

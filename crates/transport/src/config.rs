@@ -1,5 +1,12 @@
 //! Settings of a transfer, the same in every family that pulls packets.
+use alloc::boxed::Box;
+
 use tributary_core::{Duration, Ecn};
+
+use crate::{
+    coupling::Member,
+    window::{Controller, Growth},
+};
 
 /// How a receiver fetches. Plain values; [`TransferConfig::check`] is called once, where a config enters the program.
 #[derive(Clone, PartialEq, Debug)]
@@ -123,11 +130,30 @@ pub enum ControllerKind {
     LossBased,
     /// PTP's slow start, congestion avoidance and fast recovery (PTP §5 D): for reproduction.
     PathSpecified,
-    /// A few packets in the queues of all paths together, shared by rate: wVegas (ICNP 2012).
-    WeightedVegas,
+    /// One that another crate brings.
+    Other(Other<OtherController>),
     /// A model of the path (bottleneck rate and smallest RTT, BBR-style) that random loss does not fool.
     ModelBased,
 }
+
+/// Something of another crate, for research: its name identifies it.
+#[derive(Clone, Copy, Debug)]
+pub struct Other<F> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub law: F,
+}
+impl<F> PartialEq for Other<F> {
+    fn eq(&self, other: &Other<F>) -> bool {
+        self.name == other.name
+    }
+}
+impl<F> Eq for Other<F> {}
+/// Makes a controller for packets of that many bytes.
+pub type OtherController = fn(&TransferConfig, u64) -> Box<dyn Controller>;
+/// The growth of a sub-flow, one of several that share a link.
+pub type OtherCoupling = fn(Member, &[Member]) -> Growth;
 
 /// How the sub-flows of one transfer that share a link grow together (paper §III-D; reference/psi).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,12 +164,8 @@ pub enum Coupling {
     LinkedIncrease,
     /// Linked increase with PTP's compensation of round-trip times (PTP eq. 2).
     LinkedIncreaseCompensated,
-    /// OLIA (Khalili and others, 2012): Linked Increase among sub-flows that do equally well; otherwise it moves window
-    /// from the fullest path to the best one.
-    Olia,
-    /// BALIA (Peng and others, 2016): increase and decrease depend on the ratio of the fastest sub-flow's rate to this
-    /// one's.
-    Balia,
+    /// One that another crate brings.
+    Other(Other<OtherCoupling>),
     /// The normalised form: together no faster than the sub-flow with the best window over RTT squared, in slow start too.
     Normalised,
 }

@@ -21,7 +21,7 @@ pub struct Member {
     pub window: f64,
     /// Round-trip time in seconds, above zero.
     pub rtt: f64,
-    /// Packets between the last two losses, or since the last one if that is more. OLIA.
+    /// Packets between the last two losses, or since the last one if that is more: for couplings of other crates.
     pub loss_interval: f64,
 }
 
@@ -31,11 +31,6 @@ pub struct Member {
 /// `α = w_total · max(w/rtt²) / (Σ w/rtt)²`, and no change to slow start; PTP's compensation
 /// multiplies it by `rtt_own / rtt_max` (PTP eq. 2). The normalised form is
 /// `m_ca = max(1/rtt²) / Σ(1/rtt²)` of `1/w` per packet, and `m_ss = max(w/rtt²) / Σ(w/rtt²)` in slow start.
-///
-/// OLIA adds `(w_own / rtt_own²) / (Σ w/rtt)² + α_own / w_own` per packet, where α moves window from the sub-flows with the
-/// largest windows to those with the largest `loss_interval² / rtt` (draft-khalili-mptcp-congestion-control-05). BALIA adds
-/// `x_own / (rtt_own · (Σ x)²) · (1 + α)/2 · (4 + α)/5` with `x = w/rtt` and `α = max(x) / x_own`, and a loss takes
-/// `min(α, 1.5)` times as much (draft-walid-mptcp-congestion-control-04).
 pub fn growth(coupling: Coupling, own: Member, group: &[Member]) -> Growth {
     if group.len() < 2 {
         return Growth::ALONE;
@@ -44,8 +39,6 @@ pub fn growth(coupling: Coupling, own: Member, group: &[Member]) -> Growth {
     let max = |f: fn(&Member) -> f64| group.iter().map(f).fold(0.0, f64::max);
     let rate = sum(|m| m.window / m.rtt);
     let plain = Growth { weight: own.window / own.rtt / rate, ..Growth::ALONE };
-    // Per packet, of the window of one: factor on 1/w.
-    let resource_pooling = own.window * own.window / (own.rtt * own.rtt * rate * rate);
     match coupling {
         Coupling::Uncoupled => Growth::ALONE,
         Coupling::LinkedIncrease | Coupling::LinkedIncreaseCompensated => {
@@ -63,37 +56,7 @@ pub fn growth(coupling: Coupling, own: Member, group: &[Member]) -> Growth {
             avoidance: max(|m| 1.0 / (m.rtt * m.rtt)) / sum(|m| 1.0 / (m.rtt * m.rtt)),
             ..plain
         },
-        Coupling::Olia => Growth { avoidance: (resource_pooling + olia_shift(own, group)).min(1.0), ..plain },
-        Coupling::Balia => {
-            let alpha = max(|m| m.window / m.rtt) / (own.window / own.rtt);
-            let avoidance = (resource_pooling * (1.0 + alpha) / 2.0 * (4.0 + alpha) / 5.0).min(1.0);
-            Growth { avoidance, decrease: alpha.min(BALIA_DECREASE_MAX), ..plain }
-        }
-    }
-}
-
-/// The largest factor by which a slow sub-flow's decrease grows.
-const BALIA_DECREASE_MAX: f64 = 1.5;
-/// Values of sub-flows that differ by less than this part are equal.
-const OLIA_EQUAL: f64 = 0.01;
-
-/// OLIA's α for `own`: the best sub-flows without the largest windows share `1/n`, those with the largest windows pay it.
-fn olia_shift(own: Member, group: &[Member]) -> f64 {
-    let quality = |m: &Member| m.loss_interval * m.loss_interval / m.rtt;
-    let largest = |value: fn(&Member, f64) -> f64| group.iter().fold(0.0, |most, m| value(m, most));
-    let best = largest(|m, most| (m.loss_interval * m.loss_interval / m.rtt).max(most)) * (1.0 - OLIA_EQUAL);
-    let fullest = largest(|m, most| m.window.max(most)) * (1.0 - OLIA_EQUAL);
-    let is_deprived = |m: &Member| quality(m) >= best && m.window < fullest;
-    let count = |which: &dyn Fn(&Member) -> bool| group.iter().filter(|m| which(m)).count() as f64;
-    let deprived = count(&is_deprived);
-    if deprived == 0.0 {
-        0.0
-    } else if is_deprived(&own) {
-        1.0 / (group.len() as f64 * deprived)
-    } else if own.window >= fullest {
-        -1.0 / (group.len() as f64 * count(&|m| m.window >= fullest))
-    } else {
-        0.0
+        Coupling::Other(other) => (other.law)(own, group),
     }
 }
 
@@ -186,35 +149,6 @@ mod tests {
     }
 
     #[test]
-    fn olia_moves_window_from_the_fullest_to_the_best() {
-        // Equal sub-flows: each adds a quarter of 1/w per packet, as under Linked Increase.
-        assert!((growth(Coupling::Olia, EQUAL[0], &EQUAL).avoidance - 0.25).abs() < 1e-12);
-        // The second loses less often, and has the smaller window.
-        let group = [member(30.0, 0.1), Member { loss_interval: 1000.0, ..member(10.0, 0.1) }, member(20.0, 0.1)];
-        let [full, best, other] = group.map(|own| growth(Coupling::Olia, own, &group).avoidance);
-        assert!((full - (0.25 - 1.0 / 3.0)).abs() < 1e-9, "900 / 3600, and a third less: {full}");
-        assert!((best - (100.0 / 3600.0 + 1.0 / 3.0)).abs() < 1e-9, "{best}");
-        assert!((other - 400.0 / 3600.0).abs() < 1e-9, "{other}");
-        // The best has the largest window already: nothing is moved.
-        let group = [Member { loss_interval: 1000.0, ..member(30.0, 0.1) }, member(10.0, 0.1)];
-        assert!((growth(Coupling::Olia, group[1], &group).avoidance - 100.0 / 1600.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn balia_takes_more_from_the_slower_and_gives_it_more() {
-        let equal = growth(Coupling::Balia, EQUAL[0], &EQUAL);
-        assert!((equal.avoidance - 0.25).abs() < 1e-12 && (equal.decrease - 1.0).abs() < 1e-12);
-        let group = [member(20.0, 0.1), member(10.0, 0.1)];
-        let slow = growth(Coupling::Balia, group[1], &group);
-        // α = 2: x / (Σx)² = 1/9 of 1/w, times 3/2 and 6/5.
-        assert!(
-            (slow.avoidance - 1.0 / 9.0 * 1.5 * 1.2).abs() < 1e-9 && (slow.decrease - 1.5).abs() < 1e-12,
-            "{slow:?}"
-        );
-        assert!((slow.weight - 1.0 / 3.0).abs() < 1e-12);
-    }
-
-    #[test]
     fn sub_flows_hang_together_by_links_of_others() {
         let mut found = components(&[&[1], &[2], &[], &[2, 3], &[4], &[3, 1], &[]]);
         found.iter_mut().for_each(|component| component.sort_unstable());
@@ -236,8 +170,7 @@ mod tests {
     fn no_sub_flow_grows_faster_than_it_would_alone() {
         let group = [member(2.0, 0.01), member(50.0, 0.2)];
         let compensated = Coupling::LinkedIncreaseCompensated;
-        let all = [Coupling::Uncoupled, Coupling::LinkedIncrease, compensated, Coupling::Normalised];
-        for coupling in all.into_iter().chain([Coupling::Olia, Coupling::Balia]) {
+        for coupling in [Coupling::Uncoupled, Coupling::LinkedIncrease, compensated, Coupling::Normalised] {
             for own in group {
                 let growth = growth(coupling, own, &group);
                 assert!(growth.avoidance <= 1.0 && growth.slow_start <= 1.0, "{coupling:?} {growth:?}");

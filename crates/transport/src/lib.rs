@@ -83,7 +83,7 @@ pub mod sources;
 pub mod transfer;
 pub mod window;
 
-pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
+pub use config::{ConfigError, ControllerKind, Coupling, Other, OtherController, OtherCoupling, TransferConfig};
 pub use echo::Echoes;
 pub use endpoint::{
     CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, LinkStatus, NetworkStatus, NodeStatus,

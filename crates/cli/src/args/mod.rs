@@ -1,7 +1,8 @@
 //! Every flag, declared once: help, manual pages and completions come from here.
 mod common;
 mod demo;
-mod examples;
+#[cfg(test)]
+mod examples_tests;
 mod http_proxy;
 mod network;
 pub(crate) mod web;
@@ -57,9 +58,12 @@ impl Cli {
     }
 }
 
+/// Lines of examples below the words of their command.
+const EXAMPLES: &str = include_str!("examples.txt");
+
 /// All declarations, with examples and the exit codes at the end of every command's help.
 pub(crate) fn declared() -> clap::Command {
-    arguments::with_examples(Cli::command(), examples::EXAMPLES)
+    arguments::with_examples(Cli::command(), EXAMPLES)
 }
 /// Reads the arguments of the process; the error is an exit code.
 pub(crate) fn parse() -> Result<Cli, u8> {

@@ -129,6 +129,7 @@ impl Route {
         }
     }
     /// The names of these fields.
+    #[cfg(test)]
     pub(crate) fn field_names(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|component| component.strip_prefix('{')?.strip_suffix('}'))
     }

@@ -2,7 +2,7 @@
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 use tributary_lab::simulation::file::Setting;
-use tributary_terminal::arguments::{self, Examples};
+use tributary_terminal::arguments;
 
 /// Runs the papers' experiments and scenarios of your own in virtual time.
 #[derive(Parser, Debug)]
@@ -131,27 +131,29 @@ pub(crate) enum Lab {
     },
 }
 
-const EXAMPLES: &Examples = &[
-    ("lab list", &["trib lab list"]),
-    ("lab run", &["trib lab run mmftp-failure --runs 2"]),
-    ("lab report", &["trib lab report --out lab-results"]),
-    (
-        "sim",
-        &[
-            "trib sim scenario.toml --runs 20 --json",
-            "trib sim scenario.toml --out results --pcap a-b",
-            "trib sim scenario.toml --set link.dsl.loss=1% --sweep link.lte.rate=5Mbps,10Mbps,20Mbps --out results",
-        ],
-    ),
-    ("node", &["trib-lab node --config lying-cache.toml"]),
-    ("completions", &["trib-lab completions bash > ~/.local/share/bash-completion/completions/trib-lab"]),
-    ("man", &["trib-lab man ~/.local/share/man/man1"]),
-];
+const EXAMPLES: &str = "\
+# lab list
+trib lab list
+# lab run
+trib lab run mmftp-failure --runs 2
+# lab report
+trib lab report --out lab-results
+# sim
+trib sim scenario.toml --runs 20 --json
+trib sim scenario.toml --out results --pcap a-b
+trib sim scenario.toml --set link.dsl.loss=1% --sweep link.lte.rate=5Mbps,10Mbps,20Mbps --out results
+# node
+trib-lab node --config lying-cache.toml
+# completions
+trib-lab completions bash > ~/.local/share/bash-completion/completions/trib-lab
+# man
+trib-lab man ~/.local/share/man/man1
+";
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use tributary_terminal::page;
+    use tributary_testkit::command_page as page;
 
     use super::*;
 
@@ -173,7 +175,7 @@ Every command has these two options:
 
     #[test]
     fn each_example_is_read() {
-        for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
+        for line in EXAMPLES.lines().filter(|line| !line.starts_with('#')) {
             let words = line.split(" > ").next().unwrap_or_default().split(' ').skip_while(|word| *word == "trib");
             let program = (!line.starts_with("trib-lab")).then_some("trib-lab");
             Cli::try_parse_from(program.into_iter().chain(words)).unwrap_or_else(|error| panic!("{line}: {error}"));

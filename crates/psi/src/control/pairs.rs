@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::{
         control::{ControlChannel, ControlConfig, Delivery, Outcome, SendResult},
-        testing::{self, Faults, route},
+        network_tests::{self, Faults, route},
         wire::{ControlBody, ControlPacket, MAC_BYTES, Message, seal},
     };
 
@@ -461,7 +461,7 @@ mod tests {
 
         #[test]
         fn sealed_messages_arrive_exactly_once_or_are_reported_lost(seed: u64, loss in 0.0..0.2f64, messages in 1u32..40) {
-            let mut network = testing::Network::new(seed, Faults::lossy(loss));
+            let mut network = network_tests::Network::new(seed, Faults::lossy(loss));
             let mut a = channel(1);
             a.learn(node(2), &key(2).public());
             network.channels.insert(node(1), a);

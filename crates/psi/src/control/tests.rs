@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    testing::{Faults, Network, route},
+    network_tests::{Faults, Network, route},
     wire::Replicate,
 };
 use proptest::prelude::*;

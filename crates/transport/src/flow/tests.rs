@@ -38,8 +38,8 @@ fn what_caches_filled_is_forgotten_when_they_are_passed_by_and_what_the_source_d
 
 #[test]
 fn only_a_window_that_models_the_sources_rate_is_starved_by_a_near_cache() {
-    use ControllerKind::{LossBased, ModelBased, PathSpecified, WeightedVegas};
-    for controller in [LossBased, PathSpecified, WeightedVegas, ModelBased] {
+    use ControllerKind::{LossBased, ModelBased, PathSpecified};
+    for controller in [LossBased, PathSpecified, ModelBased] {
         let config = TransferConfig { controller, ..TransferConfig::default() };
         let mut flow = Flow::new(Time::ZERO, &config, PACKET, PathHints::default());
         let first = ask(&mut flow, ms(0), 0);

@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
 //! | path-specified | `path_specified.rs` | PTP's slow start, congestion avoidance and fast recovery (PTP §5 D) |
-//! | weighted-vegas | `weighted_vegas.rs` | few packets in all queues together, shared by rate (wVegas) |
 //! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool, and a Cubic-like window among flows that fill queues (`rivals.rs`); it finds token buckets and stays below their rate (`bucket.rs`) |
 mod bucket;
 mod filter;
@@ -13,7 +12,6 @@ mod loss_meter;
 mod model_based;
 mod path_specified;
 mod rivals;
-mod weighted_vegas;
 
 use alloc::boxed::Box;
 
@@ -23,7 +21,6 @@ pub(crate) use filter::RateFilter;
 pub use loss_based::LossBased;
 pub use model_based::ModelBased;
 pub use path_specified::PathSpecified;
-pub use weighted_vegas::WeightedVegas;
 
 use crate::{ControllerKind, TransferConfig};
 
@@ -204,7 +201,7 @@ pub fn controller(config: &TransferConfig, packet_bytes: u64, now: Time) -> Box<
     match config.controller {
         ControllerKind::LossBased => Box::new(LossBased::new(config, packet_bytes)),
         ControllerKind::PathSpecified => Box::new(PathSpecified::new(config, packet_bytes)),
-        ControllerKind::WeightedVegas => Box::new(WeightedVegas::new(config, packet_bytes)),
+        ControllerKind::Other(other) => (other.law)(config, packet_bytes),
         ControllerKind::ModelBased => Box::new(ModelBased::new(config, packet_bytes, now)),
     }
 }

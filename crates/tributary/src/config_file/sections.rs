@@ -493,15 +493,12 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
     let controllers = [
         ("loss-based", ControllerKind::LossBased),
         ("path-specified", ControllerKind::PathSpecified),
-        ("weighted-vegas", ControllerKind::WeightedVegas),
         ("model-based", ControllerKind::ModelBased),
     ];
     let couplings = [
         ("uncoupled", Coupling::Uncoupled),
         ("linked-increase", Coupling::LinkedIncrease),
         ("linked-increase-compensated", Coupling::LinkedIncreaseCompensated),
-        ("olia", Coupling::Olia),
-        ("balia", Coupling::Balia),
         ("normalised", Coupling::Normalised),
     ];
     transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);

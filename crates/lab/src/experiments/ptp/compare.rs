@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Results, Settings,
+    control_laws::{BALIA, OLIA, WEIGHTED_VEGAS},
     figures::{Bar, BarGroup, Chart, bars},
     stats::{confidence, mean},
 };
@@ -64,9 +65,9 @@ pub(super) const LAWS: [(&str, ControllerKind, Coupling); 8] = [
     ("uncoupled", ControllerKind::PathSpecified, Coupling::Uncoupled),
     ("linked-increase", ControllerKind::PathSpecified, Coupling::LinkedIncrease),
     ("compensated", ControllerKind::PathSpecified, Coupling::LinkedIncreaseCompensated),
-    ("olia", ControllerKind::PathSpecified, Coupling::Olia),
-    ("balia", ControllerKind::PathSpecified, Coupling::Balia),
-    ("weighted-vegas", ControllerKind::WeightedVegas, Coupling::LinkedIncrease),
+    ("olia", ControllerKind::PathSpecified, OLIA),
+    ("balia", ControllerKind::PathSpecified, BALIA),
+    ("weighted-vegas", WEIGHTED_VEGAS, Coupling::LinkedIncrease),
     ("model-based", ControllerKind::ModelBased, Coupling::LinkedIncrease),
     ("model-uncoupled", ControllerKind::ModelBased, Coupling::Uncoupled),
 ];

@@ -3,7 +3,10 @@ use tributary_core::Duration;
 use tributary_ndn::{Config, LabelScheme, MarkingRule, ShapingConfig};
 use tributary_transport::{ControllerKind, Coupling};
 
-use crate::rivals::ndn::{ConsumerKind, RaaqmForm};
+use crate::{
+    control_laws::OLIA,
+    rivals::ndn::{ConsumerKind, RaaqmForm},
+};
 
 /// One transport.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,13 +90,8 @@ impl Form {
     };
     /// The paper's window under OLIA on the product's paths: probes that slow down, and report link rates, and paths
     /// that share few links.
-    pub(super) const BEST: Form = Form {
-        coupling: Coupling::Olia,
-        selection: "spread",
-        rates: Rates::Signalled,
-        probing: Probing::Default,
-        ..Form::PAPER
-    };
+    pub(super) const BEST: Form =
+        Form { coupling: OLIA, selection: "spread", rates: Rates::Signalled, probing: Probing::Default, ..Form::PAPER };
     /// The product's.
     pub(super) const DEFAULT: Form = Form {
         controller: ControllerKind::ModelBased,

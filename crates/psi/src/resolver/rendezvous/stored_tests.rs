@@ -10,8 +10,8 @@ use tributary_testkit::engine::MemoryStore;
 
 use super::{stored::lease_of, tests::World, *};
 use crate::{
+    network_tests::{Faults, route},
     pubsub::{PubSub, PubSubConfig},
-    testing::{Faults, route},
     wire::{ClientRequest, Operation},
 };
 

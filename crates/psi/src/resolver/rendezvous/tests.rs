@@ -18,8 +18,8 @@ use tributary_transport::PathMetric;
 use super::*;
 use crate::{
     ids::ItemId,
+    network_tests::{Faults, Network, route},
     pubsub::{PubSub, PubSubConfig},
-    testing::{Faults, Network, route},
     wire::{
         ChildState, ClientRequest, Holding, Limit, MissingScopes, Operation, PathRequest, Renewal, bucket_of, mark,
     },

@@ -1,26 +1,17 @@
 //! The description of the API by OpenAPI 3.1, made of the table of routes and of the schemas of requests and events.
-//! `docs/reference/openapi.json` holds it too; a test compares them.
-use std::sync::LazyLock;
+//! The gateway serves `docs/reference/openapi.json`, which must equal it.
+use std::{path::Path, sync::LazyLock};
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ROOT, UPLOADS, schema,
+    OPENAPI, ROOT, UPLOADS, schema,
     table::{Answers, ROUTES, Route},
 };
 
-/// The description.
-pub fn description() -> &'static Value {
-    static DESCRIPTION: LazyLock<Value> = LazyLock::new(describe);
-    &DESCRIPTION
-}
-
-/// The same as text.
-pub(super) fn written() -> Bytes {
-    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| description().to_string().into());
-    WRITTEN.clone()
-}
+/// Of events: `docs/reference/events.schema.json`.
+static EVENTS: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../pages/events.schema.json")).expect("JSON"));
 
 fn describe() -> Value {
     let mut paths = Map::new();
@@ -31,20 +22,20 @@ fn describe() -> Value {
     let upload = upload(&paths[&format!("{ROOT}/publications")]["post"]["responses"]);
     paths.insert(format!("{ROOT}{UPLOADS}"), json!({"post": upload}));
     let mut schemas = Map::new();
-    for (name, of) in schema::EVENTS["$defs"].as_object().into_iter().flatten() {
+    for (name, of) in EVENTS["$defs"].as_object().into_iter().flatten() {
         schemas.insert(name.clone(), moved(of, ""));
     }
     for (name, of) in schema::REQUESTS["$defs"].as_object().into_iter().flatten() {
         schemas.insert(format!("request-{name}"), moved(of, "request-"));
     }
-    schemas.insert("event".into(), json!({"oneOf": moved(&schema::EVENTS["oneOf"], "")}));
+    schemas.insert("event".into(), json!({"oneOf": moved(&EVENTS["oneOf"], "")}));
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Tributary",
             "version": "1",
             "description": "The commands and events of a node's control socket, over HTTP. Fields and events may be added; within a version they are never renamed or removed.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"}
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}, {}],
@@ -160,8 +151,8 @@ fn answer(route: &Route) -> Value {
             "content": {"application/json": {"schema": of(event)}}
         }),
         Answers::PartOfStatus(field) => {
-            let mut schema = moved(&schema::EVENTS["$defs"]["status"]["properties"][field], "");
-            let is_required = schema::EVENTS["$defs"]["status"]["required"]
+            let mut schema = moved(&EVENTS["$defs"]["status"]["properties"][field], "");
+            let is_required = EVENTS["$defs"]["status"]["required"]
                 .as_array()
                 .is_some_and(|required| required.iter().any(|name| name == field));
             if !is_required {
@@ -212,49 +203,43 @@ fn moved(schema: &Value, prefix: &str) -> Value {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    /// `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway openapi` writes the file.
-    #[test]
-    fn the_committed_description_is_that_of_the_routes() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
-        let made = serde_json::to_string_pretty(description()).expect("JSON") + "\n";
-        if std::env::var_os("TRIBUTARY_WRITE_DOCS").is_some() {
-            std::fs::write(&path, &made).expect("writable");
-        }
-        let committed = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            committed == made,
-            "docs/reference/openapi.json is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway openapi"
-        );
+/// `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway openapi` writes the file.
+#[test]
+fn the_committed_description_is_that_of_the_routes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
+    let made = serde_json::to_string_pretty(&describe()).expect("JSON") + "\n";
+    if std::env::var_os("TRIBUTARY_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &made).expect("writable");
     }
+    assert!(
+        OPENAPI == made,
+        "docs/reference/openapi.json is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p trib-gateway openapi"
+    );
+}
 
-    #[test]
-    fn every_reference_leads_somewhere_and_every_event_is_described() {
-        fn walk(value: &Value, seen: &mut Vec<String>) {
-            match value {
-                Value::Object(fields) => {
-                    seen.extend(fields.get("$ref").and_then(Value::as_str).map(String::from));
-                    fields.values().for_each(|value| walk(value, seen));
-                }
-                Value::Array(list) => list.iter().for_each(|value| walk(value, seen)),
-                _ => {}
+#[test]
+fn every_reference_leads_somewhere_and_every_event_is_described() {
+    fn walk(value: &Value, seen: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                seen.extend(fields.get("$ref").and_then(Value::as_str).map(String::from));
+                fields.values().for_each(|value| walk(value, seen));
             }
+            Value::Array(list) => list.iter().for_each(|value| walk(value, seen)),
+            _ => {}
         }
-        let mut references = Vec::new();
-        walk(description(), &mut references);
-        assert!(references.len() > 50);
-        for reference in references {
-            let pointer = reference.strip_prefix('#').expect("inside");
-            assert!(description().pointer(pointer).is_some(), "{reference}");
-        }
-        for route in ROUTES {
-            assert!(schema::REQUESTS["$defs"][route.op].is_object(), "no schema of the request '{}'", route.op);
-            let names = route.field_names().filter(|name| !schema::field(route.op, name).is_object());
-            assert_eq!(names.collect::<Vec<_>>(), Vec::<&str>::new(), "{}", route.path);
-        }
+    }
+    let mut references = Vec::new();
+    let description = describe();
+    walk(&description, &mut references);
+    assert!(references.len() > 50);
+    for reference in references {
+        let pointer = reference.strip_prefix('#').expect("inside");
+        assert!(description.pointer(pointer).is_some(), "{reference}");
+    }
+    for route in ROUTES {
+        assert!(schema::REQUESTS["$defs"][route.op].is_object(), "no schema of the request '{}'", route.op);
+        let names = route.field_names().filter(|name| !schema::field(route.op, name).is_object());
+        assert_eq!(names.collect::<Vec<_>>(), Vec::<&str>::new(), "{}", route.path);
     }
 }

@@ -1,9 +1,16 @@
 //! wVegas (Cao, Xu and Fu, ICNP 2012): each sub-flow keeps packets in queues in proportion to its share of the total
 //! rate, so that the sub-flows meet equal congestion. It reacts to round-trip times, and halves on loss.
 use tributary_core::{Duration, Time};
+use tributary_transport::{
+    ControllerKind, Other, TransferConfig,
+    window::{Arrival, Controller, Growth, Loss},
+};
 
-use super::{Arrival, Controller, Growth, Loss};
-use crate::TransferConfig;
+/// It as a controller of transfers.
+pub(crate) const WEIGHTED_VEGAS: ControllerKind = ControllerKind::Other(Other {
+    name: "weighted-vegas",
+    law: |config, packet_bytes| Box::new(WeightedVegas::new(config, packet_bytes)),
+});
 
 /// Packets in the queues of all sub-flows together. The paper's total α.
 const QUEUED_TOTAL: f64 = 10.0;
@@ -16,7 +23,7 @@ const WINDOW_MIN: f64 = 2.0;
 
 /// A window in packets that follows round-trip times.
 #[derive(Clone, Debug)]
-pub struct WeightedVegas {
+struct WeightedVegas {
     window: f64,
     window_max: f64,
     packet_bytes: u64,
@@ -33,7 +40,7 @@ pub struct WeightedVegas {
 
 impl WeightedVegas {
     /// Starts in slow start with the configured initial window.
-    pub fn new(config: &TransferConfig, packet_bytes: u64) -> Self {
+    fn new(config: &TransferConfig, packet_bytes: u64) -> Self {
         let window_max = (config.window_bytes_max / packet_bytes).max(2) as f64;
         WeightedVegas {
             window: f64::from(config.window_initial_packets).min(window_max),
@@ -49,7 +56,7 @@ impl WeightedVegas {
         }
     }
     fn on_round(&mut self) {
-        let (sum, count) = core::mem::take(&mut self.round);
+        let (sum, count) = std::mem::take(&mut self.round);
         let (Some(shortest), true) = (self.rtt_min, count > 0) else { return };
         let (shortest, mean) = (shortest.as_secs_f64(), sum / f64::from(count));
         let queued = self.window * (mean - shortest) / mean;
