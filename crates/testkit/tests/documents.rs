@@ -15,6 +15,10 @@ fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let name = entry.file_name();
+        // Crates have links to the pages that their programs contain.
+        if entry.file_type().unwrap().is_symlink() {
+            continue;
+        }
         let is_made = ["target", "corpus", "node_modules"].iter().any(|made| name == *made);
         if entry.file_type().unwrap().is_dir() && !is_made && !name.to_string_lossy().starts_with('.') {
             found.extend(files(&path, end));
