@@ -458,7 +458,7 @@ fn a_download_that_a_newer_program_has_begun_is_refused_and_stays_as_it_is() {
     newer[3] += 1;
     fs::write(&state_path, &newer).expect("writable");
     let part = fs::read(&part_path).expect("readable");
-    let refused = open_default(&target, &manifest).expect_err("it is newer").to_string();
+    let refused = open_default(&target, &manifest).err().expect("it is newer").to_string();
     assert!(refused.contains("a newer version of this program"), "{refused}");
     assert_eq!((fs::read(&state_path).expect("there"), fs::read(&part_path).expect("there")), (newer, part));
 }
