@@ -25,6 +25,7 @@
 //! nothing here: the standard library and the crates in use offer them on every Unix.
 
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+#[cfg_attr(test, expect(unreachable_pub, reason = "what other crates use is exported elsewhere"))]
 mod portable;
 #[cfg_attr(any(target_os = "linux", target_os = "android"), path = "linux.rs")]
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "bsd.rs")]

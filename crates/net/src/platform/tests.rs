@@ -87,6 +87,7 @@ macro_rules! promises {
                 let earlier = uptime();
                 assert!(uptime() >= earlier);
                 assert_eq!(segmentation(&1).is_some(), BUFFER_SHARE == 2, "both are Linux's");
+                assert_eq!(codepoint(true, &2, &2).is_some(), BUFFER_SHARE == 2);
             }
         }
     };
