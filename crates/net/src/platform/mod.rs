@@ -10,7 +10,6 @@
 //! | [`wait`] | `ppoll`, nanoseconds | `poll`, rounded up to milliseconds |
 //! | [`sharpen_timers`] | timer slack of 1 ns | nothing |
 //! | [`segmentation`] | `UDP_SEGMENT` | none: one datagram per call |
-//! | [`codepoint`] | `IP_TOS`, `IPV6_TCLASS` | none: datagrams carry no ECN codepoint |
 //! | [`forgo_timestamps`] | `SO_TIMESTAMPNS` off | nothing |
 //! | [`force_receive_buffer`], [`force_send_buffer`] | `SO_RCVBUFFORCE`, `SO_SNDBUFFORCE` | refused |
 //! | [`bind_device`] | `SO_BINDTODEVICE` | `IP_BOUND_IF` |
@@ -25,7 +24,7 @@
 //! nothing here: the standard library and the crates in use offer them on every Unix.
 
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
-#[cfg_attr(test, expect(unreachable_pub, reason = "what other crates use is exported elsewhere"))]
+#[cfg_attr(test, allow(unreachable_pub, reason = "on Linux only tests reach it"))]
 mod portable;
 #[cfg_attr(any(target_os = "linux", target_os = "android"), path = "linux.rs")]
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "bsd.rs")]
@@ -34,7 +33,7 @@ mod system;
 mod tests;
 
 pub(crate) use system::{
-    BUFFER_LIMITS, BUFFER_SHARE, Wake, allocate, bind_device, codepoint, force_receive_buffer, force_send_buffer,
+    BUFFER_LIMITS, BUFFER_SHARE, Wake, allocate, bind_device, force_receive_buffer, force_send_buffer,
     forgo_timestamps, peer_uid, punch_hole, read_cached_at, segmentation, sharpen_timers, uptime, wait,
 };
 pub use system::{limit_unacknowledged, open_folder_beneath};

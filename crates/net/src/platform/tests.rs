@@ -29,7 +29,7 @@ macro_rules! promises {
                 wake.clear();
                 assert_eq!(wait(Some(Duration::ZERO)), Ok(0));
                 wake.ring();
-                assert_eq!(wait(Some(Duration::MAX)), Ok(1));
+                assert_eq!(wait(Some(Duration::from_secs(1 << 30))), Ok(1));
             }
 
             #[test]
