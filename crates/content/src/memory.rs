@@ -54,7 +54,7 @@ impl MemoryObject {
         self.manifest = self.manifest.restricted(access, key);
         self
     }
-    /// The same object, marked as sealed: its bytes come from [`ChunkCipher::seal_all`](crate::ChunkCipher::seal_all).
+    /// The same object, marked as sealed: its bytes come from [`ChunkCipher::seal`](crate::ChunkCipher::seal).
     ///
     /// # Errors
     /// [`ManifestError`] if no sealed object has this size.

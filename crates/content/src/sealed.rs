@@ -93,10 +93,8 @@ impl ChunkCipher {
         opened.map(|plain| &*plain).map_err(|_| NotSealed { chunk: index.0 })
     }
     /// Seals all bytes of an object, for chunks of `chunk_size` bytes.
-    ///
-    /// # Panics
-    /// If the chunk size is not above [`TAG_BYTES`], or the number of chunks overflows its type.
-    pub fn seal_all(key: &ObjectKey, plain: &[u8], chunk_size: u32) -> Vec<u8> {
+    #[cfg(test)]
+    fn seal_all(key: &ObjectKey, plain: &[u8], chunk_size: u32) -> Vec<u8> {
         let step = (chunk_size - TAG_BYTES) as usize;
         let count = u32::try_from(plain.len().div_ceil(step).max(1)).expect("objects have at most 65,536 chunks");
         let cipher = ChunkCipher::new(key, count);

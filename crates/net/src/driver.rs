@@ -42,7 +42,6 @@ impl Driver {
         let (streams, stream_addrs) = Streams::open(&config)?;
         let (faces, listen_ports) = Faces::open(config)?;
         let listen_addrs = listen_ports.iter().map(|port| faces.ports[*port].local).collect();
-        let face_addrs = faces.iter().map(|face| (face.id, faces.ports[face.port].local)).collect();
         let mut warnings = Vec::new();
         for warning in faces.ports.iter().flat_map(|port| &port.warnings) {
             tracing::warn!("{warning}");
@@ -59,7 +58,7 @@ impl Driver {
             move || EventLoop::new(make_node(), faces, streams, clock, on_event, commands, (wake_loop, rung)).run();
         let thread = Builder::new().name(thread_name).spawn(run).map_err(failed)?;
         let thread = Mutex::new(Thread::Running(thread));
-        Ok(DriverHandle { sender, wake, thread, clock, listen_addrs, stream_addrs, face_addrs, warnings })
+        Ok(DriverHandle { sender, wake, thread, clock, listen_addrs, stream_addrs, warnings })
     }
 }
 
@@ -72,7 +71,6 @@ pub struct DriverHandle<N> {
     clock: Clock,
     listen_addrs: Vec<SocketAddr>,
     stream_addrs: Vec<StreamAddress>,
-    face_addrs: Vec<(FaceId, SocketAddr)>,
     warnings: Vec<String>,
 }
 
@@ -158,10 +156,6 @@ impl<N> DriverHandle<N> {
     /// Where streams are accepted, in the order of the configuration.
     pub fn stream_addrs(&self) -> &[StreamAddress] {
         &self.stream_addrs
-    }
-    /// Where the socket of a face from the configuration is bound.
-    pub fn face_addr(&self, face: FaceId) -> Option<SocketAddr> {
-        self.face_addrs.iter().find(|(id, _)| *id == face).map(|(_, local)| *local)
     }
     /// Warnings about this machine for a person, such as socket buffers smaller than requested.
     pub fn warnings(&self) -> &[String] {

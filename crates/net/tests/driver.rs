@@ -283,7 +283,7 @@ fn ingress_loss_takes_datagrams_before_the_node() {
     let face =
         FaceConfig { ingress_loss, local: Some(any()), ..FaceConfig::new(FACE, peer.local_addr().expect("bound")) };
     let (driver, _) = spawn(facing(face));
-    let address = driver.face_addr(FACE).expect("it is configured");
+    let address = driver.stats().expect("it lives").faces[0].local;
     for len in 1..=4 {
         peer.send_to(&vec![0; len], address).expect("it is sent");
     }
