@@ -10,6 +10,7 @@
 //! | [`wait`] | `ppoll`, nanoseconds | `poll`, rounded up to milliseconds |
 //! | [`sharpen_timers`] | timer slack of 1 ns | nothing |
 //! | [`segmentation`] | `UDP_SEGMENT` | none: one datagram per call |
+//! | [`codepoint`] | `IP_TOS`, `IPV6_TCLASS` | none: datagrams carry no ECN codepoint |
 //! | [`forgo_timestamps`] | `SO_TIMESTAMPNS` off | nothing |
 //! | [`force_receive_buffer`], [`force_send_buffer`] | `SO_RCVBUFFORCE`, `SO_SNDBUFFORCE` | refused |
 //! | [`bind_device`] | `SO_BINDTODEVICE` | `IP_BOUND_IF` |
@@ -33,7 +34,7 @@ mod system;
 mod tests;
 
 pub(crate) use system::{
-    BUFFER_LIMITS, BUFFER_SHARE, Wake, allocate, bind_device, force_receive_buffer, force_send_buffer,
+    BUFFER_LIMITS, BUFFER_SHARE, Wake, allocate, bind_device, codepoint, force_receive_buffer, force_send_buffer,
     forgo_timestamps, peer_uid, punch_hole, read_cached_at, segmentation, sharpen_timers, uptime, wait,
 };
 pub use system::{limit_unacknowledged, open_folder_beneath};
