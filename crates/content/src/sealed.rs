@@ -15,7 +15,6 @@
 //! AES-256-GCM by `ring` takes half the CPU time of ChaCha20-Poly1305 on processors with AES instructions, and secure
 //! faces use it too. Its first weakness, a repeated nonce, cannot occur: each version of each object has its own random
 //! key. The key's [commitment](ObjectKey::commitment) removes the second, that a ciphertext may open under two keys.
-use alloc::vec::Vec;
 use core::fmt;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroize;
@@ -94,11 +93,11 @@ impl ChunkCipher {
     }
     /// Seals all bytes of an object, for chunks of `chunk_size` bytes.
     #[cfg(test)]
-    fn seal_all(key: &ObjectKey, plain: &[u8], chunk_size: u32) -> Vec<u8> {
+    fn seal_all(key: &ObjectKey, plain: &[u8], chunk_size: u32) -> alloc::vec::Vec<u8> {
         let step = (chunk_size - TAG_BYTES) as usize;
         let count = u32::try_from(plain.len().div_ceil(step).max(1)).expect("objects have at most 65,536 chunks");
         let cipher = ChunkCipher::new(key, count);
-        let mut sealed = Vec::with_capacity(plain.len() + count as usize * TAG_BYTES as usize);
+        let mut sealed = alloc::vec::Vec::with_capacity(plain.len() + count as usize * TAG_BYTES as usize);
         for index in 0..count {
             let from = (index as usize * step).min(plain.len());
             let start = sealed.len();
