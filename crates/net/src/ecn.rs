@@ -1,16 +1,18 @@
 //! The codepoint of outgoing datagrams of a face, and which marks of incoming ones count.
 //!
 //! ```text
-//!   to a peer:    Unheard ──(a datagram from it)──► Capable ──(silent although packets go there)──► Suspect
-//!                                                      ▲                                              │
-//!                                                      └──────────────────(RETRY_AFTER)───────────────┘
+//!   to a peer:    Waiting ──(some datagrams from it)──► Capable ──(it stops answering, soon)──► Suspect
+//!                    ▲ ▲                                   │                                       │
+//!                    │ └──────(it stops answering, later)──┘                                       │
+//!                    └──────────────────────────(RETRY_AFTER)──────────────────────────────────────┘
 //!   from a peer:  marks count unless they come one after the other, without an unmarked packet that could be marked
 //! ```
 //! RFC 9000 §13.4.2 validates at the sender, by counts that the receiver returns. Here marks count where they arrive, so
 //! the receiver validates them, and nothing is returned:
 //! - A path that clears the codepoint delivers no marks; losses remain as signals.
 //! - A path that sets CE on everything is recognised by the missing ECT packets; its marks are ignored.
-//! - A path that drops packets with a codepoint makes the peer silent; packets then leave without one.
+//! - A path that drops packets with a codepoint makes the neighbour unreachable as soon as they carry one; packets then
+//!   leave without one. A node reports that its neighbour stopped answering; where it does not (`ndn`), silence counts.
 use quinn_udp::EcnCodepoint;
 use tributary_core::{Duration, Ecn, Time};
 
@@ -20,11 +22,15 @@ pub(crate) const CE: u8 = 0b11;
 /// of a busy link may mark a whole window.
 const MARKS_FIRST: u64 = 32;
 const MARKS_RUN: u64 = 4_096;
-/// Datagrams with a codepoint, and the time, that a peer may leave unanswered before packets leave without one.
+/// Datagrams from a peer until packets to it carry the codepoint: it is a neighbour by then.
+const HEARD_MIN: u64 = 16;
+/// Datagrams with a codepoint, and the time, that a peer may leave unanswered before it counts as silent.
 const UNANSWERED: u64 = 8;
 const SILENCE: Duration = Duration::from_secs(3);
+/// A peer that stops answering within this time of the first codepoint may be behind a path that drops them.
+const SOON: Duration = Duration::from_secs(10);
 /// When packets to a suspect peer carry the codepoint again.
-const RETRY_AFTER: Duration = Duration::from_secs(60);
+const RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Arrived datagrams by codepoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,17 +59,17 @@ pub(crate) struct EcnState {
 
 #[derive(Clone, Copy, Debug)]
 enum Outgoing {
-    /// The peer has not been heard: it may be behind a path that drops packets with a codepoint.
-    Unheard,
-    /// Packets carry the codepoint. `unanswered` of them left since the peer was `heard`.
-    Capable { unanswered: u64, heard: Time },
-    /// The peer fell silent when packets carried the codepoint.
+    /// So many datagrams have come from the peer.
+    Waiting { heard: u64 },
+    /// Packets carry the codepoint since then. `unanswered` of them left since the peer was last `heard`.
+    Capable { since: Time, unanswered: u64, heard: Time },
+    /// The peer stopped answering when packets carried the codepoint.
     Suspect { until: Time },
 }
 
 impl EcnState {
     pub(crate) fn new(ecn: Ecn) -> EcnState {
-        EcnState { ecn, has_seen_capable: false, marks_run: 0, outgoing: Outgoing::Unheard }
+        EcnState { ecn, has_seen_capable: false, marks_run: 0, outgoing: Outgoing::Waiting { heard: 0 } }
     }
     /// Takes datagrams that arrived together, and counts them; returns whether they are marked.
     pub(crate) fn on_arrival(
@@ -74,11 +80,14 @@ impl EcnState {
         counts: &mut EcnCounts,
     ) -> bool {
         match &mut self.outgoing {
-            outgoing @ Outgoing::Unheard => *outgoing = Outgoing::Capable { unanswered: 0, heard: now },
-            Outgoing::Capable { unanswered, heard } => (*unanswered, *heard) = (0, now),
-            Outgoing::Suspect { until } if now >= *until => {
-                self.outgoing = Outgoing::Capable { unanswered: 0, heard: now };
+            Outgoing::Waiting { heard } => {
+                *heard += datagrams;
+                if *heard >= HEARD_MIN {
+                    self.outgoing = Outgoing::Capable { since: now, unanswered: 0, heard: now };
+                }
             }
+            Outgoing::Capable { unanswered, heard, .. } => (*unanswered, *heard) = (0, now),
+            Outgoing::Suspect { until } if now >= *until => self.outgoing = Outgoing::Waiting { heard: datagrams },
             Outgoing::Suspect { .. } => {}
         }
         let count = match codepoint {
@@ -98,16 +107,25 @@ impl EcnState {
         counts.ignored += if is_believed { 0 } else { datagrams };
         is_believed
     }
+    /// The peer has stopped answering.
+    pub(crate) fn on_lost(&mut self, now: Time) {
+        if let Outgoing::Capable { since, .. } = self.outgoing {
+            self.outgoing = match now.since(since) < SOON {
+                true => Outgoing::Suspect { until: now + RETRY_AFTER },
+                false => Outgoing::Waiting { heard: 0 },
+            };
+        }
+    }
     /// The bits for a datagram that leaves; `None` if its mark would get lost, so that the datagram must be dropped
     /// (RFC 3168 §5: queues drop packets that are not capable).
     pub(crate) fn on_departure(&mut self, now: Time, is_marked: bool) -> Option<u8> {
         let bits = match &mut self.outgoing {
             _ if self.ecn == Ecn::Off => 0,
-            Outgoing::Unheard | Outgoing::Suspect { .. } => 0,
-            Outgoing::Capable { unanswered, heard } => {
+            Outgoing::Waiting { .. } | Outgoing::Suspect { .. } => 0,
+            Outgoing::Capable { unanswered, heard, .. } => {
                 *unanswered += 1;
                 if *unanswered > UNANSWERED && now.since(*heard) > SILENCE {
-                    self.outgoing = Outgoing::Suspect { until: now + RETRY_AFTER };
+                    self.on_lost(now);
                 }
                 self.ecn.bits()
             }
@@ -128,7 +146,7 @@ mod tests {
 
     fn heard(ecn: Ecn) -> EcnState {
         let mut state = EcnState::new(ecn);
-        arrive(&mut state, 0, Some(EcnCodepoint::Ect0));
+        (0..HEARD_MIN).for_each(|_| arrive(&mut state, 0, Some(EcnCodepoint::Ect0)));
         state
     }
     fn arrive(state: &mut EcnState, at: u64, codepoint: Option<EcnCodepoint>) {
@@ -148,17 +166,28 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_falls_silent_gets_packets_without_a_codepoint_for_a_while() {
+    fn a_peer_that_falls_silent_at_the_first_codepoints_gets_packets_without_one_for_long() {
         let mut state = heard(Ecn::Classic);
         for at in 0..10 {
             assert_eq!(state.on_departure(AT(at * 100), false), Some(0b10), "silent for a moment");
         }
         assert_eq!(state.on_departure(AT(3_001), false), Some(0b10));
         assert_eq!(state.on_departure(AT(3_002), false), Some(0));
-        arrive(&mut state, 4_000, None);
-        assert_eq!(state.on_departure(AT(4_001), false), Some(0), "it was the codepoint");
-        arrive(&mut state, 70_000, None);
-        assert_eq!(state.on_departure(AT(70_001), false), Some(0b10), "tried again");
+        (0..100).for_each(|at| arrive(&mut state, 4_000 + at, None));
+        assert_eq!(state.on_departure(AT(4_200), false), Some(0), "it was the codepoint");
+        (0..HEARD_MIN).for_each(|_| arrive(&mut state, 3_700_000, None));
+        assert_eq!(state.on_departure(AT(3_700_001), false), Some(0b10), "tried again");
+    }
+
+    #[test]
+    fn a_neighbour_that_is_lost_soon_is_suspect_and_one_that_leaves_later_is_not() {
+        for (at, bits) in [(2_000, 0), (60_000, 0b10)] {
+            let mut state = heard(Ecn::Classic);
+            state.on_lost(AT(at));
+            assert_eq!(state.on_departure(AT(at), false), Some(0), "not heard again yet");
+            (0..HEARD_MIN).for_each(|_| arrive(&mut state, at + 1_000, None));
+            assert_eq!(state.on_departure(AT(at + 1_000), false), Some(bits));
+        }
         // One that answers is never suspect, and neither is one to which little leaves.
         let mut state = heard(Ecn::Classic);
         for second in 0..100 {
@@ -175,7 +204,7 @@ mod tests {
         assert!(marks[..32].iter().all(|is_marked| *is_marked) && !marks[32..].contains(&true));
         assert!(!arrive(EcnCodepoint::Ect0, 1));
         assert!(arrive(EcnCodepoint::Ce, 64));
-        assert!(!(0..100).map(|_| arrive(EcnCodepoint::Ce, 64)).next_back().unwrap(), "all of them again");
+        assert!(!(0..100).fold(true, |_, _| arrive(EcnCodepoint::Ce, 64)), "all of them again");
         assert_eq!((counts.classic, counts.marked, counts.not_capable), (1, 40 + 101 * 64, 0));
         assert_eq!(counts.ignored, 8 + 101 * 64 - 4_096);
     }

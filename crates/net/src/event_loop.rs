@@ -607,6 +607,11 @@ impl<E: FnMut(Time, Event)> Outlet for World<E> {
         });
     }
     fn event(&mut self, now: Time, event: Event) {
+        if let Event::Neighbour { face, up: false, .. } = &event
+            && let Some((face, _)) = self.faces.place(*face).and_then(|place| self.faces.face_mut(place))
+        {
+            face.ecn.on_lost(now);
+        }
         (self.on_event)(now, event);
     }
 }
