@@ -117,7 +117,8 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
         assert!(ask(&["readers", "/plans", "--only", &"00".repeat(20)]).status.success());
     }
     assert_eq!(node.stop(), Some(0));
-    let known = ["key", "lock", "publications.jsonl", "published", "readers.json", "store", "trust", "trust.lock"];
+    let known =
+        ["format", "key", "lock", "publications.jsonl", "published", "readers.json", "store", "trust", "trust.lock"];
     for of in files_below(&state) {
         let top = of.iter().next().unwrap().to_str().unwrap();
         assert!(known.contains(&top), "{family}: {} is a file that nobody damages", of.display());

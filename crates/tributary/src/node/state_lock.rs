@@ -81,14 +81,20 @@ fn check_format(state_dir: &Path) -> Result<(), ApiError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(ApiError::io("read", path.display(), &error)),
     };
-    if found.trim().parse().is_ok_and(|format: u32| (1..=FORMAT).contains(&format)) {
-        return Ok(());
+    match found.trim().parse::<u32>() {
+        Ok(1..=FORMAT) => return Ok(()),
+        Ok(_) => {}
+        Err(_) => {
+            let message = format!("'{}' is damaged: it holds no number of a format", path.display());
+            let hint = "remove it, unless a newer version of this program has used the folder";
+            return Err(ApiError::new(ErrorKind::Io, message).with_hint(hint));
+        }
     }
     let message = format!(
-        "the state folder '{}' was written by a newer version of this program (its format is {:.20}, this one knows up to \
+        "the state folder '{}' was written by a newer version of this program (its format is {}, this one knows up to \
          {FORMAT}); nothing in it was changed",
         state_dir.display(),
-        found.trim().escape_debug().to_string()
+        found.trim()
     );
     let hint = "install that version again, or give this node another 'state_dir' in [node]";
     Err(ApiError::new(ErrorKind::Io, message).with_hint(hint))
