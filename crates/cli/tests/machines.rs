@@ -51,6 +51,7 @@ const BLOCKS: &[(&str, &str)] = &[
         "trib node --config examples/mobile-router.toml\ntrib http-proxy",
         "not run: needs a web server on port 80; `http` has its own tests",
     ),
+    ("uci set tributary", "not run: needs OpenWrt; `packaging/openwrt/try` runs the service with stand-ins"),
     ("cp /usr/share/doc/tributary", "not run: needs systemd; `packaging/try-deb` carries out the unit"),
     ("trib doctor  ", "the_keys_and_the_doctor_of_the_guides_run"),
     ("trib get /lab/disk.iso --on-done", "not run: the name is an example; `queue.rs` runs hooks"),
