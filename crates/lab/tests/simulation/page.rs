@@ -33,13 +33,14 @@ fn the_page_about_scenario_keys_has_each_key_with_its_range() {
         }
     }
     // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-    const ELSEWHERE: [&str; 17] = [
+    const ELSEWHERE: [&str; 18] = [
         "network",
         "psi",
         "mf",
         "ndn",
         "transfer",
         "http",
+        "origin",
         "resolver",
         "serve",
         "mirrors",
