@@ -53,8 +53,8 @@ pub struct Incoming {
     full: BTreeMap<Guid, HopId>,
     /// Whether the neighbour's chunks leave space for a chunk of others.
     pub yields: bool,
-    /// Data packets with a congestion mark, modulo 2^16.
-    marked: u16,
+    /// Data packets with a congestion mark, modulo 256.
+    marked: u8,
     /// The last advertised window.
     pub advertised: u32,
     /// When the last packet arrived.
@@ -69,7 +69,7 @@ struct Arriving {
     count: u16,
     /// Packets that give the chunk a different number of packets.
     contradictions: u16,
-    duplicates: u16,
+    duplicates: u8,
     /// The highest packet so far.
     highest: u16,
     arrival: Arrival,
@@ -109,7 +109,7 @@ impl Incoming {
         if let Some(number) = header.csyn {
             self.answer(header.hop, header.count, number);
         }
-        self.marked = self.marked.wrapping_add(u16::from(rest.is_marked()));
+        self.marked = self.marked.wrapping_add(u8::from(rest.is_marked()));
         let known = self.arriving.get_mut(&header.hop);
         if known.is_none() && self.finished.contains_key(&header.hop) {
             return Ok(Arrived::Nothing);

@@ -145,8 +145,8 @@ pub enum CackState {
 /// The answer to a CSYN: which packets have arrived, and how many more may follow.
 ///
 /// `type 1 | state 1 | hop id 4 | CSYN number 4 (0: unasked) | advertised window in packets 4 |`
-/// `window of the chunk's destination in packets 4 ([`Cack::NOT_TOLD`]: not reported) | duplicates 2 |`
-/// `marked packets of the link 2 | first missing packet 2 | bitmap`: packet `first + i` is bit `i mod 8` of byte `i / 8`. Packets before the first
+/// `window of the chunk's destination in packets 4 ([`Cack::NOT_TOLD`]: not reported) | duplicates 1 |`
+/// `marked packets of the link 1 | first missing packet 2 | bitmap`: packet `first + i` is bit `i mod 8` of byte `i / 8`. Packets before the first
 /// missing one are here; the bitmap ends with its last byte that is not zero, and is empty but for a partial chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cack {
@@ -161,9 +161,9 @@ pub struct Cack {
     /// The same for chunks with this chunk's destination; [`Cack::UNKNOWN`] if not advertised.
     pub destination_window: u32,
     /// Duplicate packets of this chunk: the sender declared them lost too early.
-    pub duplicates: u16,
-    /// Packets of the link that arrived with a congestion mark, modulo 2^16: a lost answer loses no mark.
-    pub marked: u16,
+    pub duplicates: u8,
+    /// Packets of the link that arrived with a congestion mark, modulo 256: a lost answer loses no mark.
+    pub marked: u8,
     /// The first packet that is missing.
     pub first_missing: u16,
     /// The packets that have arrived from there on.
@@ -187,8 +187,8 @@ impl Cack {
         })?;
         let (hop, number) = (HopId(reader.u32("hop id")?), reader.u32("csyn number")?);
         let (window, destination_window) = (reader.u32("window")?, reader.u32("window of the destination")?);
-        let duplicates = reader.u16("duplicates")?;
-        let marked = reader.u16("marked packets")?;
+        let duplicates = reader.u8("duplicates")?;
+        let marked = reader.u8("marked packets")?;
         let first_missing = reader.u16("first missing packet")?;
         if first_missing > CHUNK_PACKETS_MAX {
             return Err(WireError::Value { field: "first missing packet", found: u64::from(first_missing) });
@@ -211,8 +211,8 @@ impl Cack {
         out.put_u32(self.number);
         out.put_u32(self.window);
         out.put_u32(self.destination_window);
-        out.put_u16(self.duplicates);
-        out.put_u16(self.marked);
+        out.put_u8(self.duplicates);
+        out.put_u8(self.marked);
         out.put_u16(self.first_missing);
         out.put(&self.bitmap);
     }

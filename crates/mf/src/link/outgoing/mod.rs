@@ -91,7 +91,7 @@ pub struct Outgoing {
     reorder: u64,
     in_flight: u64,
     /// The neighbour's count of marked packets.
-    marked: u16,
+    marked: u8,
     delivered: u64,
     delivered_at: Time,
     pace_at: Time,
@@ -471,9 +471,9 @@ impl Outgoing {
         }
     }
     /// Takes the neighbour's count of marked packets. A count that falls is that of a neighbour that has restarted.
-    fn on_marked(&mut self, now: Time, queried: &Query, count: u16) {
+    fn on_marked(&mut self, now: Time, queried: &Query, count: u8) {
         let marks = count.wrapping_sub(core::mem::replace(&mut self.marked, count));
-        if (1..=u16::MAX / 2).contains(&marks) {
+        if (1..=u8::MAX / 2).contains(&marks) {
             let bytes = u64::from(marks) * self.datagram_bytes as u64;
             self.controller.on_mark(now, &Loss { bytes, in_flight: self.in_flight, requested_at: queried.at });
         }

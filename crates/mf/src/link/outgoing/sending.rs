@@ -40,7 +40,7 @@ pub(super) struct Sending {
     pub(super) query_at: Time,
     pub(super) timeouts: u32,
     /// Packets that the neighbour received twice.
-    pub(super) duplicates: u16,
+    pub(super) duplicates: u8,
     /// Refused: waits until the window admits it.
     pub(super) parked: bool,
     /// Continues after an interruption: the first CACK shows what the neighbour still has.
