@@ -92,13 +92,8 @@ impl ObjectCache {
     pub fn make_room(&self, more: u64) -> bool {
         let files = self.files();
         let mut bytes: u64 = files.iter().map(|file| file.bytes).sum::<u64>().saturating_add(more);
-        let disk = nix::sys::statvfs::statvfs(&self.0.path).ok().filter(|disk| disk.blocks() > 0);
-        let (mut free, reserve) = disk.map_or((u64::MAX, 0), |disk| {
-            let of = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
-            let twentieth = of(disk.blocks()) / 20;
-            (of(disk.blocks_available()), self.0.reserve_bytes.load(Ordering::Relaxed).min(twentieth))
-        });
-        let need = reserve.saturating_add(more);
+        let (mut free, all) = super::fs::space(&self.0.path).unwrap_or((u64::MAX, 0));
+        let need = self.0.reserve_bytes.load(Ordering::Relaxed).min(all / 20).saturating_add(more);
         let removable: u64 = files.iter().filter(|file| !file.is_open).map(|file| file.bytes).sum();
         let would_fit = bytes - removable <= self.0.bytes_max && free.saturating_add(removable) >= need;
         for file in files {

@@ -22,6 +22,7 @@ use std::{
 };
 
 pub use real::RealFileSystem;
+pub(super) use real::space;
 #[cfg(any(test, feature = "simulated-disk"))]
 pub use tests::{Faults, SimulatedDisk, histories};
 

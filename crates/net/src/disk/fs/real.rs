@@ -65,9 +65,15 @@ impl FileSystem for RealFileSystem {
         }
     }
     fn free_bytes(&self, path: &Path) -> Option<u64> {
-        let disk = rustix::fs::statvfs(path).ok()?;
-        (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
+        space(path).map(|(free, _)| free)
     }
+}
+
+/// The free bytes of the disk of `path`, and all its bytes; `None` if it does not tell.
+pub(in crate::disk) fn space(path: &Path) -> Option<(u64, u64)> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    (disk.f_blocks > 0).then(|| (bytes(disk.f_bavail), bytes(disk.f_blocks)))
 }
 
 impl FsFile for File {
