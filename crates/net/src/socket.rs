@@ -223,14 +223,14 @@ impl UdpPort {
                 }
                 sent
             }
+            // That address is no longer one of ours; the routing table may know another one.
+            Err(Errno::EINVAL | Errno::EADDRNOTAVAIL) if route.source.is_some() => {
+                self.try_send(&Route { source: None, ..*route }, batch, stats)
+            }
             Err(Errno::EINVAL) if batch.ecn != 0 && self.takes_ecn => {
                 tracing::debug!(local = %self.local, "the kernel takes no ECN bits");
                 self.takes_ecn = false;
                 self.try_send(route, batch, stats)
-            }
-            // That address is no longer one of ours; the routing table may know another one.
-            Err(Errno::EINVAL | Errno::EADDRNOTAVAIL) if route.source.is_some() => {
-                self.try_send(&Route { source: None, ..*route }, batch, stats)
             }
             Err(error) => {
                 tracing::debug!(local = %self.local, %error, "a datagram was refused");
