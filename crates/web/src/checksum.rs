@@ -87,12 +87,19 @@ impl Checksum {
     pub fn bytes(&self) -> &[u8] {
         &self.digest
     }
+    /// Its digits, in lower case.
+    pub fn digits(&self) -> String {
+        hex(&self.digest)
+    }
 }
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.algorithm)?;
-        self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{} {}", self.algorithm, self.digits())
     }
+}
+/// Two lower-case digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A hash that is being computed.

@@ -86,14 +86,8 @@ impl Exchanger {
                 url.query_pairs_mut().append_pair(name, value);
             }
         }
-        let mut answer = self.ask(&Method::GET, &url, &HeaderMap::new()).await.ok()?;
-        let mut bytes = Vec::new();
-        while let Some(more) = answer.read().await.ok()?.filter(|_| answer.status == 200) {
-            bytes.extend_from_slice(&more);
-            if bytes.len() > TOKEN_BYTES_MAX {
-                return None;
-            }
-        }
+        let answer = self.ask(&Method::GET, &url, &HeaderMap::new()).await.ok()?;
+        let bytes = if answer.status == 200 { answer.whole(TOKEN_BYTES_MAX).await.ok()?? } else { return None };
         let document: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
         let token = document.get("token").or_else(|| document.get("access_token"));
         token?.as_str().map(String::from)
@@ -114,6 +108,20 @@ impl Exchange {
             Ok(read) => read.map_err(|error| failure(&error).reason()),
             Err(_) => Err(format!("the origin has sent nothing for {} s", STALL_MAX.as_secs())),
         }
+    }
+    /// The whole body; `None` if it has more than `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// As [`Exchange::read`].
+    pub async fn whole(mut self, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
+        let mut bytes = Vec::new();
+        while let Some(more) = self.read().await? {
+            bytes.extend_from_slice(&more);
+            if bytes.len() > bytes_max {
+                return Ok(None);
+            }
+        }
+        Ok(Some(bytes))
     }
     /// The pause that a busy origin requests.
     pub fn pause(&self) -> Option<Duration> {

@@ -13,11 +13,11 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use ring::{digest, hmac};
-use std::{fmt, fmt::Write as _};
+use std::fmt;
 
 use tributary_trust::UnixTime;
 
-use crate::{client, download::percent_decoded};
+use crate::{checksum::hex, client, download::percent_decoded};
 
 /// The scheme of addresses of objects.
 pub const SCHEME: &str = "s3";
@@ -177,12 +177,6 @@ fn sha256(bytes: &[u8]) -> Vec<u8> {
 }
 fn keyed(key: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
-}
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 /// `20130524T000000Z`.
 fn timestamp(now: u64) -> String {

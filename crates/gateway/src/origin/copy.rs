@@ -264,7 +264,7 @@ impl Filler {
     }
     /// The SHA-256 of all bytes, which must be `proof` if there is one.
     pub(crate) fn finish(self, size: Option<u64>, proof: Option<&str>) -> Result<String, String> {
-        let digest = hex(self.hasher.finish(Algorithm::Sha256).bytes());
+        let digest = self.hasher.finish(Algorithm::Sha256).digits();
         match (size, proof) {
             (Some(size), _) if size != self.at => Err(format!("{} of {size} bytes came", self.at)),
             (_, Some(proof)) if proof != digest => Err(format!("the bytes have SHA-256 {digest}, and not {proof}")),
@@ -296,13 +296,10 @@ pub(crate) fn digest_of(path: &Path) -> io::Result<String> {
     let mut bytes = vec![0; READ_BYTES as usize];
     loop {
         match io::Read::read(&mut file, &mut bytes)? {
-            0 => return Ok(hex(hasher.finish(Algorithm::Sha256).bytes())),
+            0 => return Ok(hasher.finish(Algorithm::Sha256).digits()),
             length => hasher.update(&bytes[..length]),
         }
     }
-}
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

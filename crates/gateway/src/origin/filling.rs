@@ -152,7 +152,9 @@ impl Origins {
             }
             let is_whole = match source.take() {
                 Some(exchange) if ask.upstream.rewrites(&head.map()) => {
-                    let text = whole(exchange).await?;
+                    let text = exchange.whole(TEXT_BYTES_MAX).await?.ok_or_else(|| {
+                        format!("a text with addresses to replace has more than {TEXT_BYTES_MAX} bytes")
+                    })?;
                     let _ = pieces.send(ask.upstream.rewritten(text).into()).await;
                     true
                 }
@@ -199,17 +201,6 @@ impl Origins {
     }
 }
 
-/// Reads a text whose addresses are replaced.
-async fn whole(mut exchange: Exchange) -> Result<Vec<u8>, String> {
-    let mut text = Vec::new();
-    while let Some(bytes) = exchange.read().await? {
-        if text.len() + bytes.len() > TEXT_BYTES_MAX {
-            return Err(format!("a text with addresses to replace has more than {TEXT_BYTES_MAX} bytes"));
-        }
-        text.extend_from_slice(&bytes);
-    }
-    Ok(text)
-}
 /// Reads an answer to its end; false if it was cut.
 async fn pump(mut exchange: Exchange, pieces: &mpsc::Sender<Bytes>, sent: &AtomicU64) -> bool {
     loop {
