@@ -5,7 +5,7 @@
 //!                    ▲ ▲                                   │                                       │
 //!                    │ └──────(it stops answering, later)──┘                                       │
 //!                    └──────────────────────────(RETRY_AFTER)──────────────────────────────────────┘
-//!   from a peer:  marks count unless they come one after the other, without an unmarked packet that could be marked
+//!   from a peer:  marks count, unless a long run of them has no ECT packet in between
 //! ```
 //! RFC 9000 §13.4.2 validates at the sender, by counts that the receiver returns. Here marks count where they arrive, so
 //! the receiver validates them, and nothing is returned:
@@ -59,7 +59,7 @@ pub(crate) struct EcnState {
 
 #[derive(Clone, Copy, Debug)]
 enum Outgoing {
-    /// So many datagrams have come from the peer.
+    /// The number of datagrams from the peer so far.
     Waiting { heard: u64 },
     /// Packets carry the codepoint since then. `unanswered` of them left since the peer was last `heard`.
     Capable { since: Time, unanswered: u64, heard: Time },

@@ -141,7 +141,7 @@ pub enum ControllerKind {
 pub struct Other<F> {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its function.
     pub law: F,
 }
 impl<F> PartialEq for Other<F> {

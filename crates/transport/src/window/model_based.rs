@@ -101,7 +101,7 @@ const LOSS_PROBE_GAIN: f64 = 0.5;
 const OVERFLOW_CUT: f64 = 0.15;
 /// The part of its bandwidth-delay product that a flow keeps when packets are marked.
 const MARK_FLOOR: f64 = 0.9;
-/// The part of the path's product that a flow gives up if all packets are marked, in proportion to their share.
+/// The cut of the path's product if all packets are marked; if fewer are, in proportion.
 const MARKS_YIELD: f64 = 0.8;
 /// The weight of a round in the share of marks (draft-briscoe-iccrg-prague-congestion-control §2.4.2).
 const MARKS_WEIGHT: f64 = 1.0 / 16.0;

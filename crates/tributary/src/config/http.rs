@@ -52,7 +52,7 @@ pub struct HttpOrigin {
     pub path: String,
     /// What replaces the path: the server first, then its mirrors, each without a slash at its end.
     pub urls: Vec<Url>,
-    /// Hosts besides those of the server and its mirrors that redirects may lead to although their addresses are private.
+    /// Further hosts with private addresses that redirects may lead to.
     pub hosts: Vec<String>,
     /// Texts that are replaced in HTML, JSON and other texts: addresses that would lead clients past the gateway.
     pub replace: Vec<(String, String)>,
@@ -64,7 +64,7 @@ pub struct HttpOrigin {
     pub fresh: Duration,
     /// How long a stale answer may be used while the origin is away.
     pub stale: Duration,
-    /// How long neighbours are asked for a copy before the origin is; zero for not at all.
+    /// How long the gateway looks for a neighbour's copy before it requests the file from the origin; zero: not at all.
     pub peer_patience: Duration,
 }
 

@@ -470,7 +470,7 @@ impl Outgoing {
             CackState::Partial | CackState::Refused | CackState::Window => {}
         }
     }
-    /// Takes the neighbour's count of marked packets. A count that falls is that of a neighbour that has restarted.
+    /// Takes the neighbour's count of marked packets. The count falls if the neighbour has restarted.
     fn on_marked(&mut self, now: Time, queried: &Query, count: u8) {
         let marks = count.wrapping_sub(core::mem::replace(&mut self.marked, count));
         if (1..=u8::MAX / 2).contains(&marks) {
