@@ -249,11 +249,11 @@ pub(super) fn run(settings: &Settings, results: &mut Results) {
             let mut shares = vec![None; QUEUES.len()];
             for (items, of) in items.chunks(settings.runs as usize).zip(measured.chunks(settings.runs as usize)) {
                 let item = &items[0];
-                let share = mean(&of.iter().map(|row| row.share).collect::<Vec<_>>());
-                let used = mean(&of.iter().map(|row| row.used).collect::<Vec<_>>());
-                let lost = mean(&of.iter().map(|row| row.lost).collect::<Vec<_>>());
+                let mean_of = |value: fn(&Row) -> f64| mean(&of.iter().map(value).collect::<Vec<_>>());
+                let share = mean_of(|row| row.share);
+                let row = Row { share, used: mean_of(|row| row.used), lost: mean_of(|row| row.lost) };
                 results.metric(format!("{sharer_name}.share@{}", item.setting()), share, "share");
-                cells_of.insert((item.setting(), sharer_name), Row { share, used, lost });
+                cells_of.insert((item.setting(), sharer_name), row);
                 shares[QUEUES.iter().position(|queue| *queue == item.queue).expect("it is one of them")] = Some(share);
                 all.push(share);
                 for (run, row) in (1..).zip(of) {
@@ -267,8 +267,11 @@ pub(super) fn run(settings: &Settings, results: &mut Results) {
             }
             rows.push(CellRow { label: format!("{rival}, {mbps} Mbit/s, {round_trip_ms} ms"), shares });
         }
-        tell(results, sharer_name, &all);
-        results.figures.push(figure(sharer_name, &rows));
+        // A rival that is alone shares nothing: it is what harm compares with.
+        if sharer != Sharer::Nobody {
+            tell(results, sharer_name, &all);
+            results.figures.push(figure(sharer_name, &rows));
+        }
     }
     results.tables.push(table);
     judge(results, &cells_of);
@@ -284,14 +287,12 @@ fn judge(results: &mut Results, cells: &Cells) {
         ["setting", "sharer", "harm", "harm_allowed", "share", "share_wanted", "lost", "lost_own_kind", "holds"];
     let mut table = Table::new("harm", &columns);
     let mut held: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-    for ((setting, sharer), row) in cells {
+    let is_ours = |of: &str| SHARERS.iter().any(|(name, kind)| *name == of && matches!(kind, Sharer::Ours { .. }));
+    for ((setting, sharer), row) in cells.iter().filter(|((_, sharer), _)| is_ours(sharer)) {
         let of = |other: &'static str| cells.get(&(setting.clone(), other));
         // Two Cubic flows are two of a kind.
         let (Some(alone), Some(own_kind)) = (of("alone"), of("own-kind")) else { continue };
         let cubic = of("quic-cubic").unwrap_or(own_kind);
-        if ["alone", "own-kind", "quic-cubic", "quic-newreno"].contains(sharer) {
-            continue;
-        }
         let harm = |row: &Row| 1.0 - row.rival_rate() / alone.rival_rate().max(f64::MIN_POSITIVE);
         let allowed = 1.1 * harm(own_kind).max(harm(cubic)).max(0.0);
         let wanted = 0.8 * cubic.share;
