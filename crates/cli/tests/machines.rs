@@ -38,7 +38,7 @@ const BLOCKS: &[(&str, &str)] = &[
         "a_reading_is_sent_on_three_machines_as_the_guide_says",
     ),
     ("cargo build --release -p trib-lab", "not run: builds; `crates/lab/tests/program.rs` runs the scenarios"),
-    ("cargo test --workspace", "not run: it runs this test"),
+    ("./.ci/test", "not run: it runs this test"),
     ("curl http://127.0.0.1:8080/api/v1/status", "not run: the address is an example; `api.rs` asks the like"),
     ("trib demo --http", "not run: serves until it is interrupted; `dashboard.rs` opens the page"),
     ("curl -H \"Authorization: Bearer", "not run: the host is an example; `api.rs` asks the like"),

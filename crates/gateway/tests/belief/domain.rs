@@ -105,13 +105,16 @@ impl Remote {
         });
         Remote(remote)
     }
-    /// Publishes an object, and waits until everybody knows of it.
+    /// Publishes an object, and waits until everybody knows of it, and the receiver's driver has taken all events.
     pub(crate) fn publish(&self, who: Who, object: MemoryObject) {
         self.call(move |domain| {
             let node = domain.nodes[who as usize];
             domain.net.with(node, |node, now| node.publish(now, Box::new(object)));
             domain.settle();
         });
+        while self.call(|domain| !domain.events.lock().unwrap().is_empty()) {
+            thread::yield_now();
+        }
     }
     fn call<R: Send + 'static>(&self, job: impl FnOnce(&mut Domain) -> R + Send + 'static) -> R {
         let (answer, answered) = mpsc::sync_channel(1);

@@ -145,6 +145,8 @@ impl Site {
             Stranger::Same => None,
         };
         self.remote.publish(who, object(who, of_folder == Some(who)));
+        // The driver answers this after the events that it has taken.
+        self.ask(Request::Transfers { transfer: None }).unwrap();
     }
     /// What arrives at `number`, a place of its own, this way, and what is said about it.
     fn fetch(&self, way: Way, number: usize) -> (Got, String) {
