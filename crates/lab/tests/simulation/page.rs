@@ -33,7 +33,7 @@ fn the_page_about_scenario_keys_has_each_key_with_its_range() {
         }
     }
     // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-    const ELSEWHERE: [&str; 18] = [
+    const ELSEWHERE: [&str; 19] = [
         "network",
         "psi",
         "mf",
@@ -41,6 +41,7 @@ fn the_page_about_scenario_keys_has_each_key_with_its_range() {
         "transfer",
         "http",
         "origin",
+        "site",
         "resolver",
         "serve",
         "mirrors",

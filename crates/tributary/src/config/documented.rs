@@ -29,7 +29,8 @@ mod tests {
     use crate::config::NodeConfig;
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 18] = [
+    const NEEDED: [(&str, &str); 19] = [
+        ("[site]", "access = \"open\"\n"),
         ("[http]", "listen = \"127.0.0.1:8080\"\n"),
         ("[[http.mirror]]", "host = \"deb.example.org\"\nname = \"/mirror\"\n"),
         ("[[origin.replace]]", "from = \"a\"\nto = \"b\"\n"),
@@ -77,7 +78,7 @@ mod tests {
             text += "[[face]]\n";
             text += needed("[[face]]");
         }
-        if matches!(heading, "[[http.mirror]]" | "[[origin]]" | "[[origin.replace]]") {
+        if matches!(heading, "[[http.mirror]]" | "[[origin]]" | "[[origin.replace]]" | "[site]") {
             text += "[http]\n";
             text += needed("[http]");
         }

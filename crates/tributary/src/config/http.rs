@@ -2,7 +2,10 @@
 use std::{net::SocketAddr, path::PathBuf};
 use tributary_content::Name;
 use tributary_core::Duration;
+use tributary_trust::Access;
 use tributary_web::Url;
+
+use super::Invitation;
 
 /// How a gateway serves a node's objects over HTTP.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +44,27 @@ pub struct HttpConfig {
     pub origins: Vec<HttpOrigin>,
     /// Space on the disk that the cache leaves free.
     pub cache_reserve_bytes: u64,
+    /// The gateways that fetch each file once together; `None` for none.
+    pub site: Option<SiteConfig>,
+}
+
+/// Gateways that fetch each file of an origin once together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SiteConfig {
+    /// Tells the sites of a segment apart.
+    pub name: String,
+    /// Whether every gateway that names the site may join. By default it needs a certificate of the node's network, or its
+    /// key in `peers`.
+    pub access: Access,
+    /// Members, by their nodes' addresses or invitations. All addresses of a host name are members.
+    pub peers: Vec<Invitation>,
+    /// Whether members find each other on their segment by multicast DNS.
+    pub discovery: bool,
+}
+impl Default for SiteConfig {
+    fn default() -> SiteConfig {
+        SiteConfig { name: "site".into(), access: Access::Closed, peers: Vec::new(), discovery: true }
+    }
 }
 
 /// A web server whose files are served below a path or under a host.
@@ -115,6 +139,7 @@ impl HttpConfig {
             mirrors: Vec::new(),
             origins: Vec::new(),
             cache_reserve_bytes: 256 << 20,
+            site: None,
         }
     }
 }

@@ -34,10 +34,10 @@ use tributary_content::{BlindingKey, Name, NameError, PublicKey, StoreOpener};
 use tributary_core::{Duration, Ecn, FaceId, Rate, link::LinkConfig};
 use tributary_net::{StreamAddress, UnixAccess};
 use tributary_transport::{Endpoint, Fetch, PathMetric};
-use tributary_trust::{Access, CLOCK_TOLERANCE, Keys, Roles, UnixTime};
+use tributary_trust::{CLOCK_TOLERANCE, Keys, Roles, UnixTime};
 
 pub use error::{ConfigErrors, Drawing, Problem};
-pub use http::{HttpConfig, HttpMirror, HttpOrigin, OriginKind};
+pub use http::{HttpConfig, HttpMirror, HttpOrigin, OriginKind, SiteConfig};
 pub use invitation::Invitation;
 pub use peer::{NamedPeer, PeerAddress};
 pub(crate) use peer::{is_own, reached_at};
@@ -46,6 +46,7 @@ pub use resolver::{EngineConfig, EtcdConfig};
 pub use settings::Settings;
 
 pub use crate::views::QuotaPeriod;
+pub use tributary_trust::Access;
 
 use crate::{error::ApiError, family::Family};
 
@@ -357,6 +358,24 @@ impl ScheduledRate {
 }
 
 impl FaceConfig {
+    /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
+    pub(crate) const MTU: u32 = 1_472;
+    /// A face to the node with this key, in a node with this security.
+    pub(crate) fn to(address: SocketAddr, key: PublicKey, security: Security) -> FaceConfig {
+        FaceConfig {
+            peer: PeerAddress::Datagrams(address),
+            local: None,
+            device: None,
+            mtu: FaceConfig::MTU,
+            rate: None,
+            egress: None,
+            security: if security == Security::Preferred { Security::Encrypted } else { security },
+            peer_key: (security != Security::None).then_some(key),
+            invited_until: None,
+            label: None,
+            policy: FacePolicyConfig::default(),
+        }
+    }
     /// Whether both are one face; labels and uses do not matter.
     pub(crate) fn is_same_link(&self, other: &FaceConfig) -> bool {
         *self == FaceConfig { label: self.label.clone(), policy: self.policy.clone(), ..other.clone() }

@@ -16,7 +16,7 @@ use self::{publications::Publications, sections::Disk};
 use crate::{
     config::{
         ConfigErrors, EngineConfig, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Invitation, Limits, LoadError,
-        MirrorsConfig, NetworkConfig, NodeConfig, Role, Security, ServeConfig, Settings, Wrapper,
+        MirrorsConfig, NetworkConfig, NodeConfig, Role, Security, ServeConfig, Settings, SiteConfig, Wrapper,
         reader::{Scope, Section},
         values::document,
     },
@@ -83,6 +83,13 @@ impl NodeConfig {
         }
         *face = replaced;
         Ok(())
+    }
+    /// Makes its gateway a member of a site. Other members may announce copies of its origins to the node.
+    pub fn join_site(&mut self, site: SiteConfig) {
+        let Some(http) = &mut self.http else { return };
+        let names: Vec<_> = http.origins.iter().map(|origin| origin.name.clone()).collect();
+        http.site = Some(site);
+        self.settings.of_family_mut().expect_site(&names);
     }
     /// Reads the sections about a node's behaviour; labels and addresses are read elsewhere. Files are relative to
     /// `folder`.
@@ -236,6 +243,13 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
             root.wrong("origin", "[[origin]] needs a gateway", hint);
         }
         None => {}
+    }
+    if let Some(section) = root.section("site") {
+        let site = sections::site(section, node.network.as_ref());
+        match node.http {
+            Some(_) => node.join_site(site),
+            None => root.wrong("site", "[site] needs a gateway", "add [http], such as listen = \"127.0.0.1:8080\""),
+        }
     }
     let is_resolver = node.has_role(Role::Resolver);
     let resolver = root.section("resolver").map(|section| resolver::resolver(section, folder, family, is_resolver));

@@ -16,7 +16,7 @@ use crate::{
     config::{
         FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, HttpOrigin, Invitation, Limits,
         LogFormat, MirrorsConfig, NetworkConfig, NodeConfig, OriginKind, PeerAddress, Quota, QuotaEnd, QuotaPeriod,
-        Role, ScheduledRate, Security, ServeConfig, face_id, is_own, link, published_name,
+        Role, ScheduledRate, Security, ServeConfig, SiteConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, SECRET_HINT, duration, read_secret, set_duration, set_size, size},
     },
@@ -238,7 +238,7 @@ pub(super) fn face(section: Section<'_>, folder: &Path, node: &mut NodeConfig) -
     }
     let local = local_address(&section, listen, peer);
     let device = section.text("device").map(|text| text.value);
-    let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
+    let mtu = section.integer("mtu", 576..=65_507).map_or(FaceConfig::MTU, |mtu| mtu as u32);
     let base = LinkConfig { mtu, ..LinkConfig::default() };
     let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
     if address.as_ref().is_some_and(PeerAddress::is_stream) {
@@ -429,9 +429,6 @@ pub(super) fn unreachable(face: &FaceConfig, listen: &[SocketAddr]) -> Option<(S
     }
     None
 }
-
-/// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
-const MTU_DEFAULT: u32 = 1_472;
 
 /// One `[[blind]]` after those before.
 pub(super) fn blind(section: Section<'_>, folder: &Path, blind: &mut BTreeMap<Name, BlindingKey>) {
@@ -647,6 +644,37 @@ pub(super) fn origin(section: Section<'_>) -> Option<HttpOrigin> {
     };
     section.finish();
     Some(origin).filter(|origin| !origin.urls.is_empty())
+}
+
+/// Reads `[site]` of a node with this network.
+pub(super) fn site(section: Section<'_>, network: Option<&NetworkConfig>) -> SiteConfig {
+    let mut site = SiteConfig::default();
+    if let Some(name) = section.text("name") {
+        if name.value.is_empty() || name.value.len() > LABEL_BYTES_MAX || name.value.contains(printable::is_unsafe) {
+            let hint = format!("write 1 to {LABEL_BYTES_MAX} bytes, such as name = \"lab\"");
+            section.wrong("name", "'name' cannot be shown to other members", &hint);
+        }
+        site.name = name.value;
+    }
+    site.access = section.choice("access", &[("closed", Access::Closed), ("open", Access::Open)]).unwrap_or_default();
+    for text in section.texts("peers").unwrap_or_default() {
+        let peer = section.parse::<Invitation>("peers", &text, PEER_HINT);
+        let is_stream = peer.as_ref().is_some_and(|peer| peer.address.is_stream());
+        if is_stream {
+            section.problem(text.span, "members are named by the addresses of their nodes over UDP", PEER_HINT);
+        }
+        site.peers.extend(peer.filter(|_| !is_stream));
+    }
+    site.discovery = section.flag("discovery").unwrap_or(site.discovery);
+    let admits_none =
+        site.access == Access::Closed && network.is_none() && site.peers.iter().all(|peer| peer.key.is_none());
+    if admits_none {
+        let hint = "invite each member: add [network], or members' lines of `trib invite` to 'peers'; or write access = \"open\" \
+            where everybody on the segment is trusted";
+        section.missing("access", hint);
+    }
+    section.finish();
+    site
 }
 
 /// Reads `[serve]`.

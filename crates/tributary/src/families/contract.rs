@@ -44,6 +44,8 @@ pub(crate) trait FamilySettings {
     }
     /// Sets the node's location, for families whose paths depend on it.
     fn set_location(&mut self, _location: Location) {}
+    /// Lets the other gateways of a site announce copies below these names.
+    fn expect_site(&mut self, _names: &[Name]) {}
     /// Legal settings that should still be changed, each in a sentence that explains the change.
     fn warnings(&self, config: &NodeConfig) -> Vec<String>;
 

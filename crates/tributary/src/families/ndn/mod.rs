@@ -4,7 +4,7 @@ mod framing;
 pub mod key_chain;
 
 use std::{path::Path, sync::Arc};
-use tributary_content::SigningKey;
+use tributary_content::{Name, SigningKey};
 use tributary_core::ByteCount;
 use tributary_ndn::{
     Anchors, Config, NdnNode, RemoteRegistration, Transit,
@@ -62,6 +62,14 @@ impl FamilySettings for Config {
     }
     fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
         Some(&mut self.transfer)
+    }
+    fn expect_site(&mut self, names: &[Name]) {
+        if self.remote_registration == RemoteRegistration::Refused {
+            self.remote_registration = RemoteRegistration::Neighbours;
+            self.registration_prefixes = names.to_vec();
+        } else if !self.registration_prefixes.is_empty() {
+            self.registration_prefixes.extend_from_slice(names);
+        }
     }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = self.remote_registration == RemoteRegistration::Neighbours;
