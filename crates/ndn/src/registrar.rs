@@ -266,6 +266,17 @@ impl Registrations {
         let neighbour = |face| (face, Neighbour { is_up: true, ..Neighbour::new(RegistrationScope::Localhost) });
         self.neighbours = face.map(neighbour).into_iter().collect();
     }
+    /// Registers with one more neighbour, which is another machine.
+    pub(crate) fn join(&mut self, face: FaceId) {
+        let mut neighbour = Neighbour::new(RegistrationScope::Localhop);
+        self.cover.prefixes().for_each(|prefix| _ = neighbour.register(prefix));
+        self.neighbours.insert(face, neighbour);
+    }
+    /// Registers no longer with a neighbour that is gone.
+    pub(crate) fn leave(&mut self, face: FaceId) {
+        self.neighbours.remove(&face);
+        self.requested.retain(|_, (_, of)| *of != face);
+    }
     /// The key that verifies its commands.
     pub(crate) fn key(&self) -> VerifyKey {
         self.key.verify_key()

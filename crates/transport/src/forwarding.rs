@@ -39,6 +39,8 @@ pub trait Forwarding {
     fn open_face(&mut self, now: Time, uri: &str) -> Result<u64, ForwardingError>;
     /// The result of such a request, reported once; `None` while it is open.
     fn opened_face(&mut self, request: u64) -> Option<Result<FaceId, ForwardingError>>;
+    /// Registers this node's names with the neighbour of a face, or no longer.
+    fn register_at(&mut self, now: Time, face: FaceId, is_wanted: bool);
     /// Closes a face. True if it existed; the node's internal faces stay open.
     fn close_face(&mut self, now: Time, face: FaceId) -> bool;
 }

@@ -2,23 +2,25 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     io::Write,
+    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, OnceLock, atomic::AtomicBool, mpsc},
 };
-use tributary_content::{PublicKey, Reference};
+use tributary_content::{PublicKey, Reference, Signature};
 use tributary_core::{Duration, Rate, Time, link::LinkState};
 use tributary_net::{
     Clock,
     disk::{ObjectCache, OnOpen},
 };
+use tributary_trust::Certificate;
 
 use crate::{
     api::{Api, Flow, Notify},
-    config::{Invitation, NodeConfig},
+    config::{FaceConfig, Invitation, NodeConfig},
     error::{ApiError, ErrorKind, spawn},
     families::BoxedNode,
     log,
-    node::{LocalNode, files::Sink, queue::State},
+    node::{LocalNode, files::Sink, membership, queue::State},
     notice::Notice,
     operations::{self, Binding, Change, Put},
     request::{Get, Output, Place, Request},
@@ -84,6 +86,37 @@ impl LocalApi {
     /// The key that it publishes with.
     pub fn publisher(&self) -> PublicKey {
         self.node.key.public()
+    }
+    /// A signature by that key for one purpose, which `context` names.
+    pub fn sign(&self, context: &str, message: &[u8]) -> Signature {
+        self.node.key.sign(context, message)
+    }
+    /// The text of its certificate, as it is on the disk now; `None` without one.
+    pub fn certificate(&self) -> Option<String> {
+        let identity = membership::load(&self.node.config, &self.node.key).ok().flatten()?;
+        identity.certificate().map(Certificate::to_text)
+    }
+    /// Whether the authority of the node's network has admitted the holder of `key`; false without an authority.
+    pub fn admits(&self, key: &PublicKey, certificate: Option<&str>) -> bool {
+        let identity = membership::load(&self.node.config, &self.node.key).ok().flatten();
+        let certificate = certificate.and_then(|text| Certificate::from_text(text).ok());
+        identity
+            .is_some_and(|own| own.network().admit(key, "", certificate.as_ref(), membership::time_of_day()).is_ok())
+    }
+    /// Keeps faces to these nodes besides those of the config. Each must prove its key; in families with routes they learn
+    /// this node's names.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn keep_faces(&self, nodes: &[(PublicKey, SocketAddr)]) -> Result<(), ApiError> {
+        let mut config = self.node.current.lock().clone();
+        for (key, address) in nodes {
+            let face = FaceConfig::to(*address, *key, config.security);
+            if config.faces.iter().all(|other| other.peer != face.peer) {
+                config.faces.push(face);
+            }
+        }
+        self.node.runtime.change_neighbours(&config).map(drop)
     }
     /// Waits, without a limit, until the node's own thread has turned once: an answer shows that it is alive.
     ///

@@ -76,6 +76,18 @@ impl Forwarding for NdnNode {
             _ => Err(ForwardingError::NotOpened(response.text.to_string())),
         })
     }
+    fn register_at(&mut self, now: Time, face: FaceId, is_wanted: bool) {
+        if !is_wanted {
+            return self.registrations.leave(face);
+        }
+        self.registrations.join(face);
+        let is_own = |routes: &[Route]| routes.iter().any(|route| route.face == FACE_SENDER);
+        let own: Vec<Name> =
+            self.router.rib.iter().filter(|(_, routes)| is_own(routes)).map(|(name, _)| name.clone()).collect();
+        own.iter().for_each(|name| self.registrations.add(now, name));
+        self.registrations.on_face_up(now, face);
+        self.register_due(now);
+    }
     fn close_face(&mut self, now: Time, face: FaceId) -> bool {
         self.unsolicited.remove(face);
         let was_there = self.router.close_face(now, face);

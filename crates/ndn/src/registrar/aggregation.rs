@@ -44,6 +44,10 @@ impl Cover {
     pub(super) fn includes(&self, prefix: &Name) -> bool {
         self.registered.contains_key(prefix)
     }
+    /// The prefixes that should be registered.
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = &Name> {
+        self.registered.keys()
+    }
     /// Whether this prefix is registered for all names below it.
     pub(super) fn is_common(&self, prefix: &Name) -> bool {
         self.registered.get(prefix).is_some_and(|entry| entry.is_common)

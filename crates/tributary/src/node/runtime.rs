@@ -130,7 +130,10 @@ impl Runtime {
                 Ok(()) | Err(DriverError::UnknownFace { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.driver.call(move |node, now| node.remove_face(now, id))?;
+            self.driver.call(move |node, now| {
+                node.remove_face(now, id);
+                node.forwarding().into_iter().for_each(|table| table.register_at(now, id, false));
+            })?;
             known.remove(&id);
             done.extend(neighbours.faces.remove(&id).map(|face| format!("{} is no longer a neighbour", face.peer)));
         }
@@ -141,6 +144,7 @@ impl Runtime {
             self.driver.call(move |node, now| {
                 node.set_security(id, security);
                 node.add_face(now, id, options);
+                node.forwarding().into_iter().for_each(|table| table.register_at(now, id, true));
             })?;
             let opened = match (face.peer.datagrams(), face.peer.stream()) {
                 (Some(peer), _) => self.driver.add_face(datagram_face(&config.listen, id, &face, peer)),
