@@ -41,7 +41,10 @@ use crate::{
     config::GatewayConfig,
     dashboard,
     folder::{self, Found, Line},
-    origin::Origins,
+    origin::{
+        Origins,
+        members::{self, Site},
+    },
     place::{self, Place, Refusal},
     sessions::{Failure, Located, Sessions, Use},
 };
@@ -97,7 +100,15 @@ impl Gateway {
         let is_ended = Arc::<AtomicBool>::default();
         let service = config.api.then(|| Service::start(&api, &config, &is_ended)).transpose()?.map(Arc::new);
         cache.reserve(config.cache_reserve_bytes);
-        let origins = Origins::start(&api, &config, &cache)?;
+        let site_listener = config.site.as_ref().map(|_| listen_for_members(&api, &runtime)).transpose()?;
+        let site = config.site.as_ref().zip(site_listener.as_ref());
+        let site = site.map(|(site, (_, own))| Site::new(&api, site, own.port()));
+        let meter = service.as_ref().map(|service| Arc::clone(&service.meter)).unwrap_or_default();
+        let origins = Origins::start(&api, &config, &cache, site, meter)?;
+        if let (Some(origins), Some((listener, own))) = (&origins, site_listener) {
+            runtime.spawn(members::answer_all(Arc::clone(origins), listener));
+            runtime.spawn(members::greet_all(Arc::clone(origins), own));
+        }
         let sessions = Arc::new(Sessions::new(api, cache, config.clone()));
         let shared = Arc::new(Shared { sessions, config, service, origins });
         let server = runtime.spawn(serve(listener, shared, ended));
@@ -114,6 +125,19 @@ impl Drop for Gateway {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
+}
+
+/// Listens for members of the site where the node listens, but in TCP, so that one address names both.
+fn listen_for_members(api: &LocalApi, runtime: &Runtime) -> Result<(TcpListener, SocketAddr), ApiError> {
+    let listen = api.listen();
+    let own = listen.iter().find_map(|address| address.parse::<SocketAddr>().ok());
+    let own = own.ok_or_else(|| {
+        ApiError::usage("members of a site need an address of the node over UDP")
+            .with_hint("add one to 'listen' of [node], such as \"0.0.0.0:7001\"")
+    })?;
+    let listener = runtime.block_on(TcpListener::bind(own));
+    let listener = listener.map_err(|error| ApiError::io("listen for members of the site on TCP", own, &error))?;
+    Ok((listener, own))
 }
 
 struct Shared {

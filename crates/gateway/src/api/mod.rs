@@ -109,7 +109,7 @@ pub(crate) struct Service {
     uploads: Arc<Uploads>,
     ledger: Arc<Mutex<Ledger>>,
     /// What the listener counts.
-    pub(crate) meter: HttpMeter,
+    pub(crate) meter: Arc<HttpMeter>,
     turns: Semaphore,
     long_turns: Arc<Semaphore>,
     body_bytes_max: usize,
@@ -134,7 +134,7 @@ impl Service {
             hub: Hub::start(api, &ledger, ended)?,
             ledger,
             uploads,
-            meter: HttpMeter::default(),
+            meter: Arc::default(),
             snapshots: Snapshots::default(),
             turns: Semaphore::new(REQUESTS_MAX),
             long_turns: Arc::new(Semaphore::new(LONG_REQUESTS_MAX)),

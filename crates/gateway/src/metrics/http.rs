@@ -15,6 +15,11 @@ pub(crate) struct HttpCounts {
     pub(crate) objects: usize,
     pub(crate) streams: usize,
     pub(crate) events_missed: u64,
+    /// Answers from origins and their copies, and bytes that were fetched, by where they come from.
+    pub(crate) origin_answers: BTreeMap<&'static str, u64>,
+    pub(crate) origin_bytes: BTreeMap<&'static str, u64>,
+    /// Members of the site that answer, besides this one.
+    pub(crate) site_members: Option<usize>,
 }
 
 /// Counts while the listener works.
@@ -30,6 +35,15 @@ impl HttpMeter {
         let mut counts = self.counts.lock();
         *counts.requests.entry((kind, status)).or_default() += 1;
         counts.seconds.entry(kind).or_default().observe(taken.as_secs_f64());
+    }
+    pub(crate) fn landed(&self, from: &'static str) {
+        *self.counts.lock().origin_answers.entry(from).or_default() += 1;
+    }
+    pub(crate) fn fetched(&self, from: &'static str, bytes: u64) {
+        *self.counts.lock().origin_bytes.entry(from).or_default() += bytes;
+    }
+    pub(crate) fn set_members(&self, members: usize) {
+        self.counts.lock().site_members = Some(members);
     }
     pub(crate) fn counts(&self) -> HttpCounts {
         HttpCounts { connections: Arc::strong_count(&self.connections) - 1, ..self.counts.lock().clone() }

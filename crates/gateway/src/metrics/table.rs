@@ -222,6 +222,15 @@ pub(crate) const METRICS: &[Metric] = &[
     gauge("http_objects_open", "Objects that the gateway reads or holds open.", &[], |from| {
         one(from.http.objects as f64)
     }),
+    counter("origin_answers", "Answers of origins and their copies, by where they came from.", &["from"], |from| {
+        from.http.origin_answers.iter().map(|(of, number)| count([of], *number)).collect()
+    }),
+    counter("origin_bytes", "Bytes of copies that were fetched, by where they came from.", &["from"], |from| {
+        from.http.origin_bytes.iter().map(|(of, bytes)| count([of], *bytes)).collect()
+    }),
+    gauge("site_members", "Other gateways of the site that answer.", &[], |from| {
+        from.http.site_members.map(|members| number([], members as f64)).into_iter().collect()
+    }),
     gauge("http_event_streams", "Clients of event streams.", &[], |from| one(from.http.streams as f64)),
     counter("http_events_missed", "Events missed by slow clients.", &[], |from| total(from.http.events_missed)),
     counter("http_requests", "Requests of the gateway and the API by kind and status.", &["kind", "status"], |from| {

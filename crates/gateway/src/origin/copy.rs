@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -134,6 +134,8 @@ pub(crate) struct Body {
     /// Keeps the file from eviction: space that readers use would not become free.
     pub(crate) pin: Mutex<Option<Pin>>,
     state: watch::Sender<State>,
+    /// Whether this gateway itself reads it from the origin: then it will have every byte.
+    pub(crate) is_from_origin: AtomicBool,
     /// Whether a digest decides at the end: readers get the last byte only then, so that none takes a wrong file for a
     /// complete one.
     is_on_trial: bool,
@@ -166,7 +168,8 @@ impl State {
 impl Body {
     pub(crate) fn arriving(is_on_trial: bool) -> Arc<Body> {
         let state = watch::Sender::new(State { arrived: Arrived::First(0), end: None });
-        Arc::new(Body { file: Mutex::default(), pin: Mutex::default(), state, is_on_trial })
+        let is_from_origin = AtomicBool::new(false);
+        Arc::new(Body { file: Mutex::default(), pin: Mutex::default(), state, is_from_origin, is_on_trial })
     }
     /// One that is complete.
     pub(crate) fn open(path: &Path, pin: Pin) -> io::Result<Arc<Body>> {
@@ -174,7 +177,8 @@ impl Body {
         let arrived = Arrived::First(file.metadata()?.len());
         let state = watch::Sender::new(State { arrived, end: Some(Ok(())) });
         let (file, pin) = (Mutex::new(Some(Arc::new(file))), Mutex::new(Some(pin)));
-        Ok(Arc::new(Body { file, pin, state, is_on_trial: false }))
+        let is_from_origin = AtomicBool::new(true);
+        Ok(Arc::new(Body { file, pin, state, is_from_origin, is_on_trial: false }))
     }
     /// Its bytes come in chunks to the file at `path`.
     pub(crate) fn begin_chunks(&self, path: &Path, size: u64, chunk: u32, held: Vec<bool>) -> io::Result<()> {
@@ -195,6 +199,9 @@ impl Body {
     /// Nothing more arrives. The first call counts.
     pub(crate) fn end(&self, result: Result<(), String>) {
         self.state.send_modify(|state| _ = state.end.get_or_insert(result));
+    }
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.borrow().end.is_some()
     }
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.state.borrow().end, Some(Err(_)))

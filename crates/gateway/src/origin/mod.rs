@@ -4,20 +4,26 @@
 //!  request ─► target ─► shelf ──fresh──────────────────────────────────► answer ─► client
 //!                         │ stale, or nothing                              ▲
 //!                         ▼                                                │ as it arrives
-//!                       flight (one for all clients) ─► neighbours ─► body ┤
-//!                                                    └► upstream ───► body ┘─► shelf ─► published
+//!                       flight (one for all clients) ─► site, neighbours ─► body ┤
+//!                                                    └► upstream ─────────► body ┘─► shelf ─► published
 //! ```
+//! In a site only the first member of a file's order asks the origin, and the others ask it: see [`asking`].
 //! Requests with credentials are answered by copies that were fetched without, or else by the origin alone.
 mod answering;
+mod asking;
 mod copy;
+mod discovery;
 mod filling;
+pub(crate) mod members;
 mod neighbours;
 mod policy;
 mod shelf;
 mod upstream;
+mod wire;
 
 use std::{
     collections::HashMap,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,12 +35,14 @@ use hyper::{HeaderMap, Method, Request, Response, header};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tributary::{ApiError, ErrorKind, LocalApi, spawn, uplink_of};
+use tributary_content::PublicKey;
 use tributary_net::{disk::ObjectCache, wall_clock};
 use tributary_web::{Url, exchange::Exchange, header::HeaderValue};
 
 use self::{
     copy::{Copy, Head, Verified, field_of, texts},
     filling::Source,
+    members::Site,
     policy::Control,
     shelf::Shelf,
     upstream::Upstream,
@@ -42,7 +50,9 @@ use self::{
 use crate::{
     body::Content,
     config::{GatewayConfig, OriginKind},
-    folder, place,
+    folder,
+    metrics::http::HttpMeter,
+    place,
     sessions::Failure,
 };
 
@@ -63,10 +73,17 @@ pub(crate) struct Origins {
     flights: Mutex<HashMap<String, Flight>>,
     /// Bytes of the bodies that arrive.
     reserved: AtomicU64,
+    /// The number of the next body: each has its own file.
+    bodies: AtomicU64,
     /// Limits the bodies that are read at a time.
     fills: Semaphore,
     /// Published copies: their origins, and the digests of their bodies.
     published: Mutex<HashMap<String, (usize, String)>>,
+    /// The gateways that fetch each file once together.
+    site: Option<Arc<Site>>,
+    /// The members that read a large file which arrives here, by its key: each further one reads from the last one.
+    readers: Mutex<HashMap<String, Vec<PublicKey>>>,
+    meter: Arc<HttpMeter>,
 }
 
 /// How a request to the origin ends, for all who wait for it.
@@ -79,6 +96,14 @@ pub(crate) struct Target {
     query: Option<String>,
 }
 
+impl Target {
+    /// Whether it stays below the address of the origin.
+    fn is_plain(&self) -> bool {
+        let is_trick = |part: &str| folder::decode(part).is_none_or(|part| matches!(&part[..], b"." | b".."));
+        !self.rest.split('/').any(is_trick)
+    }
+}
+
 /// A request to an origin.
 #[derive(Clone)]
 struct Ask {
@@ -86,10 +111,14 @@ struct Ask {
     upstream: Arc<Upstream>,
     urls: Vec<Url>,
     path: String,
+    query: Option<String>,
     method: Method,
     fields: HeaderMap,
-    /// The hash of method and address.
+    /// The hash of method and address, and that of the file itself.
     key: String,
+    file: String,
+    /// Whether only the origin is left to ask: for another member, or because no member has an answer.
+    is_for_member: bool,
 }
 
 /// How a flight ended.
@@ -108,13 +137,15 @@ impl Landed {
 }
 
 impl Origins {
-    /// Opens the copies of earlier runs, and publishes them; `None` without origins.
+    /// Opens the copies of earlier runs, and publishes them; `None` without origins and a site.
     pub(crate) fn start(
         api: &Arc<LocalApi>,
         config: &GatewayConfig,
         cache: &ObjectCache,
+        site: Option<Site>,
+        meter: Arc<HttpMeter>,
     ) -> Result<Option<Arc<Origins>>, ApiError> {
-        if config.origins.is_empty() {
+        if config.origins.is_empty() && site.is_none() {
             return Ok(None);
         }
         let failed = |error| ApiError::io("open the copies in", config.cache.display(), &error);
@@ -130,8 +161,12 @@ impl Origins {
             shelf,
             flights: Mutex::default(),
             reserved: AtomicU64::new(0),
+            bodies: AtomicU64::new(0),
             fills: Semaphore::new(FILLS_MAX),
             published: Mutex::default(),
+            site: site.map(Arc::new),
+            readers: Mutex::default(),
+            meter,
         });
         let earlier = Arc::clone(&origins);
         spawn("origin", move || {
@@ -182,14 +217,12 @@ impl Origins {
         let all = self.upstreams.iter().enumerate().filter_map(|(at, upstream)| Some((fits(upstream)?, at)));
         let (_, origin) = all.max_by_key(|(rank, at)| (*rank, std::cmp::Reverse(*at)))?;
         let rest = path[self.upstreams[origin].config.path.len()..].to_string();
-        let is_trick = |part: &str| folder::decode(part).is_none_or(|part| matches!(&part[..], b"." | b".."));
-        if rest.split('/').any(is_trick) {
-            return Some(Err(Failure::new(400, "a path with . or .. is not passed on")));
-        }
         let fields: Vec<&str> = query.split('&').filter(|field| !field.is_empty()).collect();
         let fields = fields.into_iter().filter(|field| registry.is_none() || !field.starts_with("ns="));
         let query = Some(fields.collect::<Vec<_>>().join("&")).filter(|query| !query.is_empty());
-        Some(Ok(Target { origin, rest, query }))
+        let target = Target { origin, rest, query };
+        let refused = || Failure::new(400, "a path with . or .. is not passed on");
+        Some(if target.is_plain() { Ok(target) } else { Err(refused()) })
     }
 
     /// Answers a request.
@@ -202,19 +235,37 @@ impl Origins {
         if method != Method::GET && method != Method::HEAD {
             return Err(Failure::new(405, "an origin is passed on GET and HEAD only"));
         }
-        let upstream = Arc::clone(&self.upstreams[target.origin]);
-        let urls = upstream.addresses(&target.rest, target.query.as_deref());
+        let ask = self.ask_for(target, method, request.headers())?;
+        let landed = self.choose(&ask, self.copy_for(&ask), request.headers()).await;
+        self.meter.landed(match &landed {
+            Ok(Landed::Copy(_, how)) if how.ends_with("site") => "site",
+            Ok(Landed::Copy(_, how)) if how.ends_with("neighbour") => "neighbour",
+            Ok(Landed::Copy(_, how)) if how.starts_with("hit") || how.ends_with("away") => "disk",
+            Ok(_) => "origin",
+            Err(_) => "nowhere",
+        });
+        let landed = landed?;
+        answering::respond(landed, request, &ask.upstream.config)
+    }
+    fn ask_for(&self, target: Target, method: Method, request: &HeaderMap) -> Result<Ask, Failure> {
+        let Target { origin, rest: path, query } = target;
+        let upstream = Arc::clone(&self.upstreams[origin]);
+        let urls = upstream.addresses(&path, query.as_deref());
         let urls = urls.ok_or_else(|| Failure::new(400, "the path makes no address at the origin"))?;
-        let mut fields = chosen(request.headers(), &FORWARDED);
+        let mut fields = chosen(request, &FORWARDED);
         // One form of each file serves all clients, and the digest of a protocol counts for that form.
         fields.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let key = |method| key_of(method, &upstream.config.name, &urls[0]);
-        let (of_file, key) = (key(&Method::GET), key(&method));
-        let ask = Ask { origin: target.origin, upstream, urls, path: target.rest, method, fields, key };
+        let (file, key) = (key(&Method::GET), key(&method));
+        Ok(Ask { origin, upstream, urls, path, query, method, fields, key, file, is_for_member: false })
+    }
+    fn copy_for(&self, ask: &Ask) -> Option<Copy> {
         let of_head = || self.shelf.find(&ask.key, &ask.fields).filter(|_| ask.method == Method::HEAD);
-        let copy = self.shelf.find_whole(&of_file, &ask.fields).or_else(of_head);
-        let landed = self.choose(&ask, copy, request.headers()).await?;
-        answering::respond(landed, request, &ask.upstream.config)
+        self.shelf.find_whole(&ask.file, &ask.fields).or_else(of_head)
+    }
+    /// Pauses a server as another member was told.
+    fn pause(&self, url: &str, seconds: u64) {
+        self.upstreams.iter().for_each(|upstream| upstream.pause_too(url, seconds));
     }
     /// The copy or answer for a request.
     async fn choose(self: &Arc<Self>, ask: &Ask, copy: Option<Copy>, request: &HeaderMap) -> Result<Landed, Failure> {
@@ -288,15 +339,28 @@ impl Origins {
         Ok(if is_range { Landed::own(exchange) } else { self.land(&ask, exchange) })
     }
     async fn ask(&self, ask: &Ask) -> Result<Exchange, Failure> {
+        let before = ask.upstream.requested_pauses();
         let answer = ask.upstream.ask(&ask.method, &ask.urls, &ask.fields).await;
+        if ask.upstream.requested_pauses().len() > before.len() {
+            self.site.iter().for_each(|site| site.spread());
+        }
         answer.map_err(|failure| match ask.upstream.left() {
             Some(left) => Failure { retry_after: Some(left), ..failure },
             None => failure,
         })
     }
-    /// One request to the origin for all clients that want the same.
-    async fn obtain(self: &Arc<Self>, ask: &Ask, prior: Option<Copy>) -> Result<Landed, Failure> {
-        let id = ask.flight();
+    /// One request to the site, or to the origin, for all clients that want the same.
+    fn obtain<'a>(
+        self: &'a Arc<Self>,
+        ask: &'a Ask,
+        prior: Option<Copy>,
+    ) -> Pin<Box<dyn Future<Output = Result<Landed, Failure>> + Send + 'a>> {
+        Box::pin(self.obtain_by_flight(ask, prior))
+    }
+    async fn obtain_by_flight(self: &Arc<Self>, ask: &Ask, prior: Option<Copy>) -> Result<Landed, Failure> {
+        // Two members that each take the other one for the first must not wait for each other's flights.
+        let is_of_site = self.site.is_some() && !ask.is_for_member;
+        let id = format!("{}{}", ask.flight(), if is_of_site { "-site" } else { "" });
         let mut flight = {
             let mut flights = self.flights.lock();
             // Another flight may have ended since the first look.
@@ -328,8 +392,20 @@ impl Origins {
     }
     async fn fly(self: &Arc<Self>, ask: &Ask, prior: Option<Copy>) -> Result<Landed, Failure> {
         let config = &ask.upstream.config;
-        if prior.is_none()
-            && ask.method == Method::GET
+        let is_anew = prior.as_ref().is_some_and(|prior| prior.head.is_fresh());
+        if self.site.is_some() && !ask.is_for_member {
+            return match self.ask_site(ask, is_anew).await {
+                Some(landed) => landed,
+                None => self.obtain(&Ask { is_for_member: true, ..ask.clone() }, prior).await,
+            };
+        }
+        let is_miss = prior.is_none() && ask.method == Method::GET;
+        if is_miss && let Some(landed) = self.ask_next(ask).await {
+            return Ok(landed);
+        }
+        // In a site an outsider's copy would count as much as a member's.
+        if is_miss
+            && self.site.is_none()
             && let Some(head) = neighbours::find(&self.api, config, &ask.key, ask.urls[0].as_str()).await
             && head.fits(&ask.fields)
             && let Some(copy) = self.adopt(ask, head)

@@ -34,7 +34,7 @@ pub(crate) fn name_of(origin: &HttpOrigin, of: &str, id: &str) -> Option<Name> {
 }
 
 /// Whether a neighbour publishes a name.
-async fn is_published(api: &LocalApi, name: &Name, patience: Duration) -> bool {
+pub(super) async fn is_published(api: &LocalApi, name: &Name, patience: Duration) -> bool {
     let (answer, found) = oneshot::channel();
     let answer = move |found: Result<Reference, _>| _ = answer.send(found.is_ok());
     let begun = api.resolve(&Reference::from(name.clone()), name.len(), patience, answer);

@@ -37,8 +37,8 @@ pub(crate) struct Upstream {
     pub(crate) config: HttpOrigin,
     options: ClientOptions,
     exchanger: Exchanger,
-    /// Until when each server gets no request.
-    paused: Mutex<Vec<Option<Instant>>>,
+    /// Until when each server gets no request, and whether it has said so to this gateway.
+    paused: Mutex<Vec<Option<(Instant, bool)>>>,
     /// A token for everybody, by the scope of its challenge.
     tokens: Mutex<HashMap<String, HeaderValue>>,
 }
@@ -62,14 +62,14 @@ impl Upstream {
     pub(crate) async fn ask(&self, method: &Method, urls: &[Url], fields: &HeaderMap) -> Result<Exchange, Failure> {
         let mut last = Failure::new(503, "the origin is busy");
         for (at, url) in urls.iter().enumerate() {
-            let until = self.paused.lock().get(at).copied().flatten();
-            if until.is_some_and(|until| until > Instant::now()) {
+            let paused = self.paused.lock().get(at).copied().flatten();
+            if paused.is_some_and(|(until, _)| until > Instant::now()) {
                 continue;
             }
             match self.ask_one(method, url, fields).await {
                 Ok(answer) if matches!(answer.status, 429 | 502..=504) => {
                     let pause = answer.pause().unwrap_or(PAUSE).min(PAUSE_MAX);
-                    self.pause(at, pause);
+                    self.pause(at, pause, true);
                     last = Failure::new(503, format!("the origin answers status {}", answer.status));
                 }
                 // Mirrors may lack what the first server has, and the other way round.
@@ -80,7 +80,7 @@ impl Upstream {
                 Err(refusal) => {
                     // A refused redirect concerns one file, and not the server.
                     if matches!(refusal, Refusal::Again { .. }) {
-                        self.pause(at, PAUSE);
+                        self.pause(at, PAUSE, false);
                     }
                     last = Failure::new(502, refusal.reason());
                 }
@@ -88,15 +88,36 @@ impl Upstream {
         }
         Err(last)
     }
-    fn pause(&self, at: usize, pause: Duration) {
-        if let Some(until) = self.paused.lock().get_mut(at) {
-            *until = Some(Instant::now() + pause);
+    fn pause(&self, at: usize, pause: Duration, is_requested: bool) {
+        if let Some(paused) = self.paused.lock().get_mut(at) {
+            *paused = Some((Instant::now() + pause, is_requested));
         }
+    }
+    /// Pauses as another gateway was told; one that was told to this gateway stays.
+    pub(crate) fn pause_too(&self, url: &str, seconds: u64) {
+        let pause = Duration::from_secs(seconds).min(PAUSE_MAX);
+        for at in (0..self.config.urls.len()).filter(|at| self.config.urls[*at].as_str() == url) {
+            let until = self.paused.lock().get(at).copied().flatten().map(|(until, _)| until);
+            if until.is_none_or(|until| until < Instant::now() + pause) {
+                self.pause(at, pause, false);
+            }
+        }
+    }
+    /// The servers that have told this gateway to pause, and the whole seconds that are left.
+    pub(crate) fn requested_pauses(&self) -> Vec<(String, u64)> {
+        let paused = self.paused.lock();
+        let requested = paused.iter().zip(&self.config.urls).filter_map(|(paused, url)| {
+            let (until, _) = paused.filter(|(_, is_requested)| *is_requested)?;
+            Some((url.to_string(), until.saturating_duration_since(Instant::now()).as_secs()))
+        });
+        requested.filter(|(_, left)| *left > 0).collect()
     }
     /// The time until a server may get a request again.
     pub(crate) fn left(&self) -> Option<Duration> {
         let now = Instant::now();
-        let left = |until: &Option<Instant>| until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let left = |paused: &Option<(Instant, bool)>| {
+            paused.map_or(Duration::ZERO, |(until, _)| until.saturating_duration_since(now))
+        };
         self.paused.lock().iter().map(left).min().filter(|left| !left.is_zero())
     }
     async fn ask_one(&self, method: &Method, url: &Url, fields: &HeaderMap) -> Result<Exchange, Refusal> {
