@@ -28,6 +28,7 @@ mod roles;
 mod sealed;
 mod serve;
 mod service;
+mod sites;
 mod tickets;
 mod versions;
 mod web;

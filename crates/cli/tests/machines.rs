@@ -22,6 +22,7 @@ fn walk(document: &str, sentence: &str, router: &str) -> Vec<String> {
 const BLOCKS: &[(&str, &str)] = &[
     ("sudo cp examples/ndn-system.toml", "not run: needs systemd and the tools of NFD"),
     ("trib face create udp4://192.0.2.1:6363", "not run: the neighbour is an example; `forwarding.rs` runs the like"),
+    ("trib gateway --site open", "ten_machines_are_a_site_by_one_command_as_the_guide_says"),
     ("./setup", "not run: it installs a compiler, and every run of the tests begins with it"),
     ("cargo run --release -- demo", "the_demo_prints_what_the_readme_shows"),
     (
@@ -123,6 +124,35 @@ fn the_demo_prints_what_the_readme_shows() {
     let [machine] = net.machines(["router"]);
     let printed = machine.run("trib demo");
     must_be_as_the_sample(README, "The demo starts the network", &printed);
+}
+
+/// Ten machines on a segment run the guide's command: they find each other, and the origin sends one copy.
+#[test]
+fn ten_machines_are_a_site_by_one_command_as_the_guide_says() {
+    if !is_allowed("a site of ten machines") {
+        return;
+    }
+    let net = Net::new("site");
+    let all = net.machines(["origin", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+    all.iter().for_each(|machine| machine.hosts("10.77.0.1 origin.lan"));
+    let (origin, members) = all.split_first().unwrap();
+    let serving = origin.begin("python3 -u -m http.server 8000", "Serving HTTP");
+    let lines = block("docs/guide/origins.md", "one command on each machine");
+    let begun = std::time::Instant::now();
+    let gateways: Vec<_> = members.iter().map(|machine| machine.begin(&lines[0], "serves objects on")).collect();
+    let metrics = "curl -s http://127.0.0.1:8080/metrics";
+    members.iter().for_each(|machine| machine.until(metrics, "tributary_site_members{family=\"ndn\"} 9"));
+    eprintln!("ten members after {:?}", begun.elapsed());
+    std::thread::scope(|scope| {
+        for machine in members {
+            scope.spawn(|| machine.run(&lines[1]));
+        }
+    });
+    let original = fs::read(origin.path("original")).unwrap();
+    assert!(members.iter().all(|machine| fs::read(machine.path("copy")).unwrap() == original));
+    let asked = serving.printed().matches("\"GET /original HTTP/1.1\" 200").count();
+    assert_eq!(asked, 1, "{}", serving.printed());
+    drop(gateways);
 }
 
 #[test]

@@ -63,11 +63,11 @@ impl Node {
         format!("http://{}{path}", self.address)
     }
 }
-fn origin_section(path: &str, url: &str, more: &str) -> String {
+pub(crate) fn origin_section(path: &str, url: &str, more: &str) -> String {
     format!("[[origin]]\npath = \"{path}\"\nurl = \"{url}\"\n{more}")
 }
 /// Bytes that look like nothing else.
-fn noise(seed: u64, size: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed;
     let next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -252,7 +252,7 @@ fn wrong_bytes_are_not_completed_and_cuts_are_resumed() {
     let inside = node.get("/o/inside/x");
     assert!(inside.status == 502 && inside.text().contains("not public"), "{}", inside.text());
 }
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

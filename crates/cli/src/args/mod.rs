@@ -592,8 +592,14 @@ pub(crate) struct Get {
 #[derive(Args, Debug)]
 pub(crate) struct Gateway {
     /// The node's config with a section [http]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "origin")]
+    pub(crate) config: Option<PathBuf>,
+    /// The server whose files it fetches and keeps, instead of a config: nodes of family ndn on UDP port 7001
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub(crate) origin: Option<String>,
+    /// Fetches each file once with the other gateways of the segment: all of them, or those that are invited
+    #[arg(long, value_name = "ACCESS", value_parser = ["open", "closed"])]
+    pub(crate) site: Option<String>,
     #[command(flatten)]
     pub(crate) peer: Peer,
     /// Address for programs [default: 'listen' of [http], else 127.0.0.1:8080]
