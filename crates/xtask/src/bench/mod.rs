@@ -23,6 +23,7 @@ mod rqbit;
 mod sim_real;
 mod sim_speed;
 mod sim_zoo;
+mod site;
 mod swarm;
 mod updates;
 mod web_uplinks;
@@ -161,6 +162,11 @@ const BENCHES: &[Bench] = &[
         name: "updates",
         about: "bytes of a changed file that is fetched over its earlier version, against casync and rsync",
         run: updates::run,
+    },
+    Bench {
+        name: "site",
+        about: "ten gateways whose clients want the same files at once, against one nginx and one gateway alone",
+        run: site::run,
     },
     Bench {
         name: "web-uplinks",

@@ -122,6 +122,9 @@ pub(crate) const SWARM_TIME: Target = Target::at_most(0, 1.3, 1.0);
 pub(crate) const SWARM_CPU: Target = Target::at_most(0, 2.0, 1.0);
 /// Web mirrors over several uplinks: share of the fluid bound's rate. The design's table has no such row.
 pub(crate) const WEB_UPLINKS: Target = Target::at_least(0, 0.97, 0.985);
+/// Gateways of a site: copies that leave the origin, and the slowest client against one gateway alone.
+pub(crate) const SITE_COPIES: Target = Target::at_most(0, 1.02, 1.0);
+pub(crate) const SITE_TIME: Target = Target::at_most(0, 1.2, 1.05);
 
 #[cfg(test)]
 mod tests {
