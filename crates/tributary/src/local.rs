@@ -18,7 +18,7 @@ use crate::{
     api::{Api, Flow, Notify},
     config::{FaceConfig, Invitation, NodeConfig},
     error::{ApiError, ErrorKind, spawn},
-    families::BoxedNode,
+    families::{BoxedNode, Resolution},
     log,
     node::{LocalNode, files::Sink, membership, queue::State},
     notice::Notice,
@@ -103,13 +103,16 @@ impl LocalApi {
         identity
             .is_some_and(|own| own.network().admit(key, "", certificate.as_ref(), membership::time_of_day()).is_ok())
     }
-    /// Keeps faces to these nodes besides those of the config. Each must prove its key; in families with routes they learn
-    /// this node's names.
+    /// Keeps faces to these nodes besides those of the config, in a family with routes: each must prove its key, and learns
+    /// this node's names. In other families the network of the config leads there.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn keep_faces(&self, nodes: &[(PublicKey, SocketAddr)]) -> Result<(), ApiError> {
         let mut config = self.node.current.lock().clone();
+        if config.family().profile().resolution != Resolution::Routes {
+            return Ok(());
+        }
         for (key, address) in nodes {
             let face = FaceConfig::to(*address, *key, config.security);
             if config.faces.iter().all(|other| other.peer != face.peer) {

@@ -15,7 +15,7 @@ use tributary_net::wall_clock;
 use tributary_web::header::{HeaderName, HeaderValue};
 
 use super::{
-    Ask, CREDENTIALS, FORWARDED, Landed, Origins, Target,
+    Ask, FORWARDED, Landed, Origins, Target,
     copy::{Copy, Head, Verified, texts},
     filling::{LARGE_BYTES, Source},
     members::Place,
@@ -43,12 +43,14 @@ impl Origins {
             let mut asked = self.ask_member((key, address), wish.clone()).await;
             if let Ok((_, Answer::Elsewhere(reader))) = &asked {
                 let reader = reader.parse().ok().and_then(|reader| Some((reader, site.address(&reader)?)));
+                // It may have asked for the file a moment ago.
+                let is_early: fn(&Answer) -> bool = |answer| matches!(answer, Answer::NotYet | Answer::None);
                 let of_reader = match reader {
-                    Some((reader, address)) => self.ask_holder((reader, address), ask.wish(0), true).await,
+                    Some(reader) => self.ask_holder(reader, ask.wish(0), is_early).await,
                     None => None,
                 };
                 asked = match of_reader {
-                    Some((line, answer)) => Ok((line, answer)),
+                    Some(held) => Ok(held),
                     // The second question is answered with the file.
                     None => self.ask_member((key, address), wish).await,
                 };
@@ -83,7 +85,8 @@ impl Origins {
     pub(super) async fn ask_next(self: &Arc<Self>, ask: &Ask) -> Option<Landed> {
         let (_, after) = self.site.as_ref()?.order(&ask.file);
         for (key, address) in after.into_iter().filter(|(key, _)| self.is_believed(ask, key)).take(NEXT_MAX) {
-            if let Some((line, Answer::File { head, age })) = self.ask_holder((key, address), ask.wish(0), false).await
+            if let Some((line, Answer::File { head, age })) =
+                self.ask_holder((key, address), ask.wish(0), |_| false).await
                 && age < head.lifetime
                 && let Some(landed) = self.take(ask, *head, age, line).await
             {
@@ -99,18 +102,15 @@ impl Origins {
             asked.and_then(|asked| if asked.0.key == key { Ok(asked) } else { Err("its key is another one".into()) });
         asked.inspect_err(|reason| site.shun(&key, false, reason))
     }
-    /// Asks a member for a copy that it holds; with patience also for one that it will soon hold.
-    async fn ask_holder(&self, (key, address): Place, wish: FileWish, is_patient: bool) -> Option<(Line, Answer)> {
+    /// Asks a member for a copy that it holds, and again for a while after an answer that `is_early`.
+    async fn ask_holder(&self, place: Place, wish: FileWish, is_early: fn(&Answer) -> bool) -> Option<(Line, Answer)> {
+        let wish = FileWish { is_held: true, ..wish };
         for _ in 0..AGAIN_MAX {
-            let wish = FileWish { is_held: true, ..wish.clone() };
-            match self.ask_member((key, address), wish).await {
-                Ok((line, answer @ Answer::File { .. })) => return Some((line, answer)),
-                Ok((_, Answer::NotYet)) if is_patient => {}
-                // It may have asked for the file a moment ago.
-                Ok((_, Answer::None)) if is_patient => {}
+            match self.ask_member(place, wish.clone()).await.ok()? {
+                held @ (_, Answer::File { .. }) => return Some(held),
+                (_, answer) if is_early(&answer) => tokio::time::sleep(AGAIN).await,
                 _ => return None,
             }
-            tokio::time::sleep(AGAIN).await;
         }
         None
     }
@@ -119,13 +119,14 @@ impl Origins {
         let site = self.site.as_ref().filter(|_| !ask.is_private())?;
         let (before, after) = site.order(&ask.file);
         // Those before this one ask the origin first.
-        let all =
-            before.into_iter().map(|member| (member, true)).chain(after.into_iter().map(|member| (member, false)));
-        for ((key, address), is_before) in all.filter(|((key, _), _)| self.is_believed(ask, key)) {
-            let held = match is_before {
-                true => self.wait_for_holder((key, address), ask.wish(at)).await,
-                false => self.ask_holder((key, address), ask.wish(at), false).await,
-            };
+        let count = before.len();
+        for (at_all, member) in before.into_iter().chain(after).enumerate() {
+            if !self.is_believed(ask, &member.0) {
+                continue;
+            }
+            let is_early: fn(&Answer) -> bool =
+                if at_all < count { |answer| matches!(answer, Answer::NotYet) } else { |_| false };
+            let held = self.ask_holder(member, ask.wish(at), is_early).await;
             if let Some((line, Answer::File { head: theirs, .. })) = held {
                 let of = |head: &Head| (head.size, head.field("etag").map(String::from), head.status);
                 if of(&theirs) == of(head) {
@@ -134,15 +135,6 @@ impl Origins {
             }
         }
         None
-    }
-    /// A member that has no copy at all is not waited for.
-    async fn wait_for_holder(&self, (key, address): Place, wish: FileWish) -> Option<(Line, Answer)> {
-        let first = self.ask_member((key, address), FileWish { is_held: true, ..wish.clone() }).await.ok()?;
-        match first.1 {
-            Answer::File { .. } => Some(first),
-            Answer::NotYet => self.ask_holder((key, address), wish, true).await,
-            _ => None,
-        }
     }
     /// Takes the copy of a member, and begins to read its body.
     async fn take(self: &Arc<Self>, ask: &Ask, head: Head, age: u64, line: Line) -> Option<Landed> {
@@ -249,7 +241,6 @@ impl Origins {
         for (name, value) in wish.fields.iter().filter(|(name, _)| FORWARDED.contains(&name.as_str())) {
             fields.append(HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?);
         }
-        debug_assert!(CREDENTIALS.iter().all(|name| !fields.contains_key(*name)));
         let target = Target { origin, rest: wish.path.clone(), query: wish.query.clone() };
         target.is_plain().then_some(())?;
         let method = if wish.is_head { Method::HEAD } else { Method::GET };
