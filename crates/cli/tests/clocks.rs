@@ -32,11 +32,11 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 "#;
 
 /// The clock of one node.
-struct Clock(Vec<(&'static str, PathBuf)>);
+pub(crate) struct Clock(pub(crate) Vec<(&'static str, PathBuf)>);
 
 impl Clock {
     /// A clock that is `seconds` ahead of the true one.
-    fn new(folder: &Path, label: &str, seconds: i64) -> Clock {
+    pub(crate) fn new(folder: &Path, label: &str, seconds: i64) -> Clock {
         let (library, source, shift) = (folder.join("clock.so"), folder.join("clock.c"), folder.join(label));
         if !library.exists() {
             fs::write(&source, SOURCE).unwrap();
@@ -55,7 +55,7 @@ impl Clock {
     }
 }
 /// As far ahead a clock is that shows January 1971.
-fn in_1971() -> i64 {
+pub(crate) fn in_1971() -> i64 {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
     366 * 86_400 - i64::try_from(now.as_secs()).unwrap()
 }

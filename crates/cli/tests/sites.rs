@@ -3,10 +3,10 @@
 
 use std::{
     collections::BTreeSet,
-    io::{BufReader, Read, Write},
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::ChildStdout,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -15,10 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::clocks::{Clock, in_1971};
 use crate::common::{
-    self, Begun, begin, config, http,
+    self, Daemon, config, http,
     origin::{Gate, Origin, Reply},
-    port, until,
+    port, trib, until,
 };
 use crate::origins::{noise, origin_section, sha256};
 
@@ -26,18 +27,27 @@ use crate::origins::{noise, origin_section, sha256};
 struct Member {
     address: SocketAddr,
     at: u16,
-    _gateway: Begun,
-    _lines: BufReader<ChildStdout>,
+    _daemon: Daemon,
 }
 impl Member {
     /// Starts one at this port, with this `[site]` and these members.
     fn start(folder: &Path, label: &str, at: u16, peers: &[String], site: &str, more: &str) -> Member {
+        Member::start_with(&mut trib(folder), folder, label, at, peers, (site, more))
+    }
+    fn start_with(
+        command: &mut Command,
+        folder: &Path,
+        label: &str,
+        at: u16,
+        peers: &[String],
+        (site, more): (&str, &str),
+    ) -> Member {
         let peers = if peers.is_empty() { String::new() } else { format!("peers = {peers:?}\n") };
         let more = format!("family = \"ndn\"\n[http]\nlisten = \"127.0.0.1:0\"\n[site]\n{site}{peers}{more}");
         let config = config(folder, label, r#""receiver", "sender""#, at, &more);
-        let (gateway, ready, lines) = begin(folder, &["gateway", "--json", "--config", config.to_str().unwrap()]);
-        let address = ready["address"].as_str().unwrap().parse().unwrap();
-        Member { address, at, _gateway: gateway, _lines: lines }
+        let (daemon, ready) = Daemon::start_with(command, &config);
+        let address = ready["http"].as_str().unwrap().parse().unwrap();
+        Member { address, at, _daemon: daemon }
     }
     /// A site of `count` gateways, which all know the first one.
     fn site(folder: &Path, count: usize, more: &str) -> Vec<Member> {
@@ -280,4 +290,29 @@ fn gateways_of_a_segment_find_their_site_by_themselves() {
     until("their faces", || all.iter().all(|member| member.faces().len() == 2));
     drop(all.pop());
     until("one is forgotten", || all.iter().all(|member| member.members() == 1));
+}
+
+/// Members with clocks in 1971 and a day ahead ask each other as the others do, and their copies are as fresh.
+#[test]
+fn clocks_of_members_may_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Origin::start(|asked| Reply::new(200, &[FRESH], format!("the file {}", asked.target)));
+    let more = origin_section("/o", &origin.url(""), "");
+    let first = Member::start(folder.path(), "m0", port(), &[], OPEN, &more);
+    let peer = [format!("127.0.0.1:{}", first.at)];
+    let shifted = [("m1", in_1971()), ("m2", 86_400)].map(|(label, seconds)| {
+        let clock = Clock::new(folder.path(), &format!("shift-{label}"), seconds);
+        let mut command = trib(folder.path());
+        Member::start_with(command.envs(clock.0), folder.path(), label, port(), &peer, (OPEN, &more))
+    });
+    let all: Vec<&Member> = [&first].into_iter().chain(&shifted).collect();
+    until("the site", || all.iter().all(|member| member.members() == 2));
+    for file in 0..30 {
+        for member in &all {
+            let answer = member.get(&format!("/o/{file}"));
+            assert_eq!(answer.text(), format!("the file /{file}"), "{}", answer.head);
+            assert!(answer.field("age").unwrap().parse::<u64>().unwrap() < 60, "{}", answer.head);
+        }
+    }
+    assert_eq!(origin.gets("/").len(), 30);
 }
