@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::machines::{Net, block, blocks, is_allowed, must_be_as_the_sample, numbered, shown};
+use crate::common::machines::{Machine, Net, block, blocks, is_allowed, must_be_as_the_sample, numbered, shown};
 
 const README: &str = "README.md";
 const DAEMONS: &str = "docs/guide/daemons.md";
@@ -153,6 +153,34 @@ fn ten_machines_are_a_site_by_one_command_as_the_guide_says() {
     let asked = serving.printed().matches("\"GET /original HTTP/1.1\" 200").count();
     assert_eq!(asked, 1, "{}", serving.printed());
     drop(gateways);
+}
+
+/// A host name with the addresses of all members, as of a headless service: a new address is found while they run.
+#[test]
+fn a_host_name_names_the_members_of_a_site_and_is_looked_up_again() {
+    if !is_allowed("a site by a host name") {
+        return;
+    }
+    let net = Net::new("name");
+    let [a, b, c] = net.machines(["a", "b", "c"]);
+    let text = "[node]\nlabel = \"member\"\nfamily = \"ndn\"\nroles = [\"sender\", \"receiver\"]\n\
+        listen = [\"0.0.0.0:7001\"]\n[http]\nlisten = \"127.0.0.1:8080\"\n\
+        [site]\naccess = \"open\"\ndiscovery = false\npeers = [\"site.lan:7001\"]\n";
+    let (first, second, third) = ("10.77.0.1 site.lan", "10.77.0.2 site.lan", "10.77.0.3 site.lan");
+    [&a, &b].iter().for_each(|machine| machine.hosts(&format!("{first}\n{second}")));
+    c.hosts(third);
+    let start = |machine: &Machine| {
+        fs::write(machine.path("node.toml"), text).unwrap();
+        machine.begin("trib gateway --config node.toml", "serves objects on")
+    };
+    let _gateways = [start(&a), start(&b), start(&c)];
+    let has = |machine: &Machine, members: u32| {
+        let says = format!("tributary_site_members{{family=\"ndn\"}} {members}");
+        machine.until("curl -s http://127.0.0.1:8080/metrics", &says);
+    };
+    [(&a, 1), (&b, 1), (&c, 0)].iter().for_each(|(machine, members)| has(machine, *members));
+    a.hosts(&format!("{first}\n{second}\n{third}"));
+    [&a, &b, &c].iter().for_each(|machine| has(machine, 2));
 }
 
 #[test]

@@ -39,8 +39,11 @@ const SMALL_SITE: usize = 16;
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long an address that only other members name is tried, and a member remembered.
 const MEMORY: Duration = Duration::from_secs(60);
-/// How long a member that does not answer is left alone, and one that sent wrong bytes.
-const PAUSE: Duration = Duration::from_secs(2);
+/// Greetings without an answer after which a member is gone.
+const GREETINGS_MISSED: u32 = 5;
+/// How long a member that does not answer is left alone, and one that sent wrong bytes. If it has stopped, it is gone by
+/// then: no second client waits for it.
+const PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_OF_LIARS: Duration = Duration::from_secs(60);
 
 /// A member, and its address.
@@ -112,7 +115,7 @@ impl Site {
     }
     /// The members that answer, without those that are shunned at that time.
     fn present(&self, at: Instant) -> Vec<Place> {
-        let (now, most) = (Instant::now(), self.interval() * 3 + PAUSE);
+        let (now, most) = (Instant::now(), self.interval() * GREETINGS_MISSED);
         let state = self.state.lock();
         let is_live = |member: &Member| {
             member.seen.is_some_and(|seen| now.duration_since(seen) < most) && member.shunned_until <= at
