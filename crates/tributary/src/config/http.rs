@@ -5,7 +5,7 @@ use tributary_core::Duration;
 use tributary_trust::Access;
 use tributary_web::Url;
 
-use super::Invitation;
+use super::{Invitation, NetworkConfig};
 
 /// How a gateway serves a node's objects over HTTP.
 #[derive(Clone, PartialEq, Debug)]
@@ -60,6 +60,12 @@ pub struct SiteConfig {
     pub peers: Vec<Invitation>,
     /// Whether members find each other on their segment by multicast DNS.
     pub discovery: bool,
+}
+impl SiteConfig {
+    /// Whether nobody can join: it is closed, no key is invited, and no network admits nodes.
+    pub fn admits_none(&self, network: Option<&NetworkConfig>) -> bool {
+        self.access == Access::Closed && network.is_none() && self.peers.iter().all(|peer| peer.key.is_none())
+    }
 }
 impl Default for SiteConfig {
     fn default() -> SiteConfig {

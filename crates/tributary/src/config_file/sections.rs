@@ -666,9 +666,7 @@ pub(super) fn site(section: Section<'_>, network: Option<&NetworkConfig>) -> Sit
         site.peers.extend(peer.filter(|_| !is_stream));
     }
     site.discovery = section.flag("discovery").unwrap_or(site.discovery);
-    let admits_none =
-        site.access == Access::Closed && network.is_none() && site.peers.iter().all(|peer| peer.key.is_none());
-    if admits_none {
+    if site.admits_none(network) {
         let hint = "invite each member: add [network], or members' lines of `trib invite` to 'peers'; or write access = \"open\" \
             where everybody on the segment is trusted";
         section.missing("access", hint);
