@@ -27,7 +27,7 @@ pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
     });
     config.http = Some(http);
     if let Some(site) = site {
-        if site.admits_none(config.network.as_ref()) {
+        if site.admits_none(config.network.is_some()) {
             let hint = "write --site open where everybody on the segment is trusted, or [network] or 'peers' of [site] in a config";
             return Err(ApiError::usage("nobody can join a closed site without invitations").with_hint(hint));
         }

@@ -5,7 +5,7 @@ use tributary_core::Duration;
 use tributary_trust::Access;
 use tributary_web::Url;
 
-use super::{Invitation, NetworkConfig};
+use super::Invitation;
 
 /// How a gateway serves a node's objects over HTTP.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,8 +63,8 @@ pub struct SiteConfig {
 }
 impl SiteConfig {
     /// Whether nobody can join: it is closed, no key is invited, and no network admits nodes.
-    pub fn admits_none(&self, network: Option<&NetworkConfig>) -> bool {
-        self.access == Access::Closed && network.is_none() && self.peers.iter().all(|peer| peer.key.is_none())
+    pub fn admits_none(&self, has_network: bool) -> bool {
+        self.access == Access::Closed && !has_network && self.peers.iter().all(|peer| peer.key.is_none())
     }
 }
 impl Default for SiteConfig {

@@ -245,7 +245,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         None => {}
     }
     if let Some(section) = root.section("site") {
-        let site = sections::site(section, node.network.as_ref());
+        let site = sections::site(section, node.network.is_some());
         match node.http {
             Some(_) => node.join_site(site),
             None => root.wrong("site", "[site] needs a gateway", "add [http], such as listen = \"127.0.0.1:8080\""),

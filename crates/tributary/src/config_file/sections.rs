@@ -646,8 +646,8 @@ pub(super) fn origin(section: Section<'_>) -> Option<HttpOrigin> {
     Some(origin).filter(|origin| !origin.urls.is_empty())
 }
 
-/// Reads `[site]` of a node with this network.
-pub(super) fn site(section: Section<'_>, network: Option<&NetworkConfig>) -> SiteConfig {
+/// Reads `[site]` of a node with or without a network that admits nodes.
+pub(super) fn site(section: Section<'_>, has_network: bool) -> SiteConfig {
     let mut site = SiteConfig::default();
     if let Some(name) = section.text("name") {
         if name.value.is_empty() || name.value.len() > LABEL_BYTES_MAX || name.value.contains(printable::is_unsafe) {
@@ -666,7 +666,7 @@ pub(super) fn site(section: Section<'_>, network: Option<&NetworkConfig>) -> Sit
         site.peers.extend(peer.filter(|_| !is_stream));
     }
     site.discovery = section.flag("discovery").unwrap_or(site.discovery);
-    if site.admits_none(network) {
+    if site.admits_none(has_network) {
         let hint = "invite each member: add [network], or members' lines of `trib invite` to 'peers'; or write access = \"open\" \
             where everybody on the segment is trusted";
         section.missing("access", hint);
