@@ -26,6 +26,7 @@
 //! | keys in the order of their last use | [`recency`] |
 //! | fields of packets | [`wire`] |
 //! | peers' names, escaped for people | [`printable`] |
+//! | structs with their first values | [`declared`](declared!) |
 //!
 //! # Example
 //! A node that echoes each packet:
@@ -61,6 +62,7 @@ extern crate alloc;
 
 mod budget;
 pub mod datagram;
+mod declared;
 pub mod ecn;
 pub mod event;
 pub mod ids;

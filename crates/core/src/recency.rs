@@ -5,15 +5,19 @@ use core::hash::Hash;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// A queue of keys that allows moving any key to the end and removing it: least recently used first if every use is a
-/// [`Recency::touch`], oldest first if only [`Recency::append`] is called.
-#[derive(Clone, Debug)]
-pub struct Recency<K> {
-    index: HashMap<K, u32, FxBuildHasher>,
-    links: Vec<Link<K>>,
-    free: Vec<u32>,
-    first: u32,
-    last: u32,
+crate::declared! {
+    /// A queue of keys that allows moving any key to the end and removing it: least recently used first if every use is
+    /// a [`Recency::touch`], oldest first if only [`Recency::append`] is called.
+    #[derive(Clone, Debug)]
+    pub struct Recency<K> {
+        index: HashMap<K, u32, FxBuildHasher> = HashMap::with_hasher(FxBuildHasher),
+        links: Vec<Link<K>> = Vec::new(),
+        free: Vec<u32> = Vec::new(),
+        first: u32 = NONE,
+        last: u32 = NONE,
+    }
+    /// Without keys.
+    pub fn new() {}
 }
 
 #[derive(Clone, Debug)]
@@ -32,16 +36,6 @@ impl<K: Copy + Eq + Hash> Default for Recency<K> {
 }
 
 impl<K: Copy + Eq + Hash> Recency<K> {
-    /// Without keys.
-    pub fn new() -> Self {
-        Recency {
-            index: HashMap::with_hasher(FxBuildHasher),
-            links: Vec::new(),
-            free: Vec::new(),
-            first: NONE,
-            last: NONE,
-        }
-    }
     /// Moves `key` to the end; a new key goes there too.
     pub fn touch(&mut self, key: K) {
         let at = match self.index.get(&key) {

@@ -2,68 +2,51 @@
 use super::{DeliveryTrace, Loss, QueueDiscipline, Script};
 use crate::{Duration, Rate};
 
-/// What a link is like. The default is a perfect wire for datagrams of up to 1,472 bytes.
-#[derive(Clone, PartialEq, Debug)]
-pub struct LinkConfig {
-    /// Rate of the serialiser; `None` is unlimited (then nothing ever waits), zero blocks everything.
-    pub rate: Option<Rate>,
-    /// Bytes that pass at once after a pause, as a token bucket with the rate lets them; 0 (the default) for a serialiser.
-    pub burst_bytes: u64,
-    /// Recorded moments at which bytes may leave, in place of the rate; `None` for the rate. A change of the rate ends it.
-    pub delivery: Option<DeliveryTrace>,
-    /// Scheduled changes of the link, in time since the driver's epoch; `None` for a constant link.
-    pub script: Option<Script>,
-    /// Propagation delay.
-    pub delay: Duration,
-    /// Uniform addition to the delay, from zero to this; it never changes the order of packets.
-    pub jitter: Duration,
-    /// Loss on the wire, after the serialiser: lost packets have used the rate.
-    pub loss: Loss,
-    /// Maximum queued bytes, including `overhead_bytes` per packet and excluding the packet being sent; the excess is
-    /// dropped at the tail. Default 1 MiB.
-    pub queue_bytes: u64,
-    /// Packets that may wait, the packet being sent excluded; `None` (the default) for as many as bytes allow.
-    pub queue_packets: Option<u64>,
-    /// The discipline that drops or marks within these limits. Default: none (drop-tail).
-    pub discipline: QueueDiscipline,
-    /// Packets held back behind later ones.
-    pub reorder: Reorder,
-    /// Probability, 0 to 1, that a packet arrives twice.
-    pub duplicate: f64,
-    /// Probability, 0 to 1, that one bit of a packet is flipped.
-    pub corrupt: f64,
-    /// Bytes per packet that count against rate and queue in addition to the datagram. Default 28: IPv4 and UDP
-    /// headers.
-    pub overhead_bytes: u32,
-    /// Longest datagram that passes, without overhead; longer ones are counted as oversize. Default 1,472.
-    pub mtu: u32,
+crate::declared! {
+    /// What a link is like. The default is a perfect wire for datagrams of up to 1,472 bytes.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct LinkConfig {
+        /// Rate of the serialiser; `None` is unlimited (then nothing ever waits), zero blocks everything.
+        pub rate: Option<Rate> = None,
+        /// Bytes that pass at once after a pause, as a token bucket with the rate lets them; 0 (the default) for a
+        /// serialiser.
+        pub burst_bytes: u64 = 0,
+        /// Recorded moments at which bytes may leave, in place of the rate; `None` for the rate. A change of the rate
+        /// ends it.
+        pub delivery: Option<DeliveryTrace> = None,
+        /// Scheduled changes of the link, in time since the driver's epoch; `None` for a constant link.
+        pub script: Option<Script> = None,
+        /// Propagation delay.
+        pub delay: Duration = Duration::ZERO,
+        /// Uniform addition to the delay, from zero to this; it never changes the order of packets.
+        pub jitter: Duration = Duration::ZERO,
+        /// Loss on the wire, after the serialiser: lost packets have used the rate.
+        pub loss: Loss = Loss::None,
+        /// Maximum queued bytes, including `overhead_bytes` per packet and excluding the packet being sent; the excess
+        /// is dropped at the tail. Default 1 MiB.
+        pub queue_bytes: u64 = 1 << 20,
+        /// Packets that may wait, the packet being sent excluded; `None` (the default) for as many as bytes allow.
+        pub queue_packets: Option<u64> = None,
+        /// The discipline that drops or marks within these limits. Default: none (drop-tail).
+        pub discipline: QueueDiscipline = QueueDiscipline::DropTail,
+        /// Packets held back behind later ones.
+        pub reorder: Reorder = Reorder::default(),
+        /// Probability, 0 to 1, that a packet arrives twice.
+        pub duplicate: f64 = 0.0,
+        /// Probability, 0 to 1, that one bit of a packet is flipped.
+        pub corrupt: f64 = 0.0,
+        /// Bytes per packet that count against rate and queue in addition to the datagram. Default 28: IPv4 and UDP
+        /// headers.
+        pub overhead_bytes: u32 = 28,
+        /// Longest datagram that passes, without overhead; longer ones are counted as oversize. Default 1,472.
+        pub mtu: u32 = 1_472,
+    }
 }
 
 impl LinkConfig {
     /// A loss-free link of that rate and one-way delay, everything else by default.
     pub fn new(rate: Rate, delay: Duration) -> Self {
         LinkConfig { rate: Some(rate), delay, ..LinkConfig::default() }
-    }
-}
-impl Default for LinkConfig {
-    fn default() -> Self {
-        LinkConfig {
-            rate: None,
-            burst_bytes: 0,
-            delivery: None,
-            script: None,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            loss: Loss::None,
-            queue_bytes: 1 << 20,
-            queue_packets: None,
-            discipline: QueueDiscipline::DropTail,
-            reorder: Reorder::default(),
-            duplicate: 0.0,
-            corrupt: 0.0,
-            overhead_bytes: 28,
-            mtu: 1_472,
-        }
     }
 }
 

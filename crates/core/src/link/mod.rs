@@ -50,54 +50,40 @@ pub use script::Script;
 pub use serialiser::Serialiser;
 pub use wire::Wire;
 
-/// One direction of a link.
-///
-/// Calls, in this order and with a `now` that never decreases: [`Link::enqueue`] and the setters at any time;
-/// [`Link::poll_deliver`] until it returns `None` whenever [`Link::poll_timeout`] is reached.
-///
-/// Packets leave in order of arrival, except those delayed by [`Reorder`]. At any time `in + duplicated = out + lost +
-/// dropped + oversize + in flight`; see [`LinkStats`].
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// The packets, while queue, serialiser and wire pass on their numbers; moving packets costs more.
-    shelf: Shelf,
-    queue: Queue<Place>,
-    pacer: Pacer,
-    sending: Option<Place>,
-    loss: LossProcess,
-    wire: Wire<Place>,
-    state: LinkState,
-    duplicate: f64,
-    corrupt: f64,
-    overhead_bytes: u32,
-    mtu: u32,
-    script: Option<Prompter>,
-    random: Random,
-    stats: LinkStats,
+crate::declared! {
+    /// One direction of a link.
+    ///
+    /// Calls, in this order and with a `now` that never decreases: [`Link::enqueue`] and the setters at any time;
+    /// [`Link::poll_deliver`] until it returns `None` whenever [`Link::poll_timeout`] is reached.
+    ///
+    /// Packets leave in order of arrival, except those delayed by [`Reorder`]. At any time `in + duplicated = out +
+    /// lost + dropped + oversize + in flight`; see [`LinkStats`].
+    #[derive(Clone, Debug)]
+    pub struct Link {
+        /// The packets, while queue, serialiser and wire pass on their numbers; moving packets costs more.
+        shelf: Shelf = Shelf::default(),
+        queue: Queue<Place> = Queue::new(config.queue_bytes, config.queue_packets, config.discipline, rate),
+        pacer: Pacer = pacer,
+        sending: Option<Place> = None,
+        loss: LossProcess = LossProcess::new(config.loss),
+        wire: Wire<Place> = Wire::new(config.delay, config.jitter, config.reorder),
+        state: LinkState = LinkState::Up,
+        duplicate: f64 = config.duplicate,
+        corrupt: f64 = config.corrupt,
+        overhead_bytes: u32 = config.overhead_bytes,
+        mtu: u32 = config.mtu,
+        script: Option<Prompter> = config.script.map(Prompter::new),
+        random: Random = random,
+        stats: LinkStats = LinkStats::default(),
+    }
+    /// An idle link in state [`LinkState::Up`]. All its random choices come from `random`.
+    pub fn new(config: LinkConfig, random: Random) {
+        let pacer = Pacer::new(config.rate, config.burst_bytes, config.delivery);
+        let rate = pacer.rate();
+    }
 }
 
 impl Link {
-    /// An idle link in state [`LinkState::Up`]. All its random choices come from `random`.
-    pub fn new(config: LinkConfig, random: Random) -> Self {
-        let pacer = Pacer::new(config.rate, config.burst_bytes, config.delivery);
-        let rate = pacer.rate();
-        Link {
-            shelf: Shelf::default(),
-            queue: Queue::new(config.queue_bytes, config.queue_packets, config.discipline, rate),
-            pacer,
-            sending: None,
-            loss: LossProcess::new(config.loss),
-            wire: Wire::new(config.delay, config.jitter, config.reorder),
-            state: LinkState::Up,
-            duplicate: config.duplicate,
-            corrupt: config.corrupt,
-            overhead_bytes: config.overhead_bytes,
-            mtu: config.mtu,
-            script: config.script.map(Prompter::new),
-            random,
-            stats: LinkStats::default(),
-        }
-    }
     /// Takes one packet from the sending end.
     #[inline]
     pub fn enqueue(&mut self, now: Time, datagram: Datagram) {
