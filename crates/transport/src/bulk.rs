@@ -50,44 +50,30 @@ pub fn connections_for(mirrors: usize, uplinks: usize) -> usize {
     (BULK_FLOWS_MAX / (mirrors * uplinks).max(1)).clamp(1, CONNECTIONS_MAX)
 }
 
-/// How ranges are sized, and when a connection counts as stalled.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct BulkConfig {
-    /// Minimum target duration of a range. Default: 500 ms.
-    pub segment_min: Duration,
-    /// Maximum target duration of a range. Default: 4 s.
-    pub segment_max: Duration,
-    /// Target duration of a range in round trips, within these limits: one of them is idle. Default: 64.
-    pub segment_round_trips: u32,
-    /// Bytes of a flow's first range, before its rate is known. Default: 1 MiB.
-    pub first_bytes: u64,
-    /// Silence after which a range is given to others. Default: 2 s.
-    pub stall: Duration,
-    /// The wait after a first failed request; it doubles with each further one, up to a quarter of the time since the
-    /// flow last worked. Default: 500 ms.
-    pub retry_min: Duration,
-    /// The longest wait. Default: 8 s.
-    pub retry_max: Duration,
-    /// Failures in a row after which a mirror that has never answered is closed, and refusals in a row after which any mirror
-    /// is. Default: 4.
-    pub failures_unanswered_max: u32,
-    /// The increase of an uplink's rate that keeps one more connection in use. Default: 0.03.
-    pub connection_gain: f64,
-}
-
-impl Default for BulkConfig {
-    fn default() -> Self {
-        BulkConfig {
-            segment_min: Duration::from_millis(500),
-            segment_max: Duration::from_secs(4),
-            segment_round_trips: 64,
-            first_bytes: 1 << 20,
-            stall: Duration::from_secs(2),
-            retry_min: Duration::from_millis(500),
-            retry_max: Duration::from_secs(8),
-            failures_unanswered_max: 4,
-            connection_gain: 0.03,
-        }
+tributary_core::declared! {
+    /// How ranges are sized, and when a connection counts as stalled.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct BulkConfig {
+        /// Minimum target duration of a range. Default: 500 ms.
+        pub segment_min: Duration = Duration::from_millis(500),
+        /// Maximum target duration of a range. Default: 4 s.
+        pub segment_max: Duration = Duration::from_secs(4),
+        /// Target duration of a range in round trips, within these limits: one of them is idle. Default: 64.
+        pub segment_round_trips: u32 = 64,
+        /// Bytes of a flow's first range, before its rate is known. Default: 1 MiB.
+        pub first_bytes: u64 = 1 << 20,
+        /// Silence after which a range is given to others. Default: 2 s.
+        pub stall: Duration = Duration::from_secs(2),
+        /// The wait after a first failed request; it doubles with each further one, up to a quarter of the time since
+        /// the flow last worked. Default: 500 ms.
+        pub retry_min: Duration = Duration::from_millis(500),
+        /// The longest wait. Default: 8 s.
+        pub retry_max: Duration = Duration::from_secs(8),
+        /// Failures in a row after which a mirror that has never answered is closed, and refusals in a row after which
+        /// any mirror is. Default: 4.
+        pub failures_unanswered_max: u32 = 4,
+        /// The increase of an uplink's rate that keeps one more connection in use. Default: 0.03.
+        pub connection_gain: f64 = 0.03,
     }
 }
 

@@ -29,17 +29,19 @@ pub const READ_BYTES_MAX: u64 = 8 << 20;
 const RECENT_BYTES_MAX: u64 = 8 << 20;
 const RECENT_MAX: usize = 64;
 
-/// Publications by id, by name and by their bytes; `T` is the family's state of each.
-pub struct Catalogue<T> {
-    objects: BTreeMap<ObjectId, Published<T>>,
-    by_name: BTreeMap<Name, ObjectId>,
-    /// The publications under a name that have the same bytes; the first one answers for them.
-    by_bytes: BTreeMap<ObjectId, Vec<ObjectId>>,
-    /// Objects with chunks being read, and the bytes of all these chunks.
-    reading: BTreeSet<ObjectId>,
-    reading_bytes: u64,
-    recent: Recent,
-    failures: VecDeque<(Name, StoreError)>,
+tributary_core::declared! {
+    /// Publications by id, by name and by their bytes; `T` is the family's state of each.
+    pub struct Catalogue<T> {
+        objects: BTreeMap<ObjectId, Published<T>> = BTreeMap::new(),
+        by_name: BTreeMap<Name, ObjectId> = BTreeMap::new(),
+        /// The publications under a name that have the same bytes; the first one answers for them.
+        by_bytes: BTreeMap<ObjectId, Vec<ObjectId>> = BTreeMap::new(),
+        /// Objects with chunks being read, and the bytes of all these chunks.
+        reading: BTreeSet<ObjectId> = BTreeSet::new(),
+        reading_bytes: u64 = 0,
+        recent: Recent = Recent::default(),
+        failures: VecDeque<(Name, StoreError)> = VecDeque::new(),
+    }
 }
 
 /// The chunks that were given last, the latest first. Requests for neighbouring packets follow each other, and several
@@ -150,20 +152,6 @@ impl<T> Published<T> {
     }
     fn chunk_bytes(&self, index: ChunkIndex) -> u64 {
         u64::from(self.reader.manifest().chunk_len(index))
-    }
-}
-
-impl<T> Default for Catalogue<T> {
-    fn default() -> Self {
-        Catalogue {
-            objects: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-            by_bytes: BTreeMap::new(),
-            reading: BTreeSet::new(),
-            reading_bytes: 0,
-            recent: Recent::default(),
-            failures: VecDeque::new(),
-        }
     }
 }
 

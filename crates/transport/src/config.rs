@@ -8,78 +8,58 @@ use crate::{
     window::{Controller, Growth},
 };
 
-/// How a receiver fetches. Plain values; [`TransferConfig::check`] is called once, where a config enters the program.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TransferConfig {
-    /// Which window controller each sub-flow uses. Default: model-based.
-    pub controller: ControllerKind,
-    /// How sub-flows that share a link are coupled. Default: linked increase.
-    pub coupling: Coupling,
-    /// Maximum packets named by one request, 1 to 64. One is the paper's form (§III-B2). Default: 64.
-    pub request_packets_max: u8,
-    /// Maximum data covered by one request, as time at the path's rate; slow paths thus send small requests. Default: 4
-    /// ms.
-    pub request_duration: Duration,
-    /// Longest burst that one request of more than ten packets may cover: the answers of fast paths come in short
-    /// bursts. Default: 1 ms.
-    pub request_burst: Duration,
-    /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
-    pub window_initial_packets: u32,
-    /// The largest window of one path, in bytes. Default: 8 MiB.
-    pub window_bytes_max: u64,
-    /// Whether rivals may fill the queues of the paths. If so, a flow drains a queue now and then to learn the
-    /// round-trip time; a link between neighbours has a private queue and needs no draining (`false`). Default: `true`.
-    pub shares_queues: bool,
-    /// Whether a flow on a shared queue looks for rivals that fill it, and then uses a window like theirs
-    /// (`window::rivals`). Default: `true`.
-    pub watch_rivals: bool,
-    /// How a flow answers congestion marks: as a loss, or by as much as is marked. Default: [`Ecn::Classic`].
-    pub ecn: Ecn,
-    /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
-    pub rto_min: Duration,
-    /// The retransmission timeout before the first round-trip sample; it doubles while no answer arrives. Default: 300
-    /// ms. RFC 6298 has 1 s; a late answer undoes a timeout that was too short.
-    pub rto_initial: Duration,
-    /// The largest retransmission timeout. Default: 60 s, as in RFC 6298 §2.5: a packet of 1,500 bytes takes 1.25 s on a
-    /// link of 9,600 bit/s, and several wait in its queue.
-    pub rto_max: Duration,
-    /// The longest pause between probes of a path that has answered before and is silent, unless its answers would take
-    /// more than a twentieth of its link. Default: 1 s.
-    pub probe_interval_max: Duration,
-    /// A packet is lost once one that was requested this many packets later has arrived on the same path. Default: 3.
-    pub reorder_packets: u32,
-    /// Maximum bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24 MiB, at
-    /// least two chunks.
-    pub assembly_bytes_max: u64,
-    /// Maximum bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]. At this
-    /// limit the transfer starts no new chunk. Default: 16 MiB, at least one chunk.
-    pub storing_bytes_max: u64,
-    /// Payload bytes of a packet; `None` fits it to the smallest MTU of the paths. Default: `None`.
-    pub packet_bytes: Option<u16>,
-}
-
-impl Default for TransferConfig {
-    fn default() -> Self {
-        TransferConfig {
-            controller: ControllerKind::ModelBased,
-            coupling: Coupling::LinkedIncrease,
-            request_packets_max: 64,
-            request_duration: Duration::from_millis(4),
-            request_burst: Duration::from_millis(1),
-            window_initial_packets: 16,
-            window_bytes_max: 8 << 20,
-            shares_queues: true,
-            watch_rivals: true,
-            ecn: Ecn::default(),
-            rto_min: Duration::from_millis(50),
-            rto_initial: Duration::from_millis(300),
-            rto_max: Duration::from_secs(60),
-            probe_interval_max: Duration::from_secs(1),
-            reorder_packets: 3,
-            assembly_bytes_max: 24 << 20,
-            storing_bytes_max: 16 << 20,
-            packet_bytes: None,
-        }
+tributary_core::declared! {
+    /// How a receiver fetches. Plain values; [`TransferConfig::check`] is called once, where a config enters the
+    /// program.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct TransferConfig {
+        /// Which window controller each sub-flow uses. Default: model-based.
+        pub controller: ControllerKind = ControllerKind::ModelBased,
+        /// How sub-flows that share a link are coupled. Default: linked increase.
+        pub coupling: Coupling = Coupling::LinkedIncrease,
+        /// Maximum packets named by one request, 1 to 64. One is the paper's form (§III-B2). Default: 64.
+        pub request_packets_max: u8 = 64,
+        /// Maximum data covered by one request, as time at the path's rate; slow paths thus send small requests.
+        /// Default: 4 ms.
+        pub request_duration: Duration = Duration::from_millis(4),
+        /// Longest burst that one request of more than ten packets may cover: the answers of fast paths come in short
+        /// bursts. Default: 1 ms.
+        pub request_burst: Duration = Duration::from_millis(1),
+        /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
+        pub window_initial_packets: u32 = 16,
+        /// The largest window of one path, in bytes. Default: 8 MiB.
+        pub window_bytes_max: u64 = 8 << 20,
+        /// Whether rivals may fill the queues of the paths. If so, a flow drains a queue now and then to learn the
+        /// round-trip time; a link between neighbours has a private queue and needs no draining (`false`). Default:
+        /// `true`.
+        pub shares_queues: bool = true,
+        /// Whether a flow on a shared queue looks for rivals that fill it, and then uses a window like theirs
+        /// (`window::rivals`). Default: `true`.
+        pub watch_rivals: bool = true,
+        /// How a flow answers congestion marks: as a loss, or by as much as is marked. Default: [`Ecn::Classic`].
+        pub ecn: Ecn = Ecn::default(),
+        /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
+        pub rto_min: Duration = Duration::from_millis(50),
+        /// The retransmission timeout before the first round-trip sample; it doubles while no answer arrives. Default:
+        /// 300 ms. RFC 6298 has 1 s; a late answer undoes a timeout that was too short.
+        pub rto_initial: Duration = Duration::from_millis(300),
+        /// The largest retransmission timeout. Default: 60 s, as in RFC 6298 §2.5: a packet of 1,500 bytes takes 1.25 s
+        /// on a link of 9,600 bit/s, and several wait in its queue.
+        pub rto_max: Duration = Duration::from_secs(60),
+        /// The longest pause between probes of a path that has answered before and is silent, unless its answers would
+        /// take more than a twentieth of its link. Default: 1 s.
+        pub probe_interval_max: Duration = Duration::from_secs(1),
+        /// A packet is lost once one that was requested this many packets later has arrived on the same path. Default:
+        /// 3.
+        pub reorder_packets: u32 = 3,
+        /// Maximum bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24
+        /// MiB, at least two chunks.
+        pub assembly_bytes_max: u64 = 24 << 20,
+        /// Maximum bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]. At
+        /// this limit the transfer starts no new chunk. Default: 16 MiB, at least one chunk.
+        pub storing_bytes_max: u64 = 16 << 20,
+        /// Payload bytes of a packet; `None` fits it to the smallest MTU of the paths. Default: `None`.
+        pub packet_bytes: Option<u16> = None,
     }
 }
 

@@ -45,38 +45,29 @@ pub trait Fetching {
     fn report(&self, now: Time) -> TransferReport;
 }
 
-/// All fetches of a node, by number.
-#[derive(Debug)]
-pub struct FetchTable<F> {
-    /// Those that have work or events; the others would only be skipped for each packet.
-    active: BTreeMap<TransferId, F>,
-    settled: BTreeMap<TransferId, F>,
-    /// Those that only look, and are no transfers.
-    lookups: BTreeSet<TransferId>,
-    number: u32,
-    /// Maximum ended fetches whose reports are kept.
-    ended_max: usize,
-    /// The fetch that was served last.
-    served: TransferId,
-    /// The limit of all fetches together, and the policies of the faces that they use.
-    pub shared: Shared,
-    events: VecDeque<(TransferId, TransferEvent)>,
+tributary_core::declared! {
+    /// All fetches of a node, by number.
+    #[derive(Debug)]
+    pub struct FetchTable<F> {
+        /// Those that have work or events; the others would only be skipped for each packet.
+        active: BTreeMap<TransferId, F> = BTreeMap::new(),
+        settled: BTreeMap<TransferId, F> = BTreeMap::new(),
+        /// Those that only look, and are no transfers.
+        lookups: BTreeSet<TransferId> = BTreeSet::new(),
+        number: u32 = number & NUMBER_MAX,
+        /// Maximum ended fetches whose reports are kept.
+        ended_max: usize = ended_max,
+        /// The fetch that was served last.
+        served: TransferId = TransferId(0),
+        /// The limit of all fetches together, and the policies of the faces that they use.
+        pub shared: Shared = Shared::default(),
+        events: VecDeque<(TransferId, TransferEvent)> = VecDeque::new(),
+    }
+    /// Without fetches. The first one gets the number after `number`; accounts of `ended_max` ended ones are kept.
+    pub fn new(number: u32, ended_max: usize) {}
 }
 
 impl<F: Fetching> FetchTable<F> {
-    /// Without fetches. The first one gets the number after `number`; accounts of `ended_max` ended ones are kept.
-    pub fn new(number: u32, ended_max: usize) -> FetchTable<F> {
-        FetchTable {
-            active: BTreeMap::new(),
-            settled: BTreeMap::new(),
-            lookups: BTreeSet::new(),
-            number: number & NUMBER_MAX,
-            ended_max,
-            served: TransferId(0),
-            shared: Shared::default(),
-            events: VecDeque::new(),
-        }
-    }
     /// A number for a fetch before it is [inserted](FetchTable::insert): never zero, at most 31 bits.
     pub fn number(&mut self) -> TransferId {
         self.number = (self.number + 1) & NUMBER_MAX;

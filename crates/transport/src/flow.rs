@@ -59,60 +59,76 @@ const AS_FAR_PART: u32 = 8;
 /// A settled request is remembered for late packets until this many later ones are settled too.
 const SETTLED_KEPT: usize = 64;
 
-/// The state of one path as seen from the receiver.
-pub(crate) struct Flow {
-    config: TransferConfig,
-    packet_bytes: u64,
-    pub(crate) controller: Box<dyn Controller>,
-    pub(crate) rtt: RttEstimator,
-    /// Whether all round-trip samples so far came from caches.
-    rtt_from_caches: bool,
-    /// Requests not settled, and the last settled ones; numbers are consecutive.
-    requests: VecDeque<Outstanding>,
-    first_number: u16,
-    next_sequence: u64,
-    highest_arrived: u64,
-    /// Packets that this path lost and has not requested again.
-    given_up: RangeSet,
-    /// The share of first requests that near caches answer.
-    spared: f64,
-    reordering: Reordering,
-    /// The rate of the path according to the network, if it is low.
-    slow_rate: Option<Rate>,
-    pub(crate) in_flight: u64,
-    pub(crate) delivered: u64,
-    /// What had been delivered when packets were last lost, and when they were the time before.
-    delivered_at_losses: [u64; 2],
-    /// When that was; losses of packets requested before are part of the same event.
-    lost_at: Time,
-    delivered_at: Time,
-    first_sent_at: Time,
-    starved_until: u64,
-    pace_at: Time,
-    /// The pace of the first window, if the network reports the rate of the path.
-    pace_initial: Option<Rate>,
-    last_arrival: Time,
-    /// After a late timer: when silence counts again.
-    excused_until: Time,
-    /// When this node last woke from suspension: earlier round trips do not describe the path.
-    awake_since: Time,
-    /// `Some` during silence: since when, and when to probe next.
-    silent: Option<Silence>,
-    /// `Some` from a probe's answer that brought no packet until a packet arrives.
-    unproven: Option<Unproven>,
-    /// The share of requests that stay unanswered while the path is not silent.
-    unanswered: UnansweredShare,
-    /// Requests that timed out since the path last answered; of a silent one as many as show that it is.
-    timed_out: u32,
-    pub(crate) meter: RateMeter,
-    /// Packets that the window has not counted yet.
-    arrived: Option<Arrived>,
-    pub(crate) requested_packets: u64,
-    pub(crate) lost_packets: u64,
-    /// Payload of marked packets.
-    pub(crate) marked_bytes: u64,
-    /// Whether a packet has ever arrived on this path.
-    pub(crate) ever_answered: bool,
+tributary_core::declared! {
+    /// The state of one path as seen from the receiver.
+    pub(crate) struct Flow {
+        config: TransferConfig = config.clone(),
+        packet_bytes: u64 = packet_bytes,
+        pub(crate) controller: Box<dyn Controller> = controller,
+        pub(crate) rtt: RttEstimator = RttEstimator::new(rto_initial, config.rto_min, config.rto_max),
+        /// Whether all round-trip samples so far came from caches.
+        rtt_from_caches: bool = false,
+        /// Requests not settled, and the last settled ones; numbers are consecutive.
+        requests: VecDeque<Outstanding> = VecDeque::new(),
+        first_number: u16 = 0,
+        next_sequence: u64 = 0,
+        highest_arrived: u64 = 0,
+        /// Packets that this path lost and has not requested again.
+        given_up: RangeSet = RangeSet::new(),
+        /// The share of first requests that near caches answer.
+        spared: f64 = 0.0,
+        reordering: Reordering = Reordering::new(config.reorder_packets),
+        /// The rate of the path according to the network, if it is low.
+        slow_rate: Option<Rate> = hints.capacity.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
+        pub(crate) in_flight: u64 = 0,
+        pub(crate) delivered: u64 = 0,
+        /// What had been delivered when packets were last lost, and when they were the time before.
+        delivered_at_losses: [u64; 2] = [0; 2],
+        /// When that was; losses of packets requested before are part of the same event.
+        lost_at: Time = Time::ZERO,
+        delivered_at: Time = now,
+        first_sent_at: Time = now,
+        starved_until: u64 = 0,
+        pace_at: Time = now,
+        /// The pace of the first window, if the network reports the rate of the path.
+        pace_initial: Option<Rate> = pace_initial,
+        last_arrival: Time = now,
+        /// After a late timer: when silence counts again.
+        excused_until: Time = Time::ZERO,
+        /// When this node last woke from suspension: earlier round trips do not describe the path.
+        awake_since: Time = Time::ZERO,
+        /// `Some` during silence: since when, and when to probe next.
+        silent: Option<Silence> = None,
+        /// `Some` from a probe's answer that brought no packet until a packet arrives.
+        unproven: Option<Unproven> = None,
+        /// The share of requests that stay unanswered while the path is not silent.
+        unanswered: UnansweredShare = UnansweredShare::default(),
+        /// Requests that timed out since the path last answered; of a silent one as many as show that it is.
+        timed_out: u32 = 0,
+        pub(crate) meter: RateMeter = RateMeter::new(now),
+        /// Packets that the window has not counted yet.
+        arrived: Option<Arrived> = None,
+        pub(crate) requested_packets: u64 = 0,
+        pub(crate) lost_packets: u64 = 0,
+        /// Payload of marked packets.
+        pub(crate) marked_bytes: u64 = 0,
+        /// Whether a packet has ever arrived on this path.
+        pub(crate) ever_answered: bool = false,
+    }
+    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, hints: PathHints) {
+        let first_window = u64::from(config.window_initial_packets) * packet_bytes;
+        // On a slow link the answers to the first window follow each other at its rate.
+        let serial = hints.share.map_or(Duration::ZERO, |rate| rate.time_for(first_window));
+        // What the network states may be nonsense.
+        let expected = |rtt: Duration| rtt.saturating_mul(3).saturating_add(serial).min(config.rto_max);
+        let rto_initial = hints.rtt.map_or(config.rto_initial, |rtt| config.rto_initial.max(expected(rtt)));
+        let knows_path = config.controller == ControllerKind::ModelBased;
+        let pace_initial = hints.rtt.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
+        let mut controller = controller(config, packet_bytes, now);
+        if let Some(rate) = hints.share {
+            controller.expect_rate(rate);
+        }
+    }
 }
 
 /// Packets that arrived together in answer to one request.
@@ -257,58 +273,6 @@ pub(crate) struct PathHints {
 }
 
 impl Flow {
-    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, hints: PathHints) -> Flow {
-        let first_window = u64::from(config.window_initial_packets) * packet_bytes;
-        // On a slow link the answers to the first window follow each other at its rate.
-        let serial = hints.share.map_or(Duration::ZERO, |rate| rate.time_for(first_window));
-        // What the network states may be nonsense.
-        let expected = |rtt: Duration| rtt.saturating_mul(3).saturating_add(serial).min(config.rto_max);
-        let rto_initial = hints.rtt.map_or(config.rto_initial, |rtt| config.rto_initial.max(expected(rtt)));
-        let knows_path = config.controller == ControllerKind::ModelBased;
-        let pace_initial = hints.rtt.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
-        let mut controller = controller(config, packet_bytes, now);
-        if let Some(rate) = hints.share {
-            controller.expect_rate(rate);
-        }
-        Flow {
-            controller,
-            config: config.clone(),
-            packet_bytes,
-            rtt: RttEstimator::new(rto_initial, config.rto_min, config.rto_max),
-            rtt_from_caches: false,
-            requests: VecDeque::new(),
-            first_number: 0,
-            next_sequence: 0,
-            highest_arrived: 0,
-            given_up: RangeSet::new(),
-            spared: 0.0,
-            reordering: Reordering::new(config.reorder_packets),
-            slow_rate: hints.capacity.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
-            in_flight: 0,
-            delivered: 0,
-            delivered_at_losses: [0; 2],
-            lost_at: Time::ZERO,
-            delivered_at: now,
-            first_sent_at: now,
-            starved_until: 0,
-            pace_at: now,
-            pace_initial,
-            last_arrival: now,
-            excused_until: Time::ZERO,
-            awake_since: Time::ZERO,
-            silent: None,
-            unproven: None,
-            unanswered: UnansweredShare::default(),
-            timed_out: 0,
-            meter: RateMeter::new(now),
-            arrived: None,
-            requested_packets: 0,
-            lost_packets: 0,
-            marked_bytes: 0,
-            ever_answered: false,
-        }
-    }
-
     // Commands.
 
     /// Counts a request for `ranges` that leaves now, and returns its number.

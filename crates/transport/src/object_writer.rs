@@ -41,29 +41,33 @@ pub enum Written {
     Finished,
 }
 
-/// Writes one object whose chunks arrive in any order.
-pub struct ObjectWriter {
-    manifest: Manifest,
-    object: ObjectId,
-    store: Box<dyn ChunkStore>,
-    tree: Option<HashTree>,
-    /// Verified chunks that the store is writing.
-    storing: BTreeSet<u32>,
-    /// The chunks held when the store started to write the hash list.
-    held_before_tree: Option<Bitmap>,
-    finish: Finish,
-    /// Held chunks that are not yet safe against a loss of power, and the subset that a sync is writing to the disk.
-    unsynced: Unsynced,
-    syncing: Option<Unsynced>,
-    stored_bytes: u64,
-    stored_chunks: u32,
-    /// Buffers of stored chunks, for reuse: fresh ones would cost the system a page at a time.
-    spare: Vec<Vec<u8>>,
-    spare_max: usize,
-    /// The wishes of a store that does not want everything at once.
-    wishes: Option<Selection>,
-    /// The store's immediate answers.
-    done: VecDeque<StoreAnswer>,
+tributary_core::declared! {
+    /// Writes one object whose chunks arrive in any order.
+    pub struct ObjectWriter {
+        object: ObjectId = manifest.object_id(),
+        store: Box<dyn ChunkStore> = store,
+        tree: Option<HashTree> = None,
+        /// Verified chunks that the store is writing.
+        storing: BTreeSet<u32> = BTreeSet::new(),
+        /// The chunks held when the store started to write the hash list.
+        held_before_tree: Option<Bitmap> = None,
+        finish: Finish = Finish::NotBegun,
+        /// Held chunks that are not yet safe against a loss of power, and the subset that a sync is writing to the
+        /// disk.
+        unsynced: Unsynced = Unsynced { all: true, ..Unsynced::default() },
+        syncing: Option<Unsynced> = None,
+        stored_bytes: u64 = 0,
+        stored_chunks: u32 = 0,
+        /// Buffers of stored chunks, for reuse: fresh ones would cost the system a page at a time.
+        spare: Vec<Vec<u8>> = Vec::new(),
+        spare_max: usize = 8,
+        /// The wishes of a store that does not want everything at once.
+        wishes: Option<Selection> = None,
+        /// The store's immediate answers.
+        done: VecDeque<StoreAnswer> = VecDeque::new(),
+        manifest: Manifest = manifest,
+    }
+    fn start(manifest: Manifest, store: Box<dyn ChunkStore>) {}
 }
 
 struct Selection {
@@ -116,23 +120,7 @@ impl ObjectWriter {
         Ok(ObjectWriter::new(manifest, store))
     }
     fn new(manifest: Manifest, store: Box<dyn ChunkStore>) -> ObjectWriter {
-        let mut writer = ObjectWriter {
-            object: manifest.object_id(),
-            manifest,
-            store,
-            tree: None,
-            storing: BTreeSet::new(),
-            held_before_tree: None,
-            finish: Finish::NotBegun,
-            unsynced: Unsynced { all: true, ..Unsynced::default() },
-            syncing: None,
-            stored_bytes: 0,
-            stored_chunks: 0,
-            spare: Vec::new(),
-            spare_max: 8,
-            wishes: None,
-            done: VecDeque::new(),
-        };
+        let mut writer = ObjectWriter::start(manifest, store);
         if writer.is_open() {
             writer.on_open();
         }

@@ -189,44 +189,56 @@ pub enum Answers {
     Any,
 }
 
-/// One fetch of one object.
-pub struct Transfer {
-    name: Name,
-    config: TransferConfig,
-    opener: Box<dyn StoreOpener>,
-    patience: Patience,
-    limit: TokenBucket,
-    record: Record,
-    sources: Sources<()>,
-    paths: BTreeMap<PathId, Path>,
-    opening: Option<Opening>,
-    running: Option<Running>,
-    last_path: PathId,
-    polled_at: Time,
-    /// From when packets in flight may be searched again, and whether a search waits for that.
-    search_at: Time,
-    awaits_search: bool,
-    coupled_at: Time,
-    /// What sub-flows that share links get together, by their paths.
-    group_models: BTreeMap<Vec<PathId>, GroupModel>,
-    /// What the family found out of an object that has no manifest.
-    described: Option<Manifest>,
-    /// Why the family could not use the objects that it found.
-    obstacle: Option<String>,
-    /// Why the network refuses to name sources, until a source offers the object.
-    refusal: Option<String>,
-    /// Labels of nodes between that changed bytes.
-    convicted: BTreeSet<String>,
-    /// Web servers and similar sources; `None` if they are not in use.
-    bulk: Option<Bulk>,
-    /// Whether the search for them continues.
-    awaits_mirrors: bool,
-    demands: PathDemands,
-    /// The policies of the node's faces, and their version.
-    rules: FaceRules,
-    rules_version: u64,
-    /// When a path that is held may be used, if time alone decides that.
-    held_until: Option<Time>,
+tributary_core::declared! {
+    /// One fetch of one object.
+    pub struct Transfer {
+        name: Name = name,
+        config: TransferConfig = config,
+        opener: Box<dyn StoreOpener> = opener,
+        patience: Patience = Patience::new(now, patience),
+        limit: TokenBucket = TokenBucket::new(rate_limit, LIMIT_BURST),
+        record: Record = Record::new(now),
+        sources: Sources<()> = Sources::default(),
+        paths: BTreeMap<PathId, Path> = BTreeMap::new(),
+        opening: Option<Opening> = None,
+        running: Option<Running> = None,
+        last_path: PathId = PathId(0),
+        polled_at: Time = now,
+        /// From when packets in flight may be searched again, and whether a search waits for that.
+        search_at: Time = now,
+        awaits_search: bool = false,
+        coupled_at: Time = now,
+        /// What sub-flows that share links get together, by their paths.
+        group_models: BTreeMap<Vec<PathId>, GroupModel> = BTreeMap::new(),
+        /// What the family found out of an object that has no manifest.
+        described: Option<Manifest> = None,
+        /// Why the family could not use the objects that it found.
+        obstacle: Option<String> = None,
+        /// Why the network refuses to name sources, until a source offers the object.
+        refusal: Option<String> = None,
+        /// Labels of nodes between that changed bytes.
+        convicted: BTreeSet<String> = BTreeSet::new(),
+        /// Web servers and similar sources; `None` if they are not in use.
+        bulk: Option<Bulk> = None,
+        /// Whether the search for them continues.
+        awaits_mirrors: bool = true,
+        demands: PathDemands = PathDemands::default(),
+        /// The policies of the node's faces, and their version.
+        rules: FaceRules = FaceRules::default(),
+        rules_version: u64 = 0,
+        /// When a path that is held may be used, if time alone decides that.
+        held_until: Option<Time> = None,
+    }
+    /// A fetch of `name` that starts at `now` and fails after `patience` without any source; `None` waits forever.
+    pub fn new(
+        now: Time,
+        name: Name,
+        config: TransferConfig,
+        opener: Box<dyn StoreOpener>,
+        rate_limit: Option<Rate>,
+        patience: Option<Duration>
+    ) {
+    }
 }
 
 /// A chosen object whose store is being opened on another thread.
@@ -272,45 +284,6 @@ struct Path {
 }
 
 impl Transfer {
-    /// A fetch of `name` that starts at `now` and fails after `patience` without any source; `None` waits forever.
-    pub fn new(
-        now: Time,
-        name: Name,
-        config: TransferConfig,
-        opener: Box<dyn StoreOpener>,
-        rate_limit: Option<Rate>,
-        patience: Option<Duration>,
-    ) -> Transfer {
-        Transfer {
-            name,
-            config,
-            opener,
-            patience: Patience::new(now, patience),
-            limit: TokenBucket::new(rate_limit, LIMIT_BURST),
-            record: Record::new(now),
-            sources: Sources::default(),
-            paths: BTreeMap::new(),
-            opening: None,
-            running: None,
-            last_path: PathId(0),
-            polled_at: now,
-            search_at: now,
-            awaits_search: false,
-            coupled_at: now,
-            group_models: BTreeMap::new(),
-            described: None,
-            obstacle: None,
-            refusal: None,
-            convicted: BTreeSet::new(),
-            bulk: None,
-            awaits_mirrors: true,
-            demands: PathDemands::default(),
-            rules: FaceRules::default(),
-            rules_version: 0,
-            held_until: None,
-        }
-    }
-
     // Inputs.
 
     /// Describes an object without a manifest, by [`Manifest::unsigned`]. The family verifies each packet before

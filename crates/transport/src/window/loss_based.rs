@@ -7,36 +7,25 @@ use crate::TransferConfig;
 /// The smallest window after a loss, in packets.
 const WINDOW_MIN: f64 = 2.0;
 
-/// A window in packets that grows until packets are lost.
-#[derive(Clone, Debug)]
-pub struct LossBased {
-    window: f64,
-    threshold: f64,
-    window_initial: f64,
-    window_max: f64,
-    packet_bytes: u64,
-    growth: Growth,
-    /// Losses of packets requested before this belong to the decrease already made.
-    recovered_from: Time,
-    /// Window and threshold before the last silence.
-    before_silence: (f64, f64),
-}
-
-impl LossBased {
+tributary_core::declared! {
+    /// A window in packets that grows until packets are lost.
+    #[derive(Clone, Debug)]
+    pub struct LossBased {
+        window: f64 = window_initial,
+        threshold: f64 = f64::INFINITY,
+        window_initial: f64 = window_initial,
+        window_max: f64 = window_max,
+        packet_bytes: u64 = packet_bytes,
+        growth: Growth = Growth::ALONE,
+        /// Losses of packets requested before this belong to the decrease already made.
+        recovered_from: Time = Time::ZERO,
+        /// Window and threshold before the last silence.
+        before_silence: (f64, f64) = (window_initial, f64::INFINITY),
+    }
     /// Starts in slow start with the configured initial window.
-    pub fn new(config: &TransferConfig, packet_bytes: u64) -> Self {
+    pub fn new(config: &TransferConfig, packet_bytes: u64) {
         let window_max = (config.window_bytes_max / packet_bytes).max(2) as f64;
         let window_initial = f64::from(config.window_initial_packets).min(window_max);
-        LossBased {
-            window: window_initial,
-            threshold: f64::INFINITY,
-            window_initial,
-            window_max,
-            packet_bytes,
-            growth: Growth::ALONE,
-            recovered_from: Time::ZERO,
-            before_silence: (window_initial, f64::INFINITY),
-        }
     }
 }
 

@@ -149,79 +149,67 @@ impl Default for Phase {
     }
 }
 
-/// Keeps about one bandwidth-delay product in flight, at any loss.
-#[derive(Clone, Debug, Default)]
-pub struct ModelBased {
-    phase: Phase,
-    rate: RateFilter,
-    rtt_min: Option<(Duration, Time)>,
-    /// The best rate when it was last seen.
-    rate_at_rtt_min: f64,
-    /// Whether the last probe of the smallest RTT confirmed the known one.
-    is_confirmed: bool,
-    shares_queues: bool,
-    watches_rivals: bool,
-    /// Whether the rate of a private link varies, and when it was last seen to have fallen.
-    is_varying: bool,
-    fell_at: Option<Time>,
-    /// Smallest sample of this round and of the last one.
-    rtt_this_round: Option<Duration>,
-    rtt_last_round: Option<Duration>,
-    /// Mean of the samples of the last one.
-    rtt_mean_last: Option<Duration>,
-    /// Sum and number of the samples of this round.
-    rtt_sum: (Duration, u32),
-    /// Rounds in a row without any queue, and with one all the time.
-    calm_rounds: u32,
-    standing_rounds: u32,
-    /// The best rate when the last probe for more started.
-    rate_before_probe: f64,
-    round: u64,
-    round_ends_at: u64,
-    loss: LossMeter,
-    /// Whether the share of marks tells how much to yield; the share, smoothed.
-    marks_count: bool,
-    marks: f64,
-    /// The rate that the network announced for the path, in bytes per second.
-    expected: Option<f64>,
-    /// Maximum bytes in flight since a queue overflowed.
-    ceiling: Option<Ceiling>,
-    rivals: Rivals,
-    bucket: Bucket,
-    /// The part lost in the last round of Startup.
-    lost_in_startup: f64,
-    /// Its part in a group of sub-flows that share a link.
-    part: GroupPart,
-    packet_bytes: u64,
-    window_initial: u64,
-    window_max: u64,
-    request_duration: Duration,
-    request_burst: Duration,
-    request_bytes_max: u64,
-    /// The window that follows from all fields above: read several times a packet, computed once.
-    window: u64,
-    pacing_rate: Option<Rate>,
+tributary_core::declared! {
+    /// Keeps about one bandwidth-delay product in flight, at any loss.
+    #[derive(Clone, Debug, Default)]
+    pub struct ModelBased {
+        phase: Phase = Phase::default(),
+        rate: RateFilter = RateFilter::default(),
+        rtt_min: Option<(Duration, Time)> = None,
+        /// The best rate when it was last seen.
+        rate_at_rtt_min: f64 = 0.0,
+        /// Whether the last probe of the smallest RTT confirmed the known one.
+        is_confirmed: bool = false,
+        shares_queues: bool = config.shares_queues,
+        watches_rivals: bool = config.shares_queues && config.watch_rivals,
+        /// Whether the rate of a private link varies, and when it was last seen to have fallen.
+        is_varying: bool = false,
+        fell_at: Option<Time> = None,
+        /// Smallest sample of this round and of the last one.
+        rtt_this_round: Option<Duration> = None,
+        rtt_last_round: Option<Duration> = None,
+        /// Mean of the samples of the last one.
+        rtt_mean_last: Option<Duration> = None,
+        /// Sum and number of the samples of this round.
+        rtt_sum: (Duration, u32) = Default::default(),
+        /// Rounds in a row without any queue, and with one all the time.
+        calm_rounds: u32 = 0,
+        standing_rounds: u32 = 0,
+        /// The best rate when the last probe for more started.
+        rate_before_probe: f64 = f64::INFINITY,
+        round: u64 = 0,
+        round_ends_at: u64 = 0,
+        loss: LossMeter = LossMeter::default(),
+        /// Whether the share of marks tells how much to yield; the share, smoothed.
+        marks_count: bool = config.ecn == Ecn::Scalable,
+        marks: f64 = 0.0,
+        /// The rate that the network announced for the path, in bytes per second.
+        expected: Option<f64> = None,
+        /// Maximum bytes in flight since a queue overflowed.
+        ceiling: Option<Ceiling> = None,
+        rivals: Rivals = Rivals::default(),
+        bucket: Bucket = Bucket::default(),
+        /// The part lost in the last round of Startup.
+        lost_in_startup: f64 = 0.0,
+        /// Its part in a group of sub-flows that share a link.
+        part: GroupPart = GroupPart::default(),
+        packet_bytes: u64 = packet_bytes,
+        window_initial: u64 = window_initial,
+        window_max: u64 = config.window_bytes_max,
+        request_duration: Duration = config.request_duration,
+        request_burst: Duration = config.request_burst,
+        request_bytes_max: u64 = u64::from(config.request_packets_max) * packet_bytes,
+        /// The window that follows from all fields above: read several times a packet, computed once.
+        window: u64 = window_initial.min(config.window_bytes_max),
+        pacing_rate: Option<Rate> = None,
+    }
+    /// Starts with the configured initial window and no model.
+    pub fn new(config: &TransferConfig, packet_bytes: u64, _now: Time) {
+        let window_initial = u64::from(config.window_initial_packets) * packet_bytes;
+    }
 }
 
 impl ModelBased {
-    /// Starts with the configured initial window and no model.
-    pub fn new(config: &TransferConfig, packet_bytes: u64, _now: Time) -> Self {
-        let window_initial = u64::from(config.window_initial_packets) * packet_bytes;
-        ModelBased {
-            rate_before_probe: f64::INFINITY,
-            shares_queues: config.shares_queues,
-            watches_rivals: config.shares_queues && config.watch_rivals,
-            marks_count: config.ecn == Ecn::Scalable,
-            packet_bytes,
-            window_initial,
-            window_max: config.window_bytes_max,
-            request_duration: config.request_duration,
-            request_burst: config.request_burst,
-            request_bytes_max: u64::from(config.request_packets_max) * packet_bytes,
-            window: window_initial.min(config.window_bytes_max),
-            ..ModelBased::default()
-        }
-    }
     /// Bandwidth-delay product in bytes; `None` without a model.
     fn product(&self) -> Option<f64> {
         let (rtt, _) = self.rtt_min?;

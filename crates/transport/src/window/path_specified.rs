@@ -29,19 +29,25 @@ const PACE: [f64; 2] = [2.0, 1.25];
 /// The smallest window and threshold, in packets.
 const WINDOW_MIN: f64 = 2.0;
 
-/// MPCCP's window, in packets.
-#[derive(Clone, Debug)]
-pub struct PathSpecified {
-    window: f64,
-    threshold: f64,
-    window_max: f64,
-    packet_bytes: u64,
-    growth: Growth,
-    state: State,
-    /// Window, threshold and state before the last silence.
-    before_silence: (f64, f64, State),
-    /// Smoothed round-trip time in seconds, for the pace.
-    round_trip: Option<f64>,
+tributary_core::declared! {
+    /// MPCCP's window, in packets.
+    #[derive(Clone, Debug)]
+    pub struct PathSpecified {
+        window: f64 = f64::from(config.window_initial_packets).min(window_max),
+        threshold: f64 = f64::INFINITY,
+        window_max: f64 = window_max,
+        packet_bytes: u64 = packet_bytes,
+        growth: Growth = Growth::ALONE,
+        state: State = State::SlowStart,
+        /// Window, threshold and state before the last silence.
+        before_silence: (f64, f64, State) = (WINDOW_MIN, f64::INFINITY, State::SlowStart),
+        /// Smoothed round-trip time in seconds, for the pace.
+        round_trip: Option<f64> = None,
+    }
+    /// Starts in slow start with the configured initial window.
+    pub fn new(config: &TransferConfig, packet_bytes: u64) {
+        let window_max = (config.window_bytes_max / packet_bytes).max(2) as f64;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,20 +67,6 @@ enum State {
 }
 
 impl PathSpecified {
-    /// Starts in slow start with the configured initial window.
-    pub fn new(config: &TransferConfig, packet_bytes: u64) -> Self {
-        let window_max = (config.window_bytes_max / packet_bytes).max(2) as f64;
-        PathSpecified {
-            window: f64::from(config.window_initial_packets).min(window_max),
-            threshold: f64::INFINITY,
-            window_max,
-            packet_bytes,
-            growth: Growth::ALONE,
-            state: State::SlowStart,
-            before_silence: (WINDOW_MIN, f64::INFINITY, State::SlowStart),
-            round_trip: None,
-        }
-    }
     fn grow(&mut self, arrival: &Arrival, is_cached: bool) {
         let packets = arrival.bytes as f64 / self.packet_bytes as f64;
         // A window that is not used does not grow (RFC 7661 in spirit).

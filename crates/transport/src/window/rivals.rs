@@ -63,36 +63,28 @@ const PRESSING_GROWTH: u32 = 4;
 /// other then see the loss end.
 const PATIENCE_AFTER: Duration = Duration::from_secs(6);
 
-/// A window among flows that fill the queue: Cubic's, for all sub-flows of a group together, in packets.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Cubic {
-    window: f64,
-    /// The window at the last overflow, after it, and the window that Reno would have by now.
-    most: f64,
-    least: f64,
-    reno: f64,
-    grows_since: Time,
-    /// Losses of packets requested earlier than this already led to a decrease.
-    cut_at: Time,
-    /// Its first window.
-    first: f64,
-    is_slow_start: bool,
+tributary_core::declared! {
+    /// A window among flows that fill the queue: Cubic's, for all sub-flows of a group together, in packets.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub(super) struct Cubic {
+        window: f64 = window,
+        /// The window at the last overflow, after it, and the window that Reno would have by now.
+        most: f64 = window,
+        least: f64 = window,
+        reno: f64 = window,
+        grows_since: Time = now,
+        /// Losses of packets requested earlier than this already led to a decrease.
+        cut_at: Time = now,
+        /// Its first window.
+        first: f64 = window,
+        is_slow_start: bool = is_slow_start,
+    }
+    fn new(now: Time, window: f64, is_slow_start: bool) {
+        let window = window.max(WINDOW_MIN);
+    }
 }
 
 impl Cubic {
-    fn new(now: Time, window: f64, is_slow_start: bool) -> Cubic {
-        let window = window.max(WINDOW_MIN);
-        Cubic {
-            window,
-            most: window,
-            least: window,
-            reno: window,
-            grows_since: now,
-            cut_at: now,
-            first: window,
-            is_slow_start,
-        }
-    }
     /// Yields to an overflow, fast where it yields for the second time in a row (RFC 9438 §4.7).
     fn cut(&mut self, now: Time, kept: f64) {
         self.most = if self.window < self.most { self.window * (1.0 + kept) / 2.0 } else { self.window };
