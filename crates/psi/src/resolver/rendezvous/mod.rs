@@ -97,32 +97,22 @@ const COMPARE_INTERVAL: Duration = Duration::from_secs(10);
 /// Publishers that one subscriber learns at most: their manifests always fit one message.
 const NAMED_MAX: usize = 32;
 
-/// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RendezvousConfig {
-    /// How many nodes hold each record. Default: 3.
-    pub replicas: usize,
-    /// How long after its start a node reports no item as unpublished. If all nodes have restarted, hosts publish again
-    /// in this time. Default: 2 s.
-    pub silence: Duration,
-    /// Publishers of one item that one subscriber learns if there are more, besides itself, further complete ones and
-    /// those with another manifest. Default: 8.
-    pub named_max: usize,
-    /// Bytes of a manifest. Default: 1,400.
-    pub manifest_bytes_max: usize,
-    /// Its limits.
-    pub limits: Limits,
-}
-
-impl Default for RendezvousConfig {
-    fn default() -> Self {
-        RendezvousConfig {
-            replicas: 3,
-            silence: Duration::from_secs(2),
-            named_max: 8,
-            manifest_bytes_max: MANIFEST_BYTES_MAX,
-            limits: Limits::default(),
-        }
+tributary_core::declared! {
+    /// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct RendezvousConfig {
+        /// How many nodes hold each record. Default: 3.
+        pub replicas: usize = 3,
+        /// How long after its start a node reports no item as unpublished. If all nodes have restarted, hosts publish
+        /// again in this time. Default: 2 s.
+        pub silence: Duration = Duration::from_secs(2),
+        /// Publishers of one item that one subscriber learns if there are more, besides itself, further complete ones
+        /// and those with another manifest. Default: 8.
+        pub named_max: usize = 8,
+        /// Bytes of a manifest. Default: 1,400.
+        pub manifest_bytes_max: usize = MANIFEST_BYTES_MAX,
+        /// Its limits.
+        pub limits: Limits = Limits::default(),
     }
 }
 
@@ -156,61 +146,72 @@ pub struct RendezvousStatus {
     pub clients: usize,
 }
 
-/// One rendezvous node (paper: RN).
-///
-/// Order of calls: after any `handle_*`, drain [`Rendezvous::poll_message`] and [`Rendezvous::poll_event`], then call
-/// [`Rendezvous::poll_timeout`].
-#[derive(Debug, Default)]
-pub struct Rendezvous {
-    config: RendezvousConfig,
-    me: NodeId,
-    members: Members,
-    /// Whether a membership was ever announced: before that, a node does not know its share.
-    joined: bool,
-    /// Since when it may report an item as unpublished.
-    speaks_from: Time,
-    records: BTreeMap<RecordKey, Record>,
-    /// Records without a live entry: the first to be evicted.
-    dead: BTreeSet<RecordKey>,
-    /// Records to settle at the end of the present input.
-    touched: BTreeSet<RecordKey>,
-    /// Numbers calls, operations, pushes and pulls; an answer carries the number.
-    request_next: u32,
-    calls: BTreeMap<u32, Call>,
-    /// The lifetimes of hosts' publications.
-    leases: Leases,
-    /// Renewals of hosts that others have not answered yet.
-    renewals: BTreeMap<u32, Renewing>,
-    /// Requests of clients that are being worked on, by client and number.
-    client_requests: BTreeSet<(NodeId, u32)>,
-    operations: BTreeMap<u32, Operating>,
-    outboxes: BTreeMap<NodeId, Outbox>,
-    /// Pulls of all records that this node is responsible for, by the node that answers: each is open until that node
-    /// has sent everything, or has left.
-    pulls: BTreeMap<NodeId, u32>,
-    /// The numbers of the last pulls; the announcement that this node is ready refers to them.
-    queried: BTreeMap<NodeId, u32>,
-    /// Whether this node has announced that it is ready, and whether it ever was.
-    ready_announced: bool,
-    is_settled: bool,
-    /// The pull of each other node after which it announced that it is ready.
-    ready_as_of: BTreeMap<NodeId, u32>,
-    /// Records to be dropped, by the nodes that have yet to confirm that they hold them.
-    leaving: BTreeMap<NodeId, BTreeSet<RecordKey>>,
-    clients: BTreeMap<NodeId, (Fid, Time)>,
-    compare_with: NodeId,
-    compare_from: RecordKey,
-    /// Requests for paths that did not reach a topology manager.
-    unasked: BTreeSet<(RecordKey, NodeId, u32)>,
-    /// What keeps the entries in place of other nodes.
-    stored: Option<Store>,
-    timers: TimerTable<Timer>,
-    messages: VecDeque<(Target, Message)>,
-    events: VecDeque<Event>,
-    /// Refusals for each limit that was reached.
-    pub refused: BTreeMap<Limit, u64>,
-    /// Messages dropped because they did not come from a rendezvous node, or were invalid here.
-    dropped: u64,
+tributary_core::declared! {
+    /// One rendezvous node (paper: RN).
+    ///
+    /// Order of calls: after any `handle_*`, drain [`Rendezvous::poll_message`] and [`Rendezvous::poll_event`], then
+    /// call [`Rendezvous::poll_timeout`].
+    #[derive(Debug, Default)]
+    pub struct Rendezvous {
+        me: NodeId = me,
+        members: Members = Members::new(me, config.replicas),
+        /// Whether a membership was ever announced: before that, a node does not know its share.
+        joined: bool = false,
+        /// Since when it may report an item as unpublished.
+        speaks_from: Time = Time::default(),
+        records: BTreeMap<RecordKey, Record> = BTreeMap::new(),
+        /// Records without a live entry: the first to be evicted.
+        dead: BTreeSet<RecordKey> = BTreeSet::new(),
+        /// Records to settle at the end of the present input.
+        touched: BTreeSet<RecordKey> = BTreeSet::new(),
+        /// Numbers calls, operations, pushes and pulls; an answer carries the number.
+        request_next: u32 = boot.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
+        calls: BTreeMap<u32, Call> = BTreeMap::new(),
+        /// The lifetimes of hosts' publications.
+        leases: Leases = Leases::default(),
+        /// Renewals of hosts that others have not answered yet.
+        renewals: BTreeMap<u32, Renewing> = BTreeMap::new(),
+        /// Requests of clients that are being worked on, by client and number.
+        client_requests: BTreeSet<(NodeId, u32)> = BTreeSet::new(),
+        operations: BTreeMap<u32, Operating> = BTreeMap::new(),
+        outboxes: BTreeMap<NodeId, Outbox> = BTreeMap::new(),
+        /// Pulls of all records that this node is responsible for, by the node that answers: each is open until that
+        /// node has sent everything, or has left.
+        pulls: BTreeMap<NodeId, u32> = BTreeMap::new(),
+        /// The numbers of the last pulls; the announcement that this node is ready refers to them.
+        queried: BTreeMap<NodeId, u32> = BTreeMap::new(),
+        /// Whether this node has announced that it is ready, and whether it ever was.
+        ready_announced: bool = false,
+        is_settled: bool = false,
+        /// The pull of each other node after which it announced that it is ready.
+        ready_as_of: BTreeMap<NodeId, u32> = BTreeMap::new(),
+        /// Records to be dropped, by the nodes that have yet to confirm that they hold them.
+        leaving: BTreeMap<NodeId, BTreeSet<RecordKey>> = BTreeMap::new(),
+        clients: BTreeMap<NodeId, (Fid, Time)> = BTreeMap::new(),
+        compare_with: NodeId = NodeId::default(),
+        compare_from: RecordKey = RecordKey::default(),
+        /// Requests for paths that did not reach a topology manager.
+        unasked: BTreeSet<(RecordKey, NodeId, u32)> = BTreeSet::new(),
+        /// What keeps the entries in place of other nodes.
+        stored: Option<Store> = None,
+        timers: TimerTable<Timer> = TimerTable::default(),
+        messages: VecDeque<(Target, Message)> = VecDeque::new(),
+        events: VecDeque<Event> = VecDeque::new(),
+        /// Refusals for each limit that was reached.
+        pub refused: BTreeMap<Limit, u64> = BTreeMap::new(),
+        /// Messages dropped because they did not come from a rendezvous node, or were invalid here.
+        dropped: u64 = 0,
+        config: RendezvousConfig = config,
+    }
+    /// The rendezvous node `me`; `boot` differs from start to start. It starts no action before
+    /// [`Rendezvous::handle_members`] was called.
+    ///
+    /// # Panics
+    /// If `config.replicas` is zero, or `config.named_max` is not below 32.
+    pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) {
+        assert!(config.replicas > 0, "a record is held by at least one node");
+        assert!(config.named_max < NAMED_MAX, "the manifests of {NAMED_MAX} publishers fit one path request");
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -230,23 +231,6 @@ enum Timer {
 }
 
 impl Rendezvous {
-    /// The rendezvous node `me`; `boot` differs from start to start. It starts no action before
-    /// [`Rendezvous::handle_members`] was called.
-    ///
-    /// # Panics
-    /// If `config.replicas` is zero, or `config.named_max` is not below 32.
-    pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) -> Self {
-        assert!(config.replicas > 0, "a record is held by at least one node");
-        assert!(config.named_max < NAMED_MAX, "the manifests of {NAMED_MAX} publishers fit one path request");
-        Rendezvous {
-            members: Members::new(me, config.replicas),
-            config,
-            me,
-            request_next: boot.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
-            ..Rendezvous::default()
-        }
-    }
-
     /// Takes over which rendezvous nodes the topology manager announces; this one need not be among them.
     pub fn handle_members(&mut self, now: Time, nodes: &[NodeId]) {
         let before = self.members.clone();

@@ -66,23 +66,26 @@ const RACES_MAX: u8 = 3;
 /// Wording of messages about the store.
 const WORDS: Words = Words { topic: "rendezvous", blind: "this node does not act" };
 
-/// A rendezvous node's view of an outside store.
-pub(super) struct Store {
-    outside: Outside<Part>,
-    /// Distinguishes this node's leases of withdrawn entries from other nodes'.
-    salt: u64,
-    is_started: bool,
-    /// The buckets that this node is responsible for, and the ones among them that have not been read yet.
-    held: BTreeSet<u16>,
-    unread: BTreeSet<u16>,
-    /// The request that reads some of the unread buckets.
-    reading: Option<u64>,
-    /// Whether all buckets have been read since the store started to report changes. Buckets added later are read while
-    /// the node keeps acting for the others.
-    is_read: bool,
-    renewed: BTreeMap<Lease, Time>,
-    /// When this node last announced to the others that it does not act, and the number of that message.
-    excused: Option<(Time, u32)>,
+tributary_core::declared! {
+    /// A rendezvous node's view of an outside store.
+    pub(super) struct Store {
+        outside: Outside<Part> = Outside::new(engine, WORDS),
+        /// Distinguishes this node's leases of withdrawn entries from other nodes'.
+        salt: u64 = salt,
+        is_started: bool = false,
+        /// The buckets that this node is responsible for, and the ones among them that have not been read yet.
+        held: BTreeSet<u16> = BTreeSet::new(),
+        unread: BTreeSet<u16> = BTreeSet::new(),
+        /// The request that reads some of the unread buckets.
+        reading: Option<u64> = None,
+        /// Whether all buckets have been read since the store started to report changes. Buckets added later are read
+        /// while the node keeps acting for the others.
+        is_read: bool = false,
+        renewed: BTreeMap<Lease, Time> = BTreeMap::new(),
+        /// When this node last announced to the others that it does not act, and the number of that message.
+        excused: Option<(Time, u32)> = None,
+    }
+    fn new(engine: Box<dyn Engine>, salt: u64) {}
 }
 
 /// The purpose of a request to the store.
@@ -103,19 +106,6 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    fn new(engine: Box<dyn Engine>, salt: u64) -> Store {
-        Store {
-            outside: Outside::new(engine, WORDS),
-            salt,
-            is_started: false,
-            held: BTreeSet::new(),
-            unread: BTreeSet::new(),
-            reading: None,
-            is_read: false,
-            renewed: BTreeMap::new(),
-            excused: None,
-        }
-    }
     pub(super) fn is_ready(&self) -> bool {
         self.is_read && !self.outside.health().is_found_blind()
     }

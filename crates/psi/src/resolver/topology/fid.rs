@@ -26,24 +26,17 @@ use crate::{
     wire::{BEACON_LABELS_MAX, BitmapNumbers, FID_BYTES_MAX, Fid, FidKind, TTL_MAX, list_fid},
 };
 
-/// How FIDs are made.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FidConfig {
-    /// Kinds to try, in this order. Default: bloom, bitmap, list.
-    pub kinds: Vec<FidKind>,
-    /// Sizes of Bloom filters to try, in bytes, ascending; odd ones are rounded up, 8 to 96. Default: 8, 16, 32, 64.
-    pub bloom_bytes: Vec<usize>,
-    /// Salts to try per size, 1 to 64. Default: 64.
-    pub salts: u8,
-}
-
-impl Default for FidConfig {
-    fn default() -> Self {
-        FidConfig {
-            kinds: [FidKind::Bloom, FidKind::Bitmap, FidKind::List].into(),
-            bloom_bytes: [8, 16, 32, 64].into(),
-            salts: SALTS,
-        }
+tributary_core::declared! {
+    /// How FIDs are made.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct FidConfig {
+        /// Kinds to try, in this order. Default: bloom, bitmap, list.
+        pub kinds: Vec<FidKind> = [FidKind::Bloom, FidKind::Bitmap, FidKind::List].into(),
+        /// Sizes of Bloom filters to try, in bytes, ascending; odd ones are rounded up, 8 to 96. Default: 8, 16, 32,
+        /// 64.
+        pub bloom_bytes: Vec<usize> = [8, 16, 32, 64].into(),
+        /// Salts to try per size, 1 to 64. Default: 64.
+        pub salts: u8 = SALTS,
     }
 }
 

@@ -9,19 +9,15 @@ use super::{
     yen::{Path, Search},
 };
 
-/// How paths are chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PathConfig {
-    /// Increase of a link's cost, in tenths, each time that a candidate has used it while more candidates are sought by
-    /// their disjointness. Zero disables that search. Default: 40.
-    pub penalty_tenths: u64,
-    /// Maximum links of a path, bounded by the hop limit of a packet. Default: 63.
-    pub hops_max: usize,
-}
-
-impl Default for PathConfig {
-    fn default() -> Self {
-        PathConfig { penalty_tenths: 40, hops_max: 63 }
+tributary_core::declared! {
+    /// How paths are chosen.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct PathConfig {
+        /// Increase of a link's cost, in tenths, each time that a candidate has used it while more candidates are
+        /// sought by their disjointness. Zero disables that search. Default: 40.
+        pub penalty_tenths: u64 = 40,
+        /// Maximum links of a path, bounded by the hop limit of a packet. Default: 63.
+        pub hops_max: usize = 63,
     }
 }
 

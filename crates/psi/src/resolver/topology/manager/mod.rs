@@ -67,117 +67,74 @@ const RETRY: Duration = Duration::from_millis(300);
 /// a message may be in transit.
 const WITHDRAWAL_MEMORY: Duration = Duration::from_secs(60);
 
-/// The topology manager on one node.
-///
-/// After each `handle_*`, read [`TopologyManager::reshaped`] (then messages in flight take the new route), and
-/// drain [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
-/// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then read
-/// [`TopologyManager::poll_timeout`].
-pub struct TopologyManager {
-    pub(crate) config: ManagerConfig,
-    /// In a network with an authority: nodes have the roles in their certificates.
-    identity: Option<Identity>,
-    /// The grants of the domain's nodes.
-    grants: BTreeMap<NodeId, Grant>,
-    started: Option<Time>,
-    state: ManagerState,
-    /// Its term, or the highest that it saw.
-    pub term: u32,
-    rivals: BTreeMap<NodeId, Rival>,
-    /// When an active manager was last heard, and the silence after which it counts as dead.
-    last_active: Option<(Time, Duration)>,
-    beacon_due: Time,
-    beacon_sequence: u32,
-
-    domain: LinkStates,
-    graph: Graph,
-    shapes: Shapes,
-    builder: FidBuilder,
-    change: Change,
-    changed_nodes: BTreeSet<NodeId>,
-    recompute_due: Option<Time>,
-    /// When paths are computed again because delays or loads have changed.
-    metrics_due: Option<Time>,
-    /// Whether routes may have changed since this was reset.
-    pub reshaped: bool,
-    trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>>,
-    pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
-
-    transfers: BTreeMap<(NodeId, u32), Transfer>,
-    ended: Ended,
-    /// Transfers whose offer may have changed; those without an offer come first.
-    dirty: BTreeSet<(NodeId, u32)>,
-    fresh: BTreeSet<(NodeId, u32)>,
-    /// Bytes that packets leave for FIDs: see [`Offer::fid_room`].
-    fid_room: u8,
-    /// How often the paths of a transfer were computed.
-    pub computations: u64,
-    sent_routes: BTreeMap<NodeId, Routes>,
-    routes_sequence: u32,
-    /// One for all transfers: a transfer that returns after its lease ran out must not reuse the sequences that its
-    /// subscriber knows.
-    offers_sequence: u32,
-    retries: BTreeMap<NodeId, Time>,
-    ring: KeyRing,
-    rotation_due: Time,
-
-    messages: VecDeque<(NodeId, Message)>,
-    pub(crate) refused_nodes: VecDeque<(NodeId, Refused)>,
-    beacons: VecDeque<Beacon>,
-    events: VecDeque<Event>,
-    /// Messages that were refused, by reason.
-    pub refused: BTreeMap<&'static str, u64>,
-    /// The answer of `poll_timeout`, read far more often than it changes.
-    deadline: Time,
+tributary_core::declared! {
+    /// The topology manager on one node.
+    ///
+    /// After each `handle_*`, read [`TopologyManager::reshaped`] (then messages in flight take the new route), and
+    /// drain [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
+    /// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then read
+    /// [`TopologyManager::poll_timeout`].
+    pub struct TopologyManager {
+        /// In a network with an authority: nodes have the roles in their certificates.
+        identity: Option<Identity> = None,
+        /// The grants of the domain's nodes.
+        grants: BTreeMap<NodeId, Grant> = BTreeMap::new(),
+        started: Option<Time> = None,
+        state: ManagerState = ManagerState::Standby,
+        /// Its term, or the highest that it saw.
+        pub term: u32 = 0,
+        rivals: BTreeMap<NodeId, Rival> = BTreeMap::new(),
+        /// When an active manager was last heard, and the silence after which it counts as dead.
+        last_active: Option<(Time, Duration)> = None,
+        beacon_due: Time = Time::ZERO,
+        beacon_sequence: u32 = 0,
+        domain: LinkStates = LinkStates::new(config.limits.nodes_max, config.limits.links_max, config.node_silence),
+        graph: Graph = Graph::new(&[]),
+        shapes: Shapes = Shapes::default(),
+        builder: FidBuilder = FidBuilder::new(config.fid.clone()),
+        change: Change = Change::None,
+        changed_nodes: BTreeSet<NodeId> = BTreeSet::new(),
+        recompute_due: Option<Time> = None,
+        /// When paths are computed again because delays or loads have changed.
+        metrics_due: Option<Time> = None,
+        /// Whether routes may have changed since this was reset.
+        pub reshaped: bool = false,
+        trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>> = BTreeMap::new(),
+        pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)> = BTreeMap::new(),
+        transfers: BTreeMap<(NodeId, u32), Transfer> = BTreeMap::new(),
+        ended: Ended = Ended::default(),
+        /// Transfers whose offer may have changed; those without an offer come first.
+        dirty: BTreeSet<(NodeId, u32)> = BTreeSet::new(),
+        fresh: BTreeSet<(NodeId, u32)> = BTreeSet::new(),
+        /// Bytes that packets leave for FIDs: see [`Offer::fid_room`].
+        fid_room: u8 = 0,
+        /// How often the paths of a transfer were computed.
+        pub computations: u64 = 0,
+        sent_routes: BTreeMap<NodeId, Routes> = BTreeMap::new(),
+        routes_sequence: u32 = 0,
+        /// One for all transfers: a transfer that returns after its lease ran out must not reuse the sequences that its
+        /// subscriber knows.
+        offers_sequence: u32 = 0,
+        retries: BTreeMap<NodeId, Time> = BTreeMap::new(),
+        // A restarted manager starts elsewhere; otherwise capabilities that had expired long ago would be valid
+        // again.
+        ring: KeyRing = KeyRing::new(config.secret, config.boot as u32),
+        rotation_due: Time = Time::MAX,
+        messages: VecDeque<(NodeId, Message)> = VecDeque::new(),
+        pub(crate) refused_nodes: VecDeque<(NodeId, Refused)> = VecDeque::new(),
+        beacons: VecDeque<Beacon> = VecDeque::new(),
+        events: VecDeque<Event> = VecDeque::new(),
+        /// Messages that were refused, by reason.
+        pub refused: BTreeMap<&'static str, u64> = BTreeMap::new(),
+        /// The answer of `poll_timeout`, read far more often than it changes.
+        deadline: Time = Time::ZERO,
+        pub(crate) config: ManagerConfig = config,
+    }
+    /// A standby that listens.
+    pub fn new(config: ManagerConfig) {}
 }
 
 impl TopologyManager {
-    /// A standby that listens.
-    pub fn new(config: ManagerConfig) -> TopologyManager {
-        TopologyManager {
-            domain: LinkStates::new(config.limits.nodes_max, config.limits.links_max, config.node_silence),
-            builder: FidBuilder::new(config.fid.clone()),
-            identity: None,
-            grants: BTreeMap::new(),
-            started: None,
-            state: ManagerState::Standby,
-            term: 0,
-            rivals: BTreeMap::new(),
-            last_active: None,
-            beacon_due: Time::ZERO,
-            beacon_sequence: 0,
-            graph: Graph::new(&[]),
-            shapes: Shapes::default(),
-            change: Change::None,
-            changed_nodes: BTreeSet::new(),
-            recompute_due: None,
-            metrics_due: None,
-            reshaped: false,
-            trees: BTreeMap::new(),
-            pairs: BTreeMap::new(),
-            transfers: BTreeMap::new(),
-            ended: Ended::default(),
-            dirty: BTreeSet::new(),
-            fresh: BTreeSet::new(),
-            fid_room: 0,
-            computations: 0,
-            sent_routes: BTreeMap::new(),
-            routes_sequence: 0,
-            offers_sequence: 0,
-            retries: BTreeMap::new(),
-            // A restarted manager starts elsewhere; otherwise capabilities that had expired long ago would be valid
-            // again.
-            ring: KeyRing::new(config.secret, config.boot as u32),
-            rotation_due: Time::MAX,
-            messages: VecDeque::new(),
-            refused_nodes: VecDeque::new(),
-            beacons: VecDeque::new(),
-            events: VecDeque::new(),
-            refused: BTreeMap::new(),
-            deadline: Time::ZERO,
-            config,
-        }
-    }
     /// Sets this node's identity in a network with an authority.
     pub fn set_identity(&mut self, now: Time, identity: &Identity) {
         // Of another authority, expired or revoked: it gets no further capability keys.

@@ -12,26 +12,30 @@ use crate::{
 /// Publishers that a transfer keeps in any case, so that rendezvous nodes that know different ones complete each other.
 const NEIGHBOURS: usize = 8;
 
-/// A subscriber's request for paths.
-pub(super) struct Transfer {
-    pub(super) item: ItemId,
-    pub(super) metric: PathMetric,
-    /// Paths per source.
-    pub(super) paths: u8,
-    /// Version of the subscription.
-    version: u64,
-    expires: Time,
-    publishers: BTreeMap<NodeId, Held>,
-    /// Requests so far.
-    requests: u64,
-    /// When something in it expires.
-    pub(super) due: Time,
-    /// The last offer to the subscriber, with the links of each path; `None` if the next one must be sent in any case.
-    pub(super) last_offered: Option<Vec<OfferedSource>>,
-    /// The choices of its paths, the last one first.
-    pub(super) selections: Vec<Selection>,
-    /// The numbers of paths by their links; kept for the life of the transfer.
-    pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16>,
+tributary_core::declared! {
+    /// A subscriber's request for paths.
+    pub(super) struct Transfer {
+        pub(super) item: ItemId = request.item.clone(),
+        pub(super) metric: PathMetric = request.metric,
+        /// Paths per source.
+        pub(super) paths: u8 = request.paths,
+        /// Version of the subscription.
+        version: u64 = request.version,
+        expires: Time = Time::MAX,
+        publishers: BTreeMap<NodeId, Held> = BTreeMap::new(),
+        /// Requests so far.
+        requests: u64 = 0,
+        /// When something in it expires.
+        pub(super) due: Time = Time::MAX,
+        /// The last offer to the subscriber, with the links of each path; `None` if the next one must be sent in any
+        /// case.
+        pub(super) last_offered: Option<Vec<OfferedSource>> = None,
+        /// The choices of its paths, the last one first.
+        pub(super) selections: Vec<Selection> = Vec::new(),
+        /// The numbers of paths by their links; kept for the life of the transfer.
+        pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16> = BTreeMap::new(),
+    }
+    fn new(request: &PathRequest) {}
 }
 
 /// A publisher as it is held.
@@ -84,21 +88,6 @@ impl Ended {
 }
 
 impl Transfer {
-    fn new(request: &PathRequest) -> Transfer {
-        Transfer {
-            item: request.item.clone(),
-            metric: request.metric,
-            paths: request.paths,
-            version: request.version,
-            expires: Time::MAX,
-            publishers: BTreeMap::new(),
-            requests: 0,
-            due: Time::MAX,
-            last_offered: None,
-            selections: Vec::new(),
-            path_ids: BTreeMap::new(),
-        }
-    }
     /// The publishers that are not withdrawn: node, label, manifest.
     pub(super) fn publishers(&self) -> impl Iterator<Item = (NodeId, &str, &[u8])> {
         self.publishers.iter().filter_map(|(node, held)| {
