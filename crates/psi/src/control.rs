@@ -61,32 +61,22 @@ const PARTIAL_LIFETIME: Duration = Duration::from_secs(20);
 /// Acknowledgements waiting to be sent; at the limit, further ones are dropped.
 const ACKS_MAX: usize = 4_096;
 
-/// Settings of a [`ControlChannel`].
-#[derive(Clone, PartialEq, Debug)]
-pub struct ControlConfig {
-    /// Fragments in flight to one peer at the beginning. Default: 32.
-    pub window_packets: u32,
-    /// Messages to one peer that wait or are in flight. Default: 32,768, four times the requests that a rendezvous node
-    /// has in progress: for each it sends messages to two other nodes and to the holder of the scope.
-    pub messages_max: usize,
-    /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
-    /// acknowledged. Default: 1,024.
-    pub deliveries_max: usize,
-    /// Maximum incomplete messages; at the limit, the one idle for longest is dropped. Default: 4,096.
-    pub partials_max: usize,
-    /// Bytes of all incomplete messages. Default: 32 MiB.
-    pub partial_bytes_max: usize,
-}
-
-impl Default for ControlConfig {
-    fn default() -> Self {
-        ControlConfig {
-            window_packets: 32,
-            messages_max: 32_768,
-            deliveries_max: 1_024,
-            partials_max: 4_096,
-            partial_bytes_max: 32 << 20,
-        }
+tributary_core::declared! {
+    /// Settings of a [`ControlChannel`].
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct ControlConfig {
+        /// Fragments in flight to one peer at the beginning. Default: 32.
+        pub window_packets: u32 = 32,
+        /// Messages to one peer that wait or are in flight. Default: 32,768, four times the requests that a rendezvous
+        /// node has in progress: for each it sends messages to two other nodes and to the holder of the scope.
+        pub messages_max: usize = 32_768,
+        /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
+        /// acknowledged. Default: 1,024.
+        pub deliveries_max: usize = 1_024,
+        /// Maximum incomplete messages; at the limit, the one idle for longest is dropped. Default: 4,096.
+        pub partials_max: usize = 4_096,
+        /// Bytes of all incomplete messages. Default: 32 MiB.
+        pub partial_bytes_max: usize = 32 << 20,
     }
 }
 
@@ -499,51 +489,39 @@ fn fold(rtt: &mut Option<(Duration, Duration)>, sample: Duration) {
     });
 }
 
-/// A message in transit.
-#[derive(Debug)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    route: Fid,
-    reply: Fid,
-    count: u8,
-    /// Whether it may wait behind others.
-    is_bulk: bool,
-    /// The numbers of messages that go with it, which share its fate.
-    others: Vec<MessageNumber>,
-    /// Fragments to send now, in flight, and acknowledged; the others were lost to a timeout and are in `unsent` again.
-    unsent: u128,
-    flying: u128,
-    acked: u128,
-    /// How often each fragment was sent, and when last.
-    sent: Vec<(u8, Time)>,
-    /// Rounds of transmission since the last progress.
-    attempts: u32,
-    /// When the first of these rounds started.
-    started: Time,
-    /// When its first fragment left first.
-    first_sent: Time,
+tributary_core::declared! {
+    /// A message in transit.
+    #[derive(Debug)]
+    struct Outgoing {
+        bytes: Vec<u8> = bytes,
+        route: Fid = route,
+        reply: Fid = reply,
+        count: u8 = count,
+        /// Whether it may wait behind others.
+        is_bulk: bool = false,
+        /// The numbers of messages that go with it, which share its fate.
+        others: Vec<MessageNumber> = Vec::new(),
+        /// Fragments to send now, in flight, and acknowledged; the others were lost to a timeout and are in `unsent`
+        /// again.
+        unsent: u128 = all(count),
+        flying: u128 = 0,
+        acked: u128 = 0,
+        /// How often each fragment was sent, and when last.
+        sent: Vec<(u8, Time)> = sent,
+        /// Rounds of transmission since the last progress.
+        attempts: u32 = 0,
+        /// When the first of these rounds started.
+        started: Time = Time::ZERO,
+        /// When its first fragment left first.
+        first_sent: Time = Time::ZERO,
+    }
+    fn new(bytes: Vec<u8>, route: Fid, reply: Fid) {
+        let count = bytes.len().div_ceil(FRAGMENT_BYTES).max(1) as u8;
+        let sent = alloc::vec![(0, Time::ZERO); usize::from(count)];
+    }
 }
 
 impl Outgoing {
-    fn new(bytes: Vec<u8>, route: Fid, reply: Fid) -> Outgoing {
-        let count = bytes.len().div_ceil(FRAGMENT_BYTES).max(1) as u8;
-        let sent = alloc::vec![(0, Time::ZERO); usize::from(count)];
-        Outgoing {
-            bytes,
-            route,
-            reply,
-            count,
-            is_bulk: false,
-            others: Vec::new(),
-            unsent: all(count),
-            flying: 0,
-            acked: 0,
-            sent,
-            attempts: 0,
-            started: Time::ZERO,
-            first_sent: Time::ZERO,
-        }
-    }
     /// Declares all fragments in flight lost; returns their number.
     fn expire_flight(&mut self) -> u32 {
         let lost = self.flying.count_ones();

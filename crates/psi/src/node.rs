@@ -71,72 +71,53 @@ enum Wake {
     Own,
 }
 
-/// A node of the PSI family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
-pub struct PsiNode {
-    pub(crate) config: Config,
-    pub(crate) roles: Roles,
-    pub(crate) router: Router,
-    pub(crate) neighbour: Neighbour,
-    pub(crate) control: ControlChannel,
-    pub(crate) pubsub: PubSub,
-    pub(crate) rendezvous: Option<Rendezvous>,
-    pub(crate) manager: Option<TopologyManager>,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
-    /// Hellos and beacons, which go one hop.
-    pub(crate) one_hop: VecDeque<(FaceId, Vec<u8>)>,
-    /// Routes to rendezvous nodes and back.
-    pub(crate) resolvers: BTreeMap<NodeId, (Fid, Fid)>,
-    /// Their boot numbers.
-    pub(crate) resolver_boots: BTreeMap<NodeId, u32>,
-    /// The topology managers at the last check.
-    pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)>,
-    /// Routes and offers of a manager without a current beacon: a message may overtake a beacon, and its sender does
-    /// not repeat it. The oldest are dropped.
-    pub(crate) early: VecDeque<(NodeId, Message)>,
-    /// Messages whose outcome is awaited.
-    pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
-    /// All faces, the driver's and unsolicited ones.
-    pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Unsolicited faces. The router does not know those whose neighbour has never answered.
-    pub(crate) unsolicited: UnsolicitedFaces,
-    pub(crate) link_state: Option<LinkState>,
-    /// Refusals by topology managers that this node has reported: the manager and the code of the reason.
-    pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
-    pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
-    pub(crate) used_due: Time,
-    /// When the fetch of an object that this node publishes itself continues.
-    pub(crate) own_due: Option<Time>,
-    /// The earliest of [`PsiNode::control_deadlines`]: packets of transfers do not move it, and there are many of them.
-    control_due: Option<(Time, Wake)>,
-    pub(crate) events: Events,
-}
-
-/// Who waits for the outcome of a control message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiting {
-    /// The neighbour protocol: a link state that a topology manager must know.
-    LinkState,
-    /// The rendezvous function: a request for paths, by the record of the item, the subscriber and its transfer.
-    PathRequest(RecordKey, NodeId, u32),
-    PubSub,
-    Rendezvous,
-    Manager,
-}
-
-/// Requests made in one batch if all stay in the node, because it fetches an object that it publishes.
-const REQUESTS_PER_POLL: usize = 64;
-/// The pause after that many.
-const OWN_PAUSE: Duration = Duration::from_millis(1);
-/// Maximum stored messages of unknown topology managers.
-const EARLY_MAX: usize = 64;
-
-/// What the secret of the nonces in hellos is derived for.
-const NONCES: &str = "tributary 2026 psi node's nonces of hellos";
-
-impl PsiNode {
-    /// A node with the roles that `config` names. Nothing is sent before a face is added or a packet arrives.
-    pub fn new(config: Config) -> PsiNode {
+tributary_core::declared! {
+    /// A node of the PSI family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
+    pub struct PsiNode {
+        pub(crate) roles: Roles = roles,
+        pub(crate) router: Router = Router::new(router),
+        pub(crate) neighbour: Neighbour = Neighbour::new(neighbour),
+        pub(crate) control: ControlChannel = ControlChannel::new(ControlConfig::default(), config.node, boot as u32),
+        pub(crate) pubsub: PubSub = PubSub::new(pubsub, boot as u32),
+        pub(crate) rendezvous: Option<Rendezvous> =
+            config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
+        pub(crate) manager: Option<TopologyManager> = config
+            .topology_manager
+            .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),
+        pub(crate) sender: Sender = Sender::new(config.node),
+        pub(crate) receiver: Receiver = Receiver::new(config.transfer.clone(), &mut random),
+        /// Hellos and beacons, which go one hop.
+        pub(crate) one_hop: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        /// Routes to rendezvous nodes and back.
+        pub(crate) resolvers: BTreeMap<NodeId, (Fid, Fid)> = BTreeMap::new(),
+        /// Their boot numbers.
+        pub(crate) resolver_boots: BTreeMap<NodeId, u32> = BTreeMap::new(),
+        /// The topology managers at the last check.
+        pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)> = BTreeMap::new(),
+        /// Routes and offers of a manager without a current beacon: a message may overtake a beacon, and its sender
+        /// does not repeat it. The oldest are dropped.
+        pub(crate) early: VecDeque<(NodeId, Message)> = VecDeque::new(),
+        /// Messages whose outcome is awaited.
+        pub(crate) waiting: BTreeMap<MessageNumber, Waiting> = BTreeMap::new(),
+        /// All faces, the driver's and unsolicited ones.
+        pub(crate) faces: BTreeMap<FaceId, FaceOptions> = BTreeMap::new(),
+        /// Unsolicited faces. The router does not know those whose neighbour has never answered.
+        pub(crate) unsolicited: UnsolicitedFaces =
+            UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
+        pub(crate) link_state: Option<LinkState> = None,
+        /// Refusals by topology managers that this node has reported: the manager and the code of the reason.
+        pub(crate) refusals_reported: BTreeSet<(NodeId, u8)> = BTreeSet::new(),
+        pub(crate) used: BTreeMap<FaceId, (Time, u64)> = BTreeMap::new(),
+        pub(crate) used_due: Time = Time::ZERO,
+        /// When the fetch of an object that this node publishes itself continues.
+        pub(crate) own_due: Option<Time> = None,
+        /// The earliest of [`PsiNode::control_deadlines`]: packets of transfers do not move it, and there are many of
+        /// them.
+        control_due: Option<(Time, Wake)> = None,
+        pub(crate) events: Events = Events::default(),
+        pub(crate) config: Config = config,
+    }
+    fn start(config: Config) {
         let mut random = Random::new(config.seed, config.node.0);
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
@@ -180,35 +161,35 @@ impl PsiNode {
             wishes_max: limits.wishes_max,
             ..PubSubConfig::default()
         };
-        let mut node = PsiNode {
-            roles,
-            router: Router::new(router),
-            neighbour: Neighbour::new(neighbour),
-            control: ControlChannel::new(ControlConfig::default(), config.node, boot as u32),
-            pubsub: PubSub::new(pubsub, boot as u32),
-            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
-            manager: config
-                .topology_manager
-                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),
-            sender: Sender::new(config.node),
-            receiver: Receiver::new(config.transfer.clone(), &mut random),
-            one_hop: VecDeque::new(),
-            resolvers: BTreeMap::new(),
-            resolver_boots: BTreeMap::new(),
-            managers: BTreeMap::new(),
-            early: VecDeque::new(),
-            waiting: BTreeMap::new(),
-            faces: BTreeMap::new(),
-            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
-            link_state: None,
-            refusals_reported: BTreeSet::new(),
-            used: BTreeMap::new(),
-            used_due: Time::ZERO,
-            own_due: None,
-            control_due: None,
-            events: Events::default(),
-            config,
-        };
+    }
+}
+
+/// Who waits for the outcome of a control message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// The neighbour protocol: a link state that a topology manager must know.
+    LinkState,
+    /// The rendezvous function: a request for paths, by the record of the item, the subscriber and its transfer.
+    PathRequest(RecordKey, NodeId, u32),
+    PubSub,
+    Rendezvous,
+    Manager,
+}
+
+/// Requests made in one batch if all stay in the node, because it fetches an object that it publishes.
+const REQUESTS_PER_POLL: usize = 64;
+/// The pause after that many.
+const OWN_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum stored messages of unknown topology managers.
+const EARLY_MAX: usize = 64;
+
+/// What the secret of the nonces in hellos is derived for.
+const NONCES: &str = "tributary 2026 psi node's nonces of hellos";
+
+impl PsiNode {
+    /// A node with the roles that `config` names. Nothing is sent before a face is added or a packet arrives.
+    pub fn new(config: Config) -> PsiNode {
+        let mut node = PsiNode::start(config);
         node.control_due = node.next_control_deadline();
         node
     }
@@ -239,9 +220,6 @@ impl PsiNode {
             ((!self.faces.is_empty()).then_some(self.used_due), Wake::LinkUse),
         ]
     }
-}
-
-impl PsiNode {
     /// Whether a control packet is not a host's in another node's name: a node's registrations, and its acks, are its
     /// own. Routers are trusted to have checked.
     fn speaks_for_itself(&self, face: FaceId, datagram: &Datagram) -> bool {

@@ -49,30 +49,20 @@ const AVOID_LIFETIME: Duration = Duration::from_secs(10);
 /// Entries of one scope that are remembered: as many as rendezvous nodes take by default.
 const LISTING_MAX: usize = 100_000;
 
-/// Settings of a [`PubSub`].
-#[derive(Clone, PartialEq, Debug)]
-pub struct PubSubConfig {
-    /// This host.
-    pub node: NodeId,
-    /// Human-readable name of this host, at most 32 bytes; longer ones are cut.
-    pub label: String,
-    /// Lease of publications and subscriptions; they are renewed at a third. Default: 30 s.
-    pub lease: Duration,
-    /// Maximum requests in progress. Default: 2,048; initially 64, and then as many as the rendezvous nodes accept.
-    pub requests_max: usize,
-    /// Publications and subscriptions. Default: 1,000,000.
-    pub wishes_max: usize,
-}
-
-impl Default for PubSubConfig {
-    fn default() -> Self {
-        PubSubConfig {
-            node: NodeId::NONE,
-            label: String::new(),
-            lease: Duration::from_secs(30),
-            requests_max: 2_048,
-            wishes_max: 1_000_000,
-        }
+tributary_core::declared! {
+    /// Settings of a [`PubSub`].
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct PubSubConfig {
+        /// This host.
+        pub node: NodeId = NodeId::NONE,
+        /// Human-readable name of this host, at most 32 bytes; longer ones are cut.
+        pub label: String = String::new(),
+        /// Lease of publications and subscriptions; they are renewed at a third. Default: 30 s.
+        pub lease: Duration = Duration::from_secs(30),
+        /// Maximum requests in progress. Default: 2,048; initially 64, and then as many as the rendezvous nodes accept.
+        pub requests_max: usize = 2_048,
+        /// Publications and subscriptions. Default: 1,000,000.
+        pub wishes_max: usize = 1_000_000,
     }
 }
 

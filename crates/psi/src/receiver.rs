@@ -46,19 +46,24 @@ const ENDED_KEPT: usize = 64;
 /// Tells by which face a packet with an FID leaves a node.
 pub type FaceOf<'a> = &'a mut dyn FnMut(&Fid) -> Option<FaceId>;
 
-/// All fetches of a node.
-pub struct Receiver {
-    config: TransferConfig,
-    pub(crate) transfers: FetchTable<Entry>,
-    /// The transfer and path of each flow number, which is in every request's tag.
-    flows: Vec<Option<(TransferId, PathId)>>,
-    /// Flow numbers that are given back, and when they may be used again.
-    resting: VecDeque<(Time, u16)>,
-    polled_at: Time,
-    /// Whether a fetch has ended since the last [`Receiver::poll_ended`].
-    pub news: bool,
-    /// Data packets that belong to no request of ours.
-    pub unsolicited: u64,
+tributary_core::declared! {
+    /// All fetches of a node.
+    pub struct Receiver {
+        config: TransferConfig = config,
+        pub(crate) transfers: FetchTable<Entry> = FetchTable::new((random.below(1 << 20) as u32 + 1) << 8, ENDED_KEPT),
+        /// The transfer and path of each flow number, which is in every request's tag.
+        flows: Vec<Option<(TransferId, PathId)>> = Vec::new(),
+        /// Flow numbers that are given back, and when they may be used again.
+        resting: VecDeque<(Time, u16)> = VecDeque::new(),
+        polled_at: Time = Time::ZERO,
+        /// Whether a fetch has ended since the last [`Receiver::poll_ended`].
+        pub news: bool = false,
+        /// Data packets that belong to no request of ours.
+        pub unsolicited: u64 = 0,
+    }
+    /// A receiver without fetches. `random` chooses the first transfer number, so that transfers from before a restart
+    /// are not mistaken for its own.
+    pub fn new(config: TransferConfig, random: &mut Random) {}
 }
 
 pub(crate) struct Entry {
@@ -112,19 +117,6 @@ impl Pending {
 }
 
 impl Receiver {
-    /// A receiver without fetches. `random` chooses the first transfer number, so that transfers from before a restart
-    /// are not mistaken for its own.
-    pub fn new(config: TransferConfig, random: &mut Random) -> Receiver {
-        Receiver {
-            config,
-            transfers: FetchTable::new((random.below(1 << 20) as u32 + 1) << 8, ENDED_KEPT),
-            flows: Vec::new(),
-            resting: VecDeque::new(),
-            polled_at: Time::ZERO,
-            news: false,
-            unsolicited: 0,
-        }
-    }
     /// Starts a fetch; the node subscribes to its name.
     pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
         let id = self.transfers.number_for(&*fetch.opener);

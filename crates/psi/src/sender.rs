@@ -27,24 +27,28 @@ pub trait AnswerSink {
     fn answer(&mut self, header: &Header, packets: &mut Vec<(DataHeader, Bytes)>);
 }
 
-/// Published objects, and the answers to requests for their packets.
-pub struct Sender {
-    origin: u16,
-    pub(crate) objects: Catalogue<Cut>,
-    /// Requests answered.
-    pub requests: u64,
-    /// Packets sent.
-    pub packets: u64,
-    /// Requests for objects that are not published here.
-    pub unknown_objects: u64,
-    /// The answer that is being put together.
-    answer: Vec<(DataHeader, Bytes)>,
-    /// The first packet, within the current request, of a chunk that is not here yet.
-    not_yet: Option<u32>,
-    /// Whether receivers of the object of that request hear which chunks are here, or were given.
-    has_news: bool,
-    /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
-    pub(crate) waiting: WaitQueue<Request>,
+tributary_core::declared! {
+    /// Published objects, and the answers to requests for their packets.
+    pub struct Sender {
+        origin: u16 = node.0 as u16,
+        pub(crate) objects: Catalogue<Cut> = Catalogue::default(),
+        /// Requests answered.
+        pub requests: u64 = 0,
+        /// Packets sent.
+        pub packets: u64 = 0,
+        /// Requests for objects that are not published here.
+        pub unknown_objects: u64 = 0,
+        /// The answer that is being put together.
+        answer: Vec<(DataHeader, Bytes)> = Vec::new(),
+        /// The first packet, within the current request, of a chunk that is not here yet.
+        not_yet: Option<u32> = None,
+        /// Whether receivers of the object of that request hear which chunks are here, or were given.
+        has_news: bool = false,
+        /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
+        pub(crate) waiting: WaitQueue<Request> = WaitQueue::new(WAITING_MAX),
+    }
+    /// A source in `node` without objects.
+    pub fn new(node: NodeId) {}
 }
 
 /// How an object is cut into packets.
@@ -63,20 +67,6 @@ pub(crate) struct Cut {
 }
 
 impl Sender {
-    /// A source in `node` without objects.
-    pub fn new(node: NodeId) -> Sender {
-        Sender {
-            origin: node.0 as u16,
-            objects: Catalogue::default(),
-            requests: 0,
-            packets: 0,
-            unknown_objects: 0,
-            answer: Vec::new(),
-            not_yet: None,
-            has_news: false,
-            waiting: WaitQueue::new(WAITING_MAX),
-        }
-    }
     /// Offers an object; an older one of the same name is dropped.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
         let stream = StreamKey::new(&reader.manifest().object_id(), 0);

@@ -91,21 +91,17 @@ pub(super) struct Ports {
     pub(super) is_local: bool,
 }
 
-/// The last decision: packets come in batches of one path, which then needs no second decision. Its faces are those in
-/// [`Router::matches`].
-#[derive(Clone)]
-pub(super) struct Memo {
-    kind: FidKind,
-    salt: u8,
-    len: usize,
-    bytes: [u8; FID_BYTES_MAX],
-    arrived: Option<usize>,
-    ports: Ports,
-}
-
-impl Default for Memo {
-    fn default() -> Self {
-        Memo { kind: FidKind::List, salt: 0, len: 0, bytes: [0; FID_BYTES_MAX], arrived: None, ports: Ports::default() }
+tributary_core::declared! {
+    /// The last decision: packets come in batches of one path, which then needs no second decision. Its faces are those
+    /// in [`Router::matches`].
+    #[derive(Clone)]
+    pub(super) struct Memo {
+        kind: FidKind = FidKind::List,
+        salt: u8 = 0,
+        len: usize = 0,
+        bytes: [u8; FID_BYTES_MAX] = [0; FID_BYTES_MAX],
+        arrived: Option<usize> = None,
+        ports: Ports = Ports::default(),
     }
 }
 

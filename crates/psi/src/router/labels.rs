@@ -142,35 +142,27 @@ pub fn filter_bytes(words: &[u64], len: usize) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).take(len).collect()
 }
 
-/// Labels of all ports of one node, in the form that makes forwarding a few AND and compare per link.
-///
-/// Ports are numbered in the order of [`LabelTables::set_ports`]. Tables are made when a filter size and salt first
-/// occurs and kept, up to `tables_max`; one more empties them all, so that filters of all sizes and salts cannot fill
-/// the memory.
-pub struct LabelTables {
-    /// The secret of the labels.
-    pub key: LabelKey,
-    bits: u8,
-    tables_max: usize,
-    ports: Vec<Port>,
-    list: Vec<ListLabel>,
-    bloom: Vec<Option<Box<[u64]>>>,
-    tables: usize,
+tributary_core::declared! {
+    /// Labels of all ports of one node, in the form that makes forwarding a few AND and compare per link.
+    ///
+    /// Ports are numbered in the order of [`LabelTables::set_ports`]. Tables are made when a filter size and salt first
+    /// occurs and kept, up to `tables_max`; one more empties them all, so that filters of all sizes and salts cannot
+    /// fill the memory.
+    pub struct LabelTables {
+        /// The secret of the labels.
+        pub key: LabelKey = LabelKey::new(secret),
+        bits: u8 = bits,
+        tables_max: usize = tables_max.max(1),
+        ports: Vec<Port> = Vec::new(),
+        list: Vec<ListLabel> = Vec::new(),
+        bloom: Vec<Option<Box<[u64]>>> = Vec::new(),
+        tables: usize = 0,
+    }
+    /// Tables of a node with this secret, labels of `bits` bits, and at most `tables_max` (at least 1) tables.
+    pub fn new(secret: &[u8; 16], bits: u8, tables_max: usize) {}
 }
 
 impl LabelTables {
-    /// Tables of a node with this secret, labels of `bits` bits, and at most `tables_max` (at least 1) tables.
-    pub fn new(secret: &[u8; 16], bits: u8, tables_max: usize) -> LabelTables {
-        LabelTables {
-            key: LabelKey::new(secret),
-            bits,
-            tables_max: tables_max.max(1),
-            ports: Vec::new(),
-            list: Vec::new(),
-            bloom: Vec::new(),
-            tables: 0,
-        }
-    }
     /// Sets the ports; numbers from now on follow this order.
     pub fn set_ports(&mut self, ports: Vec<Port>) {
         self.list = ports.iter().map(|port| self.key.list(*port)).collect();

@@ -42,90 +42,85 @@ use crate::{
     wire::{DataHeader, FID_BYTES_MAX, FIXED_BYTES, FLAG_MARKED, Header, PacketType, Routes},
 };
 
-/// Settings of a router.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RouterConfig {
-    /// The node; its low 16 bits name the cache in the packets that it answers with.
-    pub node: NodeId,
-    /// The secret of its link labels, random for each start.
-    pub secret: [u8; 16],
-    /// Whether packets are accepted only from faces whose neighbour has answered before, as is due where hellos are
-    /// authenticated. Default: false.
-    pub neighbours_only: bool,
-    /// Faces that one packet may leave by. Default: 32.
-    pub copies_max: usize,
-    /// Maximum faces. Default: 1,024.
-    pub faces_max: usize,
-    /// Maximum label tables, one per size and salt of Bloom filters in use. Default: 1,024.
-    pub label_tables_max: usize,
-    /// Maximum packets queued for one face. Default: 2,048.
-    pub queue_packets_max: usize,
-    /// Maximum bytes queued for one face. Default: 8 MiB.
-    pub queue_bytes_max: usize,
-    /// Bytes in a face's queue from which on packets are marked; `None` disables marks. Default: `None`.
-    pub mark_bytes: Option<usize>,
-    /// Bytes of the packet cache; zero disables it. Default: 64 MiB.
-    pub cache_bytes: ByteCount,
-    /// Name of the cache policy, one of [`cache::POLICIES`]; an unknown one means the first. Default: the first.
-    pub cache_policy: alloc::string::String,
-    /// What the cache keeps of payloads. Default: copies.
-    pub cache_memory: PayloadMemory,
-    /// Maximum packets that a router with a cache awaits on behalf of several receivers; zero disables it. Default:
-    /// 65,536.
-    pub pending_packets_max: usize,
-    /// How long after a request others for the same packet wait for its answer. Default: 2 s.
-    pub pending_lifetime: Duration,
-}
-
-impl RouterConfig {
-    /// Defaults for `node` with this secret.
-    pub fn new(node: NodeId, secret: [u8; 16]) -> RouterConfig {
-        RouterConfig {
-            node,
-            secret,
-            neighbours_only: false,
-            copies_max: 32,
-            faces_max: 1024,
-            label_tables_max: 1024,
-            queue_packets_max: 2048,
-            queue_bytes_max: 8 << 20,
-            mark_bytes: None,
-            cache_bytes: ByteCount(64 << 20),
-            cache_policy: cache::POLICIES[0].0.into(),
-            cache_memory: PayloadMemory::Copied,
-            pending_packets_max: 65_536,
-            pending_lifetime: Duration::from_secs(2),
-        }
+tributary_core::declared! {
+    /// Settings of a router.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct RouterConfig {
+        /// The node; its low 16 bits name the cache in the packets that it answers with.
+        pub node: NodeId = node,
+        /// The secret of its link labels, random for each start.
+        pub secret: [u8; 16] = secret,
+        /// Whether packets are accepted only from faces whose neighbour has answered before, as is due where hellos are
+        /// authenticated. Default: false.
+        pub neighbours_only: bool = false,
+        /// Faces that one packet may leave by. Default: 32.
+        pub copies_max: usize = 32,
+        /// Maximum faces. Default: 1,024.
+        pub faces_max: usize = 1024,
+        /// Maximum label tables, one per size and salt of Bloom filters in use. Default: 1,024.
+        pub label_tables_max: usize = 1024,
+        /// Maximum packets queued for one face. Default: 2,048.
+        pub queue_packets_max: usize = 2048,
+        /// Maximum bytes queued for one face. Default: 8 MiB.
+        pub queue_bytes_max: usize = 8 << 20,
+        /// Bytes in a face's queue from which on packets are marked; `None` disables marks. Default: `None`.
+        pub mark_bytes: Option<usize> = None,
+        /// Bytes of the packet cache; zero disables it. Default: 64 MiB.
+        pub cache_bytes: ByteCount = ByteCount(64 << 20),
+        /// Name of the cache policy, one of [`cache::POLICIES`]; an unknown one means the first. Default: the first.
+        pub cache_policy: alloc::string::String = cache::POLICIES[0].0.into(),
+        /// What the cache keeps of payloads. Default: copies.
+        pub cache_memory: PayloadMemory = PayloadMemory::Copied,
+        /// Maximum packets that a router with a cache awaits on behalf of several receivers; zero disables it. Default:
+        /// 65,536.
+        pub pending_packets_max: usize = 65_536,
+        /// How long after a request others for the same packet wait for its answer. Default: 2 s.
+        pub pending_lifetime: Duration = Duration::from_secs(2),
     }
+    /// Defaults for `node` with this secret.
+    pub fn new(node: NodeId, secret: [u8; 16]) {}
 }
 
-/// The forwarder of one node.
-///
-/// Order of calls: after each [`Router::forward`] or [`Router::originate`] look at the [`Verdict`]; then
-/// [`Router::poll_transmit`] until it returns `None`. A face carries nothing until [`Router::set_face_up`] reports that
-/// its neighbour answers.
-pub struct Router {
-    config: RouterConfig,
-    tables: LabelTables,
-    faces: Vec<Face>,
-    face_index: HashMap<FaceId, usize, FxBuildHasher>,
-    /// The face of the last packet, which most often is the next packet's too.
-    arrived_last: Option<(FaceId, usize)>,
-    up: Vec<u64>,
-    matches: Vec<u64>,
-    scratch: Vec<u64>,
-    bitmaps: [BitmapTable; 2],
-    keys: CapabilityKeys,
-    verified: Verified,
-    cache: Option<PacketCache>,
-    /// Counters of the requests for packets that other receivers had requested.
-    pub(crate) pending: PendingPackets,
-    queued: usize,
-    spare: Option<Batch>,
-    next_face: usize,
-    memo: Memo,
-    /// Its counters.
-    pub stats: RouterStats,
+tributary_core::declared! {
+    /// The forwarder of one node.
+    ///
+    /// Order of calls: after each [`Router::forward`] or [`Router::originate`] look at the [`Verdict`]; then
+    /// [`Router::poll_transmit`] until it returns `None`. A face carries nothing until [`Router::set_face_up`] reports
+    /// that its neighbour answers.
+    pub struct Router {
+        tables: LabelTables = LabelTables::new(&config.secret, LABEL_BITS, config.label_tables_max),
+        faces: Vec<Face> = Vec::new(),
+        face_index: HashMap<FaceId, usize, FxBuildHasher> = HashMap::with_hasher(FxBuildHasher),
+        /// The face of the last packet, which most often is the next packet's too.
+        arrived_last: Option<(FaceId, usize)> = None,
+        up: Vec<u64> = Vec::new(),
+        matches: Vec<u64> = Vec::new(),
+        scratch: Vec<u64> = Vec::new(),
+        bitmaps: [BitmapTable; 2] = Default::default(),
+        keys: CapabilityKeys = CapabilityKeys::new(),
+        verified: Verified = Verified::default(),
+        cache: Option<PacketCache> = cache,
+        /// Counters of the requests for packets that other receivers had requested.
+        pub(crate) pending: PendingPackets = PendingPackets::new(config.pending_packets_max, config.pending_lifetime),
+        queued: usize = 0,
+        spare: Option<Batch> = None,
+        next_face: usize = 0,
+        memo: Memo = Memo::default(),
+        /// Its counters.
+        pub stats: RouterStats = RouterStats::default(),
+        config: RouterConfig = config,
+    }
+    fn start(config: RouterConfig) {
+        let policy = |name: &str| PacketCache::new(config.cache_bytes, name);
+        let cache = match config.cache_bytes {
+            ByteCount(0) => None,
+            _ => policy(&config.cache_policy).or_else(|| policy(cache::POLICIES[0].0)),
+        };
+        let cache = cache.map(|mut cache| {
+            cache.set_memory(config.cache_memory);
+            cache
+        });
+    }
 }
 
 /// What became of a packet.
@@ -213,35 +208,7 @@ pub mod reason {
 impl Router {
     /// A router without faces.
     pub fn new(config: RouterConfig) -> Router {
-        let policy = |name: &str| PacketCache::new(config.cache_bytes, name);
-        let cache = match config.cache_bytes {
-            ByteCount(0) => None,
-            _ => policy(&config.cache_policy).or_else(|| policy(cache::POLICIES[0].0)),
-        };
-        let cache = cache.map(|mut cache| {
-            cache.set_memory(config.cache_memory);
-            cache
-        });
-        let mut router = Router {
-            tables: LabelTables::new(&config.secret, LABEL_BITS, config.label_tables_max),
-            faces: Vec::new(),
-            face_index: HashMap::with_hasher(FxBuildHasher),
-            arrived_last: None,
-            up: Vec::new(),
-            matches: Vec::new(),
-            scratch: Vec::new(),
-            bitmaps: Default::default(),
-            keys: CapabilityKeys::new(),
-            verified: Verified::default(),
-            cache,
-            pending: PendingPackets::new(config.pending_packets_max, config.pending_lifetime),
-            queued: 0,
-            spare: None,
-            next_face: 0,
-            memo: Memo::default(),
-            stats: RouterStats::default(),
-            config,
-        };
+        let mut router = Router::start(config);
         router.on_ports_changed();
         router
     }

@@ -18,57 +18,50 @@ const GREETED_MAX: usize = 16;
 /// How long data alone keeps a neighbour up whose hellos are queued behind it. Hellos are authentic, data need not be.
 const INDIRECT_MAX: Duration = Duration::from_secs(60);
 
-/// State of one face.
-#[derive(Default)]
-pub(super) struct Face {
-    pub(super) options: FaceOptions,
-    /// Whether only answers may be sent over it: an unsolicited face that has not shown that it receives them.
-    pub(super) awaits_proof: bool,
-    /// Only a node that receives hellos on this face can echo it.
-    pub(super) nonce: u64,
-    /// A newcomer's answers to hellos up to here prove nothing: an answer from an earlier neighbour's time may be
-    /// replayed.
-    stale_us: u64,
-    /// When a sender that claims the place of a neighbour that is up was last answered.
-    answered_at: Option<Time>,
-    pub(super) hello_due: Time,
-    /// After the neighbour fell silent: until when hellos are sent more often, so that its return is noticed soon.
-    eager_until: Time,
-    pub(super) peer: Option<Peer>,
-    pub(super) up: bool,
-    pub(super) version_noted: bool,
-    loop_noted: bool,
-    /// Largest datagram received in this turn and in the one before, in bytes.
-    received_max: [u32; 2],
-    received_turn: Time,
-    pub(super) mtu: u32,
-    probe_attempts: u32,
-    pub(super) probe_due: Option<Time>,
-    sent_us: u64,
-    pub(super) used_kbps: u32,
-    pub(super) advertised: Option<Adjacency>,
-    /// How slow the link is.
-    pub(super) pace: LinkPace,
-    /// When hellos were sent, by this node's clock in microseconds, and their bytes.
-    greeted: VecDeque<(u64, usize)>,
-    /// The intervals of sent and received hellos.
-    ramp: Ramp,
-    cadence: Cadence,
-    /// The last beacons sent: by manager, its state at the time, and their interval.
-    pub(super) beacons: BTreeMap<NodeId, ((u64, u32, ManagerState), Ramp)>,
+tributary_core::declared! {
+    /// State of one face.
+    #[derive(Default)]
+    pub(super) struct Face {
+        /// Whether only answers may be sent over it: an unsolicited face that has not shown that it receives them.
+        pub(super) awaits_proof: bool = false,
+        /// Only a node that receives hellos on this face can echo it.
+        pub(super) nonce: u64 = nonce,
+        /// A newcomer's answers to hellos up to here prove nothing: an answer from an earlier neighbour's time may be
+        /// replayed.
+        stale_us: u64 = 0,
+        /// When a sender that claims the place of a neighbour that is up was last answered.
+        answered_at: Option<Time> = None,
+        pub(super) hello_due: Time = now,
+        /// After the neighbour fell silent: until when hellos are sent more often, so that its return is noticed soon.
+        eager_until: Time = Time::default(),
+        pub(super) peer: Option<Peer> = None,
+        pub(super) up: bool = false,
+        pub(super) version_noted: bool = false,
+        loop_noted: bool = false,
+        /// Largest datagram received in this turn and in the one before, in bytes.
+        received_max: [u32; 2] = Default::default(),
+        received_turn: Time = now,
+        pub(super) mtu: u32 = options.mtu.min(MTU_LADDER[0]),
+        probe_attempts: u32 = 0,
+        pub(super) probe_due: Option<Time> = None,
+        sent_us: u64 = 0,
+        pub(super) used_kbps: u32 = 0,
+        pub(super) advertised: Option<Adjacency> = None,
+        /// How slow the link is.
+        pub(super) pace: LinkPace = LinkPace::default(),
+        /// When hellos were sent, by this node's clock in microseconds, and their bytes.
+        greeted: VecDeque<(u64, usize)> = VecDeque::new(),
+        /// The intervals of sent and received hellos.
+        ramp: Ramp = Ramp::default(),
+        cadence: Cadence = Cadence::default(),
+        /// The last beacons sent: by manager, its state at the time, and their interval.
+        pub(super) beacons: BTreeMap<NodeId, ((u64, u32, ManagerState), Ramp)> = BTreeMap::new(),
+        pub(super) options: FaceOptions = options,
+    }
+    pub(super) fn new(now: Time, options: FaceOptions, nonce: u64) {}
 }
 
 impl Face {
-    pub(super) fn new(now: Time, options: FaceOptions, nonce: u64) -> Face {
-        Face {
-            mtu: options.mtu.min(MTU_LADDER[0]),
-            options,
-            nonce,
-            hello_due: now,
-            received_turn: now,
-            ..Face::default()
-        }
-    }
     /// The time between two hellos of the neighbour, as far as this end can measure it.
     fn expected_interval(&self, base: Duration) -> Duration {
         self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
@@ -100,38 +93,24 @@ impl Face {
     }
 }
 
-/// The node at the other end, according to its last hello.
-pub(super) struct Peer {
-    pub(super) node: NodeId,
-    /// Its nonce here: a sender without it cannot act for the node.
-    pub(super) nonce: u64,
-    pub(super) face: FaceId,
-    pub(super) roles: Roles,
-    pub(super) label: String,
-    /// When its last packet arrived.
-    pub(super) heard: Time,
-    /// When its last hello arrived.
-    pub(super) greeted: Time,
-    pub(super) sent_us: u64,
-    pub(super) echo_us: u64,
-    pub(super) rtt: Option<Duration>,
-}
-
-impl Peer {
-    fn new(now: Time, hello: &Hello) -> Peer {
-        Peer {
-            node: hello.node,
-            nonce: hello.nonce,
-            face: hello.face,
-            roles: hello.roles,
-            label: hello.label.clone(),
-            heard: now,
-            greeted: now,
-            sent_us: hello.sent_us,
-            echo_us: 0,
-            rtt: None,
-        }
+tributary_core::declared! {
+    /// The node at the other end, according to its last hello.
+    pub(super) struct Peer {
+        pub(super) node: NodeId = hello.node,
+        /// Its nonce here: a sender without it cannot act for the node.
+        pub(super) nonce: u64 = hello.nonce,
+        pub(super) face: FaceId = hello.face,
+        pub(super) roles: Roles = hello.roles,
+        pub(super) label: String = hello.label.clone(),
+        /// When its last packet arrived.
+        pub(super) heard: Time = now,
+        /// When its last hello arrived.
+        pub(super) greeted: Time = now,
+        pub(super) sent_us: u64 = hello.sent_us,
+        pub(super) echo_us: u64 = 0,
+        pub(super) rtt: Option<Duration> = None,
     }
+    fn new(now: Time, hello: &Hello) {}
 }
 
 impl Neighbour {

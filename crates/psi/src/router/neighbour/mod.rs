@@ -44,32 +44,36 @@ use beacon::Manager;
 use hello::Face;
 use trust::Trust;
 
-/// The neighbour protocol of one node.
-///
-/// After each `handle_*` or command, drain [`Neighbour::poll_face`] (into [`super::Router::set_face_up`]),
-/// [`Neighbour::poll_packet`], [`Neighbour::poll_link_state`], [`Neighbour::poll_beacon`] (into a topology manager of
-/// this node) and [`Neighbour::poll_event`]; then call [`Neighbour::poll_timeout`].
-pub struct Neighbour {
-    config: NeighbourConfig,
-    key: LabelKey,
-    faces: BTreeMap<FaceId, Face>,
-    managers: BTreeMap<NodeId, Manager>,
-    routes: Option<Routes>,
-    /// In a network with an authority: the identities and permissions of neighbours.
-    trust: Option<Trust>,
-    term: u32,
-    sequence: u32,
-    /// Nonces drawn so far.
-    nonces: u64,
-    link_state_due: Option<Time>,
-    link_state_sent: Time,
-    /// The present time between link states while nothing changes.
-    link_state_refresh: Duration,
-    link_state_ready: Option<LinkState>,
-    packets: VecDeque<(FaceId, Vec<u8>)>,
-    face_changes: VecDeque<(FaceId, bool)>,
-    beacons: VecDeque<Beacon>,
-    events: VecDeque<Event>,
+tributary_core::declared! {
+    /// The neighbour protocol of one node.
+    ///
+    /// After each `handle_*` or command, drain [`Neighbour::poll_face`] (into [`super::Router::set_face_up`]),
+    /// [`Neighbour::poll_packet`], [`Neighbour::poll_link_state`], [`Neighbour::poll_beacon`] (into a topology manager
+    /// of this node) and [`Neighbour::poll_event`]; then call [`Neighbour::poll_timeout`].
+    pub struct Neighbour {
+        key: LabelKey = LabelKey::new(&config.secret),
+        faces: BTreeMap<FaceId, Face> = BTreeMap::new(),
+        managers: BTreeMap<NodeId, Manager> = BTreeMap::new(),
+        routes: Option<Routes> = None,
+        /// In a network with an authority: the identities and permissions of neighbours.
+        trust: Option<Trust> = None,
+        term: u32 = 0,
+        sequence: u32 = 0,
+        /// Nonces drawn so far.
+        nonces: u64 = 0,
+        link_state_due: Option<Time> = None,
+        link_state_sent: Time = Time::ZERO,
+        /// The present time between link states while nothing changes.
+        link_state_refresh: Duration = LINK_STATE_REFRESH,
+        link_state_ready: Option<LinkState> = None,
+        packets: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        face_changes: VecDeque<(FaceId, bool)> = VecDeque::new(),
+        beacons: VecDeque<Beacon> = VecDeque::new(),
+        events: VecDeque<Event> = VecDeque::new(),
+        config: NeighbourConfig = config,
+    }
+    /// A node without faces.
+    pub fn new(config: NeighbourConfig) {}
 }
 
 /// A topology manager that can be reached.
@@ -117,28 +121,6 @@ pub mod reason {
 }
 
 impl Neighbour {
-    /// A node without faces.
-    pub fn new(config: NeighbourConfig) -> Neighbour {
-        Neighbour {
-            key: LabelKey::new(&config.secret),
-            faces: BTreeMap::new(),
-            managers: BTreeMap::new(),
-            routes: None,
-            trust: None,
-            term: 0,
-            sequence: 0,
-            nonces: 0,
-            link_state_due: None,
-            link_state_sent: Time::ZERO,
-            link_state_refresh: LINK_STATE_REFRESH,
-            link_state_ready: None,
-            packets: VecDeque::new(),
-            face_changes: VecDeque::new(),
-            beacons: VecDeque::new(),
-            events: VecDeque::new(),
-            config,
-        }
-    }
     /// Adds a face and sends hellos over it. A known face gets the new options. Returns false at the limit.
     pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if let Some(state) = self.faces.get_mut(&face) {
