@@ -13,85 +13,91 @@ use crate::{
     wire::{Certificate, Secret, SignKey},
 };
 
-/// An NDN node's settings. Values that the paper leaves open have a documented default.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Config {
-    /// The node's id, unique among the sources of an object.
-    pub node: NodeId,
-    /// Its human-readable name, at most 32 bytes; producers sign with it as key locator.
-    pub label: String,
-    /// Seed of its random streams, labels and nonces; must differ from node to node and from start to start.
-    pub seed: u64,
-    /// Bytes of the content store; zero for none. Default: 64 MiB.
-    pub cache_bytes: ByteCount,
-    /// Maximum packets of the content store. Default: as many as its bytes allow.
-    pub cache_packets_max: Option<usize>,
-    /// Share of the Data passing by that it keeps, by chance, 0 to 1. Default: 1.
-    pub cache_share: f64,
-    /// Its policy: `lru`, `fifo` or `priority`. Default: `lru`.
-    pub cache_policy: String,
-    /// Strategy of prefixes for which none is chosen. Default: `best-route`.
-    pub strategy: String,
-    /// How long its forwarder suppresses a duplicate of a pending Interest: initial and maximum; it doubles. Default:
-    /// 10 to 250 ms, as in NFD.
-    pub suppression: (Duration, Duration),
-    /// Flows in the acceleration base. Default: 4,096. PTP §4 B 2.
-    pub fab_flows: usize,
-    /// Whether tags are recorded and followed. Default: yes.
-    pub path_tags: bool,
-    /// Whether Data for probes carries the rates of this node's links, measured on faces without a configured rate.
-    /// Default: yes.
-    pub tell_rates: bool,
-    /// How labels are written. Default: at random.
-    pub labels: LabelScheme,
-    /// What becomes of tags that cannot be followed. Default: by name.
-    pub invalid_path: InvalidPath,
-    /// Whether labels are written into every Data, not only into answers to probes: the consumers of OMCC-RF
-    /// distinguish paths by them. Default: no.
-    pub label_all: bool,
-    /// Content bytes of a segment that is published, 64 to 8,000; it fits a datagram with its name and signature.
-    /// Default: 1,200. The paper has 1,024.
-    pub segment_bytes: u16,
-    /// Names of this network, for forwarding hints. Default: none.
-    pub regions: Vec<Name>,
-    /// The link service of faces to other machines without a separate setting, including unsolicited ones and those
-    /// made by command. Default: none.
-    pub link_service: LinkService,
-    /// What single faces are like. Default: none.
-    pub link_services: BTreeMap<FaceId, LinkService>,
-    /// Routes through neighbours; they return with their face. Default: none.
-    pub routes: Vec<StaticRoute>,
-    /// Neighbours at which to register the prefixes of local publications. Default: none.
-    pub registrars: Vec<Registrar>,
-    /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
-    pub transit: Transit,
-    /// The commands that are accepted, including neighbours'. Default: any from this machine.
-    pub management: ManagementTrust,
-    /// Limits of its tables and queues.
-    pub limits: RouterLimits,
-    /// Whether neighbours may register prefixes here. Default: no.
-    pub remote_registration: RemoteRegistration,
-    /// Names below which they may; without any, all but the root and the reserved ones. Default: none.
-    pub registration_prefixes: Vec<Name>,
-    /// Names that only some neighbours may request. Default: none.
-    pub readers: Vec<NameReaders>,
-    /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
-    pub echoes_per_second: u32,
-    /// How published Data is signed. Default: by digest.
-    pub signature: DataSignature,
-    /// Keys shared with the publishers below a prefix. Default: none.
-    pub shared_keys: Vec<SharedKey>,
-    /// Whether unsigned objects without a manifest are fetched. Default: yes, with a notice.
-    pub unsigned: Unsigned,
-    /// Trust anchors: objects below an anchor's prefixes are accepted only if the anchor vouches for them. Default:
-    /// none.
-    pub anchors: Anchors,
-    /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
-    pub epoch: Duration,
-    /// How paths are found and chosen.
-    pub paths: PathConfig,
-    /// How transfers are run.
-    pub transfer: TransferConfig,
+tributary_core::declared! {
+    /// An NDN node's settings. Values that the paper leaves open have a documented default.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct Config {
+        /// The node's id, unique among the sources of an object.
+        pub node: NodeId = node_of_label(label),
+        /// Its human-readable name, at most 32 bytes; producers sign with it as key locator.
+        pub label: String = label.into(),
+        /// Seed of its random streams, labels and nonces; must differ from node to node and from start to start.
+        pub seed: u64 = seed,
+        /// Bytes of the content store; zero for none. Default: 64 MiB.
+        pub cache_bytes: ByteCount = ByteCount(64 << 20),
+        /// Maximum packets of the content store. Default: as many as its bytes allow.
+        pub cache_packets_max: Option<usize> = None,
+        /// Share of the Data passing by that it keeps, by chance, 0 to 1. Default: 1.
+        pub cache_share: f64 = 1.0,
+        /// Its policy: `lru`, `fifo` or `priority`. Default: `lru`.
+        pub cache_policy: String = "lru".into(),
+        /// Strategy of prefixes for which none is chosen. Default: `best-route`.
+        pub strategy: String = "best-route".into(),
+        /// How long its forwarder suppresses a duplicate of a pending Interest: initial and maximum; it doubles.
+        /// Default: 10 to 250 ms, as in NFD.
+        pub suppression: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250)),
+        /// Flows in the acceleration base. Default: 4,096. PTP §4 B 2.
+        pub fab_flows: usize = 4096,
+        /// Whether tags are recorded and followed. Default: yes.
+        pub path_tags: bool = true,
+        /// Whether Data for probes carries the rates of this node's links, measured on faces without a configured rate.
+        /// Default: yes.
+        pub tell_rates: bool = true,
+        /// How labels are written. Default: at random.
+        pub labels: LabelScheme = LabelScheme::Random,
+        /// What becomes of tags that cannot be followed. Default: by name.
+        pub invalid_path: InvalidPath = InvalidPath::ByName,
+        /// Whether labels are written into every Data, not only into answers to probes: the consumers of OMCC-RF
+        /// distinguish paths by them. Default: no.
+        pub label_all: bool = false,
+        /// Content bytes of a segment that is published, 64 to 8,000; it fits a datagram with its name and signature.
+        /// Default: 1,200. The paper has 1,024.
+        pub segment_bytes: u16 = 1200,
+        /// Names of this network, for forwarding hints. Default: none.
+        pub regions: Vec<Name> = Vec::new(),
+        /// The link service of faces to other machines without a separate setting, including unsolicited ones and those
+        /// made by command. Default: none.
+        pub link_service: LinkService = LinkService::default(),
+        /// What single faces are like. Default: none.
+        pub link_services: BTreeMap<FaceId, LinkService> = BTreeMap::new(),
+        /// Routes through neighbours; they return with their face. Default: none.
+        pub routes: Vec<StaticRoute> = Vec::new(),
+        /// Neighbours at which to register the prefixes of local publications. Default: none.
+        pub registrars: Vec<Registrar> = Vec::new(),
+        /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
+        pub transit: Transit = Transit::Allowed,
+        /// The commands that are accepted, including neighbours'. Default: any from this machine.
+        pub management: ManagementTrust = ManagementTrust::AnyLocal,
+        /// Limits of its tables and queues.
+        pub limits: RouterLimits = RouterLimits::default(),
+        /// Whether neighbours may register prefixes here. Default: no.
+        pub remote_registration: RemoteRegistration = RemoteRegistration::Refused,
+        /// Names below which they may; without any, all but the root and the reserved ones. Default: none.
+        pub registration_prefixes: Vec<Name> = Vec::new(),
+        /// Names that only some neighbours may request. Default: none.
+        pub readers: Vec<NameReaders> = Vec::new(),
+        /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
+        pub echoes_per_second: u32 = 100,
+        /// How published Data is signed. Default: by digest.
+        pub signature: DataSignature = DataSignature::Digest,
+        /// Keys shared with the publishers below a prefix. Default: none.
+        pub shared_keys: Vec<SharedKey> = Vec::new(),
+        /// Whether unsigned objects without a manifest are fetched. Default: yes, with a notice.
+        pub unsigned: Unsigned = Unsigned::Fetched,
+        /// Trust anchors: objects below an anchor's prefixes are accepted only if the anchor vouches for them. Default:
+        /// none.
+        pub anchors: Anchors = Anchors::default(),
+        /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
+        pub epoch: Duration = Duration::ZERO,
+        /// How paths are found and chosen.
+        pub paths: PathConfig = PathConfig::default(),
+        /// How transfers are run.
+        // A fetch over one path would take a fetch over several paths that share its link for a rival, which costs
+        // it a tenth of its share; sub-flows of a group do not look for rivals.
+        pub transfer: TransferConfig = TransferConfig { watch_rivals: false, ..TransferConfig::default() },
+    }
+    /// Defaults for a node called `label`.
+    pub fn new(label: &str, seed: u64) {}
 }
 
 /// A route of the configuration.
@@ -235,87 +241,29 @@ impl DataSignature {
     }
 }
 
-/// How a consumer finds and chooses paths. PTP §3 A, §4 C.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PathConfig {
-    /// Maximum paths in use (paper: N). Default: 10, as in §6 A.
-    pub in_use_max: usize,
-    /// Time between changes of the paths in use (paper: T). Default: 10 s, as in §6 A.
-    pub change_interval: Duration,
-    /// Time between probing Interests. Default: 100 ms, as in §3 A.
-    pub probe_interval: Duration,
-    /// Maximum time between probing Interests: it grows while none brings anything new, and doubles while they are
-    /// rejected (Nack: no route, congestion). The paper's probes keep their rate. Default: 1 s.
-    pub probe_interval_max: Duration,
-    /// Probing Interests sent at once at the start. Default: 4.
-    pub probes_initial: u32,
-    /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `spread`; the paper has
-    /// `bandwidth`.
-    pub selection: String,
-    /// Minimum lifetime of an Interest, and its lifetime while its path is unknown. Default: 2 s.
-    pub interest_lifetime: Duration,
-    /// Maximum lifetime of an Interest. Its lifetime is twice the timeout from its path's round trips, including
-    /// queueing, so that none expires before its Data arrives. Default: 30 s.
-    pub interest_lifetime_max: Duration,
-}
-
-impl Default for PathConfig {
-    fn default() -> Self {
-        PathConfig {
-            in_use_max: 10,
-            change_interval: Duration::from_secs(10),
-            probe_interval: Duration::from_millis(100),
-            probe_interval_max: Duration::from_secs(1),
-            probes_initial: 4,
-            selection: "spread".into(),
-            interest_lifetime: Duration::from_secs(2),
-            interest_lifetime_max: Duration::from_secs(30),
-        }
-    }
-}
-
-impl Config {
-    /// Defaults for a node called `label`.
-    pub fn new(label: &str, seed: u64) -> Config {
-        Config {
-            node: node_of_label(label),
-            label: label.into(),
-            seed,
-            cache_bytes: ByteCount(64 << 20),
-            cache_packets_max: None,
-            cache_share: 1.0,
-            cache_policy: "lru".into(),
-            strategy: "best-route".into(),
-            suppression: (Duration::from_millis(10), Duration::from_millis(250)),
-            fab_flows: 4096,
-            path_tags: true,
-            tell_rates: true,
-            labels: LabelScheme::Random,
-            invalid_path: InvalidPath::ByName,
-            label_all: false,
-            segment_bytes: 1200,
-            regions: Vec::new(),
-            link_service: LinkService::default(),
-            link_services: BTreeMap::new(),
-            routes: Vec::new(),
-            registrars: Vec::new(),
-            transit: Transit::Allowed,
-            management: ManagementTrust::AnyLocal,
-            limits: RouterLimits::default(),
-            remote_registration: RemoteRegistration::Refused,
-            registration_prefixes: Vec::new(),
-            readers: Vec::new(),
-            echoes_per_second: 100,
-            signature: DataSignature::Digest,
-            shared_keys: Vec::new(),
-            unsigned: Unsigned::Fetched,
-            anchors: Anchors::default(),
-            epoch: Duration::ZERO,
-            paths: PathConfig::default(),
-            // A fetch over one path would take a fetch over several paths that share its link for a rival, which costs
-            // it a tenth of its share; sub-flows of a group do not look for rivals.
-            transfer: TransferConfig { watch_rivals: false, ..TransferConfig::default() },
-        }
+tributary_core::declared! {
+    /// How a consumer finds and chooses paths. PTP §3 A, §4 C.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct PathConfig {
+        /// Maximum paths in use (paper: N). Default: 10, as in §6 A.
+        pub in_use_max: usize = 10,
+        /// Time between changes of the paths in use (paper: T). Default: 10 s, as in §6 A.
+        pub change_interval: Duration = Duration::from_secs(10),
+        /// Time between probing Interests. Default: 100 ms, as in §3 A.
+        pub probe_interval: Duration = Duration::from_millis(100),
+        /// Maximum time between probing Interests: it grows while none brings anything new, and doubles while they are
+        /// rejected (Nack: no route, congestion). The paper's probes keep their rate. Default: 1 s.
+        pub probe_interval_max: Duration = Duration::from_secs(1),
+        /// Probing Interests sent at once at the start. Default: 4.
+        pub probes_initial: u32 = 4,
+        /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `spread`; the paper has
+        /// `bandwidth`.
+        pub selection: String = "spread".into(),
+        /// Minimum lifetime of an Interest, and its lifetime while its path is unknown. Default: 2 s.
+        pub interest_lifetime: Duration = Duration::from_secs(2),
+        /// Maximum lifetime of an Interest. Its lifetime is twice the timeout from its path's round trips, including
+        /// queueing, so that none expires before its Data arrives. Default: 30 s.
+        pub interest_lifetime_max: Duration = Duration::from_secs(30),
     }
 }
 

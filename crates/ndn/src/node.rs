@@ -58,31 +58,26 @@ enum Wake {
     Registrations,
 }
 
-/// A node of the NDN family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
-pub struct NdnNode {
-    pub(crate) router: Router,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
-    pub(crate) registrations: Registrations,
-    /// What a routing daemon of this machine advertises.
-    readvertised: Registrations,
-    random: Random,
-    /// Faces that only packets announced; all packets to them are answers.
-    pub(crate) unsolicited: UnsolicitedFaces,
-    /// Faces that the driver has opened on request, and those whose addresses it must report.
-    opened: BTreeSet<FaceId>,
-    locating: BTreeSet<FaceId>,
-    pub(crate) events: Events,
-}
-
-impl NdnNode {
-    /// A node that signs its publications as configured.
-    pub fn new(config: Config) -> NdnNode {
-        let key = config.signature.key();
-        NdnNode::with_key(config, key)
+tributary_core::declared! {
+    /// A node of the NDN family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
+    pub struct NdnNode {
+        pub(crate) router: Router = router,
+        pub(crate) sender: Sender = sender,
+        pub(crate) receiver: Receiver = Receiver::new(&config, Random::new(config.seed, 7)),
+        pub(crate) registrations: Registrations = registrations,
+        /// What a routing daemon of this machine advertises.
+        readvertised: Registrations = readvertised,
+        random: Random = Random::new(config.seed, 9),
+        /// Faces that only packets announced; all packets to them are answers.
+        pub(crate) unsolicited: UnsolicitedFaces =
+            UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
+        /// Faces that the driver has opened on request, and those whose addresses it must report.
+        opened: BTreeSet<FaceId> = BTreeSet::new(),
+        locating: BTreeSet<FaceId> = BTreeSet::new(),
+        pub(crate) events: Events = Events::default(),
     }
     /// A node that signs the Data that it publishes with `key`.
-    pub fn with_key(config: Config, key: SignKey) -> NdnNode {
+    pub fn with_key(config: Config, key: SignKey) {
         let mut random = Random::new(config.seed, config.node.0);
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
@@ -104,18 +99,14 @@ impl NdnNode {
             router.register(&name, route);
             registrations.add(Time::ZERO, &name);
         }
-        NdnNode {
-            sender,
-            receiver: Receiver::new(&config, Random::new(config.seed, 7)),
-            registrations,
-            readvertised,
-            random: Random::new(config.seed, 9),
-            router,
-            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
-            opened: BTreeSet::new(),
-            locating: BTreeSet::new(),
-            events: Events::default(),
-        }
+    }
+}
+
+impl NdnNode {
+    /// A node that signs its publications as configured.
+    pub fn new(config: Config) -> NdnNode {
+        let key = config.signature.key();
+        NdnNode::with_key(config, key)
     }
     /// Its settings.
     pub fn config(&self) -> &Config {

@@ -23,18 +23,22 @@ use super::{
 };
 use crate::wire::NameView;
 
-/// The acceleration base.
-#[derive(Clone, Debug)]
-pub struct Fab {
-    table: HashTable<u32>,
-    slots: Vec<Slot>,
-    newest: u32,
-    oldest: u32,
-    capacity: usize,
-    /// The generation of the FIB that all slots are of.
-    generation: u64,
-    /// Look-ups that found their flow, and those that did not.
-    pub hits_and_misses: (u64, u64),
+tributary_core::declared! {
+    /// The acceleration base.
+    #[derive(Clone, Debug)]
+    pub struct Fab {
+        table: HashTable<u32> = HashTable::with_capacity(capacity),
+        slots: Vec<Slot> = Vec::new(),
+        newest: u32 = NONE,
+        oldest: u32 = NONE,
+        capacity: usize = capacity,
+        /// The generation of the FIB that all slots are of.
+        generation: u64 = 0,
+        /// Look-ups that found their flow, and those that did not.
+        pub hits_and_misses: (u64, u64) = (0, 0),
+    }
+    /// A base for at most `capacity` flows; zero disables it.
+    pub fn new(capacity: usize) {}
 }
 
 #[derive(Clone, Debug)]
@@ -51,18 +55,6 @@ struct Slot {
 const NONE: u32 = u32::MAX;
 
 impl Fab {
-    /// A base for at most `capacity` flows; zero disables it.
-    pub fn new(capacity: usize) -> Self {
-        Fab {
-            table: HashTable::with_capacity(capacity),
-            slots: Vec::new(),
-            newest: NONE,
-            oldest: NONE,
-            capacity,
-            generation: 0,
-            hits_and_misses: (0, 0),
-        }
-    }
     /// The FIB entry of a name with these prefixes, through the base if it knows the flow: a router's only lookup.
     pub fn longest_match(&mut self, fib: &Fib, name: NameView<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
         let depth = prefixes.depth().saturating_sub(1);

@@ -98,20 +98,16 @@ impl From<FaceOptions> for FaceProfile {
     }
 }
 
-/// Limits of one face.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FaceLimits {
-    /// Maximum queued packets. Default: 4,096.
-    pub queue_packets_max: usize,
-    /// Their maximum bytes. Default: 8 MiB.
-    pub queue_bytes_max: usize,
-    /// Reassembly.
-    pub reassembly: ReassemblyLimits,
-}
-
-impl Default for FaceLimits {
-    fn default() -> Self {
-        FaceLimits { queue_packets_max: 4096, queue_bytes_max: 8 << 20, reassembly: ReassemblyLimits::default() }
+tributary_core::declared! {
+    /// Limits of one face.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct FaceLimits {
+        /// Maximum queued packets. Default: 4,096.
+        pub queue_packets_max: usize = 4096,
+        /// Their maximum bytes. Default: 8 MiB.
+        pub queue_bytes_max: usize = 8 << 20,
+        /// Reassembly.
+        pub reassembly: ReassemblyLimits = ReassemblyLimits::default(),
     }
 }
 
@@ -139,75 +135,53 @@ pub(crate) struct Arrived {
     pub(crate) is_marked: bool,
 }
 
-pub(crate) struct Face {
-    pub(crate) id: FaceId,
-    pub(crate) profile: FaceProfile,
-    pub(crate) up: bool,
-    pub(crate) counters: PacketCounters,
-    pub(crate) dropped: u64,
-    limits: FaceLimits,
-    next_sequence: u64,
-    reassembler: Reassembler,
-    path_mtu: Option<PathMtu>,
-    /// Differs from start to start.
-    boot: u64,
-    /// The number of the challenge whose answer proves that the neighbour receives packets at its address.
-    challenge: Option<u32>,
-    /// Whether it has answered that.
-    pub(crate) is_proven: bool,
-    /// The neighbour's answer to a question for its boot number: the question's number and the boot number.
-    pub(crate) boot_answer: Option<(u32, u64)>,
-    /// Whether the neighbour has probed for the boot number, as nodes of this program do: it answers echo requests
-    /// itself.
-    pub(crate) answers_echoes: bool,
-    /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
-    reliability: Option<Reliability>,
-    marker: Marker,
-    /// Whether a datagram was marked since the last whole packet: a mark on one fragment is a mark on the packet.
-    is_marked: bool,
-    /// The measured rate of its link, if none is configured, and the answers to the neighbour's trains in the other
-    /// direction.
-    link_rate: LinkRate,
-    arriving: Arriving,
-    /// Incoming Interests that wait for their turn.
-    pub(crate) shaper: Option<Shaper<Arrived>>,
-    pub(crate) echoes: Budget,
-    queue: VecDeque<(Vec<u8>, Bytes)>,
-    queue_bytes: usize,
-}
-
-impl Face {
+tributary_core::declared! {
+    pub(crate) struct Face {
+        pub(crate) id: FaceId = id,
+        pub(crate) up: bool = true,
+        pub(crate) counters: PacketCounters = PacketCounters::default(),
+        pub(crate) dropped: u64 = 0,
+        next_sequence: u64 = first,
+        reassembler: Reassembler = Reassembler::new(limits.reassembly),
+        path_mtu: Option<PathMtu> = mtu.map(|mtu| PathMtu::new(mtu, number)),
+        /// Differs from start to start.
+        boot: u64 = boot,
+        /// The number of the challenge whose answer proves that the neighbour receives packets at its address.
+        challenge: Option<u32> = None,
+        /// Whether it has answered that.
+        pub(crate) is_proven: bool = profile.mtu.is_none() || profile.scope != FaceScope::NonLocal,
+        /// The neighbour's answer to a question for its boot number: the question's number and the boot number.
+        pub(crate) boot_answer: Option<(u32, u64)> = None,
+        /// Whether the neighbour has probed for the boot number, as nodes of this program do: it answers echo requests
+        /// itself.
+        pub(crate) answers_echoes: bool = false,
+        /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
+        reliability: Option<Reliability> = profile.reliability.map(|config| Reliability::new(config, first)),
+        marker: Marker = Marker::new(profile.marking, profile.rate),
+        /// Whether a datagram was marked since the last whole packet: a mark on one fragment is a mark on the packet.
+        is_marked: bool = false,
+        /// The measured rate of its link, if none is configured, and the answers to the neighbour's trains in the other
+        /// direction.
+        link_rate: LinkRate = LinkRate::new(number ^ boot as u32),
+        arriving: Arriving = Arriving::default(),
+        /// Incoming Interests that wait for their turn.
+        pub(crate) shaper: Option<Shaper<Arrived>> =
+            profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
+        pub(crate) echoes: Budget = Budget::default(),
+        queue: VecDeque<(Vec<u8>, Bytes)> = VecDeque::new(),
+        queue_bytes: usize = 0,
+        pub(crate) profile: FaceProfile = profile,
+        limits: FaceLimits = limits,
+    }
     /// `number` is random; `boot` is the answer to boot probes of neighbours.
-    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, boot: u64) -> Self {
+    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, boot: u64) {
         // A neighbour must not take it for a number from before this node's restart; far from the end.
         let first = (boot ^ u64::from(number)) >> 1;
         let mtu = profile.mtu.filter(|_| profile.finds_mtu).map(|mtu| mtu.min(DATAGRAM_BYTES_MAX) as u32);
-        Face {
-            path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
-            boot,
-            challenge: None,
-            is_proven: profile.mtu.is_none() || profile.scope != FaceScope::NonLocal,
-            boot_answer: None,
-            answers_echoes: false,
-            id,
-            up: true,
-            counters: PacketCounters::default(),
-            dropped: 0,
-            limits,
-            next_sequence: first,
-            reassembler: Reassembler::new(limits.reassembly),
-            reliability: profile.reliability.map(|config| Reliability::new(config, first)),
-            marker: Marker::new(profile.marking, profile.rate),
-            is_marked: false,
-            link_rate: LinkRate::new(number ^ boot as u32),
-            arriving: Arriving::default(),
-            shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
-            echoes: Budget::default(),
-            queue: VecDeque::new(),
-            queue_bytes: 0,
-            profile,
-        }
     }
+}
+
+impl Face {
     /// The longest datagram that arrives, if known; `None` for a stream.
     pub(crate) fn mtu(&self) -> Option<usize> {
         self.path_mtu.as_ref().map(|found| found.size() as usize).or(self.profile.mtu)

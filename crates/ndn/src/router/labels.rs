@@ -28,42 +28,31 @@ pub const LABEL_BYTES: usize = 4;
 /// Labels written between two code books.
 const BOOK_LABELS: u64 = 4096;
 
-/// A router's labels.
-#[derive(Clone, Debug)]
-pub struct Labels {
-    secret: [u8; 16],
-    by_label: HashMap<[u8; LABEL_BYTES], FaceId, FxBuildHasher>,
-    /// The label of each face and its symbol in the code books.
-    by_face: HashMap<FaceId, ([u8; LABEL_BYTES], usize), FxBuildHasher>,
-    /// Faces in order of arrival: the symbols of the code books, and those that are free.
-    faces: Vec<Option<FaceId>>,
-    free: Vec<usize>,
-    counts: Vec<u64>,
-    books: VecDeque<(u8, CodeBook)>,
-    /// Whether faces were added since the last book: the next one is made when a label is written. A sender with ever
-    /// new addresses causes no new books.
-    is_book_old: bool,
-    written: u64,
-    /// How many code books were made.
-    pub books_made: u64,
+tributary_core::declared! {
+    /// A router's labels.
+    #[derive(Clone, Debug)]
+    pub struct Labels {
+        secret: [u8; 16] = secret,
+        by_label: HashMap<[u8; LABEL_BYTES], FaceId, FxBuildHasher> = HashMap::with_hasher(FxBuildHasher),
+        /// The label of each face and its symbol in the code books.
+        by_face: HashMap<FaceId, ([u8; LABEL_BYTES], usize), FxBuildHasher> = HashMap::with_hasher(FxBuildHasher),
+        /// Faces in order of arrival: the symbols of the code books, and those that are free.
+        faces: Vec<Option<FaceId>> = Vec::new(),
+        free: Vec<usize> = Vec::new(),
+        counts: Vec<u64> = Vec::new(),
+        books: VecDeque<(u8, CodeBook)> = VecDeque::new(),
+        /// Whether faces were added since the last book: the next one is made when a label is written. A sender with
+        /// ever new addresses causes no new books.
+        is_book_old: bool = true,
+        written: u64 = 0,
+        /// How many code books were made.
+        pub books_made: u64 = 0,
+    }
+    /// No labels yet. `secret` must be random.
+    pub fn new(secret: [u8; 16]) {}
 }
 
 impl Labels {
-    /// No labels yet. `secret` must be random.
-    pub fn new(secret: [u8; 16]) -> Self {
-        Labels {
-            secret,
-            by_label: HashMap::with_hasher(FxBuildHasher),
-            by_face: HashMap::with_hasher(FxBuildHasher),
-            faces: Vec::new(),
-            free: Vec::new(),
-            counts: Vec::new(),
-            books: VecDeque::new(),
-            is_book_old: true,
-            written: 0,
-            books_made: 0,
-        }
-    }
     /// Assigns a face its label. A returning face has the same label again.
     pub fn add(&mut self, face: FaceId) {
         if self.by_face.contains_key(&face) {

@@ -40,36 +40,28 @@ const PAUSE_MAX: Duration = Duration::from_mins(10);
 /// Consecutive unanswered trains after which the rate is unknown again.
 const UNANSWERED_MAX: u32 = 3;
 
-/// Measures one link.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkRate {
-    samples: VecDeque<Rate>,
-    /// The train that is not answered yet, and the bytes of its padded packets.
-    under_way: Option<(u32, usize)>,
-    next_number: u32,
-    padded: u8,
-    /// The duration of the last train that gave a rate.
-    took: Duration,
-    next_at: Time,
-    unanswered: u32,
+tributary_core::declared! {
+    /// Measures one link.
+    #[derive(Clone, Debug)]
+    pub(crate) struct LinkRate {
+        samples: VecDeque<Rate> = VecDeque::with_capacity(SAMPLES),
+        /// The train that is not answered yet, and the bytes of its padded packets.
+        under_way: Option<(u32, usize)> = None,
+        next_number: u32 = number,
+        padded: u8 = 1,
+        /// The duration of the last train that gave a rate.
+        took: Duration = Duration::ZERO,
+        next_at: Time = Time::ZERO,
+        unanswered: u32 = 0,
+    }
+    /// Starts without a rate; `number` is random, so that forged answers do not count.
+    pub(crate) fn new(number: u32) {}
 }
 
 impl LinkRate {
     /// Maximum packets of a train, and their bytes.
     pub(crate) const TRAIN_MAX: (usize, usize) = (1 + PADDED_MAX as usize, (1 + PADDED_MAX as usize) * PACKET_BYTES);
 
-    /// Starts without a rate; `number` is random, so that forged answers do not count.
-    pub(crate) fn new(number: u32) -> LinkRate {
-        LinkRate {
-            samples: VecDeque::with_capacity(SAMPLES),
-            under_way: None,
-            next_number: number,
-            padded: 1,
-            took: Duration::ZERO,
-            next_at: Time::ZERO,
-            unanswered: 0,
-        }
-    }
     /// Forgets the rate; later answers do not count.
     pub(crate) fn forget(&mut self) {
         *self = LinkRate::new(self.next_number);

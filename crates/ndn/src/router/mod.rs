@@ -117,36 +117,24 @@ pub enum RemoteRegistration {
     Neighbours,
 }
 
-/// Limits of a router's tables and queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RouterLimits {
-    /// Maximum faces, including those to the node's own parts. Default: 1,024.
-    pub faces_max: usize,
-    /// Limits of each face.
-    pub face: FaceLimits,
-    /// Maximum prefixes in the forwarding table. Default: 2²⁰.
-    pub fib_entries_max: usize,
-    /// Maximum registered routes. Default: 2²⁰.
-    pub routes_max: usize,
-    /// Limits of the table of pending Interests.
-    pub pit: PitLimits,
-    /// How long nonces are remembered. Default: 6 s, as NFD has it.
-    pub dead_nonce_lifetime: Duration,
-    /// Maximum remembered nonces. Default: 2¹⁸.
-    pub dead_nonces_max: usize,
-}
-
-impl Default for RouterLimits {
-    fn default() -> Self {
-        RouterLimits {
-            faces_max: 1024,
-            face: FaceLimits::default(),
-            fib_entries_max: 1 << 20,
-            routes_max: 1 << 20,
-            pit: PitLimits::default(),
-            dead_nonce_lifetime: Duration::from_secs(6),
-            dead_nonces_max: 1 << 18,
-        }
+tributary_core::declared! {
+    /// Limits of a router's tables and queues.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct RouterLimits {
+        /// Maximum faces, including those to the node's own parts. Default: 1,024.
+        pub faces_max: usize = 1024,
+        /// Limits of each face.
+        pub face: FaceLimits = FaceLimits::default(),
+        /// Maximum prefixes in the forwarding table. Default: 2²⁰.
+        pub fib_entries_max: usize = 1 << 20,
+        /// Maximum registered routes. Default: 2²⁰.
+        pub routes_max: usize = 1 << 20,
+        /// Limits of the table of pending Interests.
+        pub pit: PitLimits = PitLimits::default(),
+        /// How long nonces are remembered. Default: 6 s, as NFD has it.
+        pub dead_nonce_lifetime: Duration = Duration::from_secs(6),
+        /// Maximum remembered nonces. Default: 2¹⁸.
+        pub dead_nonces_max: usize = 1 << 18,
     }
 }
 
@@ -173,35 +161,38 @@ pub struct RouterStats {
     pub dropped: BTreeMap<&'static str, u64>,
 }
 
-/// A packet for an application of this node.
-#[derive(Clone, Debug)]
-pub struct LocalPacket {
-    /// The application's face.
-    pub face: FaceId,
-    /// The Interest or Data.
-    pub packet: Bytes,
-    /// A returned Interest, and the reason.
-    pub nack: Option<crate::wire::NackReason>,
-    /// The arrival face of an Interest.
-    pub incoming_face: Option<FaceId>,
-    /// To be returned with the answer.
-    pub token: Vec<u8>,
-    /// PTP: the tag that was recorded or is left.
-    pub tag: Option<Vec<u8>>,
-    /// PTP: the same as bits.
-    pub tag_bits: Option<Vec<u8>>,
-    /// PTP: the face that the tag names first.
-    pub via: Option<FaceId>,
-    /// PTP: the rates of the links of the tag.
-    pub rates: Vec<Option<Rate>>,
-    /// PTP: whether the requester wants a tag.
-    pub probe: bool,
-    /// PTP: the origin of a Data that is not from a producer.
-    pub origin: Option<Origin>,
-    /// PTP: the tag could not be followed.
-    pub path_failed: bool,
-    /// Whether a queue on the path was long.
-    pub marked: bool,
+tributary_core::declared! {
+    /// A packet for an application of this node.
+    #[derive(Clone, Debug)]
+    pub struct LocalPacket {
+        /// The application's face.
+        pub face: FaceId = face,
+        /// The Interest or Data.
+        pub packet: Bytes = packet.clone(),
+        /// A returned Interest, and the reason.
+        pub nack: Option<crate::wire::NackReason> = headers.nack,
+        /// The arrival face of an Interest.
+        pub incoming_face: Option<FaceId> = headers.incoming_face.and_then(|face| u32::try_from(face).ok()).map(FaceId),
+        /// To be returned with the answer.
+        pub token: Vec<u8> = headers.pit_token.unwrap_or(&[]).to_vec(),
+        /// PTP: the tag that was recorded or is left.
+        pub tag: Option<Vec<u8>> = headers.tag.map(|tag| tag.as_bytes().to_vec()),
+        /// PTP: the same as bits.
+        pub tag_bits: Option<Vec<u8>> = headers.tag_bits.map(|tag| tag.to_stack().value()),
+        /// PTP: the face that the tag names first.
+        pub via: Option<FaceId> = via,
+        /// PTP: the rates of the links of the tag.
+        pub rates: Vec<Option<Rate>> = headers.rates.iter().flat_map(PathRates::rates).collect(),
+        /// PTP: whether the requester wants a tag.
+        pub probe: bool = headers.probe,
+        /// PTP: the origin of a Data that is not from a producer.
+        pub origin: Option<Origin> = headers.origin,
+        /// PTP: the tag could not be followed.
+        pub path_failed: bool = headers.path_failed,
+        /// Whether a queue on the path was long.
+        pub marked: bool = headers.congestion_mark.is_some_and(|mark| mark > 0),
+    }
+    fn new(face: FaceId, via: Option<FaceId>, headers: &LpPacket<'_>, packet: &Bytes) {}
 }
 
 /// Maximum packets that wait for this node's applications.
@@ -224,50 +215,50 @@ pub mod reason {
     pub const UNSOLICITED_NACK: &str = "nack without interest";
 }
 
-/// The forwarder of one node.
-///
-/// Order of calls: after [`Router::handle_datagram`], [`Router::handle_local`] or a command, drain
-/// [`Router::poll_local`], [`Router::poll_transmit`] and [`Router::poll_event`].
-pub struct Router {
-    pub(crate) config: Config,
-    secret: [u8; 16],
-    hasher: NameHasher,
-    random: Random,
-    faces: Faces,
-    last_face: FaceId,
-    /// The forwarding table.
-    pub fib: Fib,
-    /// The acceleration base.
-    pub fab: Fab,
-    /// The registered routes.
-    pub rib: Rib,
-    /// The table of pending Interests.
-    pub pit: Pit,
-    /// The content store.
-    pub cs: ContentStore,
-    dead: DeadNonces,
-    labels: Labels,
-    readers: Readers,
-    strategies: Vec<Box<dyn Strategy>>,
-    /// Strategies chosen for prefixes; the root's is always present.
-    choices: BTreeMap<Name, usize>,
-    management: Management,
-    /// What neighbours on protected faces have proven, and so may register.
-    owners: Claimants,
-    /// Differs from start to start, also where the secret does not.
-    boot: u64,
-    /// What neighbours have answered to questions for their boot numbers: the number of the question and the boot number.
-    pub(crate) boot_answers: VecDeque<(FaceId, u32, u64)>,
-    local: VecDeque<LocalPacket>,
-    events: VecDeque<Event>,
-    /// Its counters.
-    pub stats: RouterStats,
-    now: Time,
-}
-
-impl Router {
-    /// A router with only its management face. The random secret of this start seeds hashes, labels and choices.
-    pub fn new(config: Config, secret: [u8; 16]) -> Router {
+tributary_core::declared! {
+    /// The forwarder of one node.
+    ///
+    /// Order of calls: after [`Router::handle_datagram`], [`Router::handle_local`] or a command, drain
+    /// [`Router::poll_local`], [`Router::poll_transmit`] and [`Router::poll_event`].
+    pub struct Router {
+        secret: [u8; 16] = secret,
+        hasher: NameHasher = hasher,
+        random: Random = Random::new(half(0), half(8)),
+        faces: Faces = Faces::default(),
+        last_face: FaceId = FaceId(0),
+        /// The forwarding table.
+        pub fib: Fib = Fib::new(hasher, config.limits.fib_entries_max),
+        /// The acceleration base.
+        pub fab: Fab = Fab::new(config.fab_flows),
+        /// The registered routes.
+        pub rib: Rib = Rib::new(config.limits.routes_max),
+        /// The table of pending Interests.
+        pub pit: Pit = Pit::new(hasher, config.limits.pit),
+        /// The content store.
+        pub cs: ContentStore = cs,
+        dead: DeadNonces = DeadNonces::new(config.limits.dead_nonce_lifetime, config.limits.dead_nonces_max),
+        labels: Labels = Labels::new(secret),
+        readers: Readers = Readers::new(config.readers.clone()),
+        strategies: Vec<Box<dyn Strategy>> = STRATEGIES.iter().map(|(_, make)| make()).collect(),
+        /// Strategies chosen for prefixes; the root's is always present.
+        choices: BTreeMap<Name, usize> =
+            BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
+        management: Management = Management::new(),
+        /// What neighbours on protected faces have proven, and so may register.
+        owners: Claimants = Claimants::default(),
+        /// Differs from start to start, also where the secret does not.
+        boot: u64 = u64::from_be_bytes(*run.first_chunk().expect("a digest is longer")),
+        /// What neighbours have answered to questions for their boot numbers: the number of the question and the boot
+        /// number.
+        pub(crate) boot_answers: VecDeque<(FaceId, u32, u64)> = VecDeque::new(),
+        local: VecDeque<LocalPacket> = VecDeque::new(),
+        events: VecDeque<Event> = VecDeque::new(),
+        /// Its counters.
+        pub stats: RouterStats = RouterStats::default(),
+        now: Time = Time::ZERO,
+        pub(crate) config: Config = config,
+    }
+    fn start(config: Config, secret: [u8; 16]) {
         let half = |at: usize| u64::from_be_bytes(*secret[at..].first_chunk().expect("a secret has 16 bytes"));
         let hasher = NameHasher::new([half(0), half(8)]);
         let mut limits = CsLimits::of_bytes(usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX));
@@ -276,32 +267,13 @@ impl Router {
         let cs = store(&config.cache_policy).or_else(|| store(cs::POLICIES[0].0)).expect("the first policy exists");
         // A number that was never used before; it does not reveal the secret.
         let run = digest(&[&secret, &config.epoch.as_nanos().to_be_bytes(), b"run"]);
-        let mut router = Router {
-            secret,
-            hasher,
-            random: Random::new(half(0), half(8)),
-            faces: Faces::default(),
-            last_face: FaceId(0),
-            fib: Fib::new(hasher, config.limits.fib_entries_max),
-            fab: Fab::new(config.fab_flows),
-            rib: Rib::new(config.limits.routes_max),
-            pit: Pit::new(hasher, config.limits.pit),
-            cs,
-            dead: DeadNonces::new(config.limits.dead_nonce_lifetime, config.limits.dead_nonces_max),
-            labels: Labels::new(secret),
-            readers: Readers::new(config.readers.clone()),
-            strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
-            choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
-            management: Management::new(),
-            owners: Claimants::default(),
-            boot: u64::from_be_bytes(*run.first_chunk().expect("a digest is longer")),
-            boot_answers: VecDeque::new(),
-            local: VecDeque::new(),
-            events: VecDeque::new(),
-            stats: RouterStats::default(),
-            now: Time::ZERO,
-            config,
-        };
+    }
+}
+
+impl Router {
+    /// A router with only its management face. The random secret of this start seeds hashes, labels and choices.
+    pub fn new(config: Config, secret: [u8; 16]) -> Router {
+        let mut router = Router::start(config, secret);
         router.add_internal_face(FACE_MANAGEMENT, "internal://management");
         router.set_up_management();
         router
@@ -593,21 +565,7 @@ impl Router {
         }
         let by_labels = headers.tag.and_then(|tag| self.labels.pop(tag)).map(|(face, _)| face);
         let by_bits = || headers.tag_bits.and_then(|tag| self.labels.pop_bits(tag)).map(|(face, _)| face);
-        self.local.push_back(LocalPacket {
-            via: by_labels.or_else(by_bits),
-            face,
-            packet: packet.clone(),
-            nack: headers.nack,
-            incoming_face: headers.incoming_face.and_then(|face| u32::try_from(face).ok()).map(FaceId),
-            token: headers.pit_token.unwrap_or(&[]).to_vec(),
-            tag: headers.tag.map(|tag| tag.as_bytes().to_vec()),
-            tag_bits: headers.tag_bits.map(|tag| tag.to_stack().value()),
-            rates: headers.rates.iter().flat_map(PathRates::rates).collect(),
-            probe: headers.probe,
-            origin: headers.origin,
-            path_failed: headers.path_failed,
-            marked: headers.congestion_mark.is_some_and(|mark| mark > 0),
-        });
+        self.local.push_back(LocalPacket::new(face, by_labels.or_else(by_bits), headers, packet));
         true
     }
     fn count(&mut self, reason: &'static str) {

@@ -16,32 +16,22 @@ use crate::{
     wire::{Data, Interest, NackReason, NameView, lp::Origin, types},
 };
 
-/// Limits of the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PitLimits {
-    /// Maximum entries. Default: 65,536.
-    pub entries_max: usize,
-    /// Maximum entries in which one face may wait, and never more than are free: however many faces flood the table,
-    /// each leaves as much for others as it has (dynamic thresholds, Choudhury and Hahne 1998). Default: a quarter of
-    /// the entries.
-    pub entries_per_face_max: usize,
-    /// Maximum bytes of stored Interests; a quarter per face, and never more than is free. Default: 32 MiB.
-    pub bytes_max: usize,
-    /// Maximum faces that wait for one name. Default: 256.
-    pub in_records_max: usize,
-    /// The longest lifetime of an Interest that is honoured. Default: 60 s.
-    pub lifetime_max: Duration,
-}
-
-impl Default for PitLimits {
-    fn default() -> Self {
-        PitLimits {
-            entries_max: 65_536,
-            entries_per_face_max: 16_384,
-            bytes_max: 32 << 20,
-            in_records_max: 256,
-            lifetime_max: Duration::from_secs(60),
-        }
+tributary_core::declared! {
+    /// Limits of the table.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct PitLimits {
+        /// Maximum entries. Default: 65,536.
+        pub entries_max: usize = 65_536,
+        /// Maximum entries in which one face may wait, and never more than are free: however many faces flood the
+        /// table, each leaves as much for others as it has (dynamic thresholds, Choudhury and Hahne 1998). Default: a
+        /// quarter of the entries.
+        pub entries_per_face_max: usize = 16_384,
+        /// Maximum bytes of stored Interests; a quarter per face, and never more than is free. Default: 32 MiB.
+        pub bytes_max: usize = 32 << 20,
+        /// Maximum faces that wait for one name. Default: 256.
+        pub in_records_max: usize = 256,
+        /// The longest lifetime of an Interest that is honoured. Default: 60 s.
+        pub lifetime_max: Duration = Duration::from_secs(60),
     }
 }
 
@@ -185,21 +175,25 @@ impl PitEntry {
     }
 }
 
-/// The table.
-#[derive(Clone, Debug)]
-pub struct Pit {
-    hasher: NameHasher,
-    limits: PitLimits,
-    entries: Slab<PitEntry>,
-    by_expiry: BTreeSet<(Time, u32)>,
-    /// Entries with CanBePrefix, by depth.
-    prefix_depths: [u32; COMPONENTS_MAX + 1],
-    /// Entries whose last component is an implicit digest.
-    digests: u32,
-    /// Entries that no cache may answer.
-    past_caches: u32,
-    bytes: usize,
-    per_face: HashMap<FaceId, Share, FxBuildHasher>,
+tributary_core::declared! {
+    /// The table.
+    #[derive(Clone, Debug)]
+    pub struct Pit {
+        hasher: NameHasher = hasher,
+        limits: PitLimits = limits,
+        entries: Slab<PitEntry> = Slab::default(),
+        by_expiry: BTreeSet<(Time, u32)> = BTreeSet::new(),
+        /// Entries with CanBePrefix, by depth.
+        prefix_depths: [u32; COMPONENTS_MAX + 1] = [0; COMPONENTS_MAX + 1],
+        /// Entries whose last component is an implicit digest.
+        digests: u32 = 0,
+        /// Entries that no cache may answer.
+        past_caches: u32 = 0,
+        bytes: usize = 0,
+        per_face: HashMap<FaceId, Share, FxBuildHasher> = HashMap::with_hasher(FxBuildHasher),
+    }
+    /// An empty table.
+    pub fn new(hasher: NameHasher, limits: PitLimits) {}
 }
 
 /// What one face has of the table.
@@ -210,20 +204,6 @@ struct Share {
 }
 
 impl Pit {
-    /// An empty table.
-    pub fn new(hasher: NameHasher, limits: PitLimits) -> Self {
-        Pit {
-            hasher,
-            limits,
-            entries: Slab::default(),
-            by_expiry: BTreeSet::new(),
-            prefix_depths: [0; COMPONENTS_MAX + 1],
-            digests: 0,
-            past_caches: 0,
-            bytes: 0,
-            per_face: HashMap::with_hasher(FxBuildHasher),
-        }
-    }
     /// The entry for the same name, selectors and use of caches. `hash` is the name's.
     pub fn find(&self, hash: u64, interest: &Interest<'_>, caches: CacheUse) -> Option<PitIndex> {
         let tlv = interest.name.as_tlv();

@@ -101,25 +101,28 @@ const SEGMENT_BYTES: usize = 7_000;
 /// Milliseconds for which a dataset counts as fresh.
 const FRESHNESS_MILLIS: u64 = 1_000;
 
-/// State of the management protocol.
-#[derive(Debug, Default)]
-pub(super) struct Management {
-    prefix: Name,
-    remote_prefix: Name,
-    pub(super) queue: VecDeque<(Option<FaceId>, Bytes)>,
-    requests: BTreeMap<RequestId, Waiting>,
-    to_driver: VecDeque<FaceRequest>,
-    next_request: u64,
-    /// Results of face requests by the node's operator, until they are read.
-    opened: BTreeMap<RequestId, ControlResponse>,
-    /// Where the driver accepts faces.
-    pub(super) channels: Vec<String>,
-    seen: DeadNonces,
-    order: order::CommandOrder,
-    datasets: VecDeque<Dataset>,
-    version: u64,
-    events: events::FaceEvents,
-    certified: certified::Certified,
+tributary_core::declared! {
+    /// State of the management protocol.
+    #[derive(Debug, Default)]
+    pub(super) struct Management {
+        prefix: Name = "/localhost/nfd".parse().expect("it is a name"),
+        remote_prefix: Name = "/localhop/nfd".parse().expect("it is a name"),
+        pub(super) queue: VecDeque<(Option<FaceId>, Bytes)> = VecDeque::new(),
+        requests: BTreeMap<RequestId, Waiting> = BTreeMap::new(),
+        to_driver: VecDeque<FaceRequest> = VecDeque::new(),
+        next_request: u64 = 0,
+        /// Results of face requests by the node's operator, until they are read.
+        opened: BTreeMap<RequestId, ControlResponse> = BTreeMap::new(),
+        /// Where the driver accepts faces.
+        pub(super) channels: Vec<String> = Vec::new(),
+        seen: DeadNonces = DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
+        order: order::CommandOrder = Default::default(),
+        datasets: VecDeque<Dataset> = VecDeque::new(),
+        version: u64 = 0,
+        events: events::FaceEvents = Default::default(),
+        certified: certified::Certified = Default::default(),
+    }
+    pub(super) fn new() {}
 }
 
 /// A dataset as it was at its first request.
@@ -154,17 +157,6 @@ struct Waiting {
     interest: Option<Bytes>,
     since: Time,
     parameters: ControlParameters,
-}
-
-impl Management {
-    pub(super) fn new() -> Self {
-        Management {
-            prefix: "/localhost/nfd".parse().expect("it is a name"),
-            remote_prefix: "/localhop/nfd".parse().expect("it is a name"),
-            seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
-            ..Management::default()
-        }
-    }
 }
 
 #[cfg(test)]
