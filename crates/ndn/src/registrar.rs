@@ -64,25 +64,36 @@ pub(crate) enum Registered {
     Refused(Name, String),
 }
 
-/// The registrations of a node.
-pub(crate) struct Registrations {
-    /// The program that takes the commands, as their second component.
-    program: &'static [u8],
-    /// Signs the commands.
-    key: SignKey,
-    /// The certificate of the key, if it has one.
-    certificate: Option<Name>,
-    epoch: Duration,
-    /// When the last command was signed, in milliseconds: no two have the same time, so that a neighbour can order
-    /// them.
-    signed_at: u64,
-    cover: Cover,
-    pub(crate) neighbours: BTreeMap<FaceId, Neighbour>,
-    /// Commands by their names, for the answers.
-    requested: BTreeMap<Bytes, (Name, FaceId)>,
-    /// Published names to which no neighbour has confirmed a route.
-    unconfirmed: BTreeSet<Name>,
-    outcomes: VecDeque<Registered>,
+tributary_core::declared! {
+    /// The registrations of a node.
+    pub(crate) struct Registrations {
+        /// The program that takes the commands, as their second component.
+        program: &'static [u8] = program,
+        /// Signs the commands.
+        key: SignKey = key,
+        /// The certificate of the key, if it has one.
+        certificate: Option<Name> = certificate,
+        epoch: Duration = epoch,
+        /// When the last command was signed, in milliseconds: no two have the same time, so that a neighbour can order
+        /// them.
+        signed_at: u64 = 0,
+        cover: Cover = Cover::default(),
+        pub(crate) neighbours: BTreeMap<FaceId, Neighbour> = registrars.into_iter().map(neighbour).collect(),
+        /// Commands by their names, for the answers.
+        requested: BTreeMap<Bytes, (Name, FaceId)> = BTreeMap::new(),
+        /// Published names to which no neighbour has confirmed a route.
+        unconfirmed: BTreeSet<Name> = BTreeSet::new(),
+        outcomes: VecDeque<Registered> = VecDeque::new(),
+    }
+    pub(crate) fn new(
+        program: &'static [u8],
+        registrars: Vec<Registrar>,
+        signer: (SignKey, Option<Name>),
+        epoch: Duration
+    ) {
+        let (key, certificate) = signer;
+        let neighbour = |registrar: Registrar| (registrar.face, Neighbour::new(registrar.scope));
+    }
 }
 
 /// A neighbour, and the prefixes registered there.
@@ -240,26 +251,6 @@ impl Command {
 }
 
 impl Registrations {
-    pub(crate) fn new(
-        program: &'static [u8],
-        registrars: Vec<Registrar>,
-        (key, certificate): (SignKey, Option<Name>),
-        epoch: Duration,
-    ) -> Registrations {
-        let neighbour = |registrar: Registrar| (registrar.face, Neighbour::new(registrar.scope));
-        Registrations {
-            program,
-            key,
-            certificate,
-            epoch,
-            signed_at: 0,
-            cover: Cover::default(),
-            neighbours: registrars.into_iter().map(neighbour).collect(),
-            requested: BTreeMap::new(),
-            unconfirmed: BTreeSet::new(),
-            outcomes: VecDeque::new(),
-        }
-    }
     /// Registers at the local program behind `face` only, and starts without names; `None` for no program.
     pub(crate) fn move_to(&mut self, face: Option<FaceId>) {
         (self.cover, self.requested, self.unconfirmed) = Default::default();

@@ -27,28 +27,34 @@ const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 /// Maximum Interests that wait for the disk. Further ones are dropped and counted: their consumers repeat them.
 const WAITING_MAX: usize = 4096;
 
-/// Published objects, and the answers to Interests for them.
-pub struct Sender {
-    segment_bytes: u16,
-    key: SignKey,
-    pub(crate) shared_keys: Vec<SharedKey>,
-    /// Unix time of the driver's epoch.
-    epoch: Duration,
-    /// Who signs, as a key locator.
-    locator: Name,
-    /// The certificates of the key, which are published too.
-    certificates: Vec<Certificate>,
-    pub(crate) objects: Catalogue<Cut>,
-    /// Interests for segments whose chunks are being read, in order of arrival.
-    pub(crate) waiting: WaitQueue<Waiting>,
-    /// Interests for unreadable or missing objects, to be returned.
-    refusals: VecDeque<(Bytes, NackReason)>,
-    /// Why the last requested packet is missing or unreadable.
-    refused: Option<NackReason>,
-    /// Interests answered.
-    pub answered: u64,
-    /// Interests for unpublished names.
-    pub unknown: u64,
+tributary_core::declared! {
+    /// Published objects, and the answers to Interests for them.
+    pub struct Sender {
+        segment_bytes: u16 = segment_bytes,
+        key: SignKey = key,
+        pub(crate) shared_keys: Vec<SharedKey> = Vec::new(),
+        /// Unix time of the driver's epoch.
+        epoch: Duration = epoch,
+        /// Who signs, as a key locator.
+        locator: Name = locator,
+        /// The certificates of the key, which are published too.
+        certificates: Vec<Certificate> = Vec::new(),
+        pub(crate) objects: Catalogue<Cut> = Catalogue::default(),
+        /// Interests for segments whose chunks are being read, in order of arrival.
+        pub(crate) waiting: WaitQueue<Waiting> = WaitQueue::new(WAITING_MAX),
+        /// Interests for unreadable or missing objects, to be returned.
+        refusals: VecDeque<(Bytes, NackReason)> = VecDeque::new(),
+        /// Why the last requested packet is missing or unreadable.
+        refused: Option<NackReason> = None,
+        /// Interests answered.
+        pub answered: u64 = 0,
+        /// Interests for unpublished names.
+        pub unknown: u64 = 0,
+    }
+    /// A source called `label`, without objects, that signs with `key`. `epoch` is the Unix time of the driver's epoch.
+    pub fn new(label: &str, segment_bytes: u16, key: SignKey, epoch: Duration) {
+        let locator = naming::locator(label).unwrap_or_default();
+    }
 }
 
 /// An Interest whose answer must be read first.
@@ -67,24 +73,6 @@ pub(crate) struct Cut {
 }
 
 impl Sender {
-    /// A source called `label`, without objects, that signs with `key`. `epoch` is the Unix time of the driver's epoch.
-    pub fn new(label: &str, segment_bytes: u16, key: SignKey, epoch: Duration) -> Sender {
-        let locator = naming::locator(label).unwrap_or_default();
-        Sender {
-            segment_bytes,
-            key,
-            shared_keys: Vec::new(),
-            epoch,
-            locator,
-            certificates: Vec::new(),
-            objects: Catalogue::default(),
-            waiting: WaitQueue::new(WAITING_MAX),
-            refusals: VecDeque::new(),
-            refused: None,
-            answered: 0,
-            unknown: 0,
-        }
-    }
     /// Publishes these certificates from now on, and names the first one as the key that signs.
     pub fn certify(&mut self, certificates: &[Certificate]) {
         if let Some(own) = certificates.first() {

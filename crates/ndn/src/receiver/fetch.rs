@@ -103,53 +103,61 @@ struct SubstitutedRequest {
     packet: u32,
 }
 
-pub(crate) struct Fetching {
-    label: String,
-    shared: Option<VerifyKey>,
-    /// Who vouches for the signers of manifests.
-    vouching: Vouching,
-    config: PathConfig,
-    pub(super) transfer: Transfer,
-    pub(super) paths: Paths,
-    sources: BTreeMap<NodeId, Source>,
-    /// The version of the chosen object. A source of the same bytes may have them under another one.
-    version: Option<u64>,
-    /// Probes in flight, by nonce.
-    probes: BTreeMap<[u8; 4], Probe>,
-    /// Probes of silent paths: the nonce, and the engine's request.
-    path_probes: BTreeMap<[u8; 4], SubstitutedRequest>,
-    probe_at: Time,
-    started: Time,
-    /// When a source was first heard.
-    heard_at: Option<Time>,
-    gathering: Gathering,
-    /// New paths from answers, and the delay with which they are offered.
-    gathered_late: Option<Duration>,
-    gathered: VecDeque<(Time, Way)>,
-    /// Since when two sources contradict each other about the packet size, and how long the first one is believed.
-    cut_since: Option<(Time, Duration)>,
-    probe_interval: Duration,
-    probes_at_once: u32,
-    /// When the last probe left, the object's bytes received by then, and the bytes of the last answer to a probe.
-    probed: (Time, u64, u64),
-    /// Probes sent since the last answer.
-    unanswered_probes: u32,
-    /// Consecutive refusals of probes (Nack), each counting those sent since the previous one, and the time of the
-    /// last.
-    refusals: u32,
-    refused_at: Time,
-    /// The path and request that each packet was last requested by (PTP §5 D: a vector indexed by SEQ).
-    requested: BTreeMap<u32, PacketRequests>,
-    traffic: Traffic,
-    waiting: VecDeque<Outgoing>,
-    /// The discovery of a foreign object, in case no source shows a manifest.
-    foreign: Foreign,
-    /// Probing Interests in flight for segments of a foreign object.
-    segment_probes: BTreeMap<u32, Probe>,
-    events: VecDeque<TransferEvent>,
-    /// The next timer of a fetch without an object that has nothing to send; a packet ends the pause. Hundreds of lookups
-    /// may be open, and each input polls all fetches.
-    quiet_until: Option<Time>,
+tributary_core::declared! {
+    pub(crate) struct Fetching {
+        label: String = label.into(),
+        shared: Option<VerifyKey> = trust.shared,
+        /// Who vouches for the signers of manifests.
+        vouching: Vouching = vouching,
+        pub(super) transfer: Transfer =
+            Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
+        pub(super) paths: Paths = Paths::new(now, paths.clone()),
+        sources: BTreeMap<NodeId, Source> = BTreeMap::new(),
+        /// The version of the chosen object. A source of the same bytes may have them under another one.
+        version: Option<u64> = None,
+        /// Probes in flight, by nonce.
+        probes: BTreeMap<[u8; 4], Probe> = BTreeMap::new(),
+        /// Probes of silent paths: the nonce, and the engine's request.
+        path_probes: BTreeMap<[u8; 4], SubstitutedRequest> = BTreeMap::new(),
+        probe_at: Time = now,
+        started: Time = now,
+        /// When a source was first heard.
+        heard_at: Option<Time> = None,
+        gathering: Gathering = Gathering::NotBegun,
+        /// New paths from answers, and the delay with which they are offered.
+        gathered_late: Option<Duration> = None,
+        gathered: VecDeque<(Time, Way)> = VecDeque::new(),
+        /// Since when two sources contradict each other about the packet size, and how long the first one is believed.
+        cut_since: Option<(Time, Duration)> = None,
+        probe_interval: Duration = paths.probe_interval,
+        probes_at_once: u32 = paths.probes_initial,
+        /// When the last probe left, the object's bytes received by then, and the bytes of the last answer to a probe.
+        probed: (Time, u64, u64) = (now, 0, 0),
+        /// Probes sent since the last answer.
+        unanswered_probes: u32 = 0,
+        /// Consecutive refusals of probes (Nack), each counting those sent since the previous one, and the time of the
+        /// last.
+        refusals: u32 = 0,
+        refused_at: Time = now,
+        /// The path and request that each packet was last requested by (PTP §5 D: a vector indexed by SEQ).
+        requested: BTreeMap<u32, PacketRequests> = BTreeMap::new(),
+        traffic: Traffic = Traffic::default(),
+        waiting: VecDeque<Outgoing> = VecDeque::new(),
+        /// The discovery of a foreign object, in case no source shows a manifest.
+        foreign: Foreign = foreign,
+        /// Probing Interests in flight for segments of a foreign object.
+        segment_probes: BTreeMap<u32, Probe> = BTreeMap::new(),
+        events: VecDeque<TransferEvent> = VecDeque::new(),
+        /// The next timer of a fetch without an object that has nothing to send; a packet ends the pause. Hundreds of
+        /// lookups may be open, and each input polls all fetches.
+        quiet_until: Option<Time> = None,
+        config: PathConfig = paths,
+    }
+    pub(super) fn new(now: Time, label: &str, fetch: Fetch, config: TransferConfig, paths: PathConfig, trust: Trust) {
+        // The producer decides how an object is cut, for all receivers.
+        let config = TransferConfig { packet_bytes: None, ..config };
+        let (foreign, vouching) = (Foreign::new(&fetch.name, &trust), Vouching::new(&fetch.name, &trust));
+    }
 }
 
 impl tributary_transport::fetches::Fetching for Fetching {
@@ -175,50 +183,6 @@ impl tributary_transport::fetches::Fetching for Fetching {
 }
 
 impl Fetching {
-    pub(super) fn new(
-        now: Time,
-        label: &str,
-        fetch: Fetch,
-        config: TransferConfig,
-        paths: PathConfig,
-        trust: Trust,
-    ) -> Self {
-        // The producer decides how an object is cut, for all receivers.
-        let config = TransferConfig { packet_bytes: None, ..config };
-        Fetching {
-            label: label.into(),
-            foreign: Foreign::new(&fetch.name, &trust),
-            vouching: Vouching::new(&fetch.name, &trust),
-            shared: trust.shared,
-            segment_probes: BTreeMap::new(),
-            transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
-            probes_at_once: paths.probes_initial,
-            probe_interval: paths.probe_interval,
-            probed: (now, 0, 0),
-            unanswered_probes: 0,
-            paths: Paths::new(now, paths.clone()),
-            config: paths,
-            sources: BTreeMap::new(),
-            version: None,
-            probes: BTreeMap::new(),
-            path_probes: BTreeMap::new(),
-            probe_at: now,
-            started: now,
-            heard_at: None,
-            gathering: Gathering::NotBegun,
-            gathered_late: None,
-            gathered: VecDeque::new(),
-            cut_since: None,
-            refusals: 0,
-            refused_at: now,
-            requested: BTreeMap::new(),
-            traffic: Traffic::default(),
-            waiting: VecDeque::new(),
-            events: VecDeque::new(),
-            quiet_until: None,
-        }
-    }
-
     fn is_quiet(&self, now: Time) -> bool {
         self.quiet_until.is_some_and(|until| now < until)
     }

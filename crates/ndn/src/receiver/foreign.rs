@@ -46,52 +46,55 @@ const STAGE_TIME: Duration = Duration::from_secs(2);
 const STAGE_DOUBLINGS_MAX: u32 = 2;
 /// Rounds in which an untrusted object is requested again: with and without caches.
 const UNTRUSTED_ROUNDS: u32 = 2;
-/// Discovery of an object without a manifest.
-#[derive(Default)]
-pub(super) struct Foreign {
-    object: Name,
-    /// The name with its version, once that is known.
-    versioned: Name,
-    stage: Stage,
-    requested: Option<(Name, Time)>,
-    /// Requests so far; discovery alternates between the two names that producers answer.
-    questions: u32,
-    first: Option<Segment>,
-    /// The key shared with its publishers: no other counts.
-    shared: Option<VerifyKey>,
-    /// The only accepted certificate, if the user has pinned one.
-    pinned: Option<Certificate>,
-    /// The trust anchors, if any decides about the object's name: then nothing else counts.
-    anchors: Option<Arc<Anchors>>,
-    unsigned: Unsigned,
-    /// Unix time of the driver's epoch: certificates count for a time.
-    epoch: Duration,
-    /// Requests for the key's issuer.
-    issuer_requests: u32,
-    /// Segments with a wrong signature; they are requested past caches only.
-    pub bad: BTreeSet<u32>,
-    /// How often discovery has restarted.
-    rounds: u32,
-    /// When it does so next.
-    until: Option<Time>,
-    /// Answers in this stage that could not be used.
-    refused: u32,
-    /// Whether to request the version itself next in place of its segment 0: it may be a single Data.
-    requests_version: bool,
-    /// Whether anything was requested in this stage.
-    has_requested: bool,
-    /// How often the last segment has named a later one.
-    last_moves: u32,
-    /// The maximum number of assembled segments so far.
-    gathered_most: u32,
-    /// Whether its producer denies its existence.
-    pub is_absent: bool,
-    /// Whether a segment of the object came from a producer, so that it exists.
-    pub is_confirmed: bool,
-    /// Why the last found object could not be fetched.
-    obstacle: Option<String>,
-    /// The last such reason that was reported.
-    reported: Option<String>,
+tributary_core::declared! {
+    /// Discovery of an object without a manifest.
+    #[derive(Default)]
+    pub(super) struct Foreign {
+        object: Name = object.clone(),
+        /// The name with its version, once that is known.
+        versioned: Name = object.clone(),
+        stage: Stage = Stage::start(object),
+        requested: Option<(Name, Time)> = None,
+        /// Requests so far; discovery alternates between the two names that producers answer.
+        questions: u32 = 0,
+        first: Option<Segment> = None,
+        /// The key shared with its publishers: no other counts.
+        shared: Option<VerifyKey> = trust.shared.clone(),
+        /// The only accepted certificate, if the user has pinned one.
+        pinned: Option<Certificate> = trust.pinned.clone(),
+        /// The trust anchors, if any decides about the object's name: then nothing else counts.
+        anchors: Option<Arc<Anchors>> = trust.anchors.cover(object).then(|| trust.anchors.clone()),
+        unsigned: Unsigned = trust.unsigned,
+        /// Unix time of the driver's epoch: certificates count for a time.
+        epoch: Duration = trust.epoch,
+        /// Requests for the key's issuer.
+        issuer_requests: u32 = 0,
+        /// Segments with a wrong signature; they are requested past caches only.
+        pub bad: BTreeSet<u32> = BTreeSet::new(),
+        /// How often discovery has restarted.
+        rounds: u32 = 0,
+        /// When it does so next.
+        until: Option<Time> = None,
+        /// Answers in this stage that could not be used.
+        refused: u32 = 0,
+        /// Whether to request the version itself next in place of its segment 0: it may be a single Data.
+        requests_version: bool = false,
+        /// Whether anything was requested in this stage.
+        has_requested: bool = false,
+        /// How often the last segment has named a later one.
+        last_moves: u32 = 0,
+        /// The maximum number of assembled segments so far.
+        gathered_most: u32 = 0,
+        /// Whether its producer denies its existence.
+        pub is_absent: bool = false,
+        /// Whether a segment of the object came from a producer, so that it exists.
+        pub is_confirmed: bool = false,
+        /// Why the last found object could not be fetched.
+        obstacle: Option<String> = None,
+        /// The last such reason that was reported.
+        reported: Option<String> = None,
+    }
+    pub(super) fn new(object: &Name, trust: &Trust) {}
 }
 
 #[derive(Default)]
@@ -185,19 +188,6 @@ pub(super) enum Found {
 type Next = Result<(Stage, Option<String>), String>;
 
 impl Foreign {
-    pub(super) fn new(object: &Name, trust: &Trust) -> Foreign {
-        Foreign {
-            pinned: trust.pinned.clone(),
-            unsigned: trust.unsigned,
-            anchors: trust.anchors.cover(object).then(|| trust.anchors.clone()),
-            object: object.clone(),
-            versioned: object.clone(),
-            stage: Stage::start(object),
-            shared: trust.shared.clone(),
-            epoch: trust.epoch,
-            ..Foreign::default()
-        }
-    }
     /// A manifest has arrived: the object is one of ours.
     pub(super) fn end(&mut self) {
         if !self.is_confirmed {

@@ -25,20 +25,23 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Signers that were vouched for, of one fetch.
 const SIGNERS_MAX: usize = 8;
 
-/// A fetch's knowledge of the signers of manifests.
-pub(super) struct Vouching {
-    object: Name,
-    pinned: Option<Certificate>,
-    /// The trust anchors, if any decides about the object's name.
-    anchors: Option<Arc<Anchors>>,
-    epoch: Duration,
-    /// Keys that are vouched for, by their locators.
-    signers: Vec<(Name, VerifyKey)>,
-    running: Option<Running>,
-    /// No chain starts before.
-    resumes: Time,
-    obstacle: Option<String>,
-    is_news: bool,
+tributary_core::declared! {
+    /// A fetch's knowledge of the signers of manifests.
+    pub(super) struct Vouching {
+        object: Name = object.clone(),
+        pinned: Option<Certificate> = trust.pinned.clone(),
+        /// The trust anchors, if any decides about the object's name.
+        anchors: Option<Arc<Anchors>> = trust.anchors.cover(object).then(|| trust.anchors.clone()),
+        epoch: Duration = trust.epoch,
+        /// Keys that are vouched for, by their locators.
+        signers: Vec<(Name, VerifyKey)> = Vec::new(),
+        running: Option<Running> = None,
+        /// No chain starts before.
+        resumes: Time = Time::ZERO,
+        obstacle: Option<String> = None,
+        is_news: bool = false,
+    }
+    pub(super) fn new(object: &Name, trust: &Trust) {}
 }
 
 /// A running chain to an anchor.
@@ -52,19 +55,6 @@ struct Running {
 }
 
 impl Vouching {
-    pub(super) fn new(object: &Name, trust: &Trust) -> Vouching {
-        Vouching {
-            object: object.clone(),
-            pinned: trust.pinned.clone(),
-            anchors: trust.anchors.cover(object).then(|| trust.anchors.clone()),
-            epoch: trust.epoch,
-            signers: Vec::new(),
-            running: None,
-            resumes: Time::ZERO,
-            obstacle: None,
-            is_news: false,
-        }
-    }
     /// Whether the node has trust anchors, which vouch for publishers.
     pub(super) fn has_anchors(&self) -> bool {
         self.pinned.is_none() && self.anchors.is_some()

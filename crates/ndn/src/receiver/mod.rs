@@ -67,43 +67,32 @@ impl Outgoing {
     }
 }
 
-/// All fetches of a node.
-pub struct Receiver {
-    label: String,
-    config: TransferConfig,
-    paths: PathConfig,
-    shared_keys: Vec<SharedKey>,
-    anchors: Arc<Anchors>,
-    unsigned: Unsigned,
-    epoch: Duration,
-    random: Random,
-    pub(crate) fetches: FetchTable<Fetching>,
-    pub(crate) echoing: echo::Echoing,
-    polled_at: Time,
-    /// Data that answers no request.
-    pub unsolicited: u64,
+tributary_core::declared! {
+    /// All fetches of a node.
+    pub struct Receiver {
+        label: String = config.label.clone(),
+        // An Interest names one packet, so a request names few: it is no gain to collect more.
+        config: TransferConfig =
+            TransferConfig { request_packets_max: transfer.request_packets_max.min(8), ..transfer },
+        paths: PathConfig = config.paths.clone(),
+        shared_keys: Vec<SharedKey> = config.shared_keys.clone(),
+        anchors: Arc<Anchors> = Arc::new(config.anchors.clone()),
+        unsigned: Unsigned = config.unsigned,
+        epoch: Duration = config.epoch,
+        random: Random = random,
+        pub(crate) fetches: FetchTable<Fetching> = FetchTable::new(0, ENDED_KEPT),
+        pub(crate) echoing: echo::Echoing = echo::Echoing::default(),
+        polled_at: Time = Time::ZERO,
+        /// Data that answers no request.
+        pub unsolicited: u64 = 0,
+    }
+    /// A receiver without fetches in a node with these settings.
+    pub fn new(config: &Config, random: Random) {
+        let transfer = config.transfer.clone();
+    }
 }
 
 impl Receiver {
-    /// A receiver without fetches in a node with these settings.
-    pub fn new(config: &Config, random: Random) -> Receiver {
-        let transfer = config.transfer.clone();
-        Receiver {
-            label: config.label.clone(),
-            // An Interest names one packet, so a request names few: it is no gain to collect more.
-            config: TransferConfig { request_packets_max: transfer.request_packets_max.min(8), ..transfer },
-            paths: config.paths.clone(),
-            shared_keys: config.shared_keys.clone(),
-            anchors: Arc::new(config.anchors.clone()),
-            unsigned: config.unsigned,
-            epoch: config.epoch,
-            random,
-            fetches: FetchTable::new(0, ENDED_KEPT),
-            echoing: echo::Echoing::default(),
-            polled_at: Time::ZERO,
-            unsolicited: 0,
-        }
-    }
     /// Starts a fetch. With a certificate only data signed by its key is accepted, regardless of anchors.
     pub fn fetch(&mut self, now: Time, fetch: Fetch, pinned: Option<Certificate>) -> TransferId {
         let id = self.fetches.number_for(&*fetch.opener);

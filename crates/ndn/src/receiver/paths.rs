@@ -110,31 +110,24 @@ pub(super) struct Traffic {
     pub(super) content: u64,
 }
 
-pub(super) struct Paths {
-    config: PathConfig,
-    selection: Box<dyn PathSelection>,
-    known: BTreeMap<PathId, KnownPath>,
-    next: u16,
-    changed_at: Time,
-    /// Since when the paths' rates are measured; `None` while they fill their windows.
-    measured_since: Option<Time>,
-    /// When the next silent path is replaced.
-    replacement_at: Option<Time>,
+tributary_core::declared! {
+    pub(super) struct Paths {
+        config: PathConfig = config,
+        selection: Box<dyn PathSelection> = selection,
+        known: BTreeMap<PathId, KnownPath> = BTreeMap::new(),
+        next: u16 = 0,
+        changed_at: Time = now,
+        /// Since when the paths' rates are measured; `None` while they fill their windows.
+        measured_since: Option<Time> = None,
+        /// When the next silent path is replaced.
+        replacement_at: Option<Time> = None,
+    }
+    pub(super) fn new(now: Time, config: PathConfig) {
+        let selection = selection::by_name(&config.selection);
+    }
 }
 
 impl Paths {
-    pub(super) fn new(now: Time, config: PathConfig) -> Paths {
-        let selection = selection::by_name(&config.selection);
-        Paths {
-            config,
-            selection,
-            known: BTreeMap::new(),
-            next: 0,
-            changed_at: now,
-            measured_since: None,
-            replacement_at: None,
-        }
-    }
     /// Takes a probe's result. Returns whether the paths in use changed.
     pub(super) fn on_probe(&mut self, now: Time, found: Way, random: &mut Random) -> bool {
         let Way { tag, rates, source, face, rtt } = found;

@@ -40,19 +40,23 @@ pub(super) fn token_of((PathId(path), number): Request) -> [u8; 4] {
     (u32::from(path) << 16 | u32::from(number)).to_be_bytes()
 }
 
-/// The path and request that a packet was last requested by.
-pub(super) struct PacketRequests {
-    pub(super) path: PathId,
-    pub(super) number: u16,
-    pub(super) form: Form,
-    /// Whether caches may answer the last Interest for it.
-    pub(super) caches: CacheUse,
-    /// The longest lifetime of the Interests for it.
-    lifetime: Duration,
-    at: Time,
-    /// The requests before, the last one of each path: the answer may be one to them. When it is surely lost or has
-    /// expired, so have those before it over that path.
-    before: Vec<FormerRequest>,
+tributary_core::declared! {
+    /// The path and request that a packet was last requested by.
+    pub(super) struct PacketRequests {
+        pub(super) path: PathId = path,
+        pub(super) number: u16 = number,
+        pub(super) form: Form = Form::default(),
+        /// Whether caches may answer the last Interest for it.
+        pub(super) caches: CacheUse = CacheUse::Allowed,
+        /// The longest lifetime of the Interests for it.
+        lifetime: Duration = lifetime,
+        at: Time = now,
+        /// The requests before, the last one of each path: the answer may be one to them. When it is surely lost or has
+        /// expired, so have those before it over that path.
+        before: Vec<FormerRequest> = Vec::new(),
+    }
+    /// The first request for a packet.
+    pub(super) fn first(now: Time, path: PathId, number: u16, lifetime: Duration) {}
 }
 
 /// A request for a packet that was requested again later.
@@ -67,18 +71,6 @@ struct FormerRequest {
 }
 
 impl PacketRequests {
-    /// The first request for a packet.
-    pub(super) fn first(now: Time, path: PathId, number: u16, lifetime: Duration) -> PacketRequests {
-        PacketRequests {
-            path,
-            number,
-            form: Form::default(),
-            caches: CacheUse::Allowed,
-            lifetime,
-            at: now,
-            before: Vec::new(),
-        }
-    }
     /// The packet is requested again.
     pub(super) fn again(self, now: Time, path: PathId, number: u16, lifetime: Duration) -> PacketRequests {
         let form = if now < self.at + HELD_BACK_MAX { self.form.next() } else { Form::default() };

@@ -9,20 +9,16 @@ use tributary_core::{Duration, Time};
 
 use super::{LpPacket, PACKET_BYTES_MAX, lp, tlv::number_len};
 
-/// Limits of reassembly on one face.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReassemblyLimits {
-    /// Pieces of one packet. Default: 400, as NFD has it.
-    pub pieces_max: u64,
-    /// Maximum packets in reassembly; the oldest is dropped first. Default: 64.
-    pub packets_max: usize,
-    /// How long a packet may lack a piece. Default: 500 ms, as NFD has it.
-    pub patience: Duration,
-}
-
-impl Default for ReassemblyLimits {
-    fn default() -> Self {
-        ReassemblyLimits { pieces_max: 400, packets_max: 64, patience: Duration::from_millis(500) }
+tributary_core::declared! {
+    /// Limits of reassembly on one face.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ReassemblyLimits {
+        /// Pieces of one packet. Default: 400, as NFD has it.
+        pub pieces_max: u64 = 400,
+        /// Maximum packets in reassembly; the oldest is dropped first. Default: 64.
+        pub packets_max: usize = 64,
+        /// How long a packet may lack a piece. Default: 500 ms, as NFD has it.
+        pub patience: Duration = Duration::from_millis(500),
     }
 }
 

@@ -20,41 +20,41 @@ use tributary_transport::rtt::RttEstimator;
 
 use super::fragment::Piece;
 
-/// Settings of link reliability. The defaults are NFD's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReliabilityConfig {
-    /// Maximum packets that await acknowledgement; beyond that they go unreliably. Default: 4,096.
-    pub unacknowledged_max: usize,
-    /// Maximum acknowledgements that wait to be sent. Default: 1,024.
-    pub acks_max: usize,
-}
-
-impl Default for ReliabilityConfig {
-    fn default() -> Self {
-        ReliabilityConfig { unacknowledged_max: 4096, acks_max: 1024 }
+tributary_core::declared! {
+    /// Settings of link reliability. The defaults are NFD's.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ReliabilityConfig {
+        /// Maximum packets that await acknowledgement; beyond that they go unreliably. Default: 4,096.
+        pub unacknowledged_max: usize = 4096,
+        /// Maximum acknowledgements that wait to be sent. Default: 1,024.
+        pub acks_max: usize = 1024,
     }
 }
 
-/// Both ends of link reliability on one face.
-#[derive(Clone, Debug)]
-pub struct Reliability {
-    config: ReliabilityConfig,
-    next: u64,
-    rtt: RttEstimator,
-    sent: BTreeMap<u64, Sent>,
-    acks: VecDeque<u64>,
-    acks_since: Option<Time>,
-    /// Recently arrived pieces and their times, so that duplicates are dropped; also in order of arrival.
-    seen: BTreeMap<u64, Time>,
-    seen_order: VecDeque<(Time, u64)>,
-    /// Packets dropped without acknowledgement since the neighbour last used reliability.
-    ignored: u32,
-    /// Packets without a number since the last one with a number.
-    unnumbered: u32,
-    resend: VecDeque<Piece>,
-    retries: VecDeque<u8>,
-    /// What happened.
-    pub stats: ReliabilityStats,
+tributary_core::declared! {
+    /// Both ends of link reliability on one face.
+    #[derive(Clone, Debug)]
+    pub struct Reliability {
+        config: ReliabilityConfig = config,
+        next: u64 = first,
+        rtt: RttEstimator = RttEstimator::new(Duration::from_secs(1), RTO_MIN, Duration::from_secs(10)),
+        sent: BTreeMap<u64, Sent> = BTreeMap::new(),
+        acks: VecDeque<u64> = VecDeque::new(),
+        acks_since: Option<Time> = None,
+        /// Recently arrived pieces and their times, so that duplicates are dropped; also in order of arrival.
+        seen: BTreeMap<u64, Time> = BTreeMap::new(),
+        seen_order: VecDeque<(Time, u64)> = VecDeque::new(),
+        /// Packets dropped without acknowledgement since the neighbour last used reliability.
+        ignored: u32 = 0,
+        /// Packets without a number since the last one with a number.
+        unnumbered: u32 = 0,
+        resend: VecDeque<Piece> = VecDeque::new(),
+        retries: VecDeque<u8> = VecDeque::new(),
+        /// What happened.
+        pub stats: ReliabilityStats = ReliabilityStats::default(),
+    }
+    /// A link on which nothing was sent; the first number must differ from start to start.
+    pub fn new(config: ReliabilityConfig, first: u64) {}
 }
 
 /// Counters of link reliability.
@@ -96,24 +96,6 @@ const IGNORED_MAX: u32 = 64;
 const NUMBERED_OF: u32 = 64;
 
 impl Reliability {
-    /// A link on which nothing was sent; the first number must differ from start to start.
-    pub fn new(config: ReliabilityConfig, first: u64) -> Self {
-        Reliability {
-            config,
-            next: first,
-            rtt: RttEstimator::new(Duration::from_secs(1), RTO_MIN, Duration::from_secs(10)),
-            sent: BTreeMap::new(),
-            acks: VecDeque::new(),
-            acks_since: None,
-            seen: BTreeMap::new(),
-            seen_order: VecDeque::new(),
-            ignored: 0,
-            unnumbered: 0,
-            resend: VecDeque::new(),
-            retries: VecDeque::new(),
-            stats: ReliabilityStats::default(),
-        }
-    }
     /// The number for a piece that leaves now; `None` if too many wait for acknowledgement, or the neighbour seems to
     /// acknowledge nothing.
     pub fn on_send(&mut self, now: Time, piece: &Piece, retries: u8) -> Option<u64> {
