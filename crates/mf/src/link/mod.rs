@@ -21,35 +21,25 @@ pub use windows::{Backlog, Room};
 
 use tributary_core::{ByteCount, Ecn};
 
-/// Settings of a hop.
-#[derive(Clone, PartialEq, Debug)]
-pub struct HopConfig {
-    /// Data packets after which a CSYN queries their arrival, in addition to the one after the chunk. `u16::MAX` is the
-    /// paper's form, in which rate and loss are measured once per chunk, or per window if that is smaller. Default:
-    /// 16.
-    pub csyn_packets: u16,
-    /// When a chunk is forwarded. The paper waits until it is complete (§3.2.1), as this node does if the next hop is
-    /// busy. Default: [`Forwarding::CutThrough`], which reduces the cost of a move to another access router from 0.43
-    /// to 0.28 s.
-    pub forwarding: Forwarding,
-    /// Packets in flight before the link is measured. Default: 32.
-    pub window_initial_packets: u32,
-    /// Maximum size of the partial store in bytes; zero disables it. It counts against a router's storage, and its parts
-    /// are evicted before any complete chunk. Default: 64 MiB.
-    pub partial_bytes_max: ByteCount,
-    /// How a hop answers congestion marks. Default: [`Ecn::Classic`].
-    pub ecn: Ecn,
-}
-
-impl Default for HopConfig {
-    fn default() -> Self {
-        HopConfig {
-            csyn_packets: 16,
-            forwarding: Forwarding::CutThrough,
-            window_initial_packets: 32,
-            partial_bytes_max: ByteCount(64 << 20),
-            ecn: Ecn::default(),
-        }
+tributary_core::declared! {
+    /// Settings of a hop.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct HopConfig {
+        /// Data packets after which a CSYN queries their arrival, in addition to the one after the chunk. `u16::MAX` is
+        /// the paper's form, in which rate and loss are measured once per chunk, or per window if that is smaller.
+        /// Default: 16.
+        pub csyn_packets: u16 = 16,
+        /// When a chunk is forwarded. The paper waits until it is complete (§3.2.1), as this node does if the next hop
+        /// is busy. Default: [`Forwarding::CutThrough`], which reduces the cost of a move to another access router from
+        /// 0.43 to 0.28 s.
+        pub forwarding: Forwarding = Forwarding::CutThrough,
+        /// Packets in flight before the link is measured. Default: 32.
+        pub window_initial_packets: u32 = 32,
+        /// Maximum size of the partial store in bytes; zero disables it. It counts against a router's storage, and its
+        /// parts are evicted before any complete chunk. Default: 64 MiB.
+        pub partial_bytes_max: ByteCount = ByteCount(64 << 20),
+        /// How a hop answers congestion marks. Default: [`Ecn::Classic`].
+        pub ecn: Ecn = Ecn::default(),
     }
 }
 

@@ -109,50 +109,30 @@ struct Piece {
     bytes: u32,
 }
 
-/// Stores parts of chunks in a repository; see the [module](self).
-pub struct Partials {
-    repository: Box<dyn ChunkRepository>,
-    /// The limit in bytes of the config; zero disables the store.
-    pub bytes_max: u64,
-    /// The free space of the chunk store.
-    room: u64,
-    /// Maximum lifetime, and the lifetime of chunks that state none.
-    lifetime: Duration,
-    parts: BTreeMap<PartKey, Part>,
-    used: u64,
-    uses: u64,
-    next_id: u64,
-    /// Pieces with this number or a higher one are not durable yet.
-    durable_until: u64,
-    committing_until: Option<u64>,
-    is_dirty: bool,
-    /// Whether the last commit failed.
-    pub is_failing: bool,
-    /// Number of parts evicted since this was taken.
-    pub dropped: u64,
-    /// Number of resumed chunks, and of payload bytes that their senders did not repeat.
-    pub resumed: (u64, u64),
-}
-
-impl Default for Partials {
-    /// A store with a limit of zero bytes.
-    fn default() -> Self {
-        Partials {
-            repository: Box::new(MemoryRepository::default()),
-            bytes_max: 0,
-            room: u64::MAX,
-            lifetime: Duration::ZERO,
-            parts: BTreeMap::new(),
-            used: 0,
-            uses: 0,
-            next_id: 1,
-            durable_until: 1,
-            committing_until: None,
-            is_dirty: false,
-            is_failing: false,
-            dropped: 0,
-            resumed: (0, 0),
-        }
+tributary_core::declared! {
+    /// Stores parts of chunks in a repository; see the [module](self). The default has a limit of zero bytes.
+    pub struct Partials {
+        repository: Box<dyn ChunkRepository> = Box::new(MemoryRepository::default()),
+        /// The limit in bytes of the config; zero disables the store.
+        pub bytes_max: u64 = 0,
+        /// The free space of the chunk store.
+        room: u64 = u64::MAX,
+        /// Maximum lifetime, and the lifetime of chunks that state none.
+        lifetime: Duration = Duration::ZERO,
+        parts: BTreeMap<PartKey, Part> = BTreeMap::new(),
+        used: u64 = 0,
+        uses: u64 = 0,
+        next_id: u64 = 1,
+        /// Pieces with this number or a higher one are not durable yet.
+        durable_until: u64 = 1,
+        committing_until: Option<u64> = None,
+        is_dirty: bool = false,
+        /// Whether the last commit failed.
+        pub is_failing: bool = false,
+        /// Number of parts evicted since this was taken.
+        pub dropped: u64 = 0,
+        /// Number of resumed chunks, and of payload bytes that their senders did not repeat.
+        pub resumed: (u64, u64) = (0, 0),
     }
 }
 

@@ -113,89 +113,75 @@ const IDLE_LEASES: u32 = 10;
 /// How long a lookup that found nothing is remembered.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
 
-/// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
-pub struct MfNode {
-    pub(crate) config: Config,
-    /// The operator's policies for its faces.
-    pub(crate) policies: BTreeMap<FaceId, FacePolicy>,
-    pub(crate) guid: Guid,
-    key: SigningKey,
-    pub(crate) roles: Roles,
-    pub(crate) neighbour: Neighbour,
-    pub(crate) router: Router,
-    pub(crate) proxy: Option<Proxy>,
-    pub(crate) front: Option<Front>,
-    pub(crate) replica: Option<Box<dyn Records>>,
-    pub(crate) resolver: Box<dyn NameResolver>,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
-    pub(crate) cache: ContentCache,
-    anycasts: Anycasts,
-    groups: Groups,
-    relays: Relays,
-    /// Notices to custodians about their chunks.
-    pub(crate) custody: Answers,
-    /// The member that serves each transfer to the nearest of a group.
-    chosen: BTreeMap<(Guid, u32), Guid>,
-    listings: Listings,
-    /// Of a router: authenticates messages about names to and from other routers.
-    seals: Option<Seals>,
-    /// For a router in a network with an authority: signs its link state, and checks other routers'.
-    signed: Option<SignedStates>,
-    /// What neighbours on protected faces have proven, and so may claim.
-    owners: Claimants,
-    /// The boot number of each host, and the numbers of its queries since then.
-    served: BTreeMap<Guid, (u64, Replays)>,
-    /// Who may look up the records of a name, or (`None`) of this node; others are for all.
-    rules: BTreeMap<Option<Name>, Rule>,
-    /// When to look up the groups among readers again.
-    rules_look_at: Time,
-    /// Names of own content, for events.
-    published: BTreeMap<Guid, (Name, bool)>,
-    /// Destinations of flows whose addresses are watched.
-    followed: BTreeSet<Guid>,
-    /// Chunks that were put into the store, and are acknowledged when they are durable.
-    storing: Vec<Slot>,
-    /// The chunks of the running commit, and when to poll it.
-    committing: Vec<Slot>,
-    commit_look_at: Option<Time>,
-    /// A store that could not be read at the start, since when, and when that is tried again.
-    unread: Option<(Box<dyn ChunkRepository>, Time)>,
-    open_store_at: Option<Time>,
-    /// Whether the last try to store chunks failed.
-    store_fails: bool,
-    hellos: VecDeque<(FaceId, Vec<u8>)>,
-    pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces that only packets announced.
-    unsolicited: UnsolicitedFaces,
-    /// The last known boot number of each neighbour, [`BOOTS_MAX`] of them.
-    boots: BTreeMap<Guid, u64>,
-    /// GUIDs that two machines had at the last sweep, and whether that was reported.
-    copies: BTreeMap<Guid, bool>,
-    /// The addresses of the last record of this node.
-    attached_to: Vec<Weighted>,
-    sweep_at: Time,
-    /// Whether to look up the groups that transfers go to again: they are in use, and a group that does not answer
-    /// counts as empty after a while.
-    looks_at_groups: bool,
-    pub(crate) events: Events,
-}
-
-/// A router's initial topology.
-fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
-    let mut topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
-    topology.depleted_percent = config.proxy.depleted_percent;
-    topology.routers_max = config.routers_max as usize;
-    topology
-}
-
-impl MfNode {
-    /// A node with the roles that `config` names, its chunks in memory. Nothing is sent before a face is added.
-    pub fn new(config: Config) -> MfNode {
-        MfNode::with_repository(Time::ZERO, config, Box::new(MemoryRepository::default()))
+tributary_core::declared! {
+    /// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
+    pub struct MfNode {
+        /// The operator's policies for its faces.
+        pub(crate) policies: BTreeMap<FaceId, FacePolicy> = BTreeMap::new(),
+        pub(crate) guid: Guid = guid,
+        key: SigningKey = key,
+        pub(crate) roles: Roles = roles,
+        pub(crate) neighbour: Neighbour = Neighbour::new(identity, config.rhythm(), config.buffer_packets / 2),
+        pub(crate) router: Router = Router::new(router, topology),
+        pub(crate) proxy: Option<Proxy> = None,
+        pub(crate) front: Option<Front> = config.router.then(|| Front::new(guid, usize::from(config.replicas))),
+        pub(crate) replica: Option<Box<dyn Records>> = config.resolver.then(records),
+        pub(crate) resolver: Box<dyn NameResolver> = Box::new(resolver),
+        pub(crate) sender: Sender = Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
+        pub(crate) receiver: Receiver = Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),
+        pub(crate) cache: ContentCache = cache,
+        anycasts: Anycasts = Anycasts::default(),
+        groups: Groups = Groups::default(),
+        relays: Relays = Relays::default(),
+        /// Notices to custodians about their chunks.
+        pub(crate) custody: Answers = Answers::default(),
+        /// The member that serves each transfer to the nearest of a group.
+        chosen: BTreeMap<(Guid, u32), Guid> = BTreeMap::new(),
+        listings: Listings = Listings::default(),
+        /// Of a router: authenticates messages about names to and from other routers.
+        seals: Option<Seals> = config.router.then(|| Seals::new(address, boot)),
+        /// For a router in a network with an authority: signs its link state, and checks other routers'.
+        signed: Option<SignedStates> = None,
+        /// What neighbours on protected faces have proven, and so may claim.
+        owners: Claimants = Claimants::default(),
+        /// The boot number of each host, and the numbers of its queries since then.
+        served: BTreeMap<Guid, (u64, Replays)> = BTreeMap::new(),
+        /// Who may look up the records of a name, or (`None`) of this node; others are for all.
+        rules: BTreeMap<Option<Name>, Rule> = rules,
+        /// When to look up the groups among readers again.
+        rules_look_at: Time = now,
+        /// Names of own content, for events.
+        published: BTreeMap<Guid, (Name, bool)> = BTreeMap::new(),
+        /// Destinations of flows whose addresses are watched.
+        followed: BTreeSet<Guid> = BTreeSet::new(),
+        /// Chunks that were put into the store, and are acknowledged when they are durable.
+        storing: Vec<Slot> = Vec::new(),
+        /// The chunks of the running commit, and when to poll it.
+        committing: Vec<Slot> = Vec::new(),
+        commit_look_at: Option<Time> = None,
+        /// A store that could not be read at the start, since when, and when that is tried again.
+        unread: Option<(Box<dyn ChunkRepository>, Time)> = None,
+        open_store_at: Option<Time> = None,
+        /// Whether the last try to store chunks failed.
+        store_fails: bool = false,
+        hellos: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        pub(crate) faces: BTreeMap<FaceId, FaceOptions> = BTreeMap::new(),
+        /// Faces that only packets announced.
+        unsolicited: UnsolicitedFaces = UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
+        /// The last known boot number of each neighbour, [`BOOTS_MAX`] of them.
+        boots: BTreeMap<Guid, u64> = BTreeMap::new(),
+        /// GUIDs that two machines had at the last sweep, and whether that was reported.
+        copies: BTreeMap<Guid, bool> = BTreeMap::new(),
+        /// The addresses of the last record of this node.
+        attached_to: Vec<Weighted> = Vec::new(),
+        sweep_at: Time = now,
+        /// Whether to look up the groups that transfers go to again: they are in use, and a group that does not answer
+        /// counts as empty after a while.
+        looks_at_groups: bool = false,
+        pub(crate) events: Events = Events::default(),
+        pub(crate) config: Config = config,
     }
-    /// The same with its chunks in a repository, which may hold some from an earlier run.
-    pub fn with_repository(now: Time, config: Config, repository: Box<dyn ChunkRepository>) -> MfNode {
+    fn start(now: Time, config: Config) {
         let mut random = Random::new(config.seed, config.node.0);
         let key = SigningKey::from_secret(&config.secret);
         let guid = config.guid();
@@ -226,51 +212,25 @@ impl MfNode {
         let requests_max = if cache_bytes.0 == 0 { 0 } else { config.pending_requests_max };
         cache.arriving = Arriving::new(requests_max, config.pending_lifetime);
         let records = || -> Box<dyn Records> { Box::new(Replica::new(config.records_max as usize)) };
-        let mut node = MfNode {
-            guid,
-            key,
-            roles,
-            neighbour: Neighbour::new(identity, config.rhythm(), config.buffer_packets / 2),
-            router: Router::new(router, topology),
-            proxy: None,
-            unread: None,
-            front: config.router.then(|| Front::new(guid, usize::from(config.replicas))),
-            replica: config.resolver.then(records),
-            resolver: Box::new(resolver),
-            sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
-            receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),
-            cache,
-            anycasts: Anycasts::default(),
-            groups: Groups::default(),
-            relays: Relays::default(),
-            custody: Answers::default(),
-            chosen: BTreeMap::new(),
-            listings: Listings::default(),
-            seals: config.router.then(|| Seals::new(address, boot)),
-            signed: None,
-            owners: Claimants::default(),
-            served: BTreeMap::new(),
-            rules,
-            rules_look_at: now,
-            published: BTreeMap::new(),
-            followed: BTreeSet::new(),
-            storing: Vec::new(),
-            committing: Vec::new(),
-            commit_look_at: None,
-            open_store_at: None,
-            store_fails: false,
-            hellos: VecDeque::new(),
-            faces: BTreeMap::new(),
-            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
-            boots: BTreeMap::new(),
-            copies: BTreeMap::new(),
-            attached_to: Vec::new(),
-            sweep_at: now,
-            looks_at_groups: false,
-            events: Events::default(),
-            config,
-            policies: BTreeMap::new(),
-        };
+    }
+}
+
+/// A router's initial topology.
+fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
+    let mut topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
+    topology.depleted_percent = config.proxy.depleted_percent;
+    topology.routers_max = config.routers_max as usize;
+    topology
+}
+
+impl MfNode {
+    /// A node with the roles that `config` names, its chunks in memory. Nothing is sent before a face is added.
+    pub fn new(config: Config) -> MfNode {
+        MfNode::with_repository(Time::ZERO, config, Box::new(MemoryRepository::default()))
+    }
+    /// The same with its chunks in a repository, which may hold some from an earlier run.
+    pub fn with_repository(now: Time, config: Config, repository: Box<dyn ChunkRepository>) -> MfNode {
+        let mut node = MfNode::start(now, config);
         if node.config.stores() {
             node.unread = Some((repository, now));
             node.open_store(now);

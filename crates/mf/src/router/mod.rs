@@ -180,23 +180,26 @@ pub struct RouterStats {
     pub relieved: u64,
 }
 
-struct Hop {
-    peer: Option<Peer>,
-    /// The neighbour's last known boot number and GUID.
-    boot: u64,
-    guid: Guid,
-    datagram_bytes: u32,
-    incoming: Incoming,
-    outgoing: Outgoing,
-    /// Chunks that wait, by the tag that makes objects take turns.
-    queue: VecDeque<(u64, Slot)>,
-    /// The turn of the latest started chunk, and of the latest chunk of each object.
-    turn: u64,
-    turns: BTreeMap<(Flow, ObjectId), u64>,
-    queued: u32,
-    used_at: Option<Time>,
-    sent: (u64, u64),
-    received: (u64, u64),
+tributary_core::declared! {
+    struct Hop {
+        peer: Option<Peer> = None,
+        /// The neighbour's last known boot number and GUID.
+        boot: u64 = peer.boot,
+        guid: Guid = peer.guid,
+        datagram_bytes: u32 = peer.datagram_bytes,
+        incoming: Incoming = Incoming::new(face),
+        outgoing: Outgoing = Outgoing::new(config, peer.datagram_bytes, first_hop),
+        /// Chunks that wait, by the tag that makes objects take turns.
+        queue: VecDeque<(u64, Slot)> = VecDeque::new(),
+        /// The turn of the latest started chunk, and of the latest chunk of each object.
+        turn: u64 = 0,
+        turns: BTreeMap<(Flow, ObjectId), u64> = BTreeMap::new(),
+        queued: u32 = 0,
+        used_at: Option<Time> = None,
+        sent: (u64, u64) = (0, 0),
+        received: (u64, u64) = (0, 0),
+    }
+    fn new(face: FaceId, peer: &Peer, config: HopConfig, first_hop: u32) {}
 }
 
 impl Hop {
@@ -281,21 +284,7 @@ impl Router {
         // A packet of another face that is replayed here must not belong to a future chunk.
         let first_hop = self.first_hop(face);
         let (config, relieves) = (self.config.hop.clone(), self.relieves());
-        let hop = self.hops.entry(face).or_insert_with(|| Hop {
-            peer: None,
-            boot: peer.boot,
-            guid: peer.guid,
-            datagram_bytes: peer.datagram_bytes,
-            incoming: Incoming::new(face),
-            outgoing: Outgoing::new(config, peer.datagram_bytes, first_hop),
-            queue: VecDeque::new(),
-            turn: 0,
-            turns: BTreeMap::new(),
-            queued: 0,
-            used_at: None,
-            sent: (0, 0),
-            received: (0, 0),
-        });
+        let hop = self.hops.entry(face).or_insert_with(|| Hop::new(face, &peer, config, first_hop));
         if hop.boot != peer.boot {
             hop.boot = peer.boot;
             hop.outgoing.reset();

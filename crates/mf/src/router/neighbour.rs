@@ -141,27 +141,33 @@ pub enum Change {
     Mtu(FaceId, u32),
 }
 
-/// The neighbour protocol of all faces.
-#[derive(Debug)]
-pub struct Neighbour {
-    identity: Identity,
-    public: tributary_content::PublicKey,
-    rhythm: Rhythm,
-    window: u32,
-    faces: BTreeMap<FaceId, Face>,
-    /// The roles that neighbours may have; `None` in a network without an authority, where they may have all.
-    allowed: Option<BTreeMap<FaceId, Roles>>,
-    /// Nonces drawn so far.
-    nonces: u64,
-    packets: VecDeque<(FaceId, Vec<u8>)>,
-    /// A change.
-    pub changes: VecDeque<Change>,
-    /// A suspect neighbour has answered.
-    pub cleared: bool,
-    /// Whether a round trip was measured since the last report, so that slowness may have changed.
-    pub measured: bool,
-    /// Signatures made and checked since the start.
-    signatures: (u64, u64),
+tributary_core::declared! {
+    /// The neighbour protocol of all faces.
+    #[derive(Debug)]
+    pub struct Neighbour {
+        identity: Identity = identity,
+        public: tributary_content::PublicKey = public,
+        rhythm: Rhythm = rhythm,
+        window: u32 = window,
+        faces: BTreeMap<FaceId, Face> = BTreeMap::new(),
+        /// The roles that neighbours may have; `None` in a network without an authority, where they may have all.
+        allowed: Option<BTreeMap<FaceId, Roles>> = None,
+        /// Nonces drawn so far.
+        nonces: u64 = 0,
+        packets: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        /// A change.
+        pub changes: VecDeque<Change> = VecDeque::new(),
+        /// A suspect neighbour has answered.
+        pub cleared: bool = false,
+        /// Whether a round trip was measured since the last report, so that slowness may have changed.
+        pub measured: bool = false,
+        /// Signatures made and checked since the start.
+        signatures: (u64, u64) = (0, 0),
+    }
+    /// A protocol without faces. `window` is advertised in the first hello.
+    pub fn new(identity: Identity, rhythm: Rhythm, window: u32) {
+        let public = identity.key.public();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -244,24 +250,6 @@ struct SentProbe {
 }
 
 impl Neighbour {
-    /// A protocol without faces. `window` is advertised in the first hello.
-    pub fn new(identity: Identity, rhythm: Rhythm, window: u32) -> Neighbour {
-        let public = identity.key.public();
-        Neighbour {
-            identity,
-            public,
-            rhythm,
-            window,
-            faces: BTreeMap::new(),
-            allowed: None,
-            nonces: 0,
-            packets: VecDeque::new(),
-            changes: VecDeque::new(),
-            cleared: false,
-            measured: false,
-            signatures: (0, 0),
-        }
-    }
     /// Signatures made and checked since the start: the most expensive work that a hello can cause.
     #[cfg(test)]
     fn signatures(&self) -> (u64, u64) {

@@ -28,23 +28,27 @@ const CHECKS_PER_SECOND: u64 = 200;
 const CHECKS_BURST: u32 = 1_000;
 const CONTEXT: &str = "tributary 1 mobilityfirst link state";
 
-/// A router's signing key, and its state of the certified routers around it.
-#[derive(Debug)]
-pub struct SignedStates {
-    /// Maximum routers whose certificates and states are remembered: as many as a topology holds.
-    routers_max: usize,
-    /// Its identity in the network.
-    pub identity: Identity,
-    /// Certified routers by the fingerprints of their certificates, with the certificate's bytes.
-    known: BTreeMap<[u8; 8], (Grant, Bytes)>,
-    /// The latest signed state of each router, its own among them.
-    latest: BTreeMap<NetworkAddress, Latest>,
-    /// When a certificate was sent over a face last.
-    sent: BTreeMap<(FaceId, [u8; 8]), Time>,
-    /// The checks that each face causes.
-    budgets: BTreeMap<FaceId, Budget>,
-    /// Signatures that were made and checked.
-    counts: (u64, u64),
+tributary_core::declared! {
+    /// A router's signing key, and its state of the certified routers around it.
+    #[derive(Debug)]
+    pub struct SignedStates {
+        /// Maximum routers whose certificates and states are remembered: as many as a topology holds.
+        routers_max: usize = routers_max,
+        /// Its identity in the network.
+        pub identity: Identity = identity,
+        /// Certified routers by the fingerprints of their certificates, with the certificate's bytes.
+        known: BTreeMap<[u8; 8], (Grant, Bytes)> = BTreeMap::new(),
+        /// The latest signed state of each router, its own among them.
+        latest: BTreeMap<NetworkAddress, Latest> = BTreeMap::new(),
+        /// When a certificate was sent over a face last.
+        sent: BTreeMap<(FaceId, [u8; 8]), Time> = BTreeMap::new(),
+        /// The checks that each face causes.
+        budgets: BTreeMap<FaceId, Budget> = BTreeMap::new(),
+        /// Signatures that were made and checked.
+        counts: (u64, u64) = (0, 0),
+    }
+    /// Creates the state for the holder of `identity`.
+    pub fn new(identity: Identity, routers_max: usize) {}
 }
 
 #[derive(Debug)]
@@ -68,18 +72,6 @@ impl From<WireError> for Untrusted {
 }
 
 impl SignedStates {
-    /// Creates the state for the holder of `identity`.
-    pub fn new(identity: Identity, routers_max: usize) -> SignedStates {
-        SignedStates {
-            routers_max,
-            identity,
-            known: BTreeMap::new(),
-            latest: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            budgets: BTreeMap::new(),
-            counts: (0, 0),
-        }
-    }
     /// Takes a renewed certificate, or newer revocations.
     pub fn set_identity(&mut self, now: Time, identity: Identity) {
         self.identity = identity;

@@ -62,53 +62,72 @@ const UNHEARD_TIMEOUTS_MAX: u32 = 64;
 /// In `order`: has been acknowledged.
 const ACKNOWLEDGED: u64 = u64::MAX;
 
-/// Chunks that leave over one face.
-pub struct Outgoing {
-    config: HopConfig,
-    datagram_bytes: usize,
-    sending: Vec<Sending>,
-    /// Interrupted chunks; without progress if the neighbour has rebooted since.
-    suspended: VecDeque<(ChunkKey, Option<Progress>)>,
-    /// Whether a chunk started with a query for the packets that the neighbour has.
-    has_asked: bool,
-    first_hop: u32,
-    next_hop: u32,
-    first_csyn: u32,
-    next_csyn: u32,
-    /// Counts packets, so that a CSYN covers those sent before it.
-    order: u64,
-    csyns: BTreeMap<u32, Query>,
-    control_queries: packets::Repeated,
-    /// The neighbour's windows.
-    pub(crate) windows: Windows,
-    /// Maximum packets in the neighbour's buffer, as far as it has reported.
-    capacity: u32,
-    transfer: TransferConfig,
-    controller: Box<dyn Controller>,
-    /// The last samples of the delivery rate.
-    rates: VecDeque<Rate>,
-    rtt: RttEstimator,
-    reorder: u64,
-    in_flight: u64,
-    /// The neighbour's count of marked packets.
-    marked: u8,
-    delivered: u64,
-    delivered_at: Time,
-    pace_at: Time,
-    heard_at: Time,
-    /// Since when the neighbour has been away; losses of packets up to `interrupted_at` are no sign of congestion.
-    away_since: Option<Time>,
-    interrupted_at: u64,
-    starved: bool,
-    /// Since when the neighbour's window has kept a chunk waiting.
-    pub blocked_since: Option<Time>,
-    probe_at: Time,
-    /// Chunks that the neighbour has completely received.
-    pub done: VecDeque<Slot>,
-    /// Bytes of the longest datagram acknowledged since the last query; 0 if none.
-    pub arrived: u32,
-    /// Counters.
-    pub stats: OutgoingStats,
+tributary_core::declared! {
+    /// Chunks that leave over one face.
+    pub struct Outgoing {
+        config: HopConfig = config,
+        datagram_bytes: usize = datagram_bytes as usize,
+        sending: Vec<Sending> = Vec::new(),
+        /// Interrupted chunks; without progress if the neighbour has rebooted since.
+        suspended: VecDeque<(ChunkKey, Option<Progress>)> = VecDeque::new(),
+        /// Whether a chunk started with a query for the packets that the neighbour has.
+        has_asked: bool = false,
+        first_hop: u32 = first_hop,
+        next_hop: u32 = first_hop.max(1),
+        first_csyn: u32 = first_csyn,
+        next_csyn: u32 = first_csyn,
+        /// Counts packets, so that a CSYN covers those sent before it.
+        order: u64 = 0,
+        csyns: BTreeMap<u32, Query> = BTreeMap::new(),
+        control_queries: packets::Repeated = packets::Repeated::default(),
+        /// The neighbour's windows.
+        pub(crate) windows: Windows = Windows::default(),
+        /// Maximum packets in the neighbour's buffer, as far as it has reported.
+        capacity: u32 = u32::MAX,
+        controller: Box<dyn Controller> = window::controller(&transfer, u64::from(datagram_bytes), Time::ZERO),
+        transfer: TransferConfig = transfer,
+        /// The last samples of the delivery rate.
+        rates: VecDeque<Rate> = VecDeque::new(),
+        rtt: RttEstimator = RttEstimator::new(RTO_INITIAL, RTO_MIN, RTO_MAX),
+        reorder: u64 = 0,
+        in_flight: u64 = 0,
+        /// The neighbour's count of marked packets.
+        marked: u8 = 0,
+        delivered: u64 = 0,
+        delivered_at: Time = Time::ZERO,
+        pace_at: Time = Time::ZERO,
+        heard_at: Time = Time::ZERO,
+        /// Since when the neighbour has been away; losses of packets up to `interrupted_at` are no sign of congestion.
+        away_since: Option<Time> = None,
+        interrupted_at: u64 = 0,
+        starved: bool = true,
+        /// Since when the neighbour's window has kept a chunk waiting.
+        pub blocked_since: Option<Time> = None,
+        probe_at: Time = Time::MAX,
+        /// Chunks that the neighbour has completely received.
+        pub done: VecDeque<Slot> = VecDeque::new(),
+        /// Bytes of the longest datagram acknowledged since the last query; 0 if none.
+        pub arrived: u32 = 0,
+        /// Counters.
+        pub stats: OutgoingStats = OutgoingStats::default(),
+    }
+    /// A hop with datagrams of at most `datagram_bytes`. `first_hop` is the first hop id: different at every start of
+    /// the node, and at each of its faces; so are the numbers of CSYNs, which do not wrap.
+    pub fn new(config: HopConfig, datagram_bytes: u32, first_hop: u32) {
+        let transfer = TransferConfig {
+            window_bytes_max: WINDOW_BYTES_MAX,
+            window_initial_packets: config.window_initial_packets,
+            shares_queues: false,
+            ecn: config.ecn,
+            // A hop requests nothing: a window covers what arrives between two acknowledgements.
+            request_burst: TransferConfig::default().request_duration,
+            rto_min: RTO_MIN,
+            rto_initial: RTO_INITIAL,
+            rto_max: RTO_MAX,
+            ..TransferConfig::default()
+        };
+        let first_csyn = (first_hop >> 2).max(1);
+    }
 }
 
 /// Counters of the sending side of a hop.
@@ -149,59 +168,6 @@ struct Query {
 }
 
 impl Outgoing {
-    /// A hop with datagrams of at most `datagram_bytes`. `first_hop` is the first hop id: different at every start of
-    /// the node, and at each of its faces; so are the numbers of CSYNs, which do not wrap.
-    pub fn new(config: HopConfig, datagram_bytes: u32, first_hop: u32) -> Outgoing {
-        let transfer = TransferConfig {
-            window_bytes_max: WINDOW_BYTES_MAX,
-            window_initial_packets: config.window_initial_packets,
-            shares_queues: false,
-            ecn: config.ecn,
-            // A hop requests nothing: a window covers what arrives between two acknowledgements.
-            request_burst: TransferConfig::default().request_duration,
-            rto_min: RTO_MIN,
-            rto_initial: RTO_INITIAL,
-            rto_max: RTO_MAX,
-            ..TransferConfig::default()
-        };
-        let first_csyn = (first_hop >> 2).max(1);
-        Outgoing {
-            controller: window::controller(&transfer, u64::from(datagram_bytes), Time::ZERO),
-            transfer,
-            rates: VecDeque::new(),
-            rtt: RttEstimator::new(RTO_INITIAL, RTO_MIN, RTO_MAX),
-            config,
-            datagram_bytes: datagram_bytes as usize,
-            sending: Vec::new(),
-            suspended: VecDeque::new(),
-            has_asked: false,
-            first_hop,
-            next_hop: first_hop.max(1),
-            first_csyn,
-            next_csyn: first_csyn,
-            order: 0,
-            csyns: BTreeMap::new(),
-            control_queries: packets::Repeated::default(),
-            windows: Windows::default(),
-            capacity: u32::MAX,
-            reorder: 0,
-            in_flight: 0,
-            marked: 0,
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            pace_at: Time::ZERO,
-            heard_at: Time::ZERO,
-            away_since: None,
-            interrupted_at: 0,
-            starved: true,
-            blocked_since: None,
-            probe_at: Time::MAX,
-            done: VecDeque::new(),
-            arrived: 0,
-            stats: OutgoingStats::default(),
-        }
-    }
-
     // Inputs.
 
     /// Sets the slowness of the link: the expected delay of an answer, and the time that a full-length datagram

@@ -79,27 +79,22 @@ pub(super) struct Transits {
     pub(super) answers: VecDeque<Answer>,
 }
 
-/// The bytes and objects in transit to a destination, and their limit.
-pub(super) struct Window {
-    /// By starting order.
-    open: BTreeMap<u64, ChunkKey>,
-    bytes: u64,
-    /// Objects that may be in transit: the configured number, unless some were refused.
-    objects: u32,
-    pause: Duration,
-    rtt: RttEstimator,
+tributary_core::declared! {
+    /// The bytes and objects in transit to a destination, and their limit.
+    pub(super) struct Window {
+        /// By starting order.
+        open: BTreeMap<u64, ChunkKey> = BTreeMap::new(),
+        bytes: u64 = 0,
+        /// Objects that may be in transit: the configured number, unless some were refused.
+        objects: u32 = config.custody_objects,
+        pause: Duration = REFUSED_PAUSE,
+        rtt: RttEstimator =
+            RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
+    }
+    pub(super) fn new(config: &ProxyConfig) {}
 }
 
 impl Window {
-    pub(super) fn new(config: &ProxyConfig) -> Window {
-        Window {
-            open: BTreeMap::new(),
-            bytes: 0,
-            objects: config.custody_objects,
-            pause: REFUSED_PAUSE,
-            rtt: RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
-        }
-    }
     /// The transfers that may send, if not all waiting ones may.
     fn may_send(&self, config: &ProxyConfig) -> Option<Vec<ChunkKey>> {
         if self.open.len() < self.objects as usize && (self.bytes < config.custody_bytes.0 || self.open.is_empty()) {

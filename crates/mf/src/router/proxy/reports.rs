@@ -4,25 +4,18 @@ use super::*;
 /// A report leaves early once it covers this many chunks, or half a window of stored ones.
 pub(super) const REPORT_CHUNKS: usize = 1_024;
 
-/// Where the reports of a chunk go.
-#[derive(Clone, Copy)]
-pub(super) struct Source {
-    /// Where it was when it sent the chunk.
-    pub(super) address: NetworkAddress,
-    /// The token that the report carries.
-    pub(super) token: Token,
-    /// Chunks of the chunk's window; zero if it has none.
-    pub(super) window_chunks: u16,
-}
-
-impl Source {
-    pub(super) fn of(header: &ChunkHeader) -> Source {
-        Source {
-            address: header.source_address,
-            token: header.token().unwrap_or_default(),
-            window_chunks: header.tag().map_or(0, |tag| tag.window_chunks),
-        }
+tributary_core::declared! {
+    /// Where the reports of a chunk go.
+    #[derive(Clone, Copy)]
+    pub(super) struct Source {
+        /// Where it was when it sent the chunk.
+        pub(super) address: NetworkAddress = header.source_address,
+        /// The token that the report carries.
+        pub(super) token: Token = header.token().unwrap_or_default(),
+        /// Chunks of the chunk's window; zero if it has none.
+        pub(super) window_chunks: u16 = header.tag().map_or(0, |tag| tag.window_chunks),
     }
+    pub(super) fn of(header: &ChunkHeader) {}
 }
 
 /// A report to a source.
